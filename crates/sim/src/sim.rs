@@ -6,7 +6,6 @@ use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::fs::Disk;
 use crate::memory::{Argument, FileRequest};
-use crate::net::Link;
 use crate::timeline::nanos;
 use crate::world::World;
 use annulus_kernel::file::FileCall;
@@ -27,7 +26,7 @@ use std::time::Duration;
 /// It belongs to one thread. Time passes in each `enter`, a little, and as long as it waits; and in [`compute`](Self::compute). A
 /// wait that nothing can end fails with EDEADLK.
 pub struct Sim {
-    world: RefCell<World>,
+    pub(crate) world: RefCell<World>,
 }
 
 impl Sim {
@@ -124,39 +123,6 @@ impl Sim {
     /// nothing happens.
     pub fn repair(&self, a: IpAddr, b: IpAddr) {
         self.world.borrow_mut().net.repair(a, b);
-    }
-
-    /// Gives the way between two addresses a [`Link`] of its own, or with `None` the usual one again. Bytes that are on their way are
-    /// not overtaken. Sockets have the buffers of the usual link.
-    pub fn set_link(&self, a: IpAddr, b: IpAddr, link: impl Into<Option<Link>>) {
-        self.world.borrow_mut().net.set_link(a, b, link.into());
-    }
-
-    /// Resets all connections between two addresses: both ends get an error, and bytes are lost.
-    pub fn reset(&self, a: IpAddr, b: IpAddr) {
-        self.world.borrow_mut().net.reset_between(a, b);
-    }
-
-    /// Calls from now on are those of the host with this address, or with `None` of one that has every address, as at first. On a host, an unbound
-    /// socket has its address, the wildcard and the loopback are that address, and others cannot be bound.
-    pub fn set_host(&self, host: Option<IpAddr>) {
-        self.world.borrow_mut().net.set_host(host);
-    }
-
-    /// A host loses its power: its connections are gone, and nothing arrives at it until [`restart`](Self::restart). Peers are not told,
-    /// so that their connections are half-open. What it had sent and what is in flight is lost. Its descriptors remain to be closed.
-    pub fn crash(&self, host: IpAddr) {
-        self.world.borrow_mut().net.crash(host);
-    }
-
-    /// The host is there again. What peers have sent to connections of which it knows no more gets a reset.
-    pub fn restart(&self, host: IpAddr) {
-        self.world.borrow_mut().net.restart(host);
-    }
-
-    /// Lets time pass until a ring has something to do, or until this time, counted from the beginning. False if neither can come.
-    pub fn pass_until(&self, deadline: Option<Duration>) -> bool {
-        self.world.borrow_mut().pass_until(deadline.map(nanos))
     }
 
     /// Lets time pass in which the program computes. The next enter finds what happened meanwhile.

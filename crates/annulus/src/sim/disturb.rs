@@ -1,9 +1,10 @@
 //! Disturbances of a network, at random.
 
+use super::Random;
 use super::network::Network;
-use super::orders::Order;
+use super::pairs::Overlay;
 use super::seeds;
-use super::{Link, Random};
+use annulus_sim::Hosts;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub enum Disturbance {
     Reset,
     /// Up to 500 ms more latency, and as much jitter, for some time.
     Delay,
-    /// Between 100 and 10,000 bytes a second, for some time.
+    /// Between 100 and 10,000 bytes a second at most, for some time.
     Slow,
     /// One of them loses its power, if it is no client, and starts again after some time. Its peers' connections are half-open.
     Crash,
@@ -82,8 +83,17 @@ impl Default for Disturbances {
 pub(super) struct Chaos {
     plan: Disturbances,
     next: Duration,
-    /// What ends those that last, and when.
-    ends: Vec<(Duration, Order)>,
+    /// Those that last, and when they end.
+    active: Vec<(Duration, u64, Effect)>,
+}
+
+/// What a disturbance does, and to which hosts.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Pair(IpAddr, IpAddr, Overlay),
+    Reset(IpAddr, IpAddr),
+    /// The number of a host.
+    Crash(usize),
 }
 
 impl Chaos {
@@ -97,19 +107,19 @@ impl Chaos {
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
         let next = now + between(&plan.pause, random);
-        Ok(Self { plan, next, ends: Vec::new() })
+        Ok(Self { plan, next, active: Vec::new() })
     }
 
     /// When the next one begins or ends.
     pub(super) fn next(&self) -> Duration {
-        self.ends.iter().map(|(at, _)| *at).fold(self.next, Duration::min)
+        self.active.iter().map(|(at, ..)| *at).fold(self.next, Duration::min)
     }
 
     /// What ends now, in the order of time.
-    fn take_ended(&mut self, now: Duration) -> Vec<Order> {
-        self.ends.sort_by_key(|(at, _)| *at);
-        let ended = self.ends.partition_point(|(at, _)| *at <= now);
-        self.ends.drain(..ended).map(|(_, order)| order).collect()
+    fn take_ended(&mut self, now: Duration) -> Vec<(u64, Effect)> {
+        self.active.sort_by_key(|(at, ..)| *at);
+        let ended = self.active.partition_point(|(at, ..)| *at <= now);
+        self.active.drain(..ended).map(|(_, number, effect)| (number, effect)).collect()
     }
 
     /// Whether one is to begin; if so, when it ends.
@@ -124,91 +134,115 @@ impl Chaos {
 
 impl Network {
     /// Begins and ends the disturbances that are due.
-    pub(super) fn disturb_now(&self) -> io::Result<()> {
-        let Some(mut chaos) = self.shared.chaos.take() else { return Ok(()) };
+    pub(super) fn disturb_now(&self) {
+        let Some(mut chaos) = self.shared.chaos.take() else { return };
         let now = self.elapsed();
-        for order in chaos.take_ended(now) {
-            self.tell(&order);
-            self.carry_out(order)?;
+        for (number, effect) in chaos.take_ended(now) {
+            self.report(|| self.end_text(effect));
+            self.end_effect(number, effect);
         }
         let until = chaos.begin(now, &mut self.shared.random.borrow_mut());
         if let Some(until) = until
-            && let Some((order, end)) = self.draw(chaos.plan.kinds)
+            && let Some(effect) = self.draw(chaos.plan.kinds)
         {
-            self.tell(&order);
-            self.carry_out(order)?;
-            chaos.ends.extend(end.map(|end| (until, end)));
+            self.report(|| self.begin_text(effect));
+            let number = self.shared.disturbances.get();
+            self.shared.disturbances.set(number + 1);
+            self.begin_effect(number, effect);
+            if !matches!(effect, Effect::Reset(..)) {
+                chaos.active.push((until, number, effect));
+            }
         }
         *self.shared.chaos.borrow_mut() = Some(chaos);
-        Ok(())
     }
 
     /// Ends all disturbances.
-    pub(super) fn calm_down(&self) -> io::Result<()> {
+    pub(super) fn calm_down(&self) {
         let chaos = self.shared.chaos.take();
-        let ends = chaos.map(|chaos| chaos.ends).unwrap_or_default();
-        ends.into_iter().try_for_each(|(_, order)| self.carry_out(order))
+        let active = chaos.map(|chaos| chaos.active).unwrap_or_default();
+        active.into_iter().for_each(|(_, number, effect)| self.end_effect(number, effect));
     }
 
-    /// A disturbance, and what ends it. None if there is only one host, or it would crash a client.
-    fn draw(&self, kinds: &[Disturbance]) -> Option<(Order, Option<Order>)> {
+    fn begin_effect(&self, number: u64, effect: Effect) {
+        let sim = &self.shared.sim;
+        match effect {
+            Effect::Pair(a, b, overlay) => {
+                self.shared.pairs.borrow_mut().disturb(sim, (a, b), number, overlay);
+            }
+            Effect::Reset(a, b) => sim.reset(a, b),
+            Effect::Crash(index) => self.crash_now(index, Some(number)),
+        }
+    }
+
+    /// Ends what a disturbance does. What a program has done meanwhile remains.
+    fn end_effect(&self, number: u64, effect: Effect) {
+        match effect {
+            Effect::Pair(..) => self.shared.pairs.borrow_mut().calm(&self.shared.sim, number),
+            Effect::Reset(..) => {}
+            Effect::Crash(index) => {
+                if self.shared.hosts.borrow()[index].down_by == Some(number) {
+                    self.bounce_now(index);
+                }
+            }
+        }
+    }
+
+    /// A disturbance. None if there is only one host, or it would crash a client or a host that is down.
+    fn draw(&self, kinds: &[Disturbance]) -> Option<Effect> {
         let hosts = self.shared.hosts.borrow();
         let random = &mut *self.shared.random.borrow_mut();
         let kind = random.pick(kinds);
         let one = random.below(hosts.len() as u64) as usize;
         let other = (one + 1 + random.below(hosts.len().max(2) as u64 - 1) as usize) % hosts.len();
         if kind == Disturbance::Crash {
-            let is_possible = hosts[one].is_service() && !hosts[one].is_down;
-            return is_possible.then_some((Order::Crash(one), Some(Order::Bounce(one))));
+            let is_possible = hosts[one].is_service && !hosts[one].is_down;
+            return is_possible.then_some(Effect::Crash(one));
         }
         let (a, b) = (hosts[one].ip, hosts[other].ip);
         if a == b {
             return None;
         }
         Some(match kind {
-            Disturbance::Partition => (Order::Partition(a, b), Some(Order::Repair(a, b))),
-            Disturbance::Reset => (Order::Reset(a, b), None),
-            Disturbance::Delay => (linked(a, b, delayed(random)), Some(Order::Link(a, b, None))),
+            Disturbance::Partition => Effect::Pair(a, b, Overlay::Cut),
+            Disturbance::Reset => Effect::Reset(a, b),
+            Disturbance::Delay => Effect::Pair(a, b, delay(random)),
             Disturbance::Slow | Disturbance::Crash => {
-                let bandwidth = random.between(100, 10_000);
-                let slow = Link { bandwidth, segment: 512, ..Link::default() };
-                (linked(a, b, slow), Some(Order::Link(a, b, None)))
+                Effect::Pair(a, b, Overlay::Slow(random.between(100, 10_000)))
             }
         })
     }
 
-    /// Prints a disturbance, if this run is a replay.
-    fn tell(&self, order: &Order) {
-        if !seeds::is_replay() {
-            return;
+    /// Prints what happens, if this run is a replay.
+    fn report(&self, what: impl FnOnce() -> String) {
+        if seeds::is_replay() {
+            eprintln!("{:?}: {}", self.elapsed(), what());
         }
-        let name = |ip: &IpAddr| self.shared.names.name(*ip);
-        let host = |index: &usize| self.shared.hosts.borrow()[*index].name.clone();
-        let what = match order {
-            Order::Partition(a, b) => format!("{} and {} are separated", name(a), name(b)),
-            Order::Repair(a, b) => format!("{} and {} are repaired", name(a), name(b)),
-            Order::Reset(a, b) => format!("connections of {} and {} are reset", name(a), name(b)),
-            Order::Link(a, b, link) => {
-                let link = link.map_or("the usual one".to_owned(), |link| {
-                    format!("{:?} + {:?}, {} bytes/s", link.latency, link.jitter, link.bandwidth)
-                });
-                format!("the link of {} and {} is {link}", name(a), name(b))
+    }
+
+    fn begin_text(&self, effect: Effect) -> String {
+        let pair =
+            |a, b| format!("{} and {}", self.shared.names.name(a), self.shared.names.name(b));
+        match effect {
+            Effect::Pair(a, b, Overlay::Cut) => format!("{} are separated", pair(a, b)),
+            Effect::Pair(a, b, Overlay::Delay { latency, jitter }) => {
+                format!("{} are {latency:?} + {jitter:?} farther apart", pair(a, b))
             }
-            Order::Crash(index) => format!("{} crashes", host(index)),
-            Order::Bounce(index) => format!("{} starts again", host(index)),
-            Order::Disturb(_) | Order::Calm => return,
-        };
-        eprintln!("{:?}: {what}", self.elapsed());
+            Effect::Pair(a, b, Overlay::Slow(bandwidth)) => {
+                format!("the link of {} has {bandwidth} bytes/s", pair(a, b))
+            }
+            Effect::Reset(a, b) => format!("connections of {} are reset", pair(a, b)),
+            Effect::Crash(index) => format!("{} crashes", self.name(index)),
+        }
+    }
+
+    fn end_text(&self, effect: Effect) -> String {
+        format!("no more: {}", self.begin_text(effect))
     }
 }
 
-fn linked(a: IpAddr, b: IpAddr, link: Link) -> Order {
-    Order::Link(a, b, Some(link))
-}
-
-fn delayed(random: &mut Random) -> Link {
+fn delay(random: &mut Random) -> Overlay {
     let [latency, jitter] = [(); 2].map(|()| Duration::from_micros(random.below(500_000)));
-    Link { latency, jitter, ..Link::default() }
+    Overlay::Delay { latency, jitter }
 }
 
 /// A duration of a range that is not empty.

@@ -1,18 +1,22 @@
 //! A host of a simulated network: a runtime that takes turns with the others.
 
 use crate::runtime::current;
+use crate::task::JoinError;
 use crate::{Builder, JoinHandle, Runtime};
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
-use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 pub(super) type Main = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
+
+/// How a program has ended: with its result, or by a panic.
+type Outcome = Result<Result<(), Failure>, JoinError>;
 
 pub(super) fn boxed<E: Into<Failure> + 'static>(
     program: impl Future<Output = Result<(), E>> + 'static,
@@ -23,38 +27,73 @@ pub(super) fn boxed<E: Into<Failure> + 'static>(
 /// What a host runs.
 pub(super) enum Program {
     Service(Box<dyn FnMut() -> Main>),
-    /// `None` once it runs.
-    Client(Option<Main>),
+    Client(Main),
+}
+
+impl Program {
+    /// A run of it, and what is left for the next.
+    pub(super) fn start(self) -> (Main, Option<Self>) {
+        match self {
+            Self::Service(mut start) => (start(), Some(Self::Service(start))),
+            Self::Client(main) => (main, None),
+        }
+    }
+}
+
+/// The error of a host's program.
+#[derive(Debug)]
+struct HostFailed {
+    host: String,
+    error: Failure,
+}
+
+impl fmt::Display for HostFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.host, self.error)
+    }
+}
+
+impl Error for HostFailed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.error)
+    }
+}
+
+/// The error of a run in which a host's program has failed.
+pub(super) fn failed(host: &str, error: Failure) -> io::Error {
+    let kind = error.downcast_ref().map_or(ErrorKind::Other, io::Error::kind);
+    io::Error::new(kind, HostFailed { host: host.to_owned(), error })
 }
 
 /// A host.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) ip: IpAddr,
-    program: Program,
+    /// It is a host that runs a service, and no client.
+    pub(super) is_service: bool,
+    /// `None` while it is started, after that of a client, and after the run.
+    pub(super) program: Option<Program>,
     /// `None` before the start, after a crash, and while it takes a turn.
     pub(super) running: Option<Running>,
-    /// Its program is not to be started: it has crashed, or was a client.
+    /// It has crashed.
     pub(super) is_down: bool,
+    /// The number of the disturbance that has crashed it, and is to start it again.
+    pub(super) down_by: Option<u64>,
     /// Its program has ended.
     pub(super) has_ended: bool,
 }
 
 impl Host {
     pub(super) fn new(name: &str, ip: IpAddr, program: Program) -> Self {
-        Self { name: name.to_owned(), ip, program, running: None, is_down: false, has_ended: false }
-    }
-
-    pub(super) fn is_service(&self) -> bool {
-        matches!(self.program, Program::Service(_))
-    }
-
-    /// The next run of its program.
-    pub(super) fn main(&mut self) -> Option<Main> {
-        self.has_ended = false;
-        match &mut self.program {
-            Program::Service(start) => Some(start()),
-            Program::Client(main) => main.take(),
+        Self {
+            name: name.to_owned(),
+            ip,
+            is_service: matches!(program, Program::Service(_)),
+            program: Some(program),
+            running: None,
+            is_down: false,
+            down_by: None,
+            has_ended: false,
         }
     }
 }
@@ -91,18 +130,14 @@ impl Running {
         !self.runtime.core().remote.park()
     }
 
-    /// What the program has returned, once.
-    ///
-    /// # Panics
-    /// With the program's own panic.
-    pub(super) fn take_outcome(&mut self) -> Option<Result<(), Failure>> {
+    /// How the program has ended, once.
+    pub(super) fn take_outcome(&mut self) -> Option<Outcome> {
         let main = self.main.as_mut().filter(|main| main.is_finished())?;
         let outcome = Pin::new(main).poll(&mut Context::from_waker(Waker::noop()));
         self.main = None;
         match outcome {
-            Poll::Ready(Ok(outcome)) => Some(outcome),
-            Poll::Ready(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
-            Poll::Ready(Err(error)) => Some(Err(error.into())),
+            Poll::Ready(Ok(outcome)) => Some(Ok(outcome)),
+            Poll::Ready(Err(error)) => Some(Err(error)),
             Poll::Pending => None,
         }
     }

@@ -28,10 +28,12 @@
 //! # .unwrap();
 //! ```
 
+mod changes;
 mod disturb;
 mod host;
 mod network;
-mod orders;
+mod pairs;
+mod run;
 mod seeds;
 
 pub use disturb::{Disturbance, Disturbances};

@@ -1,8 +1,9 @@
 //! Several hosts in one simulation.
 
+use super::changes::Change;
 use super::disturb::{Chaos, Disturbances};
 use super::host::{Host, Program};
-use super::orders::Order;
+use super::pairs::Pairs;
 use super::{Link, Random, Sim};
 use crate::{Builder, DriverChoice, Runtime};
 use annulus_kernel::Kernel;
@@ -20,6 +21,8 @@ use std::time::Duration;
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// Addresses are 10.0.0.1 to 10.0.0.254.
 const MOST_HOSTS: usize = 254;
+/// What each host is for itself.
+const LOCALHOST: &str = "localhost";
 
 /// Several hosts on one simulated network: each has a runtime, an address and a name of its own, and runs an unchanged program. Clones are
 /// the same network, so that a program of the test may disturb it while it runs.
@@ -27,6 +30,9 @@ const MOST_HOSTS: usize = 254;
 /// A *host* runs a service, which can be [crashed](Self::crash) and [restarted](Self::bounce). A *client* runs once; the run ends when
 /// all clients have. Both call each other by name: `TcpStream::connect("server:80")`. A host binds to its own address: the wildcard and
 /// the loopback are that one. It has IPv4 only. All hosts share the disk and the paths of Unix sockets.
+///
+/// A program may hold the network, which is freed all the same: its [run](Self::run) drops all programs at its end. One that never
+/// runs is freed only if no program holds it.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -68,11 +74,25 @@ pub(super) struct Shared {
     builder: Builder,
     pub(super) hosts: RefCell<Vec<Host>>,
     pub(super) names: Names,
-    pub(super) orders: RefCell<Vec<Order>>,
+    pub(super) changes: RefCell<Vec<Change>>,
+    pub(super) pairs: RefCell<Pairs>,
     pub(super) chaos: RefCell<Option<Chaos>>,
+    /// How many disturbances have begun.
+    pub(super) disturbances: Cell<u64>,
     /// Of the network: the kernel has a generator of its own.
     pub(super) random: RefCell<Random>,
     pub(super) time_limit: Cell<Duration>,
+    pub(super) stage: Cell<Stage>,
+    /// When the run has begun.
+    pub(super) start: Cell<Duration>,
+}
+
+/// How far a network has come. It runs once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    New,
+    Runs,
+    Ended,
 }
 
 /// Names and addresses of hosts, in the order in which they were added. Resolvers are called by any thread, hence the lock.
@@ -86,8 +106,9 @@ impl Network {
         Self::on(&Sim::builder(seed).build(), seed, Runtime::builder())
     }
 
-    /// On a given simulated kernel, and with given settings of each host's runtime, whose shutdown timeout does not count. The seed
-    /// chooses the order of hosts, and [disturbances](Self::disturb).
+    /// On a given simulated kernel, and with given settings of each host's runtime. Its driver, kernel, resolver and shutdown timeout do
+    /// not count: they are io_uring, the given kernel, the names of hosts, and none. The seed chooses the order of hosts, and
+    /// [disturbances](Self::disturb).
     pub fn on(sim: &Rc<Sim>, seed: u64, builder: Builder) -> Self {
         let names = Names::default();
         let shared = Shared {
@@ -99,10 +120,14 @@ impl Network {
                 .shutdown_timeout(Duration::ZERO),
             hosts: RefCell::default(),
             names,
-            orders: RefCell::default(),
+            changes: RefCell::default(),
+            pairs: RefCell::default(),
             chaos: RefCell::default(),
+            disturbances: Cell::default(),
             random: RefCell::new(Random::new(seed.rotate_left(32) ^ 0x0D15_7024)),
             time_limit: Cell::new(TIME_LIMIT),
+            stage: Cell::new(Stage::New),
+            start: Cell::default(),
         };
         Self { shared: Rc::new(shared) }
     }
@@ -111,7 +136,8 @@ impl Network {
     /// has spawned go on; if it ends with an error or a panic, so does the run.
     ///
     /// # Errors
-    /// If there is such a host already, the name is empty or an address, or there are 254 hosts.
+    /// If there is such a host already; the name is empty, an address, or `localhost`, which each host is for itself; there are 254 hosts;
+    /// or the network has run.
     pub fn host<F, E>(
         &self,
         name: &str,
@@ -137,16 +163,22 @@ impl Network {
     where
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        self.add(name, Program::Client(Some(super::host::boxed(program))))
+        self.add(name, Program::Client(super::host::boxed(program)))
     }
 
     fn add(&self, name: &str, program: Program) -> io::Result<IpAddr> {
-        let mut hosts = self.shared.hosts.borrow_mut();
-        if name.is_empty() || name.contains(':') || name.parse::<IpAddr>().is_ok() {
+        if self.shared.stage.get() == Stage::Ended {
+            return Err(refused(format!(
+                "'{name}' is too late: the network has run; make another"
+            )));
+        }
+        let is_address = name.contains(':') || name.parse::<IpAddr>().is_ok();
+        if name.is_empty() || name == LOCALHOST || is_address {
             return Err(refused(format!(
                 "'{name}' is no name of a host; take a word, such as 'server'"
             )));
         }
+        let mut hosts = self.shared.hosts.borrow_mut();
         if hosts.iter().any(|host| host.name == name) {
             return Err(refused(format!("there is a host '{name}' already; take another name")));
         }
@@ -167,7 +199,7 @@ impl Network {
         &self.shared.sim
     }
 
-    /// The virtual time since the beginning.
+    /// The virtual time of the simulated kernel, from its beginning. That is the beginning of the run, unless the kernel was used before.
     pub fn elapsed(&self) -> Duration {
         self.shared.sim.now()
     }
@@ -187,17 +219,18 @@ impl Network {
     /// If a name is unknown.
     pub fn partition(&self, a: &str, b: &str) -> io::Result<()> {
         let (a, b) = (self.address(a)?, self.address(b)?);
-        self.order(Order::Partition(a, b));
+        self.ask(Change::Partition(a, b));
         Ok(())
     }
 
-    /// Ends a [partition](Self::partition). What was sent over connections meanwhile arrives, in order.
+    /// Ends a [partition](Self::partition). What was sent over connections meanwhile arrives, in order. A [disturbance](Self::disturb) that
+    /// separates the same hosts goes on.
     ///
     /// # Errors
     /// If a name is unknown.
     pub fn repair(&self, a: &str, b: &str) -> io::Result<()> {
         let (a, b) = (self.address(a)?, self.address(b)?);
-        self.order(Order::Repair(a, b));
+        self.ask(Change::Repair(a, b));
         Ok(())
     }
 
@@ -207,29 +240,34 @@ impl Network {
     /// If a name is unknown.
     pub fn reset(&self, a: &str, b: &str) -> io::Result<()> {
         let (a, b) = (self.address(a)?, self.address(b)?);
-        self.order(Order::Reset(a, b));
+        self.ask(Change::Reset(a, b));
         Ok(())
     }
 
     /// Gives the way between two hosts a link of its own: latency, jitter, bandwidth, loss of datagrams. `None` is the network's again.
-    /// A peer on a link of a few bytes a second is a slow one.
+    /// A peer on a link of a few bytes a second is a slow one. [Disturbances](Self::disturb) are on top of it.
     ///
     /// # Errors
     /// If a name is unknown.
     pub fn link(&self, a: &str, b: &str, link: impl Into<Option<Link>>) -> io::Result<()> {
         let (a, b) = (self.address(a)?, self.address(b)?);
-        self.order(Order::Link(a, b, link.into()));
+        self.ask(Change::Link(a, b, link.into()));
         Ok(())
     }
 
     /// A host loses its power: its program and all its tasks are dropped, what it sends in their destructors leads nowhere, and its peers
     /// are not told. Their connections are half-open: what they send gets no answer, and once the host is [back](Self::bounce) a reset.
+    /// What is in flight to and from it is lost, datagrams too. File operations that wait for the device have no effect.
+    ///
+    /// **The disk keeps what was written and not synced**, since all hosts share it: to the files a crash is the end of the process only.
+    /// For a loss of power end the run, and start another on the disk [after a power cut](super::Disk::after_power_cut), which
+    /// [`Sim::disk`] has.
     ///
     /// # Errors
     /// If the name is unknown, or that of a client.
     pub fn crash(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
-        self.order(Order::Crash(index));
+        self.ask(Change::Crash(index));
         Ok(())
     }
 
@@ -239,35 +277,32 @@ impl Network {
     /// If the name is unknown, or that of a client.
     pub fn bounce(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
-        self.order(Order::Bounce(index));
+        self.ask(Change::Bounce(index));
         Ok(())
     }
 
     /// Disturbs the network from now on, at random times of which each seed has its own, until [`calm`](Self::calm). With
-    /// `ANNULUS_SIM_SEED` set, as for a replay, each disturbance is printed.
+    /// `ANNULUS_SIM_SEED` set, as for a replay, each disturbance is printed. Earlier ones end, as by `calm`.
     pub fn disturb(&self, disturbances: Disturbances) {
-        self.order(Order::Disturb(disturbances));
+        self.ask(Change::Disturb(disturbances));
     }
 
-    /// Ends all disturbances: partitions are repaired, links are the network's own again, and crashed hosts run.
+    /// Ends all disturbances: hosts that they have crashed start again, and partitions and links are as programs have set them. What a
+    /// program has asked for by [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remains.
     pub fn calm(&self) {
-        self.order(Order::Calm);
+        self.ask(Change::Calm);
     }
 
-    /// How long the run may take in virtual time before it is an error: an hour by default.
+    /// How long the run may take in virtual time before it is an error: an hour by default, from its beginning.
     pub fn time_limit(&self, limit: Duration) {
         self.shared.time_limit.set(limit);
-    }
-
-    fn order(&self, order: Order) {
-        self.shared.orders.borrow_mut().push(order);
     }
 
     /// The index of a host that is no client.
     fn service(&self, name: &str) -> io::Result<usize> {
         self.address(name)?;
         let hosts = self.shared.hosts.borrow();
-        let found = hosts.iter().position(|host| host.name == name && host.is_service());
+        let found = hosts.iter().position(|host| host.name == name && host.is_service);
         found.ok_or_else(|| refused(format!("'{name}' is a client, which runs once; crash hosts")))
     }
 
@@ -302,7 +337,7 @@ impl Names {
 
     fn resolver(self) -> impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static {
         move |name| match name {
-            "localhost" => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
+            LOCALHOST => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
             name => self.find(name).map(|ip| vec![ip]),
         }
     }

@@ -1,7 +1,7 @@
 //! Hosts: which address a program has, and what a crash leaves of its connections.
 
 use super::links::Pair;
-use super::{Change, Link, Net, SocketId, State};
+use super::{Change, Datagram, Link, Net, SocketId, State};
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,6 +9,16 @@ impl Net {
     /// The host that calls from now on; `None` is one that has every address.
     pub(crate) fn set_host(&mut self, host: Option<IpAddr>) {
         self.host = host;
+    }
+
+    pub(crate) fn host(&self) -> Option<IpAddr> {
+        self.host
+    }
+
+    /// Whether a host has crashed, and has not been started again.
+    #[inline]
+    pub(crate) fn is_down(&self, host: IpAddr) -> bool {
+        self.partitions.is_down(host)
     }
 
     /// The address that a program means on the host that calls: wildcards and the loopback are the host's own.
@@ -40,6 +50,22 @@ impl Net {
         });
         let ids: Vec<SocketId> = concerned.map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.vanish(id));
+        self.lose_datagrams(host);
+    }
+
+    /// Datagrams from and to a host do not arrive, nor does the report that one found no receiver.
+    fn lose_datagrams(&mut self, host: IpAddr) {
+        let concerns = |datagram: &Datagram| {
+            let route = datagram.route;
+            route.is_some_and(|(from, to)| from.ip() == host || to.ip() == host)
+        };
+        let lost = self.in_flight.iter().filter(|(_, datagram)| concerns(datagram));
+        let lost: Vec<u32> = lost.map(|(number, _)| number).collect();
+        for number in lost {
+            // Its event remains, and finds nothing to do.
+            let datagram = std::mem::take(self.in_flight.at_mut(number));
+            self.settle(&datagram);
+        }
     }
 
     fn vanish(&mut self, id: SocketId) {
@@ -59,6 +85,10 @@ impl Net {
         self.run();
         self.partitions.switch_on(host);
         self.release_held();
+    }
+
+    pub(crate) fn usual_link(&self) -> Link {
+        self.links.usual
     }
 
     /// Gives a pair of addresses a link of its own, or the usual one.

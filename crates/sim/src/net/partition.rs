@@ -24,6 +24,10 @@ impl Partitions {
         self.pairs.contains(&pair) || self.down.iter().any(|down| pair.has(*down))
     }
 
+    pub(super) fn is_down(&self, host: IpAddr) -> bool {
+        self.down.contains(&host)
+    }
+
     pub(super) fn switch_off(&mut self, host: IpAddr) {
         self.switch_on(host);
         self.down.push(host);

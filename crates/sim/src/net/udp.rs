@@ -117,7 +117,8 @@ impl Net {
             None => self.links.usual,
         };
         let copies = if self.random.chance(link.duplication) { 2 } else { 1 };
-        let lost = self.random.chance(link.loss);
+        let is_down = datagram.route.is_some_and(|(from, _)| self.is_down(from.ip()));
+        let lost = self.random.chance(link.loss) || is_down;
         for _ in 0..copies {
             let occupied = link.time_on_wire(datagram.bytes.len() as u32);
             let delay = link.delay(&mut self.random);

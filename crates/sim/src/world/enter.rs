@@ -23,7 +23,7 @@ impl World {
     ) -> Result<u32, Errno> {
         let ring = self.entered(ring)?;
         self.counts.enters += 1;
-        self.pass(self.turn);
+        self.pass(if self.is_down(ring) { 0 } else { self.turn });
         let state = self.rings.at_mut(ring);
         state.take_published_buffers();
         if !state.defers() {

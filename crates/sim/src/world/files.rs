@@ -11,6 +11,9 @@ use rustix::io::Errno;
 impl World {
     /// Makes a system call: everything else waits.
     pub(crate) fn file(&mut self, request: &FileRequest) -> Result<u32, Errno> {
+        if self.net.host().is_some_and(|host| self.net.is_down(host)) {
+            return Err(Errno::IO);
+        }
         let call = request.read(&|fd| self.open_file(fd))?;
         self.pass(self.disk.duration(&call));
         self.perform_call(call).map(|count| count as u32)
@@ -66,6 +69,9 @@ impl World {
         entry: &Submitted,
         skip: bool,
     ) -> Option<Answer> {
+        if self.is_down(ring) {
+            return Some(Answer::error(Errno::IO));
+        }
         let call = self.rings.at(ring).check_registered(entry);
         let call = match call.and_then(|()| entry.file_call(&|fd| self.open_file(fd))) {
             Ok(call) => call,

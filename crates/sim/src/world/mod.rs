@@ -5,6 +5,7 @@ mod calls;
 mod cancel;
 mod check;
 mod control;
+mod crash;
 mod enter;
 mod files;
 mod message;
@@ -187,29 +188,29 @@ impl World {
 
     /// Panics if the memory of an operation was written to while it waits.
     fn verify(&self, op: &Op) {
-        let whose = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
+        let memory = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
         match &op.body {
             Body::Receive(receive) => {
                 if let Some(at) = receive.touched(self.poison) {
                     panic!(
                         "{} was written to while it was with the kernel (byte {at})",
-                        whose("a receive")
+                        memory("a receive")
                     );
                 }
             }
             Body::Send(send) => {
                 let intact = send.seal.is_none() || send.seal == send.seal_memory(self.poison);
-                assert!(intact, "{} was changed while it was with the kernel", whose("a send"));
+                assert!(intact, "{} was changed while it was with the kernel", memory("a send"));
             }
             Body::Notification(notification) => assert!(
                 notification.is_intact(self.poison),
                 "{} was changed before its notification",
-                whose("a send")
+                memory("a send")
             ),
             Body::File(work) => assert!(
                 work.is_intact(self.poison),
                 "{} was touched while it was with the kernel",
-                whose("a file's call")
+                memory("a file's call")
             ),
             _ => {}
         }

@@ -7,6 +7,7 @@ use crate::op::OpId;
 use annulus_ring::{Completion, SetupFlags, opcode};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// `IORING_SQ_NEED_WAKEUP`
@@ -19,6 +20,8 @@ const TASKRUN: u32 = 1 << 2;
 pub(super) struct Ring {
     pub(super) queues: Queues,
     pub(super) setup: SetupFlags,
+    /// The host that it belongs to.
+    pub(super) host: Option<IpAddr>,
     pub(super) enabled: bool,
     /// What it may do once it is enabled.
     pub(super) restricted: Option<Restrictions>,
@@ -35,12 +38,13 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub(super) fn new(queues: Queues, setup: SetupFlags) -> Self {
+    pub(super) fn new(queues: Queues, setup: SetupFlags, host: Option<IpAddr>) -> Self {
         // The kernel thread sleeps outside of enters: each submission must wake it.
         queues.flag(NEED_WAKEUP, setup.contains(SetupFlags::SQPOLL));
         Self {
             queues,
             setup,
+            host,
             enabled: !setup.contains(SetupFlags::R_DISABLED),
             restricted: None,
             ended: false,

@@ -98,6 +98,7 @@ impl World {
         }
         let source = std::mem::replace(&mut send.source, Source::Many(Box::new([])));
         let after = self.random.between(0, LATEST_NOTICE);
+        let after = if self.is_down(op.ring) { 0 } else { after };
         let notification = Body::Notification(Notification::new(source, after, self.poison));
         self.park(Op::alone(op.ring, op.user_data, false, notification), false);
         Answer { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }

@@ -26,7 +26,7 @@ impl World {
             return Err(Errno::INVAL);
         }
         let shape = shape(entries, params.cq_entries, flags)?;
-        let ring = self.rings.insert(Ring::new(Queues::new(shape)?, flags));
+        let ring = self.rings.insert(Ring::new(Queues::new(shape)?, flags, self.net.host()));
         let fd =
             self.files.open(File::Ring(ring)).inspect_err(|_| drop(self.rings.remove(ring)))?;
         params.sq_entries = shape.submissions;

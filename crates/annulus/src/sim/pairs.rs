@@ -1,0 +1,132 @@
+//! Pairs of hosts: what a program has asked of the network between them, and apart from it what disturbs them.
+
+use super::{Link, Sim};
+use annulus_sim::Hosts;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Most bytes of a segment on a slowed link, which otherwise would arrive in lumps.
+const SLOW_SEGMENT: u32 = 512;
+
+/// The pairs of which anything was asked.
+#[derive(Default)]
+pub(super) struct Pairs(Vec<Pair>);
+
+/// Two hosts.
+struct Pair {
+    /// In order.
+    ends: (IpAddr, IpAddr),
+    /// A program has separated them.
+    is_cut: bool,
+    /// The link that a program has given them.
+    link: Option<Link>,
+    /// What disturbs them, by its number.
+    disturbances: Vec<(u64, Overlay)>,
+}
+
+/// What a disturbance does to a pair, on top of what a program has set.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Overlay {
+    Cut,
+    /// So much more.
+    Delay {
+        latency: Duration,
+        jitter: Duration,
+    },
+    /// No more bytes a second.
+    Slow(u64),
+}
+
+impl Pairs {
+    /// Separates two hosts, or ends that.
+    pub(super) fn cut(&mut self, sim: &Sim, a: IpAddr, b: IpAddr, is_cut: bool) {
+        let pair = self.pair(a, b);
+        pair.is_cut = is_cut;
+        pair.apply_cut(sim);
+    }
+
+    /// Gives two hosts a link, or with `None` the network's.
+    pub(super) fn link(&mut self, sim: &Sim, a: IpAddr, b: IpAddr, link: Option<Link>) {
+        let pair = self.pair(a, b);
+        pair.link = link;
+        pair.apply_link(sim);
+    }
+
+    /// Begins a disturbance.
+    pub(super) fn disturb(
+        &mut self,
+        sim: &Sim,
+        ends: (IpAddr, IpAddr),
+        number: u64,
+        what: Overlay,
+    ) {
+        let pair = self.pair(ends.0, ends.1);
+        pair.disturbances.push((number, what));
+        pair.apply(sim, what);
+    }
+
+    /// Ends a disturbance, and nothing else.
+    pub(super) fn calm(&mut self, sim: &Sim, number: u64) {
+        for pair in &mut self.0 {
+            let Some(at) = pair.disturbances.iter().position(|(other, _)| *other == number) else {
+                continue;
+            };
+            let (_, what) = pair.disturbances.remove(at);
+            pair.apply(sim, what);
+        }
+    }
+
+    fn pair(&mut self, a: IpAddr, b: IpAddr) -> &mut Pair {
+        let ends = (a.min(b), a.max(b));
+        let at = self.0.iter().position(|pair| pair.ends == ends).unwrap_or_else(|| {
+            self.0.push(Pair { ends, is_cut: false, link: None, disturbances: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+impl Pair {
+    /// Tells the kernel what has changed.
+    fn apply(&self, sim: &Sim, what: Overlay) {
+        match what {
+            Overlay::Cut => self.apply_cut(sim),
+            Overlay::Delay { .. } | Overlay::Slow(_) => self.apply_link(sim),
+        }
+    }
+
+    fn apply_cut(&self, sim: &Sim) {
+        let (a, b) = self.ends;
+        let is_disturbed = self.disturbances.iter().any(|(_, what)| matches!(what, Overlay::Cut));
+        if self.is_cut || is_disturbed { sim.partition(a, b) } else { sim.repair(a, b) }
+    }
+
+    fn apply_link(&self, sim: &Sim) {
+        let overlays = self.disturbances.iter().filter(|(_, what)| !matches!(what, Overlay::Cut));
+        let own = self.link.unwrap_or_else(|| sim.usual_link());
+        let disturbed = overlays.clone().fold(own, |link, (_, what)| what.over(link));
+        let is_own = self.link.is_some() || overlays.count() > 0;
+        sim.set_link(self.ends.0, self.ends.1, is_own.then_some(disturbed));
+    }
+}
+
+impl Overlay {
+    /// The link below it, disturbed.
+    fn over(self, link: Link) -> Link {
+        match self {
+            Self::Cut => link,
+            Self::Delay { latency, jitter } => {
+                Link { latency: link.latency + latency, jitter: link.jitter + jitter, ..link }
+            }
+            Self::Slow(bandwidth) => Link {
+                bandwidth: if link.bandwidth == 0 {
+                    bandwidth
+                } else {
+                    link.bandwidth.min(bandwidth)
+                },
+                segment: link.segment.min(SLOW_SEGMENT),
+                ..link
+            },
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Disturbances are on top of what a test has asked for, and leave it as it was.
+
+use super::{SECOND, echo, ping};
+use annulus::net::TcpStream;
+use annulus::sim::{Disturbance, Disturbances, Link, Network};
+use annulus::time::{sleep, timeout};
+use std::cell::Cell;
+use std::future::pending;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Disturbances of one kind.
+fn often(kinds: &'static [Disturbance], pause: Duration, length: Duration) -> Disturbances {
+    let about = |time: Duration| -> Range<Duration> { time..time + Duration::from_millis(1) };
+    Disturbances { kinds, pause: about(pause), length: about(length) }
+}
+
+/// A server and a client that disturbs them.
+fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
+    client: impl FnOnce(Network) -> F,
+) -> io::Result<()> {
+    let network = Network::new(9);
+    network.host("server", echo)?;
+    network.client("client", client(network.clone()))?;
+    network.run()
+}
+
+/// How long the server takes over a new connection. None if longer than ten seconds.
+async fn asked() -> Option<Duration> {
+    let ping = async { ping(&mut TcpStream::connect("server:7").await?).await };
+    timeout(10 * SECOND, ping).await.ok()?.ok()
+}
+
+#[test]
+fn a_link_that_was_set_is_there_after_disturbances_of_it() -> io::Result<()> {
+    with_echo(async |network| {
+        network.link("client", "server", Link { latency: SECOND / 2, ..Link::default() })?;
+        network.disturb(often(&[Disturbance::Delay, Disturbance::Slow], SECOND / 50, SECOND / 10));
+        sleep(5 * SECOND).await;
+        let disturbed = asked().await.expect("no more than a delay");
+        assert!(disturbed > SECOND, "{disturbed:?}");
+        network.calm();
+        sleep(SECOND).await;
+        let took = asked().await.expect("it is calm");
+        assert!((SECOND..SECOND + SECOND / 100).contains(&took), "{took:?}");
+        network.link("client", "server", None)?;
+        sleep(SECOND).await;
+        assert!(asked().await.expect("it is calm") < SECOND / 1000);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_partition_that_was_asked_for_lasts_until_its_repair() -> io::Result<()> {
+    with_echo(async |network| {
+        network.partition("client", "server")?;
+        network.disturb(often(&[Disturbance::Partition], SECOND / 2, SECOND / 10));
+        sleep(5 * SECOND).await;
+        assert_eq!(asked().await, None, "the end of a disturbance is no repair");
+        network.calm();
+        assert_eq!(asked().await, None, "nor is calm");
+        network.repair("client", "server")?;
+        assert!(asked().await.is_some());
+        Ok(())
+    })
+}
+
+#[test]
+fn of_two_partitions_the_last_end_counts() -> io::Result<()> {
+    with_echo(async |network| {
+        network.disturb(often(&[Disturbance::Partition], SECOND / 1000, SECOND / 20));
+        sleep(SECOND).await;
+        assert_eq!(asked().await, None, "another has begun before each ends");
+        network.calm();
+        sleep(SECOND).await;
+        assert!(asked().await.is_some());
+        Ok(())
+    })
+}
+
+/// A host that counts how often it has started, and whether it runs.
+struct Counted {
+    starts: Cell<u32>,
+    runs: Cell<bool>,
+}
+
+struct Running(Rc<Counted>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.runs.set(false);
+    }
+}
+
+fn with_counted<F: Future<Output = io::Result<()>> + 'static>(
+    client: impl FnOnce(Network, Rc<Counted>) -> F,
+) -> io::Result<()> {
+    let counted = Rc::new(Counted { starts: Cell::new(0), runs: Cell::new(false) });
+    let network = Network::new(4);
+    network.client("client", client(network.clone(), counted.clone()))?;
+    network.host("server", move || {
+        counted.starts.set(counted.starts.get() + 1);
+        counted.runs.set(true);
+        let running = Running(counted.clone());
+        async move {
+            let _running = running;
+            pending::<io::Result<()>>().await
+        }
+    })?;
+    network.run()
+}
+
+#[test]
+fn a_host_that_was_started_by_hand_is_not_started_again_by_the_end_of_a_crash() -> io::Result<()> {
+    with_counted(async |network, server| {
+        network.disturb(often(&[Disturbance::Crash], SECOND, SECOND / 2));
+        sleep(SECOND / 10).await;
+        while server.runs.get() {
+            sleep(SECOND / 100).await;
+        }
+        network.bounce("server")?;
+        sleep(SECOND * 4 / 5).await;
+        assert_eq!((server.starts.get(), server.runs.get()), (2, true));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_host_that_was_crashed_by_hand_stays_down_when_it_is_calm() -> io::Result<()> {
+    with_counted(async |network, server| {
+        network.disturb(often(&[Disturbance::Crash], SECOND, SECOND / 2));
+        sleep(SECOND / 10).await;
+        while server.runs.get() {
+            sleep(SECOND / 100).await;
+        }
+        network.crash("server")?;
+        sleep(10 * SECOND).await;
+        network.calm();
+        sleep(SECOND).await;
+        assert_eq!((server.starts.get(), server.runs.get()), (1, false));
+        network.bounce("server")?;
+        sleep(SECOND).await;
+        assert!(server.runs.get());
+        Ok(())
+    })
+}

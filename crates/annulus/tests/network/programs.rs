@@ -1,0 +1,145 @@
+//! Programs that use their network, fail, and panic; and what is left of a run.
+
+use super::{SECOND, echo};
+use annulus::Runtime;
+use annulus::sim::{Network, Sim};
+use annulus::time::sleep;
+use std::cell::{Cell, RefCell};
+use std::error::Error;
+use std::fmt;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+thread_local! {
+    static RUNNING: RefCell<Option<Network>> = const { RefCell::new(None) };
+}
+
+/// An error that looks at the network when it is displayed.
+#[derive(Debug)]
+struct Curious;
+
+impl fmt::Display for Curious {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        RUNNING.with_borrow(|network| write!(f, "{network:?}"))
+    }
+}
+
+impl Error for Curious {}
+
+#[test]
+fn a_program_may_use_its_network_when_it_is_called() -> io::Result<()> {
+    let network = Network::new(1);
+    let starts = Rc::new(Cell::new(0));
+    let counted = starts.clone();
+    network.host("counted", move || {
+        counted.set(counted.get() + 1);
+        pending::<io::Result<()>>()
+    })?;
+    let held = network.clone();
+    network.host("restarter", move || {
+        assert!(format!("{held:?}").contains("counted"));
+        assert!(held.crash("client").is_err());
+        held.bounce("counted").expect("a host");
+        pending::<io::Result<()>>()
+    })?;
+    network.client("client", async {
+        sleep(SECOND).await;
+        io::Result::Ok(())
+    })?;
+    network.run()?;
+    assert_eq!(starts.get(), 2);
+    Ok(())
+}
+
+#[test]
+fn a_run_that_has_ended_holds_no_program_and_is_not_repeated() -> io::Result<()> {
+    let network = Network::new(1);
+    let held = network.clone();
+    network.host("server", move || {
+        let _held = held.clone();
+        echo()
+    })?;
+    network.client("client", async { io::Result::Ok(()) })?;
+    network.run()?;
+    assert_eq!(network.run().expect_err("a second").kind(), ErrorKind::InvalidInput);
+    let late = network.client("late", async { io::Result::Ok(()) }).expect_err("it has run");
+    assert!(late.to_string().contains("'late' is too late"), "{late}");
+    let sim = Rc::downgrade(network.sim());
+    drop(network);
+    assert!(sim.upgrade().is_none(), "the network is leaked");
+    Ok(())
+}
+
+#[test]
+fn the_error_of_a_run_keeps_that_of_the_program() {
+    let network = Network::new(1);
+    RUNNING.set(Some(network.clone()));
+    network.client("client", async { Err::<(), _>(Curious) }).unwrap();
+    let error = network.run().expect_err("the client's");
+    assert!(error.to_string().starts_with("client: Some(Network"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Other);
+    assert!(error.get_ref().and_then(Error::source).is_some_and(|source| source.is::<Curious>()));
+    RUNNING.take();
+
+    let network = Network::new(1);
+    network
+        .client("client", async { Err::<(), _>(io::Error::from(ErrorKind::BrokenPipe)) })
+        .unwrap();
+    assert_eq!(network.run().expect_err("the client's").kind(), ErrorKind::BrokenPipe);
+}
+
+/// The message of a run that panics, all of whose hosts must have been stopped.
+fn panic_of(network: &Network) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(|| network.run())).expect_err("a panic");
+    assert_eq!((network.sim().open_descriptors(), network.sim().pending_operations()), (0, 0));
+    panic.downcast_ref::<String>().expect("a message").clone()
+}
+
+#[test]
+fn a_panic_names_its_host_and_stops_all() -> io::Result<()> {
+    let network = Network::new(1);
+    network.host("server", echo)?;
+    network.client("client", async {
+        sleep(SECOND).await;
+        if true { panic!("on purpose") } else { io::Result::Ok(()) }
+    })?;
+    assert_eq!(panic_of(&network), "client: on purpose");
+    // The kernel is no host's any more.
+    let sim = network.sim();
+    annulus::sim::run_on(sim, Runtime::builder(), async {
+        annulus::net::TcpListener::bind("10.0.0.77:80").map(drop)
+    })?;
+
+    let network = Network::new(1);
+    network.host("server", echo)?;
+    network.host("broken", || -> std::future::Ready<io::Result<()>> { panic!("number {}", 4) })?;
+    network.client("client", pending::<io::Result<()>>())?;
+    assert_eq!(panic_of(&network), "broken: number 4");
+    Ok(())
+}
+
+#[test]
+fn the_time_of_a_run_is_limited_from_its_beginning() -> io::Result<()> {
+    let sim = Sim::builder(1).build();
+    sim.compute(7200 * SECOND);
+    let network = Network::on(&sim, 1, Runtime::builder());
+    network.client("client", async {
+        sleep(SECOND).await;
+        io::Result::Ok(())
+    })?;
+    network.run()?;
+
+    let network = Network::on(&sim, 1, Runtime::builder());
+    network.time_limit(SECOND / 100);
+    network.client("busy", async {
+        loop {
+            annulus::yield_now().await;
+        }
+        #[allow(unreachable_code)]
+        io::Result::Ok(())
+    })?;
+    assert_eq!(network.run().expect_err("it never waits").kind(), ErrorKind::TimedOut);
+    Ok(())
+}

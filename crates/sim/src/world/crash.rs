@@ -1,0 +1,38 @@
+//! The crash of a host: what it has at the device, and what it calls before its rings are closed.
+
+use super::World;
+use crate::op::{Answer, Body};
+use rustix::io::Errno;
+use std::net::IpAddr;
+
+impl World {
+    /// A host loses its power. What cannot be cancelled ends now, so that its rings can be closed without that time passes.
+    pub(crate) fn crash(&mut self, host: IpAddr) {
+        self.net.crash(host);
+        self.wake();
+        let rings = self.rings.iter().filter(|(_, ring)| ring.host == Some(host));
+        let rings: Vec<u32> = rings.map(|(index, _)| index).collect();
+        rings.into_iter().for_each(|ring| self.end_uncancellable(ring));
+    }
+
+    /// Ends operations at the device, without an effect, and notifications.
+    fn end_uncancellable(&mut self, ring: u32) {
+        for id in self.ops.of_ring(ring) {
+            match self.ops.peek(id).map(|op| &op.body) {
+                Some(Body::Notification(_)) => self.run(id),
+                Some(Body::File(_)) => {
+                    let op = self.ops.take(id);
+                    self.verify(&op);
+                    self.end(id, op, Answer::error(Errno::IO));
+                }
+                _ => {}
+            }
+        }
+        self.wake();
+    }
+
+    /// Whether the host of a ring has crashed, and has not been started again.
+    pub(super) fn is_down(&self, ring: u32) -> bool {
+        self.rings.at(ring).host.is_some_and(|host| self.net.is_down(host))
+    }
+}
