@@ -6,8 +6,8 @@
 //! interval excludes 1 by more than the control deviates from it.
 //!
 //! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
-//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]); and [`whole`]
-//! programs under clients of others, such as wrk. A [`suite`] is a published table, measured again by one of these
+//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]); and servers
+//! under clients of others, such as wrk ([`server_bench`]). A [`suite`] is a published table, measured again by one of these
 //! benches.
 //!
 //! The primary figure is *CPU time per operation* ([`proc`]): it is valid even if the load is the bottleneck.
@@ -32,9 +32,9 @@ pub mod proc;
 pub mod process;
 pub mod programs;
 pub mod scratch;
+pub mod server_bench;
 pub mod stats;
 pub mod suite;
-pub mod whole;
 
 mod clock;
 mod cpu_clock;

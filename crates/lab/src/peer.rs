@@ -25,7 +25,7 @@ const SERVES: &str = "serves";
 const MODES: &str = "modes";
 
 /// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`, `bench bulk`
-/// or `bench programs`, or twins of the examples.
+/// or `bench programs`, or twins of the examples. Each has its check, `peers/check_WORD.py`.
 const CONTESTS: [&str; 5] = ["nop", "file", "bulk", "programs", "examples"];
 
 /// The directory of all peers, and the directory of their builds.
@@ -196,6 +196,22 @@ mod tests {
             ([true, true, false], vec!["sqpoll".into()])
         );
         assert_eq!((served("plain"), peers.modes("plain")), ([false; 3], vec![]));
+    }
+
+    #[test]
+    fn every_check_but_that_of_echo_servers_is_known() {
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let entries = fs::read_dir(peers).expect("the peers").flatten();
+        let mut checks: Vec<_> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                Some(name.strip_prefix("check_")?.strip_suffix(".py")?.to_owned())
+            })
+            .collect();
+        checks.sort();
+        let mut contests = CONTESTS;
+        contests.sort();
+        assert_eq!(checks, contests);
     }
 
     #[test]

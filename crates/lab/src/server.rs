@@ -1,14 +1,23 @@
 //! A contender that is a server.
 
+use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use annulus_load::ServerAddress;
 
+use crate::bench::{Outcome, Sample};
+use crate::proc::{Memory, Usage};
 use crate::process::{Process, ProcessError, Spec};
 
 /// How long a server may take to announce its address.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a server may take to finish what clients left behind: several thousand requests.
+const REST_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// How long to wait for the end of a server whose clients failed.
+const END_WAIT: Duration = Duration::from_millis(200);
 
 /// A running server, which ends when dropped. It announces itself on its standard error by a line with `listening on
 /// ADDRESS:PORT` or `listening on unix:/path`.
@@ -22,6 +31,14 @@ impl Server {
     /// Starts a server and waits for its announcement.
     pub(crate) fn start(spec: &Spec) -> Result<Server, ProcessError> {
         Server::start_within(spec, START_TIMEOUT)
+    }
+
+    /// What a load has measured, unless the server has ended: its end explains more than the failures of its clients, which may be
+    /// seen first.
+    pub(crate) fn outcome(&mut self, measured: Outcome) -> Outcome {
+        let wait = if measured.is_ok() { Duration::ZERO } else { END_WAIT };
+        self.process.check(wait).map_err(|error| error.why)?;
+        measured
     }
 
     fn start_within(spec: &Spec, timeout: Duration) -> Result<Server, ProcessError> {
@@ -39,6 +56,31 @@ impl Server {
     }
 }
 
+/// What a server has used so far, once it has finished what it was asked for (ADR 0017). Some servers are never idle: those are
+/// read after a short wait.
+pub(crate) fn usage_at_rest(pid: u32) -> io::Result<Usage> {
+    Usage::at_rest(pid, REST_TIMEOUT)
+}
+
+/// Adds to a sample what the server used for it, and its memory.
+///
+/// # Errors
+/// If it used nothing that can be seen, or has ended.
+pub(crate) fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
+    if used.cpu_ns == 0 {
+        return Err(io::Error::other("the server's CPU clock does not move here"));
+    }
+    sample.set("cpu_ns", used.cpu_ns as f64);
+    sample.set("switches", used.switches as f64);
+    sample.set("resident_bytes", Memory::of(pid)?.resident_bytes as f64);
+    Ok(())
+}
+
+/// The text of an error on one line, as reports have it.
+pub(crate) fn one_line(error: impl ToString) -> String {
+    error.to_string().replace('\n', " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +91,30 @@ mod tests {
         let announce = "echo 'test: listening on 127.0.0.1:9 (nothing)' >&2; exec sleep 1000";
         let server = Server::start(&shell(announce)).expect("start");
         assert_eq!(server.address, "127.0.0.1:9".parse().expect("address"));
+    }
+
+    #[test]
+    fn the_end_of_a_server_explains_the_failure_of_its_clients() {
+        let announce = "echo 'listening on 127.0.0.1:9' >&2";
+        let failed = || Err("the client failed".to_owned());
+        let mut ended = Server::start(&shell(&format!("{announce}; exit 7"))).expect("start");
+        let why = ended.outcome(failed()).expect_err("both failed");
+        assert!(why.contains("exit status: 7"), "{why}");
+        let mut runs =
+            Server::start(&shell(&format!("{announce}; exec sleep 1000"))).expect("start");
+        assert_eq!(runs.outcome(failed()).expect_err("the client's"), "the client failed");
+        assert!(runs.outcome(Ok(Sample::default())).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_used_nothing_has_no_sample() {
+        let pid = std::process::id();
+        let mut sample = Sample::default();
+        let error = add_usage(&mut sample, pid, Usage::default()).expect_err("no time");
+        assert!(error.to_string().contains("CPU clock does not move"), "{error}");
+        add_usage(&mut sample, pid, Usage { cpu_ns: 5, switches: 2 }).expect("it runs");
+        assert_eq!((sample.get("cpu_ns"), sample.get("switches")), (Some(5.0), Some(2.0)));
+        assert!(sample.get("resident_bytes") > Some(0.0));
     }
 
     #[test]

@@ -8,8 +8,8 @@ mod nop;
 mod programs;
 mod results;
 mod run;
+mod server_bench;
 mod suite;
-mod whole;
 
 use annulus_lab::echo::Transport;
 use anyhow::Result;
@@ -33,7 +33,7 @@ enum Bench {
     Bulk(bulk::BulkArgs),
     File(file::FileArgs),
     Nop(nop::NopArgs),
-    Programs(whole::WholeArgs),
+    Programs(server_bench::ServerBenchArgs),
     Suite(suite::SuiteArgs),
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Bench::Bulk(args) => bulk::run(args),
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
-        Bench::Programs(args) => whole::run(args),
+        Bench::Programs(args) => server_bench::run(args),
         Bench::Suite(args) => suite::run(args),
     }
 }

@@ -9,13 +9,7 @@ use super::load;
 use crate::bench::{Cell, Contenders, Measure, Outcome, Sample, Slice};
 use crate::proc::{Memory, Usage};
 use crate::process::ProcessError;
-use crate::server::Server;
-
-/// How long to wait for the end of a server whose clients failed.
-const END_WAIT: Duration = Duration::from_millis(200);
-
-/// How long a server may take to answer what is in flight: several thousand requests.
-const REST_TIMEOUT: Duration = Duration::from_millis(20);
+use crate::server::{Server, add_usage, one_line, usage_at_rest};
 
 /// All servers of a comparison, and their load.
 #[derive(Debug)]
@@ -42,15 +36,11 @@ impl Servers {
 
 impl Measure for Servers {
     fn measure(&mut self, slice: Slice) -> Outcome {
-        let Server { process, address } = &mut self.servers[slice.contender];
-        process.check(Duration::ZERO).map_err(|error| error.why)?;
-        let mut watch = Watch::new(process.pid());
-        let sample = load::run(&self.load, &self.cells[slice.cell], address.clone(), &mut watch);
-        // The end of a server explains more than the failures of its clients, which may be seen first.
-        process
-            .check(if sample.is_ok() { Duration::ZERO } else { END_WAIT })
-            .map_err(|error| error.why)?;
-        watch.add_to(sample.map_err(one_line)?).map_err(one_line)
+        let server = &mut self.servers[slice.contender];
+        server.process.check(Duration::ZERO).map_err(|error| error.why)?;
+        let (mut watch, address) = (Watch::new(server.process.pid()), server.address.clone());
+        let sample = load::run(&self.load, &self.cells[slice.cell], address, &mut watch);
+        watch.add_to(server.outcome(sample.map_err(one_line))?).map_err(one_line)
     }
 
     fn memory(&self) -> Vec<Option<Memory>> {
@@ -58,15 +48,11 @@ impl Measure for Servers {
     }
 }
 
-fn one_line(error: impl ToString) -> String {
-    error.to_string().replace('\n', " ")
-}
-
 /// Reads the server's usage when the measured window opens and closes.
 ///
 /// Clients that are tasks send nothing meanwhile, so the server finishes its work, and its CPU time is read then: at
 /// both edges of the window everything sent is answered and accounted (ADR 0017). Threads continue until the window
-/// closes, and some servers are never idle: those are read after a short wait.
+/// closes.
 struct Watch {
     pid: u32,
     opened: io::Result<Usage>,
@@ -82,22 +68,17 @@ impl Watch {
     /// The sample of the load, with the usage of the server.
     fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
         let used = self.closed?.since(self.opened?);
-        if used.cpu_ns == 0 {
-            return Err(io::Error::other("the server's CPU clock does not move here"));
-        }
-        sample.set("cpu_ns", used.cpu_ns as f64);
-        sample.set("switches", used.switches as f64);
-        sample.set("resident_bytes", Memory::of(self.pid)?.resident_bytes as f64);
+        add_usage(&mut sample, self.pid, used)?;
         Ok(sample)
     }
 }
 
 impl Observer for Watch {
     fn window_opened(&mut self) {
-        self.opened = Usage::at_rest(self.pid, REST_TIMEOUT);
+        self.opened = usage_at_rest(self.pid);
     }
 
     fn window_closed(&mut self) {
-        self.closed = Usage::at_rest(self.pid, REST_TIMEOUT);
+        self.closed = usage_at_rest(self.pid);
     }
 }

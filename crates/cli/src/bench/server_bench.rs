@@ -1,11 +1,11 @@
-//! `annulus bench programs`: comparisons of whole programs, under clients of others.
+//! `annulus bench programs`: servers side by side, under clients of others.
 
 use super::args::Pins;
 use super::run::{OutputArgs, compare, peers};
 use crate::usage::UsageError;
 use annulus_lab::bench::{Plan, Precision, Rounds};
 use annulus_lab::distinct;
-use annulus_lab::whole::{PRECISE, Setup, WORKS, Work};
+use annulus_lab::server_bench::{COMPARISONS, Comparison, PRECISE, Setup};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -18,17 +18,17 @@ second time as a control: it must be equal to itself.
 
 CPU time is the server's, over the whole run of the client, connecting and
 closing included. Requests and latency are those that the client reports. System
-calls are counted by perf in a run of its own, a second for each.
+calls are counted by perf, in one further slice of each server under each load.
 
 A CPU ratio is a server's CPU time per request over the baseline's, taken within
 each round: the median, with its bootstrap 95 % interval.
 
-Work http: hyper 1 on runtimes, with the same handler and the same settings
+Comparison http: hyper 1 on runtimes, with the same handler and the same settings
   servers  tokio (baseline), uring, epoll (ours), guest (ours inside tokio, tasks
            of tokio), guest-tasks (the same, tasks of ours), monoio, compio
   loads    plain (50 connections), plain-500, plain-1, 16k (bodies of 16 KiB),
            pipelined (16 deep), h2 (100 connections with 10 streams)
-Work https: the same over TLS by rustls, without monoio and compio
+Comparison https: the same over TLS by rustls, without monoio and compio
   loads    tls (50 connections), tls-1, tls-16k, tls-h2
 
 Examples:
@@ -37,13 +37,13 @@ Examples:
   annulus bench programs http --loads plain --servers tokio,uring --rounds 30
   annulus bench programs http --precision 0.01 --json -";
 
-/// Compare whole programs under wrk and h2load: CPU time a request, requests/s, latency, system calls
+/// Compare servers under wrk and h2load: CPU time a request, requests/s, latency, system calls
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
-pub(crate) struct WholeArgs {
-    /// What they are compared by
-    #[arg(default_value = "http", value_parser = work)]
-    work: &'static Work,
+pub(crate) struct ServerBenchArgs {
+    /// The comparison
+    #[arg(default_value = "http", value_parser = comparison)]
+    comparison: &'static Comparison,
     /// Servers by name [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
@@ -71,26 +71,26 @@ pub(crate) struct WholeArgs {
     output: OutputArgs,
 }
 
-pub(crate) fn run(args: WholeArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: ServerBenchArgs) -> Result<ExitCode> {
     let json = args.output.json.clone();
     let setup = setup(&args)?;
     compare(json, || setup.prepare())
 }
 
-fn setup(args: &WholeArgs) -> Result<Setup> {
-    let work = args.work;
+fn setup(args: &ServerBenchArgs) -> Result<Setup> {
+    let comparison = args.comparison;
     let least = args.rounds as usize;
     let most = args.precision.map_or(least, |_| least.max(args.rounds_max as usize));
     let precision = args.precision.map(|half_width| Precision { metric: PRECISE, half_width });
     Ok(Setup {
-        work,
+        comparison,
         plan: Plan {
-            name: format!("programs {}", work.name),
+            name: format!("programs {}", comparison.name),
             rounds: Rounds { least, most, precision },
             seed: args.output.seed,
         },
-        contenders: chosen("server", &args.servers, work.contenders, |one| one.name)?,
-        loads: chosen("load", &args.loads, work.loads, |load| load.name)?,
+        contenders: chosen("server", &args.servers, comparison.contenders, |one| one.name)?,
+        loads: chosen("load", &args.loads, comparison.loads, |load| load.name)?,
         seconds: args.seconds,
         cores: args.pins.choose()?,
         peers: peers(),
@@ -116,9 +116,10 @@ fn chosen<T>(
     names.iter().map(find).collect()
 }
 
-fn work(name: &str) -> Result<&'static Work, String> {
-    let known = || WORKS.iter().map(|work| work.name).collect::<Vec<_>>().join(", ");
-    Work::find(name).ok_or_else(|| format!("there are: {}", known()))
+fn comparison(name: &str) -> Result<&'static Comparison, String> {
+    let known =
+        || COMPARISONS.iter().map(|comparison| comparison.name).collect::<Vec<_>>().join(", ");
+    Comparison::find(name).ok_or_else(|| format!("there are: {}", known()))
 }
 
 #[cfg(test)]
@@ -163,10 +164,10 @@ mod tests {
                 "{line}: {error}"
             );
         }
-        let error = parsed::<WholeArgs>("gopher").unwrap_err().to_string();
+        let error = parsed::<ServerBenchArgs>("gopher").unwrap_err().to_string();
         assert!(error.contains("gopher") && error.contains("there are: http, https"), "{error}");
         for line in ["--seconds 0", "--rounds 0", "--rounds-max 20", "--precision 0"] {
-            assert!(parsed::<WholeArgs>(line).is_err(), "{line}");
+            assert!(parsed::<ServerBenchArgs>(line).is_err(), "{line}");
         }
     }
 }

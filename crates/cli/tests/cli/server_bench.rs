@@ -1,4 +1,4 @@
-//! Whole programs under clients of others, from the command line to the table: with servers and clients that only pretend, since those
+//! `bench programs`: servers under clients of others, from the command line to the table: with servers and clients that only pretend, since those
 //! that are compared take minutes to build and may not be installed.
 
 use crate::common::{ANNULUS, OwnLock, finish};
@@ -7,18 +7,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Announces an address and uses its core.
-const SERVER: &str = "#!/bin/sh\necho 'listening on 127.0.0.1:9' >&2\nwhile :; do :; done\n";
+/// Announces an address, and uses its core for a moment a hundred times a second: to start a process counts as its own time.
+const SERVER: &str =
+    "#!/bin/sh\necho 'listening on 127.0.0.1:9' >&2\nwhile :; do /bin/sleep 0.01; done\n";
 
 /// Answers as wrk does by the script of the lab, if it is to load that address.
-const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:9/'*) /bin/sleep 0.05; echo measured 1000 50000 30 20 90 0;; esac\n";
+const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:9/'*) /bin/sleep 0.2; echo measured 1000 50000 30 20 90 0;; esac\n";
 
 /// A directory with peers and clients, removed when dropped.
 struct Pretended(PathBuf);
 
 impl Pretended {
     fn new(test: &str) -> Pretended {
-        let name = format!("annulus-whole-{test}-{}", std::process::id());
+        let name = format!("annulus-server-bench-{test}-{}", std::process::id());
         let pretended = Pretended(std::env::temp_dir().join(name));
         let servers = pretended.0.join("servers");
         for server in ["tokio", "annulus"] {

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use annulus_load::{affinity, clock};
 
@@ -13,26 +12,19 @@ use super::catalogue::Load;
 use crate::bench::{CLIENT_CPU_SHARE, Measure, Outcome, Sample, Slice};
 use crate::child;
 use crate::cpu_clock::children_cpu;
-use crate::proc::{Memory, Usage};
 use crate::process::{ProcessError, Spec};
-use crate::server::Server;
+use crate::server::{Server, add_usage, one_line, usage_at_rest};
 
 /// How many rounds a process serves before a new one takes its place: two processes of one program differ by up to a few
 /// percent, by where their memory lies.
 const ROUNDS_A_PROCESS: usize = 4;
-
-/// How long a server may take to finish what a client left behind.
-const REST_TIMEOUT: Duration = Duration::from_millis(20);
-
-/// How long to wait for the end of a server whose client failed.
-const END_WAIT: Duration = Duration::from_millis(200);
 
 /// What perf counts as system calls.
 const SYSCALLS: &str = "raw_syscalls:sys_enter";
 
 /// How clients are run.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ClientSettings {
     /// Their core.
     pub(super) core: usize,
     /// For how long.
@@ -46,7 +38,7 @@ pub(super) struct Place {
 pub(super) struct Servers {
     specs: Vec<Spec>,
     loads: Vec<&'static Load>,
-    place: Place,
+    clients: ClientSettings,
     /// By contender and service, with the first round that the process serves.
     running: BTreeMap<(usize, &'static str), (usize, Server)>,
 }
@@ -59,10 +51,10 @@ impl Servers {
     pub(super) fn start(
         specs: Vec<Spec>,
         loads: Vec<&'static Load>,
-        place: Place,
+        clients: ClientSettings,
     ) -> Result<Servers, ProcessError> {
         let (contenders, cells) = (specs.len(), loads.len());
-        let mut servers = Servers { specs, loads, place, running: BTreeMap::new() };
+        let mut servers = Servers { specs, loads, clients, running: BTreeMap::new() };
         for contender in 0..contenders {
             for cell in 0..cells {
                 servers.server(Slice { round: 0, cell, contender })?;
@@ -87,7 +79,7 @@ impl Servers {
 
     /// Runs a client to its end, after the words of `wrapper`; its sample, and its share of the core.
     fn load(&self, cell: usize, address: &str, wrapper: Vec<OsString>) -> Result<Sample, String> {
-        let (load, Place { core, seconds, scripts }) = (self.loads[cell], &self.place);
+        let (load, ClientSettings { core, seconds, scripts }) = (self.loads[cell], &self.clients);
         let words = load.client.command(load, address, *seconds, scripts).map_err(one_line)?;
         let mut words = wrapper.into_iter().chain(words);
         let program = words.next().expect("a client has a name");
@@ -112,7 +104,7 @@ impl Servers {
     /// The server's system calls a request, by a run of its own, since counting slows each of them; `None` without perf or the right
     /// to use it.
     fn syscalls(&self, cell: usize, address: &str, pid: u32) -> Option<f64> {
-        let counts = self.place.scripts.join("counts");
+        let counts = self.clients.scripts.join("counts");
         let words = ["perf", "stat", "-x,", "-e", SYSCALLS, "-p", &pid.to_string(), "-o"];
         let words = words.into_iter().map(OsString::from);
         let wrapper = words.chain([counts.clone().into(), "--".into()]).collect();
@@ -127,19 +119,11 @@ impl Measure for Servers {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let server = self.server(slice).map_err(|error| error.why)?;
         let (pid, address) = (server.process.pid(), server.address.to_string());
-        let before = Usage::at_rest(pid, REST_TIMEOUT).map_err(one_line)?;
+        let before = usage_at_rest(pid).map_err(one_line)?;
         let sample = self.load(slice.cell, &address, Vec::new());
-        let wait = if sample.is_ok() { Duration::ZERO } else { END_WAIT };
-        let server = self.server(slice).map_err(|error| error.why)?;
-        // The end of a server explains more than the failure of its client.
-        server.process.check(wait).map_err(|error| error.why)?;
-        let mut sample = sample?;
-        let used = Usage::at_rest(pid, REST_TIMEOUT).map_err(one_line)?.since(before);
-        if used.cpu_ns == 0 {
-            return Err("the server's CPU clock does not move here".into());
-        }
-        sample.set("cpu_ns", used.cpu_ns as f64);
-        sample.set("resident_bytes", Memory::of(pid).map_err(one_line)?.resident_bytes as f64);
+        let mut sample = self.server(slice).map_err(|error| error.why)?.outcome(sample)?;
+        let used = usage_at_rest(pid).map_err(one_line)?.since(before);
+        add_usage(&mut sample, pid, used).map_err(one_line)?;
         if slice.round == 0
             && let Some(calls) = self.syscalls(slice.cell, &address, pid)
         {
@@ -153,8 +137,4 @@ impl Measure for Servers {
 fn with_service(spec: &Spec, service: &str) -> Spec {
     let words = ["0", service].map(OsString::from).into_iter();
     Spec { arguments: words.chain(spec.arguments.iter().cloned()).collect(), ..spec.clone() }
-}
-
-fn one_line(error: impl ToString) -> String {
-    error.to_string().replace('\n', " ")
 }

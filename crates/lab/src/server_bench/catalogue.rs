@@ -1,4 +1,4 @@
-//! The works there are: their servers and their loads.
+//! The comparisons there are: their servers and their loads.
 
 use anyhow::Result;
 
@@ -8,12 +8,12 @@ use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::process::Spec;
 
-/// What servers are compared by.
+/// Servers that are compared, and what by.
 #[derive(Debug)]
-pub struct Work {
+pub struct Comparison {
     /// Its name.
     pub name: &'static str,
-    /// The servers that do it; each is compared with the baseline.
+    /// The servers; each is compared with the baseline.
     pub contenders: &'static [Contender],
     /// The server that ratios are to.
     pub baseline: &'static str,
@@ -89,9 +89,9 @@ const HYPER: [Contender; 7] = [
     hyper("compio", "compio", None),
 ];
 
-/// Every work.
-pub static WORKS: [Work; 2] = [
-    Work {
+/// Every comparison.
+pub static COMPARISONS: [Comparison; 2] = [
+    Comparison {
         name: "http",
         contenders: &HYPER,
         baseline: "tokio",
@@ -104,7 +104,7 @@ pub static WORKS: [Work; 2] = [
             H2,
         ],
     },
-    Work {
+    Comparison {
         name: "https",
         // Those with TLS by rustls.
         contenders: HYPER.split_at(5).0,
@@ -118,10 +118,10 @@ pub static WORKS: [Work; 2] = [
     },
 ];
 
-impl Work {
-    /// The work with this name.
-    pub fn find(name: &str) -> Option<&'static Work> {
-        WORKS.iter().find(|work| work.name == name)
+impl Comparison {
+    /// The comparison with this name.
+    pub fn find(name: &str) -> Option<&'static Comparison> {
+        COMPARISONS.iter().find(|comparison| comparison.name == name)
     }
 }
 
@@ -163,10 +163,10 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_every_baseline_is_measured() {
-        for work in &WORKS {
-            let contenders: Vec<_> = work.contenders.iter().map(|one| one.name).collect();
-            let loads: Vec<_> = work.loads.iter().map(|load| load.name).collect();
-            assert!(contenders.contains(&work.baseline), "{}", work.name);
+        for comparison in &COMPARISONS {
+            let contenders: Vec<_> = comparison.contenders.iter().map(|one| one.name).collect();
+            let loads: Vec<_> = comparison.loads.iter().map(|load| load.name).collect();
+            assert!(contenders.contains(&comparison.baseline), "{}", comparison.name);
             for names in [contenders, loads] {
                 distinct(&names, |name| (*name).to_owned()).expect("distinct");
             }

@@ -1,6 +1,6 @@
-//! Whole programs under clients of others: wrk and h2load.
+//! `bench programs`: servers of peers under clients of others, wrk and h2load.
 //!
-//! A [`Work`] is data: the servers that do it, and the [`Load`]s, each a client with its connections. Servers are peers
+//! A [`Comparison`] is data: its servers, and the [`Load`]s, each a client with its connections. Servers are peers
 //! (`peers/README.md` has their contract), pinned to a core; the client runs on another. CPU time is the server's, from
 //! the client's start to its end; requests and latency are those that the client reports.
 
@@ -21,10 +21,10 @@ use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::scratch::Scratch;
 
-pub use catalogue::{Contender, Load, WORKS, Work};
+pub use catalogue::{COMPARISONS, Comparison, Contender, Load};
 pub use client::Client;
 
-use servers::{Place, Servers};
+use servers::{ClientSettings, Servers};
 
 /// The key of the metric that a precision may be asked for.
 pub const PRECISE: &str = CPU.key;
@@ -78,11 +78,11 @@ const fn latency(
     Metric { key, title, of, role: Role::Compared, format: Format::Micros, ..PLAIN }
 }
 
-/// A comparison.
+/// A comparison, and how it is measured.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The work.
-    pub work: &'static Work,
+    /// The comparison.
+    pub comparison: &'static Comparison,
     /// Its rounds.
     pub plan: Plan,
     /// The servers.
@@ -103,16 +103,17 @@ impl Setup {
     /// # Errors
     /// If a server cannot be built or started, or no server or no load is left.
     pub fn prepare(self) -> Result<Prepared> {
-        let Setup { work, plan, contenders, loads, seconds, cores, peers } = self;
+        let Setup { comparison, plan, contenders, loads, seconds, cores, peers } = self;
         let (loads, missing) = available(loads)?;
         let found = contenders.iter().map(|contender| contender.prepare(peers.as_ref(), cores));
-        let mut contenders = Contenders::gather(found, Some(work.baseline))?;
+        let mut contenders = Contenders::gather(found, Some(comparison.baseline))?;
         contenders.missing.extend(missing);
         let scratch = Scratch::within(&std::env::temp_dir())
             .context("cannot make a directory for the clients' scripts: set TMPDIR elsewhere")?;
-        let place = Place { core: cores.load, seconds, scripts: scratch.path().to_owned() };
+        let clients =
+            ClientSettings { core: cores.load, seconds, scripts: scratch.path().to_owned() };
         let specs = contenders.all().cloned().collect();
-        let measure = Servers::start(specs, loads.clone(), place)?;
+        let measure = Servers::start(specs, loads.clone(), clients)?;
         let Cores { server, load } = cores;
         let bench = Bench {
             plan,
@@ -125,7 +126,7 @@ impl Setup {
             idle: None,
             cores: Some(cores),
             parameters: parameters(json!({
-                "work": work.name, "seconds": seconds, "server_core": server, "load_core": load,
+                "comparison": comparison.name, "seconds": seconds, "server_core": server, "load_core": load,
             })),
         };
         Ok(Prepared { bench, measure: Box::new(measure), scratch: Some(scratch) })
