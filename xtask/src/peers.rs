@@ -9,8 +9,6 @@ use crate::step::{Failure, Outcome, Step, root, target};
 /// The exit code of a peer if the machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);
 
-/// Words in a peer's file `serves` for peers that are not echo servers, each with its check.
-const CONTESTS: [&str; 5] = ["bulk", "examples", "file", "nop", "programs"];
 /// What CI checks: the peers in C, which take a second to build, and the two others with the fewest dependencies. All
 /// together take minutes and more than a hundred downloads.
 const QUICK: [&str; 6] =
@@ -69,14 +67,30 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// The program that checks it, with its arguments: contenders of the benches that are no echo servers, and the twins
-/// of the examples, name theirs in the file `serves`.
+/// of the examples, name theirs in the file `serves`, by a word `WORD` for which there is a `check_WORD.py`.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
-    let contest =
-        |text: String| text.lines().find(|word| CONTESTS.contains(word)).map(str::to_owned);
-    match serves.ok().and_then(contest) {
-        Some(contest) => format!("peers/check_{contest}.py"),
-        None => format!("peers/check.py --peer {name}"),
+    let own = |text: String| {
+        let mut checks = text.lines().map(|word| format!("peers/check_{word}.py"));
+        checks.find(|check| root().join(check).is_file())
+    };
+    serves.ok().and_then(own).unwrap_or_else(|| format!("peers/check.py --peer {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_that_are_no_echo_servers_have_checks_of_their_own() {
+        for (peer, check) in [
+            ("hyper", "peers/check_programs.py"),
+            ("liburing-nop", "peers/check_nop.py"),
+            ("tokio", "peers/check.py --peer tokio"),
+            ("nothing", "peers/check.py --peer nothing"),
+        ] {
+            assert_eq!(script(peer), check);
+        }
     }
 }
 
