@@ -67,7 +67,7 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// The program that checks it, with its arguments: contenders of the benches that are no echo servers, and the twins
-/// of the examples, name theirs in the file `serves`, by a word `WORD` for which there is a `check_WORD.py`.
+/// of the examples, name theirs in the file `serves`, by a word with which the name of a script beside them ends.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
     let own = |text: String| {

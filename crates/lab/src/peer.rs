@@ -25,7 +25,7 @@ const SERVES: &str = "serves";
 const MODES: &str = "modes";
 
 /// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`, `bench bulk`
-/// or `bench programs`, or twins of the examples. Each has its check, `peers/check_WORD.py`.
+/// or `bench programs`, or twins of the examples. The check of each, beside the peers, has its name.
 const CONTESTS: [&str; 5] = ["nop", "file", "bulk", "programs", "examples"];
 
 /// The directory of all peers, and the directory of their builds.
