@@ -1,19 +1,30 @@
-//! The checks of `compat/`, a workspace of its own: format, lints, and its tests with the libraries that it adapts to.
+//! The checks of `compat/`, a workspace of its own: format, lints, documentation, licences, and its tests with the libraries that it
+//! adapts to.
 
+use crate::licences;
 use crate::step::{Failure, Outcome, Step, root, target};
+
+const MANIFEST: &str = "compat/Cargo.toml";
 
 /// Checks and tests it.
 pub(crate) fn run() -> Outcome {
     let options = "--locked --all-features";
     cargo("fmt", "--check")?;
     cargo("clippy", &format!("--quiet {options} --all-targets -- -D warnings"))?;
+    step("doc", &format!("--quiet {options} --no-deps"))
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run()?;
+    licences::check_of(MANIFEST)?;
     cargo("test", options)?;
     Ok(Vec::new())
 }
 
 fn cargo(verb: &str, arguments: &str) -> Result<(), Failure> {
-    let step = Step::new("cargo", verb).argument("--manifest-path");
-    let step = step.argument(root().join("compat/Cargo.toml"));
+    step(verb, arguments).run()
+}
+
+fn step(verb: &str, arguments: &str) -> Step {
+    let step = Step::new("cargo", verb).argument("--manifest-path").argument(root().join(MANIFEST));
     let step = arguments.split_whitespace().fold(step, |step, argument| step.argument(argument));
-    step.env("CARGO_TARGET_DIR", &target().join("compat").display().to_string()).run()
+    step.env("CARGO_TARGET_DIR", &target().join("compat").display().to_string())
 }

@@ -11,12 +11,17 @@ use crate::step::{Failure, Outcome, Step, root};
 
 /// Checks every package that is linked on the targets of `deny.toml`.
 pub(crate) fn check() -> Outcome {
+    check_of("Cargo.toml")
+}
+
+/// The same for the workspace of this manifest.
+pub(crate) fn check_of(manifest: &str) -> Outcome {
     let text = fs::read_to_string(root().join("deny.toml"));
     let rules = text.map_err(|error| error.to_string()).and_then(|text| Rules::parse(&text));
     let rules = rules.map_err(|why| Failure::Failed(format!("deny.toml: {why}")))?;
     let targets = rules.targets.iter().map(|target| format!("--filter-platform {target}"));
     let targets = targets.collect::<Vec<_>>().join(" ");
-    let metadata = metadata(&format!("--all-features {targets}"))?;
+    let metadata = metadata(&format!("--manifest-path {manifest} --all-features {targets}"))?;
     let (count, wrong) = rules.judge(&metadata);
     wrong.iter().for_each(|wrong| eprintln!("licences: {wrong}"));
     eprintln!("licences: {count} packages, {} of them not allowed", wrong.len());
