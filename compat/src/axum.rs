@@ -24,7 +24,8 @@
 
 use crate::OnThread;
 use annulus::net::{TcpListener, ToSocketAddrs};
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,6 +34,28 @@ pub use crate::send_stream::SendStream;
 
 /// How long a listener that has failed waits before it tries again, as axum's own does.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The address of the peer, for handlers that take `ConnectInfo<Peer>`: as `SocketAddr` with tokio's listener, which axum allows
+/// for that alone.
+///
+/// ```
+/// use annulus_compat::axum::{Incoming, Peer};
+/// use axum::{Router, extract::ConnectInfo, routing::get};
+///
+/// async fn serve(incoming: Incoming) -> std::io::Result<()> {
+///     let hello = async |ConnectInfo(Peer(address)): ConnectInfo<Peer>| format!("hello, {address}");
+///     let router = Router::new().route("/", get(hello));
+///     axum::serve(incoming, router.into_make_service_with_connect_info::<Peer>()).await
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub SocketAddr);
+
+impl Connected<IncomingStream<'_, Incoming>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Incoming>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
 
 /// A listener for `axum::serve`. It accepts on the thread that made it.
 #[derive(Debug)]

@@ -25,8 +25,24 @@
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
 //! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, `axum` with `rustls::TlsIncoming` |
-//! | a client of PostgreSQL or Redis | tokio-postgres as it is, by `connect_raw`; redis with `send-stream`. Or both by their own `connect`, and `annulus-tokio` |
+//! | a client of PostgreSQL or Redis | tokio-postgres as it is, by `connect_raw`; redis with `send-stream`. Or both by their own `connect`, and `annulus-tokio`; or a runtime of tokio on a thread beside (`annulus::guide::tokio_beside`) |
 //! | QUIC by quinn, which has TLS of its own | `quinn` |
+//!
+//! # Cargo.toml
+//!
+//! What a feature adapts to is a dependency of your program, too, with the features that your program uses:
+//!
+//! | feature | besides `annulus-compat` and `annulus` |
+//! |---|---|
+//! | `hyper` | `hyper = { version = "1", features = ["http1", "server"] }`, and `"client"`, `"http2"` |
+//! | `hyper-util` | `hyper-util = { version = "0.1", features = ["client-legacy", "http1"] }` |
+//! | `tower` | `axum = { version = "0.8", default-features = false }` for its `Router`, or `hyper` |
+//! | `axum` | `axum = "0.8"`, `annulus-tokio`, `tokio = { version = "1", features = ["rt"] }` |
+//! | `tonic` | `tonic = { version = "0.14", default-features = false, features = ["codegen"] }`, `tonic-prost`, `prost` |
+//! | `tonic-transport` | `tonic = "0.14"`, `tonic-prost`, `prost`, `annulus-tokio` |
+//! | `rustls` | `rustls = { version = "0.23", default-features = false, features = ["ring", "std", "tls12"] }` for settings of one's own |
+//! | `quinn` | `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }` |
+//! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
 //! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
 //! and an axum program turned to guest mode.

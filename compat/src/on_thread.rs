@@ -99,7 +99,7 @@ impl<T> fmt::Debug for OnThread<T> {
 }
 
 /// A value was used on another thread than the one that made it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WrongThread;
 
 impl fmt::Display for WrongThread {
@@ -108,6 +108,13 @@ impl fmt::Display for WrongThread {
             "used on another thread than the one that made it: annulus keeps streams, tasks and timers on \
              their thread; use a current-thread runtime",
         )
+    }
+}
+
+// As `Display`: a program whose `main` returns an error prints this.
+impl fmt::Debug for WrongThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
     }
 }
 

@@ -53,8 +53,12 @@ impl Channel {
     /// A channel to `http://host:port`. It connects at its first call, within 20 seconds.
     ///
     /// # Errors
-    /// `InvalidInput` for a URI without a scheme or a host, or with a path.
+    /// `InvalidInput` for a URI without a scheme or a host, with a path, or with `https`, which takes a connector of TLS.
     pub fn new(origin: Uri) -> io::Result<Self> {
+        if origin.scheme_str() == Some("https") {
+            let text = format!("{origin}: https takes Channel::with and an HttpsConnector");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         Self::with(origin, Connector::new().timeout(CONNECT_TIMEOUT), |_| ())
     }
 }
@@ -63,7 +67,7 @@ impl<C: Connect + Clone> Channel<C> {
     /// As [`new`](Channel::new), with a connector, which may speak TLS or connect to a Unix socket, and settings of HTTP/2.
     ///
     /// # Errors
-    /// As [`new`](Channel::new).
+    /// `InvalidInput` for a URI without a scheme or a host, or with a path.
     pub fn with(
         origin: Uri,
         connector: C,

@@ -24,14 +24,26 @@
 //! # .unwrap();
 //! ```
 //!
+//! Services and clients of a `.proto` file are generated as for tonic itself, by `tonic-prost-build`, but without the parts that name tonic's
+//! transport; `tonic_build::manual`, for messages written by hand, needs no `protoc`, and the same setting:
+//!
+//! ```ignore
+//! // build.rs
+//! fn main() -> std::io::Result<()> {
+//!     tonic_prost_build::configure().build_transport(false).compile_protos(&["greeter.proto"], &["."])
+//! }
+//! ```
+//!
+//! Over TLS, with feature `rustls`: the server takes an acceptor that offers `h2`, by [`Serve::tls`](crate::tower::Serve::tls), and the channel
+//! a connector, `Channel::with(origin, HttpsConnector::new(TlsConnector::new(config)), |_| ())`, for an origin with `https`.
+//!
 //! Several services are served as `tonic::service::Routes`; together with pages of axum, as the router that `Routes::into_axum_router` makes,
 //! in [`Deadlines`], by [`tower::serve`](crate::tower::serve). A deadline, which `tonic::Request::set_timeout` sets, is kept on both sides,
 //! and holds until the end of the response: a stream that takes longer ends with `DEADLINE_EXCEEDED`, and what made it is dropped. So it is
 //! if the client drops the call.
 //!
 //! The generated traits ask for futures and streams that are `Send`. A handler that uses streams, files or timers of annulus wraps them in an
-//! [`OnThread`](crate::OnThread), which is a future of a future, and a stream of a stream. Compression, TLS and interceptors are tonic's own and
-//! those of the server: [`Serve::handshake`](crate::tower::Serve::handshake).
+//! [`OnThread`](crate::OnThread), which is a future of a future, and a stream of a stream. Compression and interceptors are tonic's own.
 //!
 //! # Inside tokio
 //!

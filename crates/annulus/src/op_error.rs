@@ -75,7 +75,6 @@ impl fmt::Display for Operation {
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug)]
 pub struct OpError {
     operation: Operation,
     address: Option<Address>,
@@ -131,6 +130,13 @@ impl OpError {
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+// As `Display`: a program whose `main` returns an error prints this.
+impl fmt::Debug for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
     }
 }
 

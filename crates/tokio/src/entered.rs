@@ -72,10 +72,16 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
 /// If it has no time driver: later the panic would be that of the task that takes the turns.
 fn host() -> io::Result<Handle> {
     let host = Handle::try_current().map_err(|_| {
-        io::Error::other(
-            "annulus was entered outside a runtime of tokio: use annulus_tokio::run, or call enter inside \
-             block_on of a current-thread runtime",
-        )
+        io::Error::other(match annulus::handle() {
+            Err(_) => {
+                "annulus was entered outside a runtime of tokio: use annulus_tokio::run, or call enter inside \
+                 block_on of a current-thread runtime"
+            }
+            Ok(_) => {
+                "annulus was entered inside annulus::run, outside a runtime of tokio: put annulus_tokio::run in the \
+                 place of annulus::run"
+            }
+        })
     })?;
     match host.runtime_flavor() {
         RuntimeFlavor::CurrentThread => {

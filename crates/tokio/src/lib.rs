@@ -37,6 +37,13 @@
 //! Streams of annulus are not `Send`, so tasks that use them are spawned by [`tokio::task::spawn_local`], inside [`run`], a
 //! [`LocalRuntime`] or a [`LocalSet`]; or by [`annulus::spawn`], everywhere. [`tokio::spawn`], which demands `Send`, works for all others.
 //!
+//! ```toml
+//! [dependencies]
+//! annulus = "0.1"
+//! annulus-tokio = "0.1"
+//! tokio = { version = "1", features = ["io-util", "macros", "net", "rt", "time"] }
+//! ```
+//!
 //! With feature `tokio-io` of `annulus`, which this crate switches on, its streams have tokio's `AsyncRead`, `AsyncBufRead` and
 //! `AsyncWrite`.
 //!
@@ -77,7 +84,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::Poll;
-use tokio::runtime::LocalOptions;
+use tokio::runtime::{Handle, LocalOptions};
 
 /// Runs a future on a runtime of tokio with annulus in it: what `#[tokio::main]` does, for a program in guest mode.
 /// [`tokio::spawn`] and [`tokio::task::spawn_local`] work in it, as do [`annulus::spawn`] and everything of both crates that needs a
@@ -98,10 +105,7 @@ use tokio::runtime::LocalOptions;
 ///
 /// # Errors
 /// If one of the two runtimes cannot be built, if this thread runs one of annulus already, or if annulus cannot go on; see
-/// [`Entered::failed`].
-///
-/// # Panics
-/// Inside another runtime of tokio, with tokio's message: use [`enter`] there.
+/// [`Entered::failed`]. Inside another runtime of tokio: use [`enter`] there.
 pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     run_with(Runtime::builder(), future)
 }
@@ -119,10 +123,13 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
 ///
 /// # Errors
 /// As [`run`], and as [`Builder::build`] for settings that cannot be.
-///
-/// # Panics
-/// As [`run`].
 pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output> {
+    if Handle::try_current().is_ok() {
+        return Err(io::Error::other(
+            "annulus_tokio::run was called inside a runtime of tokio, and makes one of its own: call annulus_tokio::enter \
+             there instead",
+        ));
+    }
     // Its tasks need not be `Send` without a `LocalSet`, each of whose wakes would cost a call of tokio's poll.
     let host = tokio::runtime::Builder::new_current_thread()
         .enable_all()

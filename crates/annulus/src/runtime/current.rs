@@ -59,6 +59,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
 /// Outside a runtime.
 pub(crate) fn get() -> io::Result<Rc<Core>> {
     with(Rc::clone).ok_or_else(|| {
-        io::Error::other("no runtime is running on this thread; call this inside annulus::run")
+        io::Error::other("no runtime is running on this thread; call this inside annulus::run, or in a program of tokio inside \
+             annulus_tokio::run or after annulus_tokio::enter")
     })
 }
