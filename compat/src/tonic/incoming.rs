@@ -7,11 +7,11 @@ use futures_core::Stream;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// Connections of annulus for `tonic::transport::Server::serve_with_incoming`, inside a runtime of `annulus-tokio`. It accepts on the thread that
-/// made it. Dropping it closes the listener.
+/// made it, until the runtime ends. Dropping it closes the listener.
 ///
 /// ```
 /// use annulus_compat::tonic::Incoming;
@@ -36,7 +36,11 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Debug)]
-pub struct Incoming(OnThread<TcpListener>);
+pub struct Incoming {
+    listener: OnThread<TcpListener>,
+    /// No connection can come any more.
+    has_ended: bool,
+}
 
 impl Incoming {
     /// Listens on an address.
@@ -49,7 +53,7 @@ impl Incoming {
 
     /// Accepts from a listener that has settings of its own.
     pub fn new(listener: TcpListener) -> Self {
-        Self(OnThread::new(listener))
+        Self { listener: OnThread::new(listener), has_ended: false }
     }
 
     /// The address it listens on.
@@ -57,17 +61,26 @@ impl Incoming {
     /// # Errors
     /// On another thread than the one that made it, or after the runtime's end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.try_ref()?.local_addr()
+        self.listener.try_ref()?.local_addr()
     }
 }
 
 impl Stream for Incoming {
     type Item = io::Result<SendStream>;
 
-    /// Never ends. After an error, tonic asks again.
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let accepted = self.0.try_ref()?.poll_accept(cx);
-        accepted.map(|accepted| Some(accepted.map(|(stream, _)| SendStream::new(stream))))
+    /// The next connection. After an error of the system, such as a want of descriptors, it goes on. It ends after the error that the runtime
+    /// has ended, or that this is another thread than the one that made it.
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let accepted = match self.listener.try_ref() {
+            Ok(listener) => ready!(listener.poll_accept(cx)),
+            Err(wrong) => Err(wrong.into()),
+        };
+        // Others than the system's would come again at each call.
+        self.has_ended = accepted.as_ref().is_err_and(|error| error.raw_os_error().is_none());
+        Poll::Ready(Some(accepted.map(|(stream, _)| SendStream::new(stream))))
     }
 }
 

@@ -6,10 +6,16 @@ use crate::{channel, common, converse, hello, start};
 use annulus_compat::hyper_util::Connector;
 use annulus_compat::tonic::{Channel, Incoming};
 use common::as_guest;
+use futures_util::Stream;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Request};
+
+/// Turns a wait that does not end into a failure.
+const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_server_and_the_channel_of_tonic() {
@@ -49,6 +55,52 @@ fn both_speak_with_each_other() {
         converse(endpoint.connect_with_connector(Connector::new()).await?).await?;
         let mut client = Client::new(channel(&server));
         client.say(hello("all")).await?;
+        Ok(())
+    });
+}
+
+/// tonic asks again at once after an error.
+#[test]
+fn a_listener_whose_runtime_has_ended_ends_its_server() {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let entered = annulus_tokio::enter().unwrap();
+        let incoming = Incoming::bind("127.0.0.1:0").unwrap();
+        let server = Server::builder().add_service(Greeter).serve_with_incoming(incoming);
+        let served = tokio::spawn(server);
+        tokio::task::yield_now().await;
+        drop(entered);
+        tokio::time::timeout(LONG, served).await.expect("it ends").unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_listener_on_another_thread_ends_its_server() {
+    as_guest(async {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let other = std::thread::spawn(move || {
+            let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let server = Server::builder().add_service(Greeter).serve_with_incoming(incoming);
+            tokio.block_on(async { tokio::time::timeout(LONG, server).await }).expect("it ends")
+        });
+        other.join().unwrap()?;
+        Ok(())
+    });
+}
+
+/// It fails, tells once, and is over; tonic's own loop around it would hang.
+#[test]
+fn a_listener_on_another_thread_tells_once() {
+    as_guest(async {
+        let mut incoming = Incoming::bind("127.0.0.1:0")?;
+        let other = std::thread::spawn(move || {
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut next = || Pin::new(&mut incoming).poll_next(&mut cx);
+            assert!(matches!(next(), Poll::Ready(Some(Err(_)))));
+            assert!(matches!(next(), Poll::Ready(None)));
+            assert!(matches!(next(), Poll::Ready(None)));
+        });
+        other.join().unwrap();
         Ok(())
     });
 }
