@@ -217,6 +217,33 @@ fn an_idle_connection_is_closed_at_its_limit() {
     });
 }
 
+/// Limits that nothing was said about.
+#[test]
+fn silent_and_idle_connections_are_closed_by_default() {
+    simulated(async |_| {
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        let server = Rc::new(Http1::new(http1::Builder::new()));
+        annulus::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let server = server.clone();
+                let answered = service_fn(|request| answer(Seen::default(), request));
+                annulus::spawn(async move { server.serve(stream, answered).await });
+            }
+        });
+        let default = Duration::from_secs(60);
+        for request in ["", GET] {
+            let mut stream = TcpStream::connect("10.0.0.1:80").await?;
+            if !request.is_empty() {
+                stream.send(request).await?;
+                response(&mut stream, 1).await?;
+            }
+            let took = annulus::time::timeout(2 * default, end(&mut stream)).await?;
+            assert!((default..default + SECOND).contains(&took), "{took:?}");
+        }
+        Ok(())
+    });
+}
+
 /// Requests in pieces with pauses between them, in pipelines, with bodies and with answers that a slow peer reads late: releasing
 /// connections in between changes no answer.
 #[test]

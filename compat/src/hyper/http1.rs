@@ -20,6 +20,9 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// How long a connection keeps its buffers after a response, unless it is told otherwise.
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
 
+/// How long a connection may be idle, unless it is told otherwise.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Serves connections of HTTP/1, and frees what hyper holds for a connection, two buffers of 8 KiB above all, once it has been idle for a
 /// while. The next byte makes it anew. For servers of many connections that are mostly idle.
 ///
@@ -68,7 +71,7 @@ pub struct Http1 {
 impl Http1 {
     /// With hyper's settings.
     pub fn new(http: Builder) -> Self {
-        Self { http, release_after: RELEASE_AFTER, idle_timeout: None }
+        Self { http, release_after: RELEASE_AFTER, idle_timeout: Some(IDLE_TIMEOUT) }
     }
 
     /// How long a connection is idle before its buffers are freed: 100 ms by default. It costs some microseconds to make them anew.
@@ -77,8 +80,8 @@ impl Http1 {
         self
     }
 
-    /// How long a connection may be idle after its buffers were freed, when hyper's limit on headers does not count; then it is closed.
-    /// No limit by default.
+    /// How long a connection may send nothing before its first request, and after its buffers were freed, when hyper's limit on headers does
+    /// not count; then it is closed. 60 seconds by default; `None` for no limit.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.idle_timeout = limit.into();
         self
