@@ -57,6 +57,9 @@ where
 /// A service whose calls end at their deadline, as the header `grpc-timeout` says: its future, or the body of its response, is dropped, and the
 /// client gets the status `DEADLINE_EXCEEDED`. A header that cannot be read is `INVALID_ARGUMENT`.
 ///
+/// The body of a response looks at its deadline when it is polled, which hyper does not while the client gives no window of HTTP/2: then it ends
+/// with the next window, or with the connection, at [`Serve::write_timeout`].
+///
 /// [`serve`] wraps its service in one; for [`tower::serve`] it is wrapped by hand:
 ///
 /// ```

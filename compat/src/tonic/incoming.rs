@@ -79,7 +79,7 @@ impl Stream for Incoming {
             Err(wrong) => Err(wrong.into()),
         };
         // Others than the system's would come again at each call.
-        self.has_ended = accepted.as_ref().is_err_and(|error| error.raw_os_error().is_none());
+        self.has_ended = matches!(&accepted, Err(error) if error.raw_os_error().is_none());
         Poll::Ready(Some(accepted.map(|(stream, _)| SendStream::new(stream))))
     }
 }

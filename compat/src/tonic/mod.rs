@@ -40,7 +40,8 @@
 //! Several services are served as `tonic::service::Routes`; together with pages of axum, as the router that `Routes::into_axum_router` makes,
 //! in [`Deadlines`], by [`tower::serve`](crate::tower::serve). A deadline, which `tonic::Request::set_timeout` sets, is kept on both sides,
 //! and holds until the end of the response: a stream that takes longer ends with `DEADLINE_EXCEEDED`, and what made it is dropped. So it is
-//! if the client drops the call.
+//! if the client drops the call. While a client gives a response no window of HTTP/2, hyper asks for no more of it, so on the server the
+//! deadline takes effect once it does; [`Serve::write_timeout`](crate::tower::Serve::write_timeout) ends the connection of one that does not.
 //!
 //! The generated traits ask for futures and streams that are `Send`. A handler that uses streams, files or timers of annulus wraps them in an
 //! [`OnThread`](crate::OnThread), which is a future of a future, and a stream of a stream. Compression and interceptors are tonic's own.

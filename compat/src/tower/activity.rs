@@ -1,68 +1,101 @@
-//! How many requests of a connection are in flight, and since when there is none.
+//! What a connection does: its requests in flight, and the bytes that it has moved.
 
 use annulus::time::Instant;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Waker;
 
-/// Shared by a connection and its requests, which in HTTP/2 are tasks of their own.
-pub(super) struct InFlight {
-    count: Cell<usize>,
+/// Shared by a connection, its stream and its requests, which in HTTP/2 are tasks of their own.
+pub(super) struct Activity {
+    /// Requests that have begun, ever.
+    begun: Cell<u64>,
+    in_flight: Cell<usize>,
     idle_since: Cell<Instant>,
-    /// The connection is being polled: what ends now needs not wake it.
-    is_polled: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    read: Cell<u64>,
+    written: Cell<u64>,
+    /// Responses of which a frame was taken, and nothing was asked for since, by the numbers of their requests.
+    unasked: RefCell<Vec<(u64, Instant)>>,
 }
 
-impl InFlight {
+impl Activity {
     pub(super) fn new() -> Rc<Self> {
         Rc::new(Self {
-            count: Cell::new(0),
+            begun: Cell::new(0),
+            in_flight: Cell::new(0),
             idle_since: Cell::new(Instant::now()),
-            is_polled: Cell::new(false),
-            waker: RefCell::new(None),
+            read: Cell::new(0),
+            written: Cell::new(0),
+            unasked: RefCell::default(),
         })
+    }
+
+    /// Whether a request has begun, ever.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.get() > 0
     }
 
     /// Since when no request has been in flight; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        (self.count.get() == 0).then(|| self.idle_since.get())
+        (self.in_flight.get() == 0).then(|| self.idle_since.get())
     }
 
-    pub(super) fn set_polled(&self, is_polled: bool) {
-        self.is_polled.set(is_polled);
-    }
-
-    /// The task to wake when the last request has ended.
-    pub(super) fn wake_at_end(&self, task: &Waker) {
-        match &mut *self.waker.borrow_mut() {
-            Some(waker) => waker.clone_from(task),
-            none => *none = Some(task.clone()),
-        }
+    /// Since when a response waits for its connection to take more of it.
+    pub(super) fn unasked_since(&self) -> Option<Instant> {
+        self.unasked.borrow().iter().map(|(_, since)| *since).min()
     }
 
     pub(super) fn begin(self: &Rc<Self>) -> Request {
-        self.count.set(self.count.get() + 1);
-        Request(self.clone())
+        self.in_flight.update(|count| count + 1);
+        self.begun.update(|count| count + 1);
+        Request { activity: self.clone(), number: self.begun.get(), is_unasked: false }
+    }
+
+    /// Bytes that were read from the stream.
+    pub(super) fn read(&self) -> u64 {
+        self.read.get()
+    }
+
+    pub(super) fn add_read(&self, bytes: usize) {
+        self.read.update(|read| read + bytes as u64);
+    }
+
+    /// Bytes that the stream has accepted.
+    pub(super) fn written(&self) -> u64 {
+        self.written.get()
+    }
+
+    pub(super) fn add_written(&self, bytes: usize) {
+        self.written.update(|written| written + bytes as u64);
     }
 }
 
 /// A request, from its head to the end of the response.
-pub(super) struct Request(Rc<InFlight>);
+pub(super) struct Request {
+    activity: Rc<Activity>,
+    number: u64,
+    is_unasked: bool,
+}
+
+impl Request {
+    /// The connection asks for more of the response.
+    pub(super) fn ask(&mut self) {
+        if std::mem::take(&mut self.is_unasked) {
+            self.activity.unasked.borrow_mut().retain(|(number, _)| *number != self.number);
+        }
+    }
+
+    /// The connection has taken a frame of the response.
+    pub(super) fn take(&mut self) {
+        self.is_unasked = true;
+        self.activity.unasked.borrow_mut().push((self.number, Instant::now()));
+    }
+}
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let all = &self.0;
-        all.count.set(all.count.get() - 1);
-        if all.count.get() > 0 {
-            return;
-        }
-        all.idle_since.set(Instant::now());
-        if !all.is_polled.get() {
-            let waker = all.waker.borrow_mut().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        self.ask();
+        self.activity.in_flight.update(|count| count - 1);
+        if self.activity.in_flight.get() == 0 {
+            self.activity.idle_since.set(Instant::now());
         }
     }
 }

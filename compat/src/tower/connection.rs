@@ -1,14 +1,17 @@
 //! The life of one connection.
 
-use super::in_flight::InFlight;
+use super::activity::Activity;
 use super::limits::Limits;
+use super::open::Open;
+use super::panics;
 use super::service::Counted;
-use super::write_limit::WriteLimit;
+use super::timer::{Late, Timer};
+use super::watched::Watched;
 use crate::OnThread;
 use crate::hyper::{Io, Spawner};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
-use annulus::time::{Instant, Sleep, sleep_until, timeout};
+use annulus::time::timeout;
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;
 use hyper::{Request, Response};
@@ -16,9 +19,9 @@ use hyper_util::server::conn::auto;
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
@@ -32,10 +35,20 @@ pub(super) struct Settings {
     pub(super) stop: CancellationToken,
 }
 
+impl Settings {
+    /// Passes an error on.
+    pub(super) fn tell(&self, error: BoxError) {
+        if let Some(tell) = &self.on_error {
+            tell(error);
+        }
+    }
+}
+
 /// Serves a connection until it ends, and tells of its error.
 pub(super) async fn run<T, S, B>(
     stream: impl Future<Output = io::Result<T>>,
     service: S,
+    open: Open,
     settings: Rc<Settings>,
 ) where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
@@ -45,19 +58,24 @@ pub(super) async fn run<T, S, B>(
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let served = async {
-        match settings.stop.run_until_cancelled(made(stream, settings.limits.header)).await {
-            Some(stream) => serve(stream?, service, &settings).await,
+    let mut served = pin!(async {
+        let stream = after_handshake(stream, settings.limits.header);
+        match settings.stop.run_until_cancelled(stream).await {
+            Some(stream) => serve(stream?, service, open, &settings).await,
             None => Ok(()),
         }
-    };
-    if let (Err(error), Some(tell)) = (served.await, &settings.on_error) {
-        tell(error);
+    });
+    let ended = poll_fn(|cx| match panics::catch(|| served.as_mut().poll(cx)) {
+        Ok(polled) => polled,
+        Err(panic) => Poll::Ready(Err(panics::error(&panic))),
+    });
+    if let Err(error) = ended.await {
+        settings.tell(error);
     }
 }
 
 /// The stream, once its handshake is over.
-async fn made<T>(
+async fn after_handshake<T>(
     stream: impl Future<Output = io::Result<T>>,
     limit: Option<Duration>,
 ) -> io::Result<T> {
@@ -68,7 +86,12 @@ async fn made<T>(
     })
 }
 
-async fn serve<T, S, B>(stream: T, service: S, settings: &Settings) -> Result<(), BoxError>
+async fn serve<T, S, B>(
+    stream: T,
+    service: S,
+    open: Open,
+    settings: &Rc<Settings>,
+) -> Result<(), BoxError>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
@@ -77,83 +100,31 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let in_flight = InFlight::new();
-    let service = Counted::new(service, in_flight.clone(), settings.limits.request);
-    let stream = Io::new(OnThread::new(WriteLimit::new(stream, settings.limits.write)));
+    let activity = Activity::new();
+    let service = Counted::new(service, activity.clone(), settings.clone());
+    let stream = Watched::new(stream, activity.clone(), open, settings.limits.write);
+    let stream = Io::new(OnThread::new(stream));
     let mut connection = pin!(settings.http.serve_connection_with_upgrades(stream, service));
     let mut stopped = pin!(settings.stop.cancelled());
     let mut is_stopping = false;
-    let mut idle = Idle::new(in_flight, settings.limits.idle);
+    let mut timer = Timer::new(activity, settings.limits);
     poll_fn(|cx| {
         loop {
             if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
                 is_stopping = true;
+                timer.stop();
                 connection.as_mut().graceful_shutdown();
             }
-            if let Poll::Ready(ended) = idle.watch(cx, connection.as_mut()) {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(ended);
             }
-            match idle.poll_over(cx) {
+            timer.note_progress();
+            match timer.poll_late(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Over::Close) => connection.as_mut().graceful_shutdown(),
-                Poll::Ready(Over::Drop) => return Poll::Ready(Ok(())),
+                Poll::Ready(Late::Close) => connection.as_mut().graceful_shutdown(),
+                Poll::Ready(Late::Drop(error)) => return Poll::Ready(Err(error.into())),
             }
         }
     })
     .await
-}
-
-/// What to do about a connection that was idle for too long.
-enum Over {
-    /// End it as its protocol does.
-    Close,
-    /// It was told to end, and its peer has not let it.
-    Drop,
-}
-
-/// How long a connection may have no request in flight.
-struct Idle {
-    in_flight: Rc<InFlight>,
-    limit: Option<Duration>,
-    /// Set when it was told to end.
-    closing_since: Option<Instant>,
-    /// Not later than the limit's end.
-    timer: Pin<Box<Sleep>>,
-}
-
-impl Idle {
-    fn new(in_flight: Rc<InFlight>, limit: Option<Duration>) -> Self {
-        let timer = Box::pin(sleep_until(Instant::now() + limit.unwrap_or(Duration::MAX)));
-        Self { in_flight, limit, closing_since: None, timer }
-    }
-
-    /// Polls the connection. Requests that end meanwhile are seen right after.
-    fn watch<F: Future>(&self, cx: &mut Context<'_>, connection: Pin<&mut F>) -> Poll<F::Output> {
-        self.in_flight.set_polled(true);
-        let polled = connection.poll(cx);
-        self.in_flight.set_polled(false);
-        polled
-    }
-
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
-        let Some(limit) = self.limit else { return Poll::Pending };
-        loop {
-            let Some(since) = self.in_flight.idle_since() else {
-                self.in_flight.wake_at_end(cx.waker());
-                return Poll::Pending;
-            };
-            let deadline = self.closing_since.unwrap_or(since).max(since) + limit;
-            if self.timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            if Instant::now() < deadline {
-                self.timer.as_mut().reset(deadline);
-                continue;
-            }
-            let over = if self.closing_since.is_some() { Over::Drop } else { Over::Close };
-            self.closing_since = Some(Instant::now());
-            self.timer.as_mut().reset(Instant::now() + limit);
-            return Poll::Ready(over);
-        }
-    }
 }

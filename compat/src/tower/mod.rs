@@ -88,15 +88,18 @@
 //!
 //! # A handler that panics
 //!
-//! ends its connection in HTTP/1, and its stream in HTTP/2. The server goes on.
+//! ends its connection in HTTP/1, and its stream in HTTP/2. The server goes on, and calls [`Serve::on_error`].
 
+mod activity;
 mod connection;
-mod in_flight;
 mod limits;
 mod listen;
+mod open;
+mod panics;
 mod serve;
 mod service;
-mod write_limit;
+mod timer;
+mod watched;
 
 pub use listen::Listen;
 pub use serve::{Serve, serve, serve_hyper, serve_with};

@@ -3,6 +3,8 @@
 use super::connection::{self, BoxError, Settings};
 use super::limits::Limits;
 use super::listen::Listen;
+use super::open::OpenCount;
+use super::panics;
 use crate::hyper::{Clock, Spawner};
 use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
@@ -43,7 +45,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub fn serve<L, S, B>(
     listener: L,
     service: S,
-) -> Bare<L, impl FnMut(&L::Peer) -> TowerToHyperService<S>>
+) -> Plain<L, impl FnMut(&L::Peer) -> TowerToHyperService<S>>
 where
     L: Listen,
     S: tower_service::Service<Request<Incoming>, Response = Response<B>> + Clone,
@@ -72,7 +74,7 @@ where
 /// })
 /// # .unwrap();
 /// ```
-pub fn serve_hyper<L, S, B>(listener: L, service: S) -> Bare<L, impl FnMut(&L::Peer) -> S>
+pub fn serve_hyper<L, S, B>(listener: L, service: S) -> Plain<L, impl FnMut(&L::Peer) -> S>
 where
     L: Listen,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone,
@@ -114,7 +116,7 @@ where
 /// ```
 ///
 /// For axum's `ConnectInfo`, the service inserts it into the request's extensions, and passes the request on to the `Router`.
-pub fn serve_with<L, M, S>(listener: L, make: M) -> Bare<L, M>
+pub fn serve_with<L, M, S>(listener: L, make: M) -> Plain<L, M>
 where
     L: Listen,
     M: FnMut(&L::Peer) -> S,
@@ -131,7 +133,7 @@ where
 }
 
 /// A server without a handshake: it serves the stream as it was accepted.
-type Bare<L, M> = Serve<L, M, fn(Stream<L>) -> Ready<io::Result<Stream<L>>>>;
+type Plain<L, M> = Serve<L, M, fn(Stream<L>) -> Ready<io::Result<Stream<L>>>>;
 
 type Stream<L> = <L as Listen>::Stream;
 
@@ -177,33 +179,37 @@ pub struct Serve<L, M, H> {
 
 impl<L, M, H> Serve<L, M, H> {
     /// Ends the server once this future is ready: the listener is closed at once, connections without a request are closed, and the others
-    /// after the responses to the requests that they have begun.
+    /// after the responses to the requests that they have begun. HTTP/2 asks the peer to end a connection; if it does not, the connection is
+    /// dropped 5 seconds after its last request, or later while the rest of a response is being sent.
     pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + 'static) -> Self {
         self.signal = Some(Box::pin(signal));
         self
     }
 
-    /// How long the last connections may take after that; then they are dropped. By default there is no limit.
+    /// How long the last connections may take after that; then they are dropped. By default there is no limit, so that a request which takes
+    /// for ever, or whose body never comes, is waited for; see also [`request_timeout`](Self::request_timeout).
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
         self.limits.drain = Some(limit);
         self
     }
 
-    /// How many connections may be open at once; others wait in the kernel's backlog. With 0 none is accepted. By default there is no limit.
+    /// How many connections may be open at once, upgraded ones included; others wait in the kernel's backlog. With 0 none is accepted. By
+    /// default there is no limit.
     pub fn max_connections(mut self, count: usize) -> Self {
         self.limits.connections = count;
         self
     }
 
-    /// How long the head of a request of HTTP/1 may take, from the end of the response before it; and a [handshake](Self::handshake). Then
-    /// the connection is closed. 30 seconds by default; `None` for no limit.
+    /// How long the head of a request of HTTP/1 may take, from the end of the response before it; a [handshake](Self::handshake); and, from
+    /// then on, the first request of a connection, or the preface of HTTP/2. Then the connection is closed. 30 seconds by default; `None` for no limit.
     pub fn header_read_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.header = limit.into();
         self
     }
 
     /// How long a connection may have no request in flight, whatever bytes come: then it is closed as its protocol does (HTTP/2 tells the
-    /// peer), and dropped if that takes as long again. 60 seconds by default; `None` for no limit. In HTTP/1,
+    /// peer), and dropped if that takes as long again while nothing of a response is being sent. 60 seconds by default; `None` for no limit. In
+    /// HTTP/1,
     /// [`header_read_timeout`](Self::header_read_timeout) ends an idle connection too.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.idle = limit.into();
@@ -211,15 +217,23 @@ impl<L, M, H> Serve<L, M, H> {
     }
 
     /// How long the service may take until the head of its response, which includes what it reads of the request's body: then its future is
-    /// dropped, and the answer is `408 Request Timeout`. No limit by default.
+    /// dropped, and the answer is `408 Request Timeout`. No limit by default, since a service may take its time; without one, a request whose
+    /// body never comes holds its connection, and a graceful shutdown without [`drain_timeout`](Self::drain_timeout), for ever.
     pub fn request_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.request = limit.into();
         self
     }
 
-    /// How long a peer may take no byte of what it is being sent: then its connection is dropped, also an upgraded one. 60 seconds by default;
-    /// `None` for no limit. What waits for such a peer meanwhile is bounded by the
-    /// [send bound](annulus::Builder::send_bound) of its stream and hyper's buffer.
+    /// How long a peer may not take what it is being sent. 60 seconds by default; `None` for no limit.
+    ///
+    /// A write that is not accepted for that long drops the connection, also an upgraded one. A stream accepts the next write once what it
+    /// holds has gone, so a peer must take the [send bound](annulus::Builder::send_bound) of its stream within this time: with the defaults, a
+    /// peer that is steady and slower than some kilobytes a second is dropped too. A smaller bound, or a longer limit, lets it go on.
+    ///
+    /// If a response of HTTP/2 waits for that long for the window of its peer, and less than a kilobyte is sent on the connection meanwhile,
+    /// the connection is told to end, and dropped if that goes on for as long again.
+    ///
+    /// What waits for a peer is bounded by the send bound and hyper's buffer.
     pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.write = limit.into();
         self
@@ -235,13 +249,13 @@ impl<L, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Is told the errors of connections: of a peer that breaks off or breaks the protocol, a time limit, a service's error. By default they
-    /// are dropped.
+    /// Called with the error of each connection: of a peer that breaks off or breaks the protocol, a time limit, a service's error, a panic. By
+    /// default they are dropped.
     pub fn on_error(
         mut self,
-        tell: impl Fn(Box<dyn std::error::Error + Send + Sync>) + 'static,
+        call: impl Fn(Box<dyn std::error::Error + Send + Sync>) + 'static,
     ) -> Self {
-        self.on_error = Some(Box::new(tell));
+        self.on_error = Some(Box::new(call));
         self
     }
 
@@ -357,14 +371,22 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         });
         let mut accepting = Accepting {
             listener: &self.listener,
-            most: self.limits.connections,
+            limit: self.limits.connections,
+            open: Rc::default(),
             signal: self.signal,
             connections: JoinSet::new(),
             pause: None,
         };
         while let Some((stream, peer)) = poll_fn(|cx| accepting.poll_next(cx)).await {
-            let (service, stream) = ((self.make)(&peer), (self.handshake)(stream));
-            accepting.connections.spawn(connection::run(stream, service, settings.clone()));
+            let made = panics::catch(|| ((self.make)(&peer), (self.handshake)(stream)));
+            let open = accepting.open.add();
+            match made {
+                Ok((service, stream)) => {
+                    let connection = connection::run(stream, service, open, settings.clone());
+                    accepting.connections.spawn(connection);
+                }
+                Err(panic) => settings.tell(panics::error(&panic)),
+            }
         }
         let connections = accepting.connections;
         drop(self.listener);
@@ -394,7 +416,8 @@ fn timed(mut http: auto::Builder<Spawner>, header: Option<Duration>) -> auto::Bu
 /// What the server waits for until its end.
 struct Accepting<'a, L> {
     listener: &'a L,
-    most: usize,
+    limit: usize,
+    open: Rc<OpenCount>,
     signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
     connections: JoinSet<()>,
     /// After an error of the listener.
@@ -410,7 +433,7 @@ impl<L: Listen> Accepting<'_, L> {
             return Poll::Ready(None);
         }
         while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {}
-        while self.connections.len() < self.most {
+        while self.open.is_below(self.limit, cx) {
             if let Some(pause) = &mut self.pause
                 && pause.as_mut().poll(cx).is_pending()
             {

@@ -1,6 +1,8 @@
 //! A service whose requests are counted, and limited in time.
 
-use super::in_flight::{self, InFlight};
+use super::activity::{self, Activity};
+use super::connection::Settings;
+use super::panics;
 use annulus::time::{Sleep, sleep};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue};
@@ -8,20 +10,20 @@ use hyper::service::Service;
 use hyper::{Request, Response, StatusCode, Version};
 use pin_project_lite::pin_project;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 pub(super) struct Counted<S> {
     service: S,
-    in_flight: Rc<InFlight>,
-    limit: Option<Duration>,
+    activity: Rc<Activity>,
+    settings: Rc<Settings>,
 }
 
 impl<S> Counted<S> {
-    pub(super) fn new(service: S, in_flight: Rc<InFlight>, limit: Option<Duration>) -> Self {
-        Self { service, in_flight, limit }
+    pub(super) fn new(service: S, activity: Rc<Activity>, settings: Rc<Settings>) -> Self {
+        Self { service, activity, settings }
     }
 }
 
@@ -36,8 +38,9 @@ where
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         CountedFuture {
             version: request.version(),
-            counted: Some(self.in_flight.begin()),
-            limit: self.limit.map(sleep),
+            request: Some(self.activity.begin()),
+            limit: self.settings.limits.request.map(sleep),
+            settings: self.settings.clone(),
             future: self.service.call(request),
         }
     }
@@ -47,9 +50,10 @@ pin_project! {
     /// Until the response's head.
     pub(super) struct CountedFuture<F> {
         version: Version,
-        counted: Option<in_flight::Request>,
+        request: Option<activity::Request>,
         #[pin]
         limit: Option<Sleep>,
+        settings: Rc<Settings>,
         #[pin]
         future: F,
     }
@@ -63,20 +67,30 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let Poll::Ready(response) = this.future.poll(cx) else {
+        let polled = match panics::catch(|| this.future.poll(cx)) {
+            Ok(polled) => polled,
+            Err(panic) => {
+                // In HTTP/1 this is the connection's own task, which tells of it.
+                if *this.version == Version::HTTP_2 {
+                    this.settings.tell(panics::error(&panic));
+                }
+                resume_unwind(panic)
+            }
+        };
+        let Poll::Ready(response) = polled else {
             let limit = this.limit.as_pin_mut();
             ready!(limit.map_or(Poll::Pending, |limit| limit.poll(cx)));
-            return Poll::Ready(Ok(too_late(*this.version, this.counted.take())));
+            return Poll::Ready(Ok(too_late(*this.version, this.request.take())));
         };
-        let counted = this.counted.take();
-        let body = |body| CountedBody { body: Some(body), counted };
+        let request = this.request.take();
+        let body = |body| CountedBody { body: Some(body), request };
         Poll::Ready(response.map(|response| response.map(body)))
     }
 }
 
 /// The service had its time. Of the request's body nothing more is read, so in HTTP/1 the connection ends.
-fn too_late<B>(version: Version, counted: Option<in_flight::Request>) -> Response<CountedBody<B>> {
-    let mut response = Response::new(CountedBody { body: None, counted });
+fn too_late<B>(version: Version, request: Option<activity::Request>) -> Response<CountedBody<B>> {
+    let mut response = Response::new(CountedBody { body: None, request });
     *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
     if version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -89,7 +103,7 @@ pin_project! {
     pub(super) struct CountedBody<B> {
         #[pin]
         body: Option<B>,
-        counted: Option<in_flight::Request>,
+        request: Option<activity::Request>,
     }
 }
 
@@ -101,10 +115,16 @@ impl<B: Body> Body for CountedBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().body.as_pin_mut() {
-            Some(body) => body.poll_frame(cx),
-            None => Poll::Ready(None),
+        let mut this = self.project();
+        let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        if let Some(request) = this.request {
+            request.ask();
         }
+        let polled = body.poll_frame(cx);
+        if let (Poll::Ready(Some(Ok(_))), Some(request)) = (&polled, this.request) {
+            request.take();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,24 +1,47 @@
-//! A stream whose peer must go on reading.
+//! A stream whose bytes are counted, and whose peer must go on reading.
 
+use super::activity::Activity;
+use super::open::Open;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::time::{Sleep, sleep};
 use annulus::{Chunk, Lease};
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub(super) struct WriteLimit<S> {
+pub(super) struct Watched<S> {
     stream: S,
+    activity: Rc<Activity>,
+    /// Counted until the stream is dropped, by what has upgraded it too.
+    _open: Open,
     limit: Option<Duration>,
     /// Set while a write waits.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> WriteLimit<S> {
-    pub(super) fn new(stream: S, limit: Option<Duration>) -> Self {
-        Self { stream, limit, waits: None }
+impl<S> Watched<S> {
+    pub(super) fn new(
+        stream: S,
+        activity: Rc<Activity>,
+        open: Open,
+        limit: Option<Duration>,
+    ) -> Self {
+        Self { stream, activity, _open: open, limit, waits: None }
+    }
+
+    /// As [`within_limit`](Self::within_limit), of a call that writes so many bytes.
+    fn counted(
+        &mut self,
+        cx: &mut Context<'_>,
+        called: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = called {
+            self.activity.add_written(count);
+        }
+        self.within_limit(cx, called)
     }
 
     /// What came of a call, or the limit's error if it has waited for too long.
@@ -32,20 +55,23 @@ impl<S> WriteLimit<S> {
             return called;
         };
         let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(limit)));
-        waits.as_mut().poll(cx).map(|()| Err(stopped_reading(limit)))
+        waits.as_mut().poll(cx).map(|()| Err(no_write_accepted(limit)))
     }
 }
 
-fn stopped_reading(limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("the peer has read nothing for {limit:?}"))
+fn no_write_accepted(limit: Duration) -> io::Error {
+    let text =
+        format!("no write was accepted for {limit:?}: the peer reads too slowly, or not at all");
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-impl<S: AsyncRecv> AsyncRecv for WriteLimit<S> {
+impl<S: AsyncRecv> AsyncRecv for Watched<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         self.stream.poll_peek(cx, n)
     }
 
     fn consume(&mut self, n: usize) {
+        self.activity.add_read(n);
         self.stream.consume(n);
     }
 
@@ -54,14 +80,18 @@ impl<S: AsyncRecv> AsyncRecv for WriteLimit<S> {
     }
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.stream.poll_recv(cx)
+        let received = self.stream.poll_recv(cx);
+        if let Poll::Ready(Ok(Some(lease))) = &received {
+            self.activity.add_read(lease.len());
+        }
+        received
     }
 }
 
-impl<S: AsyncSend> AsyncSend for WriteLimit<S> {
+impl<S: AsyncSend> AsyncSend for Watched<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let called = self.stream.poll_write(cx, bytes);
-        self.within_limit(cx, called)
+        self.counted(cx, called)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -80,11 +110,13 @@ impl<S: AsyncSend> AsyncSend for WriteLimit<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let called = self.stream.poll_write_vectored(cx, slices);
-        self.within_limit(cx, called)
+        self.counted(cx, called)
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        let before = chunk.len();
         let called = self.stream.poll_send(cx, chunk);
+        self.activity.add_written(before.saturating_sub(chunk.len()));
         self.within_limit(cx, called)
     }
 }

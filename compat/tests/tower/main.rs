@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod limits;
+mod peers;
 mod tls;
 mod websocket;
 

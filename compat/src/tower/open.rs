@@ -1,0 +1,41 @@
+//! How many connections are open, upgraded ones included.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+#[derive(Default)]
+pub(super) struct OpenCount {
+    count: Cell<usize>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl OpenCount {
+    /// Counts a connection, until the result is dropped.
+    pub(super) fn add(self: &Rc<Self>) -> Open {
+        self.count.update(|count| count + 1);
+        Open(self.clone())
+    }
+
+    /// Whether fewer than so many are open; if not, the task is woken at the next end of one.
+    pub(super) fn is_below(&self, limit: usize, cx: &Context<'_>) -> bool {
+        let is_below = self.count.get() < limit;
+        if !is_below {
+            self.waker.replace(Some(cx.waker().clone()));
+        }
+        is_below
+    }
+}
+
+/// A connection that is open.
+pub(super) struct Open(Rc<OpenCount>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.count.update(|count| count - 1);
+        let waker = self.0.waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

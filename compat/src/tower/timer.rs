@@ -1,0 +1,162 @@
+//! When a connection has taken too long.
+
+use super::activity::Activity;
+use super::limits::Limits;
+use annulus::time::{Instant, Sleep, sleep_until};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long a connection without a request may stay after the server was told to stop.
+const STOPPING: Duration = Duration::from_secs(5);
+
+/// Fewer bytes than that are no progress: what HTTP/2 itself answers is not the response.
+const PROGRESS: u64 = 1024;
+
+/// The bytes that HTTP/2 begins with.
+const PREFACE: u64 = 24;
+
+/// What is to be done about a connection that has taken too long.
+pub(super) enum Late {
+    /// End it as its protocol does.
+    Close,
+    /// Drop it.
+    Drop(io::Error),
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy)]
+enum Wait {
+    FirstRequest,
+    NextRequest,
+    PeerToRead,
+    PeerToEnd,
+}
+
+/// Watches the time of one connection.
+pub(super) struct Timer {
+    activity: Rc<Activity>,
+    limits: Limits,
+    begun: Instant,
+    /// When it was told to end.
+    closing_since: Option<Instant>,
+    /// When the server was told to stop.
+    stopping_since: Option<Instant>,
+    /// The bytes that were written when there was progress last, and when that was.
+    progress: (u64, Instant),
+    /// Never later than a limit's end: what begins to wait now need not set it.
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Timer {
+    pub(super) fn new(activity: Rc<Activity>, limits: Limits) -> Self {
+        let now = Instant::now();
+        Self {
+            activity,
+            limits,
+            begun: now,
+            closing_since: None,
+            stopping_since: None,
+            progress: (0, now),
+            sleep: Box::pin(sleep_until(now + shortest(&limits))),
+        }
+    }
+
+    /// The server was told to stop, and the connection to end.
+    pub(super) fn stop(&mut self) {
+        let now = Instant::now();
+        self.stopping_since = Some(now);
+        self.closing_since.get_or_insert(now);
+        self.sleep.as_mut().reset(now);
+    }
+
+    /// The connection was polled: notes whether it has made progress.
+    pub(super) fn note_progress(&mut self) {
+        let written = self.activity.written();
+        if written - self.progress.0 >= PROGRESS {
+            self.progress = (written, Instant::now());
+        }
+    }
+
+    pub(super) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Late> {
+        while self.sleep.as_mut().poll(cx).is_ready() {
+            let (now, first) = (Instant::now(), self.first_to_end());
+            let latest = now + shortest(&self.limits).min(self.stopping().unwrap_or(Duration::MAX));
+            match first {
+                Some((end, wait)) if end <= now => {
+                    let late = self.late(wait);
+                    self.closing_since.get_or_insert(now);
+                    self.sleep.as_mut().reset(latest);
+                    return Poll::Ready(late);
+                }
+                Some((end, _)) => self.sleep.as_mut().reset(end.min(latest)),
+                None => self.sleep.as_mut().reset(latest),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn stopping(&self) -> Option<Duration> {
+        self.stopping_since.map(|_| STOPPING)
+    }
+
+    /// The limit that ends first of those that count now.
+    fn first_to_end(&self) -> Option<(Instant, Wait)> {
+        let Limits { header, idle, write, .. } = self.limits;
+        let waits = [
+            (self.awaits_first(), header, Wait::FirstRequest),
+            (self.idle_since(), idle, Wait::NextRequest),
+            (self.unread_since(), write, Wait::PeerToRead),
+            (self.ending_since(), self.stopping(), Wait::PeerToEnd),
+        ];
+        let ends =
+            waits.into_iter().filter_map(|(since, limit, wait)| Some((since? + limit?, wait)));
+        ends.min_by_key(|(end, _)| *end)
+    }
+
+    /// Neither a request nor the whole preface of HTTP/2 has come. To the preface the server answers, though in HTTP/2 alone it may write first.
+    fn awaits_first(&self) -> Option<Instant> {
+        let has_preface = self.activity.written() > 0 && self.activity.read() >= PREFACE;
+        (!self.activity.has_begun() && !has_preface).then_some(self.begun)
+    }
+
+    /// No request is in flight. Of the last response, something may not be sent yet.
+    fn idle_since(&self) -> Option<Instant> {
+        let since = self.activity.idle_since()?;
+        Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))
+    }
+
+    /// A response waits for its peer to take what was sent before.
+    fn unread_since(&self) -> Option<Instant> {
+        let since = self.activity.unasked_since()?.max(self.progress.1);
+        Some(self.closing_since.map_or(since, |closing| since.max(closing)))
+    }
+
+    /// The server stops, and no request is in flight.
+    fn ending_since(&self) -> Option<Instant> {
+        let stopping = self.stopping_since?;
+        Some(self.activity.idle_since()?.max(stopping).max(self.progress.1))
+    }
+
+    fn late(&self, wait: Wait) -> Late {
+        let Limits { header, idle, write, .. } = self.limits;
+        let (limit, text) = match wait {
+            Wait::FirstRequest => (header, "no request has come"),
+            Wait::PeerToEnd => (Some(STOPPING), "the peer has not ended the connection"),
+            _ if self.closing_since.is_none() => return Late::Close,
+            Wait::NextRequest => (idle, "the peer has not ended the idle connection"),
+            Wait::PeerToRead => (write, "the peer has not taken the response"),
+        };
+        let text = format!("{text} within {:?}", limit.unwrap_or_default());
+        Late::Drop(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+}
+
+/// The shortest of the limits that may begin to count while the connection is not polled.
+fn shortest(limits: &Limits) -> Duration {
+    let limits = [limits.header, limits.idle, limits.write];
+    limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,198 @@
+//! Peers that take nothing, send nothing or do not go, and services that panic.
+
+use crate::*;
+use limits::{about, within};
+
+/// The preface of HTTP/2, and empty settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// A client of HTTP/2 that gives no window to responses.
+async fn without_window(
+    address: SocketAddr,
+) -> Result<http2::SendRequest<Full<Bytes>>, common::Failure> {
+    let stream = Io::new(TcpStream::connect(address).await?);
+    let mut http = http2::Builder::new(Spawner);
+    let (client, connection) =
+        http.timer(Clock::new()).initial_stream_window_size(0).handshake(stream).await?;
+    annulus::spawn(connection);
+    Ok(client)
+}
+
+#[test]
+fn a_peer_of_http_2_that_gives_no_window_is_dropped() {
+    for (path, is_stopped) in [("/endless", false), ("/endless", true), ("/", false), ("/", true)] {
+        simulated(async |_| {
+            let server =
+                start("10.0.0.1:80", |server| server.write_timeout(SECOND * 10).idle_timeout(None));
+            let mut client = without_window(server.address).await?;
+            let response = client.send_request(to(path, b"")).await?;
+            let begun = Instant::now();
+            if is_stopped {
+                server.stop.cancel();
+            }
+            assert!(within(SECOND * 60, text(response)).await.is_err());
+            assert!(begun.elapsed() >= SECOND * 10, "{:?}", begun.elapsed());
+            assert!(begun.elapsed() <= SECOND * 31, "{:?}", begun.elapsed());
+            server.stop.cancel();
+            within(SECOND * 10, server.ended).await??;
+            let errors = server.errors.borrow().join("; ");
+            assert!(errors.contains("has not taken the response within 10s"), "{errors}");
+            Ok(())
+        });
+    }
+}
+
+/// A response that is made slowly waits for its service, not for its peer.
+#[test]
+fn a_response_that_is_made_slowly_is_not_cut() {
+    simulated(async |_| {
+        let slow = service_fn(async |_| {
+            let frames = futures_util::stream::unfold(0, async |n| {
+                sleep(SECOND * 20).await;
+                (n < 5).then(|| (io::Result::Ok(hyper::body::Frame::data(Bytes::from("x"))), n + 1))
+            });
+            Ok::<_, Infallible>(hyper::Response::new(http_body_util::StreamBody::new(frames)))
+        });
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        let address = listener.local_addr()?;
+        let server = serve_hyper(listener, slow).write_timeout(SECOND).idle_timeout(SECOND);
+        annulus::spawn(server.into_future());
+        let (mut one, mut two) = (client_1(address).await?, client_2(address).await?);
+        assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "xxxxx");
+        assert!(one.send_request(to("/", b"")).await.is_err(), "it was idle");
+        one = client_1(address).await?;
+        assert_eq!(text(one.send_request(to("/", b"")).await?).await?, "xxxxx");
+        Ok(())
+    });
+}
+
+/// hyper has taken the whole response, and HTTP/2 holds it until the peer gives windows.
+#[test]
+fn a_slow_reader_of_http_2_gets_all_of_a_response() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| {
+            server.write_timeout(SECOND * 10).idle_timeout(SECOND * 10)
+        });
+        let mut client = client_2(server.address).await?;
+        let body = vec![b'x'; 1_000_000];
+        let mut response = client.send_request(to("/echo", &body)).await?.into_body();
+        let (begun, mut received) = (Instant::now(), 0);
+        server.stop.cancel();
+        while let Some(frame) = response.frame().await {
+            received += frame?.into_data().map_or(0, |data| data.len());
+            sleep(SECOND).await;
+        }
+        assert_eq!(received, body.len());
+        assert!(begun.elapsed() > SECOND * 40, "{:?}", begun.elapsed());
+        within(SECOND * 10, server.ended).await??;
+        Ok(())
+    });
+}
+
+#[test]
+fn an_idle_peer_of_http_2_that_does_not_go_does_not_hold_the_end() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| server.idle_timeout(None));
+        let mut silent = TcpStream::connect(server.address).await?;
+        silent.send(PREFACE).await?;
+        sleep(SECOND * 100).await;
+        assert!(server.errors.borrow().is_empty(), "the preface was whole");
+        let begun = Instant::now();
+        server.stop.cancel();
+        within(SECOND * 30, server.ended).await??;
+        assert!(about(5, begun.elapsed()), "{:?}", begun.elapsed());
+        let errors = server.errors.borrow().join("; ");
+        assert!(errors.contains("has not ended the connection"), "{errors}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_without_a_first_request_is_cut_without_an_idle_limit() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| {
+            server.header_read_timeout(SECOND * 20).idle_timeout(None)
+        });
+        for begin in [&b""[..], b"GET /", b"PRI * HTTP/2.0\r\n"] {
+            let mut silent = TcpStream::connect(server.address).await?;
+            let begun = Instant::now();
+            if !begin.is_empty() {
+                silent.send(begin.to_vec()).await?;
+            }
+            within(SECOND * 60, rest(&mut silent)).await;
+            assert!(about(20, begun.elapsed()), "{begin:?}: {:?}", begun.elapsed());
+        }
+        let errors = server.errors.borrow().join("; ");
+        assert!(errors.contains("no request has come within 20s"), "{errors}");
+        Ok(())
+    });
+}
+
+#[test]
+fn panics_of_services_are_told_and_the_server_goes_on() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let mut one = client_1(server.address).await?;
+        assert!(one.send_request(to("/panic", b"")).await.is_err());
+        let mut two = client_2(server.address).await?;
+        assert!(two.send_request(to("/panic", b"")).await.is_err());
+        assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "hello");
+        let errors = server.errors.borrow().join("; ");
+        assert_eq!(errors.matches("the service has panicked: as asked").count(), 2, "{errors}");
+        Ok(())
+    });
+}
+
+#[test]
+fn panics_before_the_service_end_one_connection() {
+    everywhere(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let errors = Rc::new(RefCell::new(Vec::new()));
+        let (count, told) = (Cell::new(0), errors.clone());
+        let make = move |_: &SocketAddr| {
+            count.update(|count| count + 1);
+            assert!(count.get() != 1, "made {}", count.get());
+            TowerToHyperService::new(router())
+        };
+        let handshakes = Cell::new(0);
+        let server = serve_with(listener, make)
+            .handshake(move |stream: TcpStream| {
+                handshakes.update(|count| count + 1);
+                assert!(handshakes.get() != 1, "shaken {}", handshakes.get());
+                std::future::ready(Ok(stream))
+            })
+            .on_error(move |error| told.borrow_mut().push(error.to_string()));
+        annulus::spawn(server.into_future());
+        for _ in 0..2 {
+            let mut client = TcpStream::connect(address).await?;
+            client.send("GET / HTTP/1.0\r\n\r\n").await?;
+            assert_eq!(rest(&mut client).await, "");
+        }
+        let mut client = client_1(address).await?;
+        assert_eq!(text(client.send_request(to("/", b"")).await?).await?, "hello");
+        let errors = errors.borrow().join("; ");
+        assert!(errors.contains("made 1") && errors.contains("shaken 1"), "{errors}");
+        Ok(())
+    });
+}
+
+#[test]
+fn upgraded_connections_count() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| server.max_connections(1));
+        let stream =
+            annulus_compat::axum::SendStream::new(TcpStream::connect(server.address).await?);
+        let url = format!("ws://{}/ws", server.address);
+        let (socket, _) = tokio_tungstenite::client_async(url, stream).await?;
+        let begun = Instant::now();
+        annulus::spawn(async move {
+            sleep(SECOND * 7).await;
+            drop(socket);
+        });
+        let mut second = client_1(server.address).await?;
+        assert_eq!(text(second.send_request(to("/", b"")).await?).await?, "hello");
+        assert!(about(7, begun.elapsed()), "{:?}", begun.elapsed());
+        Ok(())
+    });
+}
