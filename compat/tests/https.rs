@@ -1,28 +1,17 @@
 //! The examples that serve HTTPS, run as processes, under clients that were written elsewhere: curl, and `openssl s_client`.
 
-use std::io::{self, BufRead, BufReader, Write};
+#[path = "programs/mod.rs"]
+mod programs;
+
+use programs::Program;
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The directory of the examples. Cargo builds them with all tests, but not with this one alone.
 fn examples() -> &'static PathBuf {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let test = std::env::current_exe().expect("its path");
-        let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let words = ["build", "--quiet", "--locked", "--all-features", "--manifest-path", manifest];
-        let names = ["--example", "https", "--example", "https_tokio", "--example", "axum_tls"];
-        let mut build = Command::new(std::env::var("CARGO").expect("of Cargo"));
-        build.args(words).args(names).arg("--target-dir").arg(profile.parent().expect("target"));
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
-        }
-        assert!(build.status().expect("cargo runs").success(), "the examples are not built");
-        profile.join("examples")
-    })
+    programs::examples(&["https", "https_tokio", "axum_tls"])
 }
 
 /// A certificate for localhost, signed by itself, and its key: the paths of both.
@@ -42,8 +31,7 @@ fn certificate() -> &'static (String, String) {
 
 /// A program that serves, until it is dropped.
 struct Server {
-    child: Child,
-    lines: io::Lines<BufReader<std::process::ChildStdout>>,
+    program: Program,
     port: u16,
 }
 
@@ -52,21 +40,16 @@ impl Server {
         let (certificate, key) = certificate();
         let mut program = Command::new(examples().join(name));
         program.args(["127.0.0.1:0", "--cert", certificate, "--key", key]).args(options);
-        program.env("ANNULUS_DRIVER", driver).stdout(Stdio::piped());
         // The errors of clients that are hostile on purpose.
-        program.stderr(Stdio::null());
-        let mut child = program.spawn().expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut server = Self { child, lines, port: 0 };
+        program.env("ANNULUS_DRIVER", driver).stderr(Stdio::null());
+        let mut server = Self { program: Program::start(&mut program), port: 0 };
         server.port = server.listens("https");
         server
     }
 
     /// The port of the next line, which names a scheme.
     fn listens(&mut self, scheme: &str) -> u16 {
-        let line = self.lines.next().expect("it says where it listens").unwrap();
-        let address = line.strip_prefix(&format!("listening on {scheme}://127.0.0.1:"));
-        address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+        self.program.listens(&format!("{scheme}://127.0.0.1:")).parse().unwrap()
     }
 
     /// Asks by curl, which trusts the certificate: version and body.
@@ -78,18 +61,9 @@ impl Server {
     }
 
     /// Ends it as ctrl-c does.
-    fn interrupt(mut self) {
-        let signal = format!("kill -INT {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
+    fn interrupt(self) {
+        self.program.ends_by("INT");
         assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err(), "nothing listens any more");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
     }
 }
 

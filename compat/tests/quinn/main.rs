@@ -6,6 +6,8 @@ mod connections;
 mod drivers;
 mod examples;
 mod failures;
+#[path = "../programs/mod.rs"]
+mod programs;
 mod progress;
 mod simulated;
 mod socket;
