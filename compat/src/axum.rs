@@ -22,17 +22,19 @@
 //! # std::io::Result::Ok(())
 //! ```
 
-use crate::OnThread;
+use crate::{OnThread, SendStream};
 use annulus::net::{TcpListener, ToSocketAddrs};
+use annulus::time::sleep;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
+use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-pub use crate::send_stream::SendStream;
-
-/// How long a listener that has failed waits before it tries again, as axum's own does.
+/// How long a listener that has failed, as for want of descriptors, waits before it tries again, as axum's own does.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The address of the peer, for handlers that take `ConnectInfo<Peer>`: as `SocketAddr` with tokio's listener, which axum allows
@@ -88,23 +90,42 @@ impl Listener for Incoming {
     type Io = SendStream;
     type Addr = SocketAddr;
 
+    /// After an error of the listener it tries again; after the runtime's end it waits for ever, and a graceful shutdown still ends the server.
+    ///
     /// # Panics
     /// On another thread than the one that made it.
     fn accept(&mut self) -> impl Future<Output = (SendStream, SocketAddr)> + Send {
         let listener = self.0.try_ref();
         OnThread::new(async move {
             let listener = listener.unwrap_or_else(|wrong| panic!("{wrong}"));
-            loop {
-                match listener.accept().await {
-                    Ok((stream, peer)) => return (SendStream::new(stream), peer),
-                    // It is useless: as axum's own listener, this one tries again.
-                    Err(_) => annulus::time::sleep(PAUSE).await,
-                }
-            }
+            until_accepted(async || listener.accept().await).await
         })
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.local_addr()
     }
+}
+
+/// Accepts until there is a connection: axum's `accept` has no errors.
+pub(crate) async fn until_accepted<S>(
+    mut accept: impl AsyncFnMut() -> io::Result<(S, SocketAddr)>,
+) -> (SendStream<S>, SocketAddr) {
+    loop {
+        match accept().await {
+            Ok((stream, peer)) => return (SendStream::new(stream), peer),
+            Err(_) if has_ended() => pending().await,
+            Err(_) => pause().await,
+        }
+    }
+}
+
+fn has_ended() -> bool {
+    annulus::handle().is_err()
+}
+
+/// Waits, without a look at the timer after the runtime's end, which would be a panic.
+async fn pause() {
+    let mut timer = pin!(sleep(PAUSE));
+    poll_fn(|cx| if has_ended() { Poll::Pending } else { timer.as_mut().poll(cx) }).await;
 }

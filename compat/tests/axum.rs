@@ -1,35 +1,41 @@
-//! axum 0.8, unpatched, in a runtime of tokio that has annulus as its guest.
+//! axum 0.8, unpatched, in a runtime of tokio that has annulus as its guest, on io_uring and on epoll.
 
-use annulus_compat::axum::{Incoming, SendStream};
+mod common;
+
+use annulus_compat::SendStream;
+use annulus_compat::axum::Incoming;
 use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Router, body::Bytes};
+use common::as_guests;
 use futures_util::{SinkExt, StreamExt};
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-fn run<F: Future<Output = Result<(), Failure>>>(body: F) {
-    let within = async { timeout(Duration::from_secs(60), body).await.expect("a hang") };
-    annulus_tokio::run(within).unwrap().unwrap();
+/// `/slow` says that it has begun, and ends when it may.
+#[derive(Clone, Default)]
+struct Slow {
+    begun: Arc<Notify>,
+    ends: Arc<Notify>,
 }
 
 fn router() -> Router {
+    slow_router(Slow::default())
+}
+
+fn slow_router(slow: Slow) -> Router {
     Router::new()
         .route("/", get(async || "hello"))
         .route("/echo", post(async |body: Bytes| body))
         .route("/ws", get(upgrade))
         .route(
             "/slow",
-            get(async || {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            get(async move || {
+                slow.begun.notify_one();
+                slow.ends.notified().await;
                 "slow"
             }),
         )
@@ -59,7 +65,7 @@ async fn ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
 
 #[test]
 fn requests_are_answered() {
-    run(async {
+    as_guests(async || {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let address = incoming.local_addr()?;
         tokio::spawn(async move { axum::serve(incoming, router()).await });
@@ -80,21 +86,22 @@ fn requests_are_answered() {
 
 #[test]
 fn a_graceful_shutdown_finishes_what_has_begun() {
-    run(async {
+    as_guests(async || {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let address = incoming.local_addr()?;
         let stop = Arc::new(Notify::new());
         let stopped = stop.clone();
-        let serve = axum::serve(incoming, router());
+        let begun = Slow::default();
+        let serve = axum::serve(incoming, slow_router(begun.clone()));
         let serve = serve.with_graceful_shutdown(async move { stopped.notified().await });
         let served = tokio::spawn(async move { serve.await });
         let slow = tokio::spawn(ask(
             address,
             "GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
         ));
-        // The request is under way once another, later one was answered.
-        ask(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+        begun.begun.notified().await;
         stop.notify_one();
+        begun.ends.notify_one();
         assert!(slow.await??.ends_with("slow"));
         served.await??;
         assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nothing listens any more");
@@ -102,9 +109,35 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
     });
 }
 
+/// axum's task waits for connections after the guest's end, and ends when it is asked to.
+#[test]
+fn a_graceful_shutdown_works_after_the_end_of_the_guest() {
+    let host = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ran: Result<(), common::Failure> = host.block_on(async {
+        let guest = annulus_tokio::enter()?;
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let address = incoming.local_addr()?;
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
+        let serve = axum::serve(incoming, router());
+        let serve = serve.with_graceful_shutdown(async move { stopped.notified().await });
+        let mut served = tokio::spawn(async move { serve.await });
+        ask(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+        drop(guest);
+        // Whatever the end has woken runs now.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!served.is_finished(), "{:?}", (&mut served).await);
+        stop.notify_one();
+        Ok(served.await??)
+    });
+    ran.unwrap();
+}
+
 #[test]
 fn a_websocket_echoes() {
-    run(async {
+    as_guests(async || {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let address = incoming.local_addr()?;
         tokio::spawn(async move { axum::serve(incoming, router()).await });

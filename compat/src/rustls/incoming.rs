@@ -1,16 +1,12 @@
 //! TLS for `axum::serve`.
 
 use super::{TlsListener, TlsStream};
-use crate::OnThread;
-use crate::axum::SendStream;
+use crate::axum::until_accepted;
+use crate::{OnThread, SendStream};
 use annulus::net::TcpStream;
 use axum::serve::Listener;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
-
-/// How long a listener that has failed waits before it tries again, as axum's own does.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// A listener for `axum::serve` whose connections are TLS sessions. It accepts on the thread that made it.
 ///
@@ -51,19 +47,15 @@ impl Listener for TlsIncoming {
     type Io = SendStream<TlsStream<TcpStream>>;
     type Addr = SocketAddr;
 
+    /// As that of [`Incoming`](crate::axum::Incoming) on errors.
+    ///
     /// # Panics
     /// On another thread than the one that made it.
     fn accept(&mut self) -> impl Future<Output = (Self::Io, SocketAddr)> + Send {
         let listener = self.0.try_mut();
         OnThread::new(async move {
             let listener = listener.unwrap_or_else(|wrong| panic!("{wrong}"));
-            loop {
-                match listener.accept().await {
-                    Ok((stream, peer)) => return (SendStream::new(stream), peer),
-                    // It is useless: as axum's own listener, this one tries again.
-                    Err(_) => annulus::time::sleep(PAUSE).await,
-                }
-            }
+            until_accepted(async || listener.accept().await).await
         })
     }
 

@@ -17,7 +17,7 @@ mod upstream;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::process::Command;
 use annulus::sync::CancellationToken;
-use annulus_compat::axum::SendStream;
+use annulus_compat::SendStream;
 use annulus_compat::hyper::{Io, Spawner};
 use annulus_compat::tower::serve_with;
 use bytes::Bytes;

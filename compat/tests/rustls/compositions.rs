@@ -7,7 +7,7 @@ use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Sim};
 use annulus::time::timeout;
-use annulus_compat::axum::SendStream;
+use annulus_compat::SendStream;
 use annulus_compat::rustls::{TlsAcceptor, TlsConnector, TlsIncoming, TlsListener};
 use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;

@@ -28,7 +28,7 @@ pub(crate) async fn upgrade(mut request: Request) -> Response {
 
 async fn websocket_echoes(address: SocketAddr) -> Outcome {
     // `Send`, as tungstenite's handshake does not ask for, and hyper's upgrade does.
-    let stream = annulus_compat::axum::SendStream::new(TcpStream::connect(address).await?);
+    let stream = annulus_compat::SendStream::new(TcpStream::connect(address).await?);
     let url = format!("ws://{address}/ws");
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
     for round in 0..50 {
@@ -46,8 +46,7 @@ async fn websocket_echoes(address: SocketAddr) -> Outcome {
 fn a_websocket_outlives_the_server_that_upgraded_it() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
-        let stream =
-            annulus_compat::axum::SendStream::new(TcpStream::connect(server.address).await?);
+        let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);
         let url = format!("ws://{}/ws", server.address);
         let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
         server.stop.cancel();
