@@ -5,6 +5,7 @@
 //! `--cert FILE --key FILE` name a certificate and its key, as PEM; otherwise one is made. `--plain ADDRESS` serves both versions
 //! without TLS as well.
 
+mod arguments;
 mod certificate;
 
 use annulus::io::AsyncStream;
@@ -15,6 +16,7 @@ use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus_compat::hyper::{Clock, Io, Spawner};
 use annulus_compat::rustls::TlsAcceptor;
+use arguments::Arguments;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::server::conn::{http1, http2};
@@ -30,25 +32,18 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1).map(String::as_str)
-    };
-    let first = arguments.first().filter(|argument| !argument.starts_with("--"));
-    let address = first.map_or("127.0.0.1:8443", String::as_str);
-    let acceptor =
-        certificate::acceptor(option("--cert").zip(option("--key")), &["h2", "http/1.1"])?;
+    let Arguments { address, files, plain } = Arguments::of_process(true);
+    let acceptor = certificate::acceptor(files, &["h2", "http/1.1"])?;
     annulus::run(async {
         let stop = CancellationToken::new();
         annulus::spawn(stop_on_signal(stop.clone()));
         let plain = async {
-            match option("--plain") {
-                Some(address) => listen(address, None, &stop).await,
+            match plain {
+                Some(address) => listen(&address, None, &stop).await,
                 None => Ok(()),
             }
         };
-        tokio::try_join!(listen(address, Some(acceptor), &stop), plain)?;
+        tokio::try_join!(listen(&address, Some(acceptor), &stop), plain)?;
         Ok(())
     })
 }

@@ -2,8 +2,10 @@
 //!
 //! `cargo run --manifest-path compat/Cargo.toml --example https_tokio -- 127.0.0.1:8443`
 
+mod arguments;
 mod certificate;
 
+use arguments::Arguments;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::server::conn::{http1, http2};
@@ -29,27 +31,20 @@ const LIMIT: Duration = Duration::from_secs(10);
 type Stop = watch::Receiver<bool>;
 
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1).map(String::as_str)
-    };
-    let first = arguments.first().filter(|argument| !argument.starts_with("--"));
-    let address = first.map_or("127.0.0.1:8443", String::as_str);
-    let acceptor =
-        certificate::acceptor(option("--cert").zip(option("--key")), &["h2", "http/1.1"])?;
+    let Arguments { address, files, plain } = Arguments::of_process(true);
+    let acceptor = certificate::acceptor(files, &["h2", "http/1.1"])?;
     let acceptor = TlsAcceptor::from(acceptor.config().clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (stops, stop) = watch::channel(false);
         tokio::spawn(stop_on_signal(stops));
         let plain = async {
-            match option("--plain") {
-                Some(address) => listen(address, None, stop.clone()).await,
+            match plain {
+                Some(address) => listen(&address, None, stop.clone()).await,
                 None => Ok(()),
             }
         };
-        tokio::try_join!(listen(address, Some(acceptor), stop.clone()), plain)?;
+        tokio::try_join!(listen(&address, Some(acceptor), stop.clone()), plain)?;
         Ok(())
     })
 }

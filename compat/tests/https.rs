@@ -179,3 +179,43 @@ fn files_that_are_not_there_or_not_valid_are_named() {
         assert!(text.contains("TLS key"), "{text}");
     }
 }
+
+#[test]
+fn arguments_that_are_not_understood_are_named() {
+    for name in ["https", "https_tokio", "axum_tls"] {
+        for (arguments, says) in [
+            ("--cert a.pem", "--cert without --key"),
+            ("--key a.pem 127.0.0.1:0", "--key without --cert"),
+            ("--cert --key a.pem", "--cert: its value is missing"),
+            (
+                "127.0.0.1:0 --cert a --key b 127.0.0.2:0",
+                "127.0.0.2:0: there is an address already",
+            ),
+            ("127.0.0.1:0 --certificate a", "--certificate: not an option"),
+            ("--cert a --cert b --key c", "--cert: given twice"),
+        ] {
+            let mut program = Command::new(examples().join(name));
+            let ran = program.args(arguments.split(' ')).output().unwrap();
+            let text = String::from_utf8(ran.stderr).unwrap();
+            assert_eq!(ran.status.code(), Some(2), "{arguments}: {text}");
+            assert!(text.contains(says), "{arguments}: {text}");
+        }
+    }
+}
+
+/// The address may come after the options.
+#[test]
+fn an_address_after_the_options_is_the_address() {
+    let mut child = Command::new(examples().join("https"))
+        .args(["--plain", "127.0.0.1:0", "127.0.0.2:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut said = [lines.next(), lines.next()].map(|line| line.expect("it listens").unwrap());
+    _ = child.kill();
+    _ = child.wait();
+    said.sort();
+    assert!(said[0].starts_with("listening on http://127.0.0.1:"), "{said:?}");
+    assert!(said[1].starts_with("listening on https://127.0.0.2:"), "{said:?}");
+}

@@ -5,9 +5,9 @@ use std::io;
 
 /// An acceptor with the files that `--cert` and `--key` name, or, without them, with a certificate for localhost that clients have no
 /// reason to trust (`curl --insecure`).
-pub(crate) fn acceptor(files: Option<(&str, &str)>, alpn: &[&str]) -> io::Result<TlsAcceptor> {
+pub(crate) fn acceptor(files: Option<(String, String)>, alpn: &[&str]) -> io::Result<TlsAcceptor> {
     let (certificate, key) = match files {
-        Some((certificate, key)) => (read(certificate)?, read(key)?),
+        Some((certificate, key)) => (read(&certificate)?, read(&key)?),
         None => make().map_err(io::Error::other)?,
     };
     TlsAcceptor::from_pem(&certificate, &key, alpn)
