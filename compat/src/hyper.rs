@@ -36,10 +36,8 @@ mod watched;
 
 pub use http1::Http1;
 
-use crate::OnThread;
 use crate::clock::Origin;
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::time::sleep_until;
 use hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
 use std::future::Future;
 use std::io;
@@ -138,10 +136,6 @@ impl Clock {
     pub fn new() -> Self {
         Self { origin: Origin::new() }
     }
-
-    fn at(&self, deadline: annulus::time::Instant) -> Timeout {
-        Timeout(OnThread::new(Box::pin(sleep_until(deadline))))
-    }
 }
 
 impl Default for Clock {
@@ -152,11 +146,11 @@ impl Default for Clock {
 
 impl Timer for Clock {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(self.at(annulus::time::Instant::now() + duration))
+        Box::pin(Timeout(crate::timer::Timer::new(annulus::time::Instant::now() + duration)))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(self.at(self.origin.ours(deadline)))
+        Box::pin(Timeout(crate::timer::Timer::new(self.origin.ours(deadline))))
     }
 
     fn now(&self) -> Instant {
@@ -164,12 +158,15 @@ impl Timer for Clock {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
-        *sleep = self.sleep_until(deadline);
+        match sleep.as_mut().downcast_mut_pin::<Timeout>() {
+            Some(timeout) => timeout.get_mut().0.reset(self.origin.ours(deadline)),
+            None => *sleep = self.sleep_until(deadline),
+        }
     }
 }
 
-/// A timer that hyper holds.
-struct Timeout(OnThread<Pin<Box<annulus::time::Sleep>>>);
+/// A timer that hyper holds, and sets anew for each request.
+struct Timeout(crate::timer::Timer);
 
 impl Sleep for Timeout {}
 

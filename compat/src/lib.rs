@@ -69,6 +69,8 @@ pub mod quinn;
 pub mod rustls;
 #[cfg(feature = "send-stream")]
 mod send_stream;
+#[cfg(any(feature = "hyper", feature = "quinn"))]
+mod timer;
 #[cfg(any(feature = "tonic", feature = "tonic-transport"))]
 pub mod tonic;
 #[cfg(feature = "tower")]

@@ -23,21 +23,28 @@ use std::task::{Context, Poll};
 /// assert_eq!(**value.try_mut().unwrap(), 7);
 /// std::thread::spawn(move || assert!(value.try_mut().is_err())).join().unwrap();
 /// ```
-pub struct OnThread<T> {
+pub struct OnThread<T: ?Sized> {
     /// Boxed, so that memory of a pinned value that is not dropped is not freed either.
     value: ManuallyDrop<Pin<Box<T>>>,
     thread: u64,
 }
 
 // SAFETY: the value is reached, and dropped, on the thread that made it only: `is_here` is asked before each.
-unsafe impl<T> Send for OnThread<T> {}
+unsafe impl<T: ?Sized> Send for OnThread<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for OnThread<T> {}
+unsafe impl<T: ?Sized> Sync for OnThread<T> {}
 
 impl<T> OnThread<T> {
     /// A value of this thread.
     pub fn new(value: T) -> Self {
-        Self { value: ManuallyDrop::new(Box::pin(value)), thread: this_thread() }
+        Self::boxed(Box::pin(value))
+    }
+}
+
+impl<T: ?Sized> OnThread<T> {
+    /// A value of this thread that is boxed already.
+    pub(crate) fn boxed(value: Pin<Box<T>>) -> Self {
+        Self { value: ManuallyDrop::new(value), thread: this_thread() }
     }
 
     /// The value.
@@ -72,7 +79,7 @@ impl<T> OnThread<T> {
     }
 }
 
-impl<T> Drop for OnThread<T> {
+impl<T: ?Sized> Drop for OnThread<T> {
     fn drop(&mut self) {
         if self.is_here() {
             // SAFETY: it is dropped once, here, and not used afterwards. On another thread neither the value nor its memory goes.
@@ -81,7 +88,7 @@ impl<T> Drop for OnThread<T> {
     }
 }
 
-impl<F: Future> Future for OnThread<F> {
+impl<F: Future + ?Sized> Future for OnThread<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -92,7 +99,7 @@ impl<F: Future> Future for OnThread<F> {
     }
 }
 
-impl<T> fmt::Debug for OnThread<T> {
+impl<T: ?Sized> fmt::Debug for OnThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OnThread({})", std::any::type_name::<T>())
     }

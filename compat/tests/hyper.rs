@@ -1,22 +1,22 @@
-//! hyper 1, unpatched: servers and clients of HTTP/1 and HTTP/2, on io_uring, on epoll and on a simulated kernel.
+//! hyper 1, unpatched: servers and clients of HTTP/1 and HTTP/2, on io_uring, on epoll, as a guest of tokio and on a simulated kernel.
 
+mod common;
+
+use annulus::Runtime;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Sim};
-use annulus::time::{sleep, timeout};
-use annulus::{DriverChoice, Runtime};
+use annulus::time::sleep;
 use annulus_compat::hyper::{Clock, Io, Spawner};
 use bytes::Bytes;
+use common::{Failure, Outcome, everywhere, simulated};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::rt::Timer;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use std::error::Error;
-use std::future::Future;
 use std::net::SocketAddr;
+use std::task::{Context, Waker};
 use std::time::Duration;
-
-type Failure = Box<dyn Error + Send + Sync>;
-type Outcome = Result<(), Failure>;
 
 /// Bytes of the large body.
 const LARGE: usize = 3_000_000;
@@ -122,22 +122,14 @@ async fn converse(version: Version, address: &str) -> Outcome {
     Ok(())
 }
 
-fn on_real_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
-    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
-        let mut runtime = Runtime::builder().driver(driver).build().unwrap();
-        let within = timeout(Duration::from_secs(60), body());
-        runtime.block_on(within).expect("a hang").unwrap();
-    }
-}
-
 #[test]
 fn http_1() {
-    on_real_drivers(|| converse(Version::One, "127.0.0.1:0"));
+    everywhere(|| converse(Version::One, "127.0.0.1:0"));
 }
 
 #[test]
 fn http_2() {
-    on_real_drivers(|| converse(Version::Two, "127.0.0.1:0"));
+    everywhere(|| converse(Version::Two, "127.0.0.1:0"));
 }
 
 /// Simulated networks: slow and fast, with delays that differ. No faults: the conversation must succeed.
@@ -184,7 +176,7 @@ fn a_peer_that_never_ends_its_header_is_cut_off() {
 
 #[test]
 fn a_handler_that_panics_ends_its_connection_only() {
-    on_real_drivers(async || {
+    everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         annulus::spawn(async move {
@@ -207,7 +199,7 @@ fn a_handler_that_panics_ends_its_connection_only() {
 
 #[test]
 fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
-    on_real_drivers(async || {
+    everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let mut client = TcpStream::connect(address).await?;
@@ -217,6 +209,31 @@ fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
         let builder = hyper::server::conn::http1::Builder::new();
         let served = builder.serve_connection(Io::new(stream), service_fn(answer)).await;
         assert!(served.is_err());
+        Ok(())
+    });
+}
+
+/// hyper sets its timer anew for each request: that takes no memory, and the time is that of the last setting.
+#[test]
+fn a_timer_that_is_set_anew_stays_where_it_is() {
+    simulated(async |_| {
+        let clock = Clock::new();
+        let second = Duration::from_secs(1);
+        for (polled, times) in [(false, [5, 9]), (true, [5, 9]), (true, [9, 5]), (true, [5, 5])] {
+            let start = clock.now();
+            let [first, last] = times.map(|seconds| start + seconds * second);
+            let mut timer = clock.sleep_until(first);
+            if polled {
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(timer.as_mut().poll(&mut cx).is_pending());
+            }
+            let before = std::ptr::from_ref(&*timer).cast::<()>();
+            clock.reset(&mut timer, last);
+            assert_eq!(std::ptr::from_ref(&*timer).cast::<()>(), before, "it was made anew");
+            timer.await;
+            let took = clock.now() - start;
+            assert!(took >= last - start && took < last - start + second / 10, "{took:?}");
+        }
         Ok(())
     });
 }

@@ -153,13 +153,13 @@ impl Service<Uri> for Connector {
 /// cancels the attempt.
 pub struct Connecting<S>(OnThread<Attempt<S>>);
 
-type Attempt<S> = Pin<Box<dyn Future<Output = io::Result<Io<OnThread<S>>>>>>;
+type Attempt<S> = dyn Future<Output = io::Result<Io<OnThread<S>>>>;
 
 impl<S> Connecting<S> {
     pub(super) fn new(
         connect: impl Future<Output = io::Result<Io<OnThread<S>>>> + 'static,
     ) -> Self {
-        Self(OnThread::new(Box::pin(connect)))
+        Self(OnThread::boxed(Box::pin(connect)))
     }
 }
 
@@ -167,7 +167,7 @@ impl<S> Future for Connecting<S> {
     type Output = io::Result<Io<OnThread<S>>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().0.try_mut()?.as_mut().poll(cx)
+        self.get_mut().0.try_pin()?.poll(cx)
     }
 }
 
