@@ -5,7 +5,7 @@ use annulus::net::TcpStream;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream for libraries that ask for tokio's traits and `Send`. A use on another thread than the one that made it is an error.
 #[derive(Debug)]
@@ -43,6 +43,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for SendStream<S> {
     }
 }
 
+impl<S: AsyncBufRead + Unpin> AsyncBufRead for SendStream<S> {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.pin()?.poll_fill_buf(cx)
+    }
+
+    fn consume(self: Pin<&mut Self>, n: usize) {
+        match self.pin() {
+            Ok(stream) => stream.consume(n),
+            Err(wrong) => assert_eq!(n, 0, "{wrong}; nothing was shown here"),
+        }
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for SendStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -61,7 +74,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SendStream<S> {
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.0.try_ref().is_ok_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_write_vectored(
@@ -70,5 +83,50 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SendStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.pin()?.poll_write_vectored(cx, slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncBufReadExt;
+
+    /// A stream without vectored writes.
+    struct Plain;
+
+    impl AsyncWrite for Plain {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn writes_are_vectored_if_those_of_the_stream_are() {
+        assert!(!SendStream::new(Plain).is_write_vectored());
+        assert!(SendStream::new(Vec::new()).is_write_vectored());
+    }
+
+    #[test]
+    fn lines_are_read_from_the_stream_s_own_buffer() {
+        annulus::run(async {
+            let mut stream = SendStream::new(&b"one\ntwo\n"[..]);
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            assert_eq!((line.as_str(), *stream.try_ref()?), ("one\n", &b"two\n"[..]));
+            io::Result::Ok(())
+        })
+        .unwrap();
     }
 }
