@@ -8,16 +8,17 @@ use quinn::{AsyncUdpSocket, ConnectionError, TransportConfig};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Gives up after 30 s without an answer, in virtual time.
 fn impatient() -> Outcome<TransportConfig> {
     let mut transport = TransportConfig::default();
-    transport.max_idle_timeout(Some(Duration::from_millis(200).try_into()?));
+    transport.max_idle_timeout(Some(Duration::from_secs(30).try_into()?));
     Ok(transport)
 }
 
 #[test]
 fn an_idle_connection_ends() {
-    everywhere(async || {
-        let (server, client) = endpoints("127.0.0.1:0", "127.0.0.1:0", impatient()?)?;
+    simulated(async |_| {
+        let (server, client) = endpoints("10.0.0.1:443", "10.0.0.2:0", impatient()?)?;
         let (theirs, ours) = pair(&server, &client).await?;
         assert_eq!(ours.closed().await, ConnectionError::TimedOut);
         assert_eq!(theirs.closed().await, ConnectionError::TimedOut);
@@ -27,18 +28,38 @@ fn an_idle_connection_ends() {
 
 #[test]
 fn no_answer_and_no_listener_end_the_attempt_only() {
-    everywhere(async || {
-        let (server, client) = endpoints("127.0.0.1:0", "127.0.0.1:0", impatient()?)?;
+    simulated(async |_| {
+        let (server, client) = endpoints("10.0.0.1:443", "10.0.0.2:0", impatient()?)?;
         echo(&server);
-        let silent = UdpSocket::bind("127.0.0.1:0")?;
-        let unused = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-        // From the loopback there is no way to this network.
-        let unreachable = "192.0.2.1:9".parse()?;
-        for address in [silent.local_addr()?, unused, unreachable] {
+        let silent = UdpSocket::bind("10.0.0.1:9")?;
+        let unused = "10.0.0.1:10".parse()?;
+        for address in [silent.local_addr()?, unused] {
             let error = client.connect(address, "localhost")?.await.map(drop).unwrap_err();
             assert_eq!(error, ConnectionError::TimedOut, "{address}");
         }
         exchange(&connect(&client, server.local_addr()?).await?, &pattern(1, 10_000)).await
+    });
+}
+
+/// What the system says to an attempt without a listener, or from the loopback to a network to which there is no way, ends neither the
+/// endpoint nor its other connections.
+#[test]
+fn errors_of_an_attempt_reach_no_other_connection() {
+    everywhere(async || {
+        let (server, client) = on_loopback()?;
+        echo(&server);
+        let connection = connect(&client, server.local_addr()?).await?;
+        let unused = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        let attempts = [
+            client.connect(unused, "localhost")?,
+            client.connect("192.0.2.1:9".parse()?, "localhost")?,
+        ];
+        for salt in 0..10 {
+            exchange(&connection, &pattern(salt, 10_000)).await?;
+        }
+        exchange(&connect(&client, server.local_addr()?).await?, &pattern(1, 10_000)).await?;
+        drop(attempts);
+        Ok(())
     });
 }
 

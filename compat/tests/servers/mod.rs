@@ -1,20 +1,23 @@
 //! Programs of the system that tests talk to: servers that end with the test.
 
 use crate::common::Failure;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// A program of the system: in `PATH`, or in one of the directories. Without it the test says so, and ends.
+/// A program of the system: in `PATH`, or in one of the directories. Without it a line says what is skipped, past the capture of a test's output.
 pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).chain(elsewhere.iter().cloned());
     let found = all.map(|directory| directory.join(name)).find(|program| program.is_file());
     if found.is_none() {
-        println!("skipped: there is no {name}; on Debian: apt-get install {package}");
+        _ = writeln!(
+            io::stderr(),
+            "skipped: there is no {name}; on Debian: apt-get install {package}"
+        );
     }
     found
 }
