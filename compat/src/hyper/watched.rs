@@ -25,7 +25,7 @@ pub(super) struct State {
     has_unparsed: Cell<bool>,
     /// A response has ended, or bytes were written, after the last flush. hyper flushes the stream when it holds nothing itself.
     has_unflushed: Cell<bool>,
-    /// The last request has a body, of which hyper does not tell whether it was read to its end.
+    /// The last request has a body, and hyper does not show whether it was read to its end.
     has_body: Cell<bool>,
 }
 

@@ -44,6 +44,9 @@
 //! # .unwrap();
 //! ```
 //!
+//! quinn's `ServerConfig::with_single_cert` and `ClientConfig::with_root_certificates` exist with its feature `rustls-ring`, which a program
+//! turns on: `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }`.
+//!
 //! Datagrams leave with the kernel's segmentation (`UDP_SEGMENT`) and arrive coalesced (`UDP_GRO`), with their congestion
 //! notification (ECN) and the local address they were sent to; none is fragmented. A datagram that the system refuses is lost, as on a
 //! network, and quinn sends its content again: no error of one destination ends an endpoint.

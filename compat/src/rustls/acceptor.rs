@@ -85,7 +85,7 @@ impl TlsAcceptor {
     ///
     /// # Errors
     /// `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if the client does not speak TLS, refuses the certificate, or
-    /// has none that is trusted where one is asked for; the client is told by an alert. `UnexpectedEof` if the stream ends in the
+    /// has none that is trusted where one is asked for; the client gets an alert. `UnexpectedEof` if the stream ends in the
     /// handshake. And those of the stream.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 ///   the session, and leaves with the next write, `send`, receive by `AsyncRecv`, `flush` or `shutdown`. [`send`](AsyncSend::send) leaves none
 ///   behind. After `write` call [`flush`](AsyncSend::flush), as over any stream that is not a bare socket.
 /// - **Ending**: [`shutdown`](AsyncSend::shutdown) sends `close_notify`, then ends the sending direction below; receiving goes on. A session
-///   that is dropped sends none, and its peer can tell that from the end.
+///   that is dropped sends none, and its peer can distinguish that from the end.
 /// - **The end of the peer** is `None` only after its `close_notify`. If the stream below ends without one, the error is `UnexpectedEof`:
 ///   what came may have been cut.
 ///
