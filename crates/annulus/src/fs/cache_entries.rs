@@ -55,6 +55,11 @@ impl<T> Entries<T> {
         Some((&entry.value, entry.checked))
     }
 
+    /// A value, without using it.
+    pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut T> {
+        Some(&mut self.entries[*self.places.get(path)?].value)
+    }
+
     /// Puts a value that was checked just now in the place of what was there. Entries that were used before `unused_since` may go.
     pub(super) fn insert(&mut self, path: &[u8], value: T, now: Duration, unused_since: Duration) {
         self.remove(path);
@@ -98,15 +103,16 @@ impl<T> Entries<T> {
         gone.value
     }
 
-    /// Removes one entry: the next that was not used lately.
-    fn evict(&mut self) {
-        loop {
+    /// Removes one entry, the next that was not used lately; whether there was any.
+    pub(super) fn evict(&mut self) -> bool {
+        while !self.entries.is_empty() {
             let place = self.next();
             if !self.entries[place].is_recent.replace(false) {
                 self.remove_at(place);
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Removes those of the next few that were not used since then.

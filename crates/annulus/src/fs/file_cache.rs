@@ -5,6 +5,7 @@ use super::dir::Dir;
 use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
+use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
@@ -23,14 +24,19 @@ const UNUSED_FOR: Duration = Duration::from_secs(60);
 /// Paths are resolved [beneath](OpenOptions::beneath) the directory: neither `..` nor a symbolic link leads out of it. A path can name a
 /// directory, too.
 ///
-/// An open file is looked for again once it was not checked for [`valid_for`](Self::valid_for), a second by default: if its path now
+/// An open file is looked for again once it was not checked for [`valid_for`](Self::set_valid_for), a second by default: if its path now
 /// leads to another file, or its length or the time of its last change differ, that is opened. So within this time
 /// - a file that was replaced or removed is the old one;
 /// - a file that was written in place shows its new content with its old [`metadata`](CachedFile::metadata), and reads and copies end
 ///   early if it has become shorter. Replace files by renaming, as for every server.
 ///
-/// Errors are not cached. Clones share the files and the settings. A file that was returned stays open as long as it is used, also if it has left the
-/// cache.
+/// Tasks that use a file at the same time each look for it if it is due, until one of them has found it.
+///
+/// Errors are not cached. Clones share the files and the settings. A file that was returned stays open as long as it is used, also if it
+/// has left the cache. If the process is out of descriptors, files that are open and unchanged are still found, and one of them is closed if
+/// another is to be opened.
+///
+/// It needs Linux 5.6, and a container that allows `openat2`: see [`OpenOptions::beneath`].
 ///
 /// ```
 /// use annulus::fs::{self, Dir, FileCache};
@@ -39,7 +45,8 @@ const UNUSED_FOR: Duration = Duration::from_secs(60);
 /// # let root = std::env::temp_dir().join(format!("annulus-file-cache-{}", std::process::id()));
 /// fs::create_dir_all(&root).await?;
 /// fs::write(root.join("page"), "a page").await?;
-/// let files = FileCache::new(Dir::open(&root).await?).capacity(500);
+/// let files = FileCache::new(Dir::open(&root).await?);
+/// files.set_capacity(500);
 /// for _request in 0..3 {
 ///     let page = files.open("page").await?;
 ///     assert_eq!(page.metadata().len(), 6);
@@ -62,8 +69,25 @@ struct Shared {
     options: OpenOptions,
     valid_for: Cell<Duration>,
     unused_for: Cell<Duration>,
-    entries: RefCell<Entries<Rc<CachedFile>>>,
+    entries: RefCell<Entries<Kept>>,
+    /// The number of the last look at a path.
+    looks: Cell<u64>,
+    /// The number of the last look when paths were forgotten.
+    forgotten: Cell<u64>,
     stats: Cell<FileCacheStats>,
+}
+
+/// A file, and the last look that has found it.
+struct Kept {
+    file: Rc<CachedFile>,
+    look: u64,
+}
+
+/// A look at a path, numbered and timed as it began: so no change is missed that came behind it.
+#[derive(Clone, Copy)]
+struct Look {
+    number: u64,
+    at: Duration,
 }
 
 /// A file of a [`FileCache`], with what was known about it when it was last checked.
@@ -113,29 +137,28 @@ impl FileCache {
             valid_for: Cell::new(VALID_FOR),
             unused_for: Cell::new(UNUSED_FOR),
             entries: RefCell::new(Entries::new(CAPACITY)),
+            looks: Cell::default(),
+            forgotten: Cell::default(),
             stats: Cell::default(),
         };
         Self { shared: Rc::new(shared) }
     }
 
-    /// The most files that it keeps open. Each takes a descriptor, of which connections need some, too: see `ulimit -n`. With 0 it keeps
-    /// none.
-    pub fn capacity(self, files: usize) -> Self {
+    /// Sets the most files that it keeps open: 256 at first. Each takes a descriptor, of which connections need some, too: see
+    /// `ulimit -n`. With 0 it keeps none.
+    pub fn set_capacity(&self, files: usize) {
         self.shared.entries.borrow_mut().set_capacity(files);
-        self
     }
 
-    /// For how long a file is used without a check. With zero each use checks.
-    pub fn valid_for(self, time: Duration) -> Self {
+    /// Sets for how long a file is used without a check: a second at first. With zero each use checks.
+    pub fn set_valid_for(&self, time: Duration) {
         self.shared.valid_for.set(time);
-        self
     }
 
-    /// After how long without use a file is closed. That happens as others are opened; until then the disk space of a removed file
-    /// stays taken.
-    pub fn unused_for(self, time: Duration) -> Self {
+    /// Sets after how long without use a file is closed: a minute at first. That happens as others are opened; until then the disk space
+    /// of a removed file stays taken.
+    pub fn set_unused_for(&self, time: Duration) {
         self.shared.unused_for.set(time);
-        self
     }
 
     /// The file or directory of a path, open for reading.
@@ -143,24 +166,30 @@ impl FileCache {
     /// If the future is dropped, a file that was being opened is closed, and the cache is as before.
     ///
     /// # Errors
-    /// As [`OpenOptions::open`]; `PermissionDenied` for a path that leads out of the directory. The path then leaves the cache.
+    /// As [`OpenOptions::open`]; `PermissionDenied` for a path that leads out of the directory. The path then leaves the cache, unless the
+    /// error is a passing one, such as no free descriptor or no memory.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<Rc<CachedFile>> {
         let path = path.as_ref();
         match self.find(path) {
             Found::Valid(file) => Ok(file),
             Found::Stale(known) => self.check(path, known).await,
-            Found::Nothing => self.open_new(path).await,
+            Found::Nothing => {
+                let look = self.begin();
+                Ok(self.keep(path, self.open_new(path, look).await?, look))
+            }
         }
     }
 
-    /// Forgets a path, so that its next use opens what is there then; whether it was known.
+    /// Forgets a path, so that its next use opens what is there then, also if it is being opened now; whether it was known.
     pub fn remove(&self, path: impl AsRef<Path>) -> bool {
+        self.shared.forgotten.set(self.shared.looks.get());
         let gone = self.shared.entries.borrow_mut().remove(bytes(path.as_ref()));
         gone.is_some()
     }
 
-    /// Forgets all paths.
+    /// Forgets all paths, as [`remove`](Self::remove) does one.
     pub fn clear(&self) {
+        self.shared.forgotten.set(self.shared.looks.get());
         self.shared.entries.borrow_mut().clear();
     }
 
@@ -183,11 +212,13 @@ impl FileCache {
         let (shared, now) = (&*self.shared, self.now());
         let entries = shared.entries.borrow();
         match entries.find(bytes(path), now) {
-            Some((file, checked)) if now.saturating_sub(checked) < shared.valid_for.get() => {
+            Some((Kept { file, .. }, checked))
+                if now.saturating_sub(checked) < shared.valid_for.get() =>
+            {
                 self.count(|stats| stats.hits += 1);
                 Found::Valid(file.clone())
             }
-            Some((file, _)) => Found::Stale(file.clone()),
+            Some((Kept { file, .. }, _)) => Found::Stale(file.clone()),
             None => Found::Nothing,
         }
     }
@@ -195,48 +226,107 @@ impl FileCache {
     /// Looks for a file again that is open.
     async fn check(&self, path: &Path, known: Rc<CachedFile>) -> io::Result<Rc<CachedFile>> {
         self.count(|stats| stats.checks += 1);
-        // Before the look, so that no change is missed that comes behind it.
-        let now = self.now();
-        let found = self.open_uncached(path).await?;
-        if found.is_as(&known) {
-            self.count(|stats| stats.hits += 1);
-            self.shared.entries.borrow_mut().set_checked(bytes(path), now);
-            return Ok(known);
-        }
-        Ok(self.keep(path, found, now))
-    }
-
-    async fn open_new(&self, path: &Path) -> io::Result<Rc<CachedFile>> {
-        let now = self.now();
-        let found = self.open_uncached(path).await?;
-        Ok(self.keep(path, found, now))
-    }
-
-    async fn open_uncached(&self, path: &Path) -> io::Result<CachedFile> {
-        let Shared { dir, options, .. } = &*self.shared;
-        let opened = async {
-            let file = options.open_in(dir, path).await?;
-            let metadata = file.metadata().await?;
-            Ok(CachedFile { file, metadata })
+        let look = self.begin();
+        let changed = match self.try_open(path).await {
+            Ok(found) => (!found.metadata.is_as(&known.metadata)).then_some(found),
+            Err(error) if is_passing(&error) && self.is_unchanged(path, &known).await => None,
+            Err(error) if is_passing(&error) => Some(self.open_new(path, look).await?),
+            Err(error) => return Err(self.failed(path, error, look)),
         };
-        opened.await.inspect_err(|_| {
-            self.count(|stats| stats.misses += 1);
-            self.remove(path);
-        })
+        if let Some(found) = changed {
+            return Ok(self.keep(path, found, look));
+        }
+        self.count(|stats| stats.hits += 1);
+        self.confirm(path, &known, look);
+        Ok(known)
+    }
+
+    /// Whether a path leads to a file, without a descriptor for it. That the path stays beneath the directory was checked when the
+    /// file was opened, and is not again; it is the same file.
+    async fn is_unchanged(&self, path: &Path, known: &CachedFile) -> bool {
+        let found = self.shared.dir.metadata(path).await;
+        found.is_ok_and(|found| found.is_as(&known.metadata))
+    }
+
+    /// Opens a path. If there is no descriptor for it, one of the cache is given up.
+    async fn open_new(&self, path: &Path, look: Look) -> io::Result<CachedFile> {
+        let opened = match self.try_open(path).await {
+            Err(error) if self.may_succeed_next(&error) => self.try_open(path).await,
+            opened => opened,
+        };
+        opened.map_err(|error| self.failed(path, error, look))
+    }
+
+    async fn try_open(&self, path: &Path) -> io::Result<CachedFile> {
+        let Shared { dir, options, .. } = &*self.shared;
+        let file = options.try_open_in(dir, path).await?;
+        let metadata = file.metadata().await?;
+        Ok(CachedFile { file, metadata })
+    }
+
+    /// Whether a second try may succeed, for which a file is closed if that is what it takes.
+    fn may_succeed_next(&self, error: &io::Error) -> bool {
+        match Errno::from_io_error(error) {
+            // A directory on the way was renamed, perhaps.
+            Some(Errno::AGAIN) => true,
+            Some(Errno::MFILE | Errno::NFILE) => self.shared.entries.borrow_mut().evict(),
+            _ => false,
+        }
+    }
+
+    /// Names the path of an error, and forgets the path if that is what the error is about.
+    fn failed(&self, path: &Path, error: io::Error, look: Look) -> io::Error {
+        self.count(|stats| stats.misses += 1);
+        if !is_passing(&error) {
+            self.forget(path, look);
+        }
+        self.shared.options.wrong(path, error)
+    }
+
+    fn begin(&self) -> Look {
+        let number = self.shared.looks.get() + 1;
+        self.shared.looks.set(number);
+        Look { number, at: self.now() }
+    }
+
+    /// Whether a look shows more than what is known from later ones.
+    fn is_latest(&self, path: &Path, look: Look) -> bool {
+        let mut entries = self.shared.entries.borrow_mut();
+        let is_later = |kept: &mut Kept| kept.look > look.number;
+        look.number > self.shared.forgotten.get()
+            && !entries.get_mut(bytes(path)).is_some_and(is_later)
     }
 
     /// Keeps what was opened. A pipe or a device is opened each time: opening it may mean something.
-    fn keep(&self, path: &Path, found: CachedFile, now: Duration) -> Rc<CachedFile> {
+    fn keep(&self, path: &Path, found: CachedFile, look: Look) -> Rc<CachedFile> {
         self.count(|stats| stats.misses += 1);
-        let found = Rc::new(found);
-        if found.metadata.is_file() || found.metadata.is_dir() {
-            let unused_since = now.saturating_sub(self.shared.unused_for.get());
-            let mut entries = self.shared.entries.borrow_mut();
-            entries.insert(bytes(path), found.clone(), now, unused_since);
-        } else {
-            self.remove(path);
+        let file = Rc::new(found);
+        if !(file.metadata.is_file() || file.metadata.is_dir()) {
+            self.forget(path, look);
+        } else if self.is_latest(path, look) {
+            let unused_since = look.at.saturating_sub(self.shared.unused_for.get());
+            let kept = Kept { file: file.clone(), look: look.number };
+            self.shared.entries.borrow_mut().insert(bytes(path), kept, look.at, unused_since);
         }
-        found
+        file
+    }
+
+    /// Notes that a file was found unchanged.
+    fn confirm(&self, path: &Path, known: &Rc<CachedFile>, look: Look) {
+        let mut entries = self.shared.entries.borrow_mut();
+        if let Some(kept) = entries.get_mut(bytes(path))
+            && Rc::ptr_eq(&kept.file, known)
+            && kept.look < look.number
+        {
+            kept.look = look.number;
+            entries.set_checked(bytes(path), look.at);
+        }
+    }
+
+    fn forget(&self, path: &Path, look: Look) {
+        if self.is_latest(path, look) {
+            self.shared.entries.borrow_mut().remove(bytes(path));
+        }
     }
 
     fn now(&self) -> Duration {
@@ -271,12 +361,15 @@ impl CachedFile {
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+}
 
-    /// Whether this is the same file, and unchanged.
-    fn is_as(&self, other: &Self) -> bool {
-        let key = |it: &Metadata| (it.dev(), it.ino(), it.len(), it.modified(), it.changed());
-        key(&self.metadata) == key(&other.metadata)
-    }
+/// Whether an error tells nothing of the path, and may be gone soon.
+fn is_passing(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR | Errno::IO)
+    )
 }
 
 impl fmt::Debug for FileCache {

@@ -136,6 +136,12 @@ impl Metadata {
         known.then_some((self.0.direct_memory_align, self.0.direct_offset_align))
     }
 
+    /// Whether this is the same file, and unchanged.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        let key = |it: &Self| (it.dev(), it.ino(), it.len(), it.modified(), it.changed());
+        key(self) == key(other)
+    }
+
     fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.mode())
     }

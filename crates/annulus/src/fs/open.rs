@@ -133,6 +133,9 @@ impl OpenOptions {
     /// also if they are changed meanwhile (`RESOLVE_BENEATH`). The open fails with `PermissionDenied` otherwise. For paths that clients
     /// send, with [`Dir::open_file`].
     ///
+    /// This needs the call `openat2` of Linux 5.6: the open fails with `Unsupported` on an older kernel, and with `PermissionDenied` in a
+    /// container whose profile forbids the call. There, check the text of the path, and open it without this option.
+    ///
     /// ```
     /// use annulus::fs::{self, Dir, OpenOptions};
     /// use std::io::ErrorKind;
@@ -188,9 +191,13 @@ impl OpenOptions {
     }
 
     pub(super) async fn open_in(&self, start: &Dir, path: &Path) -> io::Result<File> {
+        self.try_open_in(start, path).await.map_err(|error| self.wrong(path, error))
+    }
+
+    /// As [`open_in`](Self::open_in), but its errors are the system's, and do not name the path: [`wrong`](Self::wrong) does.
+    pub(super) async fn try_open_in(&self, start: &Dir, path: &Path) -> io::Result<File> {
         let (core, dir) = (start.core(), start.fd());
-        let wrong = |error| about("opening", path, error);
-        let how = OpenHow { flags: self.o_flags().map_err(wrong)?, ..self.how() };
+        let how = OpenHow { flags: self.o_flags()?, ..self.how() };
         let device = core.inline_policy.device_of(dir, path);
         let policy = self.policy.unwrap_or(core.inline_policy.default);
         let kind = CallKind { device: device.unwrap_or_default(), class: self.class(), bytes: 0 };
@@ -203,19 +210,16 @@ impl OpenOptions {
             Some(answer) => answer.map(|fd| opened_as(core, fd)),
             None => offload(site, c_path(path)?.into(), how).await,
         };
-        let open = opened.map_err(|error| wrong(self.named(error)))?;
+        let open = opened?;
         let learn = || core.inline_policy.learn_device(dir, path, open.device_number());
         let device = device.unwrap_or_else(learn);
         Ok(File::new(open, device, self.direct, policy))
     }
 
-    /// Names what is wrong with a path that leads out: the system's error does not.
-    fn named(&self, error: io::Error) -> io::Error {
-        if !(self.beneath && error.raw_os_error() == Some(Errno::XDEV.raw_os_error())) {
-            return error;
-        }
-        let text = "it leads out of the directory that it must stay in";
-        io::Error::new(io::ErrorKind::PermissionDenied, text)
+    /// Names the path of an error, and what is wrong with one that must stay in a directory.
+    pub(super) fn wrong(&self, path: &Path, error: io::Error) -> io::Error {
+        let error = if self.beneath { explain_beneath(error) } else { error };
+        about("opening", path, error)
     }
 
     fn how(&self) -> OpenHow {
@@ -329,6 +333,53 @@ fn opened_as(core: &Rc<Core>, fd: u32) -> Rc<OpenFile> {
     OpenFile::new(core.clone(), unsafe { Fd::from_raw(fd as RawFd) })
 }
 
+/// Says what the system's error for a path that must stay in a directory does not.
+fn explain_beneath(error: io::Error) -> io::Error {
+    const NEEDS: &str = "a path that must stay in its directory needs the call openat2";
+    const WAY_OUT: &str = "or check the path, and open it without `beneath`";
+    let (kind, text) = match Errno::from_io_error(&error) {
+        Some(Errno::XDEV) => {
+            let text = "it leads out of the directory that it must stay in";
+            (io::ErrorKind::PermissionDenied, text.to_owned())
+        }
+        Some(Errno::NOSYS) => {
+            let text = format!("{NEEDS}, which Linux has since 5.6: update the kernel, {WAY_OUT}");
+            (io::ErrorKind::Unsupported, text)
+        }
+        Some(Errno::PERM) => {
+            let text = format!(
+                "{error}. If the file's permissions allow it: {NEEDS}, which a container may forbid: allow it there, {WAY_OUT}"
+            );
+            (io::ErrorKind::PermissionDenied, text)
+        }
+        _ => return error,
+    };
+    io::Error::new(kind, text)
+}
+
 fn contradiction(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_openat2_is_named_with_the_way_out() {
+        let beneath = OpenOptions::new().read(true).beneath(true);
+        let wrong = |options: &OpenOptions, errno: Errno| {
+            let error = options.wrong(Path::new("page"), errno.into());
+            (error.kind(), error.to_string())
+        };
+        for (errno, kind, says) in [
+            (Errno::XDEV, io::ErrorKind::PermissionDenied, "leads out"),
+            (Errno::NOSYS, io::ErrorKind::Unsupported, "openat2, which Linux has since 5.6"),
+            (Errno::PERM, io::ErrorKind::PermissionDenied, "without `beneath`"),
+        ] {
+            let (is, text) = wrong(&beneath, errno);
+            assert!(is == kind && text.contains("`page`") && text.contains(says), "{text}");
+            assert!(!wrong(&OpenOptions::new(), errno).1.contains(says));
+        }
+    }
 }

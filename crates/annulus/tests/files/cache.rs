@@ -1,13 +1,15 @@
 //! Files that stay open between uses.
 
-use crate::mode::everywhere;
+use crate::mode::{Mode, everywhere};
 use crate::place::Place;
-use annulus::fs::{self, CachedFile, Dir, FileCache};
+use annulus::fs::{self, CachedFile, Dir, FileCache, Policy};
 use annulus::io::copy_range;
 use proptest::prelude::*;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
+use std::pin::{Pin, pin};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +17,9 @@ use std::time::{Duration, SystemTime};
 const LONG: Duration = Duration::from_secs(3600);
 
 async fn cache(place: &Place, valid_for: Duration) -> io::Result<FileCache> {
-    Ok(FileCache::new(Dir::open(place.path()).await?).valid_for(valid_for))
+    let files = FileCache::new(Dir::open(place.path()).await?);
+    files.set_valid_for(valid_for);
+    Ok(files)
 }
 
 async fn content(file: &CachedFile) -> io::Result<String> {
@@ -43,7 +47,7 @@ fn a_file_is_opened_once_until_its_time_is_over() {
             );
         }
         assert_eq!(files.stats().checks, 0);
-        let files = files.valid_for(Duration::ZERO);
+        files.set_valid_for(Duration::ZERO);
         assert_eq!(
             (read(&files, "file").await?, content(&first).await?),
             ("newer".into(), "old".into())
@@ -111,7 +115,7 @@ fn errors_are_told_each_time_and_forget_the_file() {
         );
         fs::write(place.join("file"), "text").await?;
         let file = files.open("file").await?;
-        let files = files.valid_for(Duration::ZERO);
+        files.set_valid_for(Duration::ZERO);
         fs::remove_file(place.join("file")).await?;
         assert_eq!(files.open("file").await.unwrap_err().kind(), ErrorKind::NotFound);
         assert!(files.is_empty());
@@ -146,7 +150,7 @@ fn no_path_leads_out_of_the_directory() {
             assert!(error.to_string().contains("leads out"), "{error}");
         }
         // A link that is turned round between two uses.
-        let files = files.valid_for(Duration::ZERO);
+        files.set_valid_for(Duration::ZERO);
         std::fs::remove_file(place.join("public/sub/in"))?;
         symlink("../../secret", place.join("public/sub/in"))?;
         assert_eq!(files.open("sub/in").await.unwrap_err().kind(), ErrorKind::PermissionDenied);
@@ -160,36 +164,149 @@ fn no_more_files_are_kept_open_than_may_be() {
         for number in 0..20 {
             fs::write(place.join(number.to_string()), number.to_string()).await?;
         }
-        let files = cache(&place, LONG).await?.capacity(5);
+        let files = cache(&place, LONG).await?;
+        files.set_capacity(5);
         for round in 0..3 {
             for number in 0..20 {
                 assert_eq!(read(&files, &number.to_string()).await?, number.to_string());
                 assert!(files.len() <= 5, "round {round}");
             }
         }
-        let files = files.capacity(1);
+        files.set_capacity(1);
         assert_eq!(files.len(), 1);
         files.clear();
         assert!(files.is_empty());
-        let files = files.capacity(0);
+        files.set_capacity(0);
         assert_eq!((read(&files, "7").await?, files.len()), ("7".into(), 0));
         Ok(())
     });
 }
 
+/// Runs a body on each driver, with opens that are in flight once they were polled.
+fn off_the_loop<F: Future<Output = io::Result<()>>>(
+    body: impl Fn(Place) -> F + Copy + Send + 'static,
+) {
+    let modes = Mode::all().into_iter().filter(|mode| mode.policy == Policy::Offload);
+    modes.for_each(|mode| mode.run(body));
+}
+
+/// Polls an open that does not end at once, and lets it go on for some turns.
+async fn begin(
+    open: Pin<&mut impl Future<Output = io::Result<Rc<CachedFile>>>>,
+    turns: usize,
+) -> io::Result<()> {
+    assert!(crate::touch(open).transpose()?.is_none(), "it is in flight");
+    for _ in 0..turns {
+        annulus::yield_now().await;
+    }
+    Ok(())
+}
+
+fn replace(place: &Place) -> io::Result<()> {
+    std::fs::write(place.join("new"), "newer")?;
+    std::fs::rename(place.join("new"), place.join("file"))
+}
+
 #[test]
 fn a_dropped_open_leaves_the_cache_as_it_was() {
-    everywhere(|place| async move {
+    off_the_loop(|place| async move {
         fs::write(place.join("file"), "text").await?;
         let files = cache(&place, Duration::ZERO).await?;
-        for _ in 0..5 {
-            drop(crate::touch(files.open("file")));
-            annulus::yield_now().await;
+        for turns in 0..5 {
+            begin(pin!(files.open("file")), turns).await?;
+            assert_eq!((files.len(), files.stats().misses), (0, 0));
         }
-        assert_eq!(read(&files, "file").await?, "text");
-        assert!(files.len() == 1 && files.stats().misses <= 2, "{:?}", files.stats());
+        let first = files.open("file").await?;
+        for turns in 0..5 {
+            begin(pin!(files.open("file")), turns).await?;
+        }
+        assert!(Rc::ptr_eq(&files.open("file").await?, &first));
+        assert!(files.len() == 1 && files.stats().misses == 1, "{:?}", files.stats());
         Ok(())
     });
+}
+
+#[test]
+fn what_is_being_opened_when_it_is_forgotten_is_not_kept() {
+    off_the_loop(|place| async move {
+        for turns in 0..20 {
+            std::fs::write(place.join("file"), "old")?;
+            let files = cache(&place, LONG).await?;
+            let mut opening = pin!(files.open("file"));
+            begin(opening.as_mut(), turns).await?;
+            replace(&place)?;
+            if turns % 2 == 0 {
+                assert!(!files.remove("file"));
+            } else {
+                files.clear();
+            }
+            opening.await?;
+            assert_eq!(read(&files, "file").await?, "newer", "{turns}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_open_that_ends_late_does_not_replace_what_was_found_since() {
+    off_the_loop(|place| async move {
+        for turns in 0..20 {
+            std::fs::write(place.join("file"), "old")?;
+            let files = cache(&place, LONG).await?;
+            let mut opening = pin!(files.open("file"));
+            begin(opening.as_mut(), turns).await?;
+            replace(&place)?;
+            assert_eq!(read(&files, "file").await?, "newer");
+            opening.await?;
+            assert_eq!(read(&files, "file").await?, "newer", "{turns}");
+        }
+        Ok(())
+    });
+}
+
+/// Takes all free descriptors.
+fn take_descriptors() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+/// What a cache finds without a free descriptor.
+async fn without_descriptors(place: Place) -> io::Result<()> {
+    for name in ["file", "other", "third"] {
+        std::fs::write(place.join(name), name)?;
+    }
+    let files = cache(&place, Duration::ZERO).await?;
+    let (first, _) = (files.open("file").await?, files.open("other").await?);
+    let mut taken = take_descriptors();
+    assert!(Rc::ptr_eq(&files.open("file").await?, &first), "it is open and unchanged");
+    assert_eq!((files.len(), files.stats().hits), (2, 1));
+    // For another one it gives up one that is not used.
+    let third = files.open("third").await?;
+    assert!(third.metadata().len() == 5 && files.len() <= 2, "{}", files.len());
+    files.clear();
+    drop((first, third));
+    taken.extend(take_descriptors());
+    let error = files.open("other").await.unwrap_err();
+    assert!(error.to_string().contains("`other`"), "{error}");
+    drop(taken);
+    assert_eq!(read(&files, "other").await?, "other");
+    Ok(())
+}
+
+#[test]
+fn files_that_are_open_are_found_without_a_free_descriptor() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    // In a process of its own: descriptors are the process's.
+    const ALONE: &str = "ANNULUS_HAS_NO_DESCRIPTORS";
+    if std::env::var_os(ALONE).is_none() {
+        let test = "cache::files_that_are_open_are_found_without_a_free_descriptor";
+        let mut command = Command::new(std::env::current_exe().expect("it runs"));
+        let status = command.args([test, "--exact", "--nocapture"]).env(ALONE, "1").status();
+        return assert!(status.expect("it starts").success());
+    }
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum }).expect("it is lower");
+    Mode::all().into_iter().for_each(|mode| mode.run(without_descriptors));
 }
 
 /// What is done to one of three files.
@@ -216,8 +333,8 @@ fn changes() -> impl Strategy<Value = Vec<(u8, Change)>> {
 /// Makes changes, and checks that a cache that always checks shows what is there, and one that never does shows what was there when it
 /// opened the file.
 async fn check(place: Place, changes: Vec<(u8, Change)>) -> io::Result<()> {
-    let (strict, lazy) =
-        (cache(&place, Duration::ZERO).await?, cache(&place, LONG).await?.capacity(2));
+    let (strict, lazy) = (cache(&place, Duration::ZERO).await?, cache(&place, LONG).await?);
+    lazy.set_capacity(2);
     let mut length = 0;
     for (name, change) in changes {
         let path = place.join(name.to_string());

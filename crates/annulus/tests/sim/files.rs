@@ -262,7 +262,8 @@ fn an_open_file_is_looked_for_again_when_its_time_is_over() {
             fs::create_dir_all("/public/sub").await?;
             fs::write("/public/page", "old").await?;
             let files = FileCache::new(Dir::open("/public").await?);
-            let files = files.valid_for(Duration::from_secs(5)).unused_for(Duration::from_secs(60));
+            files.set_valid_for(Duration::from_secs(5));
+            files.set_unused_for(Duration::from_secs(60));
             let first = files.open("page").await?;
             fs::write("/new", "newer").await?;
             fs::rename("/new", "/public/page").await?;
