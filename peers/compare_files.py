@@ -12,21 +12,18 @@ It builds what it needs, and takes nginx and wrk from PATH. Exit code: 0 measure
 """
 
 import argparse
-import contextlib
 import os
 import pathlib
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 
-from compare_redis import PATIENCE, ROOT, Server, interval, pinned
+from compare_redis import PATIENCE, ROOT, Server, interval, pinned, unused_port, wait_for
 
 BASELINE = "nginx"
 
@@ -64,21 +61,15 @@ def of_example(name, path, site, core):
 
 def of_nginx(name, path, site, scratch, core):
     scratch.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = unused_port()
     text = (ROOT / "peers/nginx/tuned.conf").read_text()
     for word, value in {"{PORT}": port, "{ROOT}": site, "{SCRATCH}": scratch}.items():
         text = text.replace(word, str(value))
     (scratch / "nginx.conf").write_text(text)
     server = FileServer(name, [path, "-c", str(scratch / "nginx.conf")], core)
     server.port = port
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE):
-            return server
-        if server.process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"{name} does not listen on port {port}: {server.process.stderr.read1().decode()}")
-        time.sleep(0.02)
+    wait_for(server)
+    return server
 
 
 def load(server, kib, connections, options):

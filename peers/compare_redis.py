@@ -69,21 +69,31 @@ def of_example(name, path, core):
     return server
 
 
+def unused_port():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
+
+
+def wait_for(server):
+    """Returns once the server accepts connections."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", server.port), PATIENCE):
+            return
+        if server.process.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"{server.name} does not listen on port {server.port}: {server.process.stderr.read1().decode()}")
+        time.sleep(0.02)
+
+
 def of_redis(name, path, core):
     """redis-server without persistence, on a port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = unused_port()
     words = f"--port {port} --bind 127.0.0.1 --save --appendonly no --daemonize no".split()
     words.insert(words.index("--save") + 1, "")
     server = Server(name, [path, *words], core)
     server.port = port
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE):
-            return server
-        if server.process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"{name} does not listen on port {port}")
-        time.sleep(0.02)
+    wait_for(server)
+    return server
 
 
 def load(server, command, pipeline, requests, options):
