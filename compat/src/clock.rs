@@ -5,8 +5,8 @@ use std::time::Instant;
 /// The same moment by both clocks. Under a simulated kernel, moments made of it follow virtual time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    theirs: Instant,
-    ours: annulus::time::Instant,
+    library: Instant,
+    runtime: annulus::time::Instant,
 }
 
 impl Origin {
@@ -16,16 +16,16 @@ impl Origin {
         reason = "the library's moments are of the standard clock; this is the only look at it"
     )]
     pub(crate) fn new() -> Self {
-        Self { theirs: Instant::now(), ours: annulus::time::Instant::now() }
+        Self { library: Instant::now(), runtime: annulus::time::Instant::now() }
     }
 
     /// The current time, as a moment of the library.
     pub(crate) fn now(&self) -> Instant {
-        self.theirs + self.ours.elapsed()
+        self.library + self.runtime.elapsed()
     }
 
     /// The runtime's moment that is the library's; one before the origin is the origin.
-    pub(crate) fn ours(&self, theirs: Instant) -> annulus::time::Instant {
-        self.ours + theirs.saturating_duration_since(self.theirs)
+    pub(crate) fn to_runtime(self, moment: Instant) -> annulus::time::Instant {
+        self.runtime + moment.saturating_duration_since(self.library)
     }
 }

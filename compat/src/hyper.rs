@@ -150,7 +150,7 @@ impl Timer for Clock {
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Timeout(crate::timer::Timer::new(self.origin.ours(deadline))))
+        Box::pin(Timeout(crate::timer::Timer::new(self.origin.to_runtime(deadline))))
     }
 
     fn now(&self) -> Instant {
@@ -159,7 +159,7 @@ impl Timer for Clock {
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<Timeout>() {
-            Some(timeout) => timeout.get_mut().0.reset(self.origin.ours(deadline)),
+            Some(timeout) => timeout.get_mut().0.reset(self.origin.to_runtime(deadline)),
             None => *sleep = self.sleep_until(deadline),
         }
     }

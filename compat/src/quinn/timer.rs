@@ -16,13 +16,13 @@ pub(super) struct Timer {
 
 impl Timer {
     pub(super) fn new(origin: Origin, deadline: Instant) -> Self {
-        Self { origin, timer: crate::timer::Timer::new(origin.ours(deadline)) }
+        Self { origin, timer: crate::timer::Timer::new(origin.to_runtime(deadline)) }
     }
 }
 
 impl AsyncTimer for Timer {
     fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
-        let deadline = self.origin.ours(deadline);
+        let deadline = self.origin.to_runtime(deadline);
         self.timer.reset(deadline);
     }
 

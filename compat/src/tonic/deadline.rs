@@ -23,7 +23,7 @@ const UNITS: [(char, u64); 6] = [
 ];
 
 /// The most that the header's eight digits can say.
-const MOST: u128 = 99_999_999;
+const MAX_COUNT: u128 = 99_999_999;
 
 /// The end of a call.
 #[derive(Debug)]
@@ -72,10 +72,10 @@ fn duration(text: &str) -> Option<Duration> {
 /// A limit as the header says it: in the finest unit that has digits enough, rounded up.
 pub(super) fn header(limit: Duration) -> HeaderValue {
     let count = |nanos: u64| limit.as_nanos().div_ceil(u128::from(nanos));
-    let unit = UNITS.iter().find(|(_, nanos)| count(*nanos) <= MOST);
+    let unit = UNITS.iter().find(|(_, nanos)| count(*nanos) <= MAX_COUNT);
     let text = match unit {
         Some((name, nanos)) => format!("{}{name}", count(*nanos)),
-        None => format!("{MOST}H"),
+        None => format!("{MAX_COUNT}H"),
     };
     HeaderValue::try_from(text).expect("digits and a unit")
 }
