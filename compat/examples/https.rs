@@ -14,7 +14,7 @@ use annulus::signal::{Signal, signals};
 use annulus::sync::CancellationToken;
 use annulus::task::JoinSet;
 use annulus::time::timeout;
-use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::rustls::TlsAcceptor;
 use arguments::Arguments;
 use bytes::Bytes;
@@ -54,7 +54,7 @@ async fn stop_on_signal(stop: CancellationToken) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts until it is told to stop, then waits for the connections.
+/// Accepts until the stop, then waits for the connections.
 async fn listen(
     address: &str,
     acceptor: Option<TlsAcceptor>,
@@ -114,18 +114,18 @@ async fn serve(
 ) -> hyper::Result<()> {
     let stream = Io::new(stream);
     if is_http_2 {
-        let mut server = http2::Builder::new(Spawner);
-        let connection = server.timer(Clock::new()).serve_connection(stream, service_fn(hello));
+        let mut server = http2::Builder::new(Executor);
+        let connection = server.timer(Timer::new()).serve_connection(stream, service_fn(hello));
         until(&stop, connection, |connection| connection.graceful_shutdown()).await
     } else {
         let mut server = http1::Builder::new();
-        server.timer(Clock::new()).pipeline_flush(true);
+        server.timer(Timer::new()).pipeline_flush(true);
         let connection = server.serve_connection(stream, service_fn(hello));
         until(&stop, connection, |connection| connection.graceful_shutdown()).await
     }
 }
 
-/// Serves a connection; once it is told to stop, up to the end of the requests that have begun.
+/// Serves a connection; after the stop, up to the end of the requests that have begun.
 async fn until<C: Future>(
     stop: &CancellationToken,
     connection: C,

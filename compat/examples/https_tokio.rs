@@ -63,7 +63,7 @@ async fn stopped(stop: &mut Stop) {
     _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Accepts until it is told to stop, then waits for the connections.
+/// Accepts until the stop, then waits for the connections.
 async fn listen(address: &str, acceptor: Option<TlsAcceptor>, mut stop: Stop) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
@@ -143,7 +143,7 @@ async fn serve(
     }
 }
 
-/// Serves a connection; once it is told to stop, up to the end of the requests that have begun.
+/// Serves a connection; after the stop, up to the end of the requests that have begun.
 async fn until<C: Future>(
     mut stop: Stop,
     connection: C,

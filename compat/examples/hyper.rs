@@ -3,7 +3,7 @@
 //! `cargo run --manifest-path compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080`.
 
 use annulus::net::TcpListener;
-use annulus_compat::hyper::{Clock, Io};
+use annulus_compat::hyper::{Io, Timer};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::server::conn::http1;
@@ -17,7 +17,7 @@ fn main() -> std::io::Result<()> {
         let listener = TcpListener::bind(&*address)?;
         println!("listening on {}", listener.local_addr()?);
         let mut server = http1::Builder::new();
-        server.timer(Clock::new()).pipeline_flush(true);
+        server.timer(Timer::new()).pipeline_flush(true);
         loop {
             let (stream, _) = listener.accept().await?;
             // Its error ends the connection; it is the peer's in most cases.

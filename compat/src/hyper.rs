@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
-//! use annulus_compat::hyper::{Clock, Io};
+//! use annulus_compat::hyper::{Timer, Io};
 //! use bytes::Bytes;
 //! use http_body_util::{BodyExt, Empty, Full};
 //! use hyper::service::service_fn;
@@ -16,7 +16,7 @@
 //!         let (stream, _) = listener.accept().await.unwrap();
 //!         let hello = async |_| Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello"))));
 //!         let serve = hyper::server::conn::http1::Builder::new()
-//!             .timer(Clock::new())
+//!             .timer(Timer::new())
 //!             .serve_connection(Io::new(stream), service_fn(hello));
 //!         _ = serve.await;
 //!     });
@@ -38,7 +38,7 @@ pub use http1::Http1;
 
 use crate::clock::Origin;
 use annulus::io::{AsyncRecv, AsyncSend};
-use hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
+use hyper::rt::{self, Read, ReadBufCursor, Sleep, Write};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -114,9 +114,9 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
 
 /// Spawns hyper's tasks on the annulus runtime of the thread: for HTTP/2. Futures need not be `Send`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spawner;
+pub struct Executor;
 
-impl<F> Executor<F> for Spawner
+impl<F> rt::Executor<F> for Executor
 where
     F: Future + 'static,
 {
@@ -127,24 +127,24 @@ where
 
 /// hyper's timers on annulus: header time-outs, keep-alives. On a simulated kernel they follow virtual time.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct Timer {
     origin: Origin,
 }
 
-impl Clock {
-    /// A clock of this thread's runtime.
+impl Timer {
+    /// Timers of this thread's runtime.
     pub fn new() -> Self {
         Self { origin: Origin::new() }
     }
 }
 
-impl Default for Clock {
+impl Default for Timer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Timer for Clock {
+impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(Timeout(crate::timer::Timer::new(annulus::time::Instant::now() + duration)))
     }

@@ -4,7 +4,7 @@
 //!
 //! | library | asks for | here |
 //! |---|---|---|
-//! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Spawner`], [`hyper::Clock`] |
+//! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Executor`], [`hyper::Timer`] |
 //! | hyper-util | a `Service<Uri>` for its pooled client, `Send` streams for upgrades | feature `hyper-util`: [`hyper_util::Connector`] |
 //! | tower services, axum's `Router` | `Send` futures in axum's handlers | feature `tower`: [`tower::serve`], on annulus alone |
 //! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`tonic::Incoming`], inside tokio |

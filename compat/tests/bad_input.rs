@@ -8,7 +8,7 @@ use annulus::sim::{Link, Network, Random, check};
 use annulus::task::JoinHandle;
 use annulus::time::{Instant, sleep};
 use annulus_compat::OnThread;
-use annulus_compat::hyper::{Clock, Http1};
+use annulus_compat::hyper::{Http1, Timer};
 use bytes::Bytes;
 use common::{Outcome, simulated};
 use http_body_util::{BodyExt, Full};
@@ -53,7 +53,7 @@ async fn answer(
 /// Serves connections by `Http1`, and keeps their tasks.
 fn serve(listener: TcpListener, seen: Seen) -> Rc<RefCell<Vec<JoinHandle<()>>>> {
     let mut http = http1::Builder::new();
-    http.timer(Clock::new()).header_read_timeout(HEADER);
+    http.timer(Timer::new()).header_read_timeout(HEADER);
     let server = Rc::new(Http1::new(http).idle_timeout(IDLE));
     let tasks = Rc::new(RefCell::new(Vec::new()));
     let all = tasks.clone();

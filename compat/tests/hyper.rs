@@ -6,12 +6,12 @@ use annulus::Runtime;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Sim};
 use annulus::time::sleep;
-use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::hyper::{Executor, Io, Timer};
 use bytes::Bytes;
 use common::{Failure, Outcome, everywhere, simulated};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::rt::Timer;
+use hyper::rt::Timer as _;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use std::net::SocketAddr;
@@ -50,12 +50,12 @@ fn serve(version: Version, listener: TcpListener) {
                 match version {
                     Version::One => {
                         let mut builder = hyper::server::conn::http1::Builder::new();
-                        builder.timer(Clock::new()).header_read_timeout(Duration::from_secs(5));
+                        builder.timer(Timer::new()).header_read_timeout(Duration::from_secs(5));
                         _ = builder.serve_connection(stream, service_fn(answer)).await;
                     }
                     Version::Two => {
-                        let mut builder = hyper::server::conn::http2::Builder::new(Spawner);
-                        builder.timer(Clock::new());
+                        let mut builder = hyper::server::conn::http2::Builder::new(Executor);
+                        builder.timer(Timer::new());
                         _ = builder.serve_connection(stream, service_fn(answer)).await;
                     }
                 }
@@ -81,7 +81,7 @@ impl Client {
             }
             Version::Two => {
                 let (client, connection) =
-                    hyper::client::conn::http2::handshake(Spawner, stream).await?;
+                    hyper::client::conn::http2::handshake(Executor, stream).await?;
                 annulus::spawn(connection);
                 Self::Two(client)
             }
@@ -217,21 +217,21 @@ fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
 #[test]
 fn a_timer_that_is_set_anew_stays_where_it_is() {
     simulated(async |_| {
-        let clock = Clock::new();
+        let timers = Timer::new();
         let second = Duration::from_secs(1);
         for (polled, times) in [(false, [5, 9]), (true, [5, 9]), (true, [9, 5]), (true, [5, 5])] {
-            let start = clock.now();
+            let start = timers.now();
             let [first, last] = times.map(|seconds| start + seconds * second);
-            let mut timer = clock.sleep_until(first);
+            let mut timer = timers.sleep_until(first);
             if polled {
                 let mut cx = Context::from_waker(Waker::noop());
                 assert!(timer.as_mut().poll(&mut cx).is_pending());
             }
             let before = std::ptr::from_ref(&*timer).cast::<()>();
-            clock.reset(&mut timer, last);
+            timers.reset(&mut timer, last);
             assert_eq!(std::ptr::from_ref(&*timer).cast::<()>(), before, "it was made anew");
             timer.await;
-            let took = clock.now() - start;
+            let took = timers.now() - start;
             assert!(took >= last - start && took < last - start + second / 10, "{took:?}");
         }
         Ok(())

@@ -7,7 +7,7 @@ use annulus::sync::oneshot;
 use annulus::time::{Instant, sleep};
 use annulus::{DriverChoice, Runtime};
 use annulus_compat::OnThread;
-use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::hyper_util::{ConnectionInfo, Connector, UnixConnector};
 use bytes::Bytes;
 use common::{Outcome, everywhere, on_drivers, simulated, simulated_with};
@@ -31,8 +31,8 @@ use tower_service::Service;
 type Pooled<C = Connector> = Client<C, Full<Bytes>>;
 
 fn builder() -> Builder {
-    let mut builder = Client::builder(Spawner);
-    builder.timer(Clock::new()).pool_timer(Clock::new());
+    let mut builder = Client::builder(Executor);
+    builder.timer(Timer::new()).pool_timer(Timer::new());
     builder
 }
 
@@ -56,7 +56,7 @@ fn serve(listener: TcpListener) -> Rc<(Cell<usize>, Cell<usize>)> {
             counts.1.update(|count| count + 1);
             annulus::spawn(async move {
                 let stream = Io::new(stream);
-                _ = auto::Builder::new(Spawner).serve_connection(stream, service_fn(echo)).await;
+                _ = auto::Builder::new(Executor).serve_connection(stream, service_fn(echo)).await;
                 counts.1.update(|count| count - 1);
             });
         }
@@ -160,7 +160,7 @@ fn a_unix_socket() {
         let listener = UnixListener::bind(&path)?;
         annulus::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            let server = auto::Builder::new(Spawner);
+            let server = auto::Builder::new(Executor);
             _ = server.serve_connection(Io::new(stream), service_fn(echo)).await;
         });
         let client: Pooled<UnixConnector> = builder().build(UnixConnector::new(&path));
@@ -333,7 +333,7 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
                     echo(request).await
                 }
             });
-            let server = auto::Builder::new(Spawner);
+            let server = auto::Builder::new(Executor);
             let stream = Io::new(OnThread::new(stream));
             let connection = server.serve_connection_with_upgrades(stream, slow);
             watcher.watch(connection).await.unwrap();
@@ -369,7 +369,7 @@ fn what_a_client_does_not_read_is_bounded() {
                 let body = http_body_util::StreamBody::new(pieces);
                 std::future::ready(io::Result::Ok(Response::new(body)))
             });
-            let server = auto::Builder::new(Spawner);
+            let server = auto::Builder::new(Executor);
             _ = server.serve_connection(Io::new(stream), endless).await;
         });
         let mut client = TcpStream::connect("10.0.0.1:80").await?;

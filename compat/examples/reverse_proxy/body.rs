@@ -16,7 +16,7 @@ pub(crate) struct Passed {
     body: Incoming,
     limit: Duration,
     waits: Option<OnThread<Sleep>>,
-    /// Tells that the body has ended.
+    /// Its drop signals the end of the body.
     _ended: Option<DropGuard>,
 }
 

@@ -5,7 +5,7 @@ use crate::forward::{add_forwarded_for, host_of, join_cookies, remove_hop_by_hop
 use crate::tunnel::tunnel;
 use annulus::sync::{CancellationToken, Permit, Semaphore};
 use annulus::time::sleep;
-use annulus_compat::hyper::{Clock, Spawner};
+use annulus_compat::hyper::{Executor, Timer};
 use annulus_compat::hyper_util::Connector;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -85,9 +85,9 @@ impl Proxy {
             let text = format!("{upstream}: an upstream is http://host:port, without a path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let client = Client::builder(Spawner)
-            .timer(Clock::new())
-            .pool_timer(Clock::new())
+        let client = Client::builder(Executor)
+            .timer(Timer::new())
+            .pool_timer(Timer::new())
             .pool_idle_timeout(limits.idle)
             .build(Connector::new().timeout(limits.connect));
         Ok(Self { upstream, client, limits, permits: Semaphore::new(limits.tunnels) })

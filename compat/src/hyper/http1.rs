@@ -31,7 +31,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
-/// use annulus_compat::hyper::{Clock, Http1};
+/// use annulus_compat::hyper::{Timer, Http1};
 /// use bytes::Bytes;
 /// use http_body_util::Full;
 /// use hyper::server::conn::http1;
@@ -40,7 +40,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// annulus::run(async {
 ///     let mut http = http1::Builder::new();
-///     http.timer(Clock::new()).header_read_timeout(Duration::from_secs(10));
+///     http.timer(Timer::new()).header_read_timeout(Duration::from_secs(10));
 ///     let server = Rc::new(Http1::new(http).idle_timeout(Duration::from_secs(60)));
 ///     let listener = TcpListener::bind("127.0.0.1:0")?;
 ///     let address = listener.local_addr()?;

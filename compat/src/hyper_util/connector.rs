@@ -193,7 +193,7 @@ impl Connection for Io<OnThread<TcpStream>> {
     }
 }
 
-/// Tells the ends of a connection. One that has failed already has none, as its first use will say.
+/// The addresses of both ends. A connection that has failed already has none, and its first use returns the error.
 pub(super) fn ends(stream: &TcpStream) -> Connected {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local_addr), Ok(peer_addr)) => {

@@ -16,7 +16,7 @@ use tower_service::Service;
 /// by ALPN, which the settings of TLS have to offer, is spoken to in HTTP/2.
 ///
 /// ```no_run
-/// use annulus_compat::hyper::{Clock, Spawner};
+/// use annulus_compat::hyper::{Timer, Executor};
 /// use annulus_compat::hyper_util::{Connector, HttpsConnector};
 /// use annulus_compat::rustls::TlsConnector;
 /// use bytes::Bytes;
@@ -28,7 +28,7 @@ use tower_service::Service;
 ///     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
 ///     let tcp = Connector::new().timeout(Duration::from_secs(5));
 ///     let connector = HttpsConnector::new(TlsConnector::new(config)).connector(tcp);
-///     Client::builder(Spawner).timer(Clock::new()).pool_timer(Clock::new()).build(connector)
+///     Client::builder(Executor).timer(Timer::new()).pool_timer(Timer::new()).build(connector)
 /// }
 /// ```
 ///

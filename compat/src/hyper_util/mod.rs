@@ -1,10 +1,10 @@
 //! hyper-util's pooled client on annulus: connectors for [`Client`](hyper_util::client::legacy::Client).
 //!
-//! The client runs on [`Spawner`](crate::hyper::Spawner) and [`Clock`](crate::hyper::Clock). Set the clock as the pool's timer too:
+//! The client runs on [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer). Set the timer as the pool's too:
 //! without it, idle connections are not closed when their time is over.
 //!
 //! ```
-//! use annulus_compat::hyper::{Clock, Spawner};
+//! use annulus_compat::hyper::{Timer, Executor};
 //! use annulus_compat::hyper_util::Connector;
 //! use bytes::Bytes;
 //! use http_body_util::{BodyExt, Empty};
@@ -25,9 +25,9 @@
 //! #   let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
 //! #   let uri = format!("http://{}/", listener.local_addr()?).parse()?;
 //! #   hello(listener);
-//!     let client: Client<_, Empty<Bytes>> = Client::builder(Spawner)
-//!         .timer(Clock::new())
-//!         .pool_timer(Clock::new())
+//!     let client: Client<_, Empty<Bytes>> = Client::builder(Executor)
+//!         .timer(Timer::new())
+//!         .pool_timer(Timer::new())
 //!         .pool_idle_timeout(Duration::from_secs(30))
 //!         .build(Connector::new().timeout(Duration::from_secs(5)));
 //!     let response = client.get(uri).await?;
@@ -40,7 +40,7 @@
 //! With feature `rustls`, an `HttpsConnector` takes URIs of `https`, and speaks HTTP/2 if the server does. Other connections of HTTP/2 need `http2_only(true)`, since plain TCP does not negotiate the version.
 //!
 //! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`) take
-//! [`Io`](crate::hyper::Io), [`Spawner`](crate::hyper::Spawner) and [`Clock`](crate::hyper::Clock) as they are. What asks for a stream that
+//! [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer) as they are. What asks for a stream that
 //! is `Send`, as `serve_connection_with_upgrades` does, gets `Io<OnThread<_>>`: [`OnThread`](crate::OnThread) has the traits of its stream.
 //! Feature `tower` has a whole server on top of them.
 

@@ -2,7 +2,7 @@
 
 use super::deadline::{Deadline, TIMEOUT, allowed, header};
 use super::received::{ReceivedBody, of_transport};
-use crate::hyper::{Clock, Spawner};
+use crate::hyper::{Executor, Timer};
 use crate::hyper_util::Connector;
 use hyper::header::HeaderName;
 use hyper::{Request, Response, Uri};
@@ -78,8 +78,8 @@ impl<C: Connect + Clone> Channel<C> {
             let text = format!("{origin}: a channel takes scheme://host:port, without a path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let mut client = Client::builder(Spawner);
-        client.timer(Clock::new()).pool_timer(Clock::new()).pool_idle_timeout(None);
+        let mut client = Client::builder(Executor);
+        client.timer(Timer::new()).pool_timer(Timer::new()).pool_idle_timeout(None);
         configure(&mut client);
         let client = client.http2_only(true).build(connector);
         Ok(Self { client, origin, timeout: None })

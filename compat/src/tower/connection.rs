@@ -8,7 +8,7 @@ use super::service::Counted;
 use super::timer::{Late, Timer};
 use super::watched::Watched;
 use crate::OnThread;
-use crate::hyper::{Io, Spawner};
+use crate::hyper::{Executor, Io};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
 use annulus::time::timeout;
@@ -28,7 +28,7 @@ pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What all connections of a server share.
 pub(super) struct Settings {
-    pub(super) http: auto::Builder<Spawner>,
+    pub(super) http: auto::Builder<Executor>,
     pub(super) limits: Limits,
     pub(super) on_error: Option<Box<dyn Fn(BoxError)>>,
     /// Cancelled when connections are to end after their current requests.

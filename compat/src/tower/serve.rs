@@ -5,7 +5,7 @@ use super::limits::Limits;
 use super::listen::Listen;
 use super::open::OpenCount;
 use super::panics;
-use crate::hyper::{Clock, Spawner};
+use crate::hyper::{Executor, Timer};
 use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
@@ -125,7 +125,7 @@ where
         listener,
         make,
         handshake: |stream| std::future::ready(Ok(stream)),
-        http: auto::Builder::new(Spawner),
+        http: auto::Builder::new(Executor),
         limits: Limits::default(),
         on_error: None,
         signal: None,
@@ -171,7 +171,7 @@ pub struct Serve<L, M, H> {
     listener: L,
     make: M,
     handshake: H,
-    http: auto::Builder<Spawner>,
+    http: auto::Builder<Executor>,
     limits: Limits,
     on_error: Option<Box<dyn Fn(BoxError)>>,
     signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -243,7 +243,7 @@ impl<L, M, H> Serve<L, M, H> {
     /// [limit on headers](Self::header_read_timeout) are set afterwards.
     pub fn configure(
         mut self,
-        change: impl FnOnce(auto::Builder<Spawner>) -> auto::Builder<Spawner>,
+        change: impl FnOnce(auto::Builder<Executor>) -> auto::Builder<Executor>,
     ) -> Self {
         self.http = change(self.http);
         self
@@ -407,9 +407,9 @@ async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
     connections.shutdown().await;
 }
 
-fn timed(mut http: auto::Builder<Spawner>, header: Option<Duration>) -> auto::Builder<Spawner> {
-    http.http1().timer(Clock::new()).header_read_timeout(header);
-    http.http2().timer(Clock::new());
+fn timed(mut http: auto::Builder<Executor>, header: Option<Duration>) -> auto::Builder<Executor> {
+    http.http1().timer(Timer::new()).header_read_timeout(header);
+    http.http2().timer(Timer::new());
     http
 }
 

@@ -18,7 +18,7 @@ use annulus::net::{TcpListener, TcpStream};
 use annulus::process::Command;
 use annulus::sync::CancellationToken;
 use annulus_compat::SendStream;
-use annulus_compat::hyper::{Io, Spawner};
+use annulus_compat::hyper::{Executor, Io};
 use annulus_compat::tower::serve_with;
 use bytes::Bytes;
 use common::{Outcome, everywhere, on_drivers, simulated};
@@ -109,7 +109,7 @@ async fn large_bodies(upstream: &str, proxy: &str) -> Outcome {
     let (mut one, connection) = http1::handshake(stream).await?;
     annulus::spawn(connection);
     let stream = Io::new(TcpStream::connect(proxy.address).await?);
-    let (mut two, connection) = http2::handshake(Spawner, stream).await?;
+    let (mut two, connection) = http2::handshake(Executor, stream).await?;
     annulus::spawn(connection);
     for _ in 0..3 {
         let echoed = one.send_request(request()?).await?.into_body().collect().await?.to_bytes();

@@ -5,7 +5,7 @@ use crate::proxy::Limits;
 use crate::{ask, start, upstream};
 use annulus::net::TcpStream;
 use annulus::time::Instant;
-use annulus_compat::hyper::{Io, Spawner};
+use annulus_compat::hyper::{Executor, Io};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
@@ -65,7 +65,7 @@ fn http_2_becomes_http_1() {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
         let stream = Io::new(TcpStream::connect(proxy.address).await?);
-        let (mut client, connection) = http2::handshake(Spawner, stream).await?;
+        let (mut client, connection) = http2::handshake(Executor, stream).await?;
         annulus::spawn(connection);
         let request = Request::get("http://a.example/headers")
             .header("host", "b.example")

@@ -3,7 +3,7 @@
 use crate::certificates::{NAME, authority};
 use crate::worlds::{Failure, Outcome, Session, World, everywhere};
 use annulus::net::TcpStream;
-use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -23,11 +23,11 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
 
 async fn serve(stream: Session) -> hyper::Result<()> {
     if stream.alpn_protocol() == Some(b"h2") {
-        let mut server = hyper::server::conn::http2::Builder::new(Spawner);
-        server.timer(Clock::new()).serve_connection(Io::new(stream), service_fn(echo)).await
+        let mut server = hyper::server::conn::http2::Builder::new(Executor);
+        server.timer(Timer::new()).serve_connection(Io::new(stream), service_fn(echo)).await
     } else {
         let mut server = hyper::server::conn::http1::Builder::new();
-        server.timer(Clock::new()).serve_connection(Io::new(stream), service_fn(echo)).await
+        server.timer(Timer::new()).serve_connection(Io::new(stream), service_fn(echo)).await
     }
 }
 
@@ -66,7 +66,7 @@ async fn converse(address: SocketAddr, alpn: &[&str], version: Version) -> Outco
     let stream = Io::new(session);
     let (mut one, mut two) = (None, None);
     if is_http_2 {
-        let (client, connection) = hyper::client::conn::http2::handshake(Spawner, stream).await?;
+        let (client, connection) = hyper::client::conn::http2::handshake(Executor, stream).await?;
         annulus::spawn(connection);
         two = Some(client);
     } else {

@@ -4,7 +4,7 @@ use crate::service::Kind;
 use annulus::JoinHandle;
 use annulus::net::TcpStream;
 use annulus::time::{sleep, timeout};
-use annulus_compat::hyper::{Io, Spawner};
+use annulus_compat::hyper::{Executor, Io};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
@@ -88,7 +88,7 @@ impl Connection {
                 Self { sender: Sender::One(sender), task: spawn(connection) }
             }
             Kind::Http2 => {
-                let (sender, connection) = http2::handshake(Spawner, stream).await?;
+                let (sender, connection) = http2::handshake(Executor, stream).await?;
                 Self { sender: Sender::Two(sender), task: spawn(connection) }
             }
         })

@@ -3,7 +3,7 @@
 use crate::ledger::Ledger;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{Instant, sleep, timeout};
-use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::tower;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
@@ -125,7 +125,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut builder = http1::Builder::new();
-    builder.timer(Clock::new()).header_read_timeout(PATIENCE);
+    builder.timer(Timer::new()).header_read_timeout(PATIENCE);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
     if timeout(AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
@@ -142,8 +142,8 @@ where
     B: Body<Data: Send> + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut builder = http2::Builder::new(Spawner);
-    builder.timer(Clock::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    let mut builder = http2::Builder::new(Executor);
+    builder.timer(Timer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
     // The date is of the real clock, and its length on the wire depends on it: Huffman's code has shorter and longer digits.
     builder.auto_date_header(false);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));

@@ -121,13 +121,13 @@ fn a_deadline_that_cannot_be_read_is_an_error() {
 /// As the one before, of a client that does not look at it.
 #[test]
 fn a_server_answers_a_deadline_that_it_cannot_read() {
-    use annulus_compat::hyper::{Io, Spawner};
+    use annulus_compat::hyper::{Executor, Io};
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let address = server.origin.trim_start_matches("http://").to_owned();
         let stream = Io::new(annulus::net::TcpStream::connect(address).await?);
         let (mut client, connection) =
-            hyper::client::conn::http2::handshake(Spawner, stream).await?;
+            hyper::client::conn::http2::handshake(Executor, stream).await?;
         annulus::spawn(connection);
         let request = hyper::Request::post("http://x/test.Trouble/Wait")
             .header("content-type", "application/grpc")

@@ -11,7 +11,7 @@ use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::{CancellationToken, oneshot};
 use annulus::time::{Instant, sleep};
 use annulus_compat::OnThread;
-use annulus_compat::hyper::{Clock, Io, Spawner};
+use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::tower::{Serve, serve, serve_hyper, serve_with};
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
@@ -114,7 +114,7 @@ async fn client_1(address: SocketAddr) -> Result<http1::SendRequest<Full<Bytes>>
 async fn client_2(address: SocketAddr) -> Result<http2::SendRequest<Full<Bytes>>, common::Failure> {
     let stream = Io::new(TcpStream::connect(address).await?);
     let (client, connection) =
-        http2::Builder::new(Spawner).timer(Clock::new()).handshake(stream).await?;
+        http2::Builder::new(Executor).timer(Timer::new()).handshake(stream).await?;
     annulus::spawn(connection);
     Ok(client)
 }

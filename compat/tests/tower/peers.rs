@@ -11,9 +11,9 @@ async fn without_window(
     address: SocketAddr,
 ) -> Result<http2::SendRequest<Full<Bytes>>, common::Failure> {
     let stream = Io::new(TcpStream::connect(address).await?);
-    let mut http = http2::Builder::new(Spawner);
+    let mut http = http2::Builder::new(Executor);
     let (client, connection) =
-        http.timer(Clock::new()).initial_stream_window_size(0).handshake(stream).await?;
+        http.timer(Timer::new()).initial_stream_window_size(0).handshake(stream).await?;
     annulus::spawn(connection);
     Ok(client)
 }
@@ -181,8 +181,7 @@ fn panics_before_the_service_end_one_connection() {
 fn upgraded_connections_count() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.max_connections(1));
-        let stream =
-            annulus_compat::axum::SendStream::new(TcpStream::connect(server.address).await?);
+        let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);
         let url = format!("ws://{}/ws", server.address);
         let (socket, _) = tokio_tungstenite::client_async(url, stream).await?;
         let begun = Instant::now();

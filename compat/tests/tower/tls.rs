@@ -23,8 +23,8 @@ fn acceptor(alpn: &[&str]) -> (TlsAcceptor, ClientConfig) {
 fn client(config: &ClientConfig, alpn: &[&str]) -> Client<HttpsConnector, Full<Bytes>> {
     let mut config = config.clone();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Client::builder(Spawner)
-        .timer(Clock::new())
+    Client::builder(Executor)
+        .timer(Timer::new())
         .build(HttpsConnector::new(TlsConnector::new(config)).connector(Connector::new()))
 }
 
@@ -64,7 +64,7 @@ fn plain_uris_are_refused_on_demand() {
     on_drivers(async || {
         let (_, config) = acceptor(&[]);
         let only = HttpsConnector::new(TlsConnector::new(config)).https_only(true);
-        let only: Client<_, Full<Bytes>> = Client::builder(Spawner).build(only);
+        let only: Client<_, Full<Bytes>> = Client::builder(Executor).build(only);
         let error = only.get("http://localhost:1/".parse()?).await.unwrap_err();
         assert!(chain(&error).contains("http://localhost:1/: this connector takes"), "{error:?}");
         Ok(())

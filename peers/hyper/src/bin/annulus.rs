@@ -3,7 +3,7 @@
 
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
-use annulus_compat::hyper::{Http1, Io, Spawner};
+use annulus_compat::hyper::{Executor, Http1, Io};
 use annulus_compat::rustls::TlsAcceptor;
 use hyper::service::service_fn;
 use peer_hyper::{
@@ -49,7 +49,7 @@ async fn accept(task: Task, spawn: Spawn) {
 
 async fn connection(service: Service, stream: TcpStream) {
     match service.tls.clone() {
-        None => serve(&service, Io::new(stream), Spawner).await,
+        None => serve(&service, Io::new(stream), Executor).await,
         // Boxed, so that connections without TLS do not have its size.
         Some(config) => Box::pin(encrypted(service, stream, config)).await,
     }
@@ -57,7 +57,7 @@ async fn connection(service: Service, stream: TcpStream) {
 
 async fn encrypted(service: Service, stream: TcpStream, config: Arc<ServerConfig>) {
     if let Ok(stream) = TlsAcceptor::new(config).accept(stream).await {
-        serve(&service, Io::new(stream), Spawner).await;
+        serve(&service, Io::new(stream), Executor).await;
     }
 }
 
