@@ -6,14 +6,15 @@ use limits::{about, within};
 /// The preface of HTTP/2, and empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// A client of HTTP/2 that gives no window to responses.
-async fn without_window(
+/// A client of HTTP/2 that gives each response a window of so many bytes.
+async fn with_window(
     address: SocketAddr,
+    bytes: u32,
 ) -> Result<http2::SendRequest<Full<Bytes>>, common::Failure> {
     let stream = Io::new(TcpStream::connect(address).await?);
     let mut http = http2::Builder::new(Executor);
     let (client, connection) =
-        http.timer(Timer::new()).initial_stream_window_size(0).handshake(stream).await?;
+        http.timer(Timer::new()).initial_stream_window_size(bytes).handshake(stream).await?;
     annulus::spawn(connection);
     Ok(client)
 }
@@ -24,7 +25,7 @@ fn a_peer_of_http_2_that_gives_no_window_is_dropped() {
         simulated(async |_| {
             let server =
                 start("10.0.0.1:80", |server| server.write_timeout(SECOND * 10).idle_timeout(None));
-            let mut client = without_window(server.address).await?;
+            let mut client = with_window(server.address, 0).await?;
             let response = client.send_request(to(path, b"")).await?;
             let begun = Instant::now();
             if is_stopped {
@@ -73,7 +74,7 @@ fn a_slow_reader_of_http_2_gets_all_of_a_response() {
         let server = start("10.0.0.1:80", |server| {
             server.write_timeout(SECOND * 10).idle_timeout(SECOND * 10)
         });
-        let mut client = client_2(server.address).await?;
+        let mut client = with_window(server.address, 65_535).await?;
         let body = vec![b'x'; 1_000_000];
         let mut response = client.send_request(to("/echo", &body)).await?.into_body();
         let (begun, mut received) = (Instant::now(), 0);
