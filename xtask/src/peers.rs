@@ -77,6 +77,18 @@ fn script(name: &str) -> String {
     serves.ok().and_then(own).unwrap_or_else(|| format!("peers/check.py --peer {name}"))
 }
 
+/// The path of the built program; none if a tool is missing.
+fn build(name: &str) -> Result<Option<PathBuf>, Failure> {
+    let (status, output) = Step::new(&format!("peers/{name}/build"), "")
+        .argument(target().join("peers").join(name))
+        .capture()?;
+    match (status.code(), output.lines().last()) {
+        (Some(0), Some(path)) => Ok(Some(path.into())),
+        (UNAVAILABLE, _) => Ok(None),
+        _ => Err(Failure::Failed(format!("peers/{name}/build failed or named no program"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,17 +103,5 @@ mod tests {
         ] {
             assert_eq!(script(peer), check);
         }
-    }
-}
-
-/// The path of the built program; none if a tool is missing.
-fn build(name: &str) -> Result<Option<PathBuf>, Failure> {
-    let (status, output) = Step::new(&format!("peers/{name}/build"), "")
-        .argument(target().join("peers").join(name))
-        .capture()?;
-    match (status.code(), output.lines().last()) {
-        (Some(0), Some(path)) => Ok(Some(path.into())),
-        (UNAVAILABLE, _) => Ok(None),
-        _ => Err(Failure::Failed(format!("peers/{name}/build failed or named no program"))),
     }
 }
