@@ -194,20 +194,21 @@ fn leases_are_sent_and_written_without_a_copy() {
 #[test]
 fn pages_of_a_file_are_sent_without_a_copy() {
     on_each_driver(async || {
-        // As much as the socket takes at once.
-        let text = pattern(12_000);
+        // More than what is read and queued, and as much as the socket takes at once.
+        const LEN: usize = 40_000;
+        let text = pattern(LEN);
         let scratch = Scratch::new();
         std::fs::write(&scratch.0, &text)?;
         let (mut client, mut server) = pair().await?;
         let mut file = File::open(&scratch.0).await?;
         let before = counted();
-        assert_eq!(copy(&mut file, &mut client).await?, 12_000);
+        assert_eq!(copy(&mut file, &mut client).await?, LEN as u64);
         let after = counted();
         assert_eq!(after.copied_bytes, before.copied_bytes);
         // The pages, and what finds the end: nothing is read, and nothing sent besides.
         assert_eq!(after.file_inline - before.file_inline, 2);
         assert_eq!(after.sqes, before.sqes);
-        assert!(receive(&mut server, 12_000).await? == text);
+        assert!(receive(&mut server, LEN).await? == text);
         Ok(())
     });
 }
