@@ -19,6 +19,7 @@ impl Timer {
         Self { deadline, sleep: None }
     }
 
+    #[cfg(feature = "quinn")]
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
