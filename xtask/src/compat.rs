@@ -15,7 +15,7 @@ pub(crate) fn run() -> Outcome {
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
     licences::check_of(MANIFEST)?;
-    cargo("test", options)?;
+    step("test", &format!("{options} --no-fail-fast")).run_tests()?;
     Ok(Vec::new())
 }
 

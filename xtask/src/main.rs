@@ -7,6 +7,7 @@ use std::process::ExitCode;
 mod callgrind;
 mod check;
 mod compat;
+mod failed_tests;
 mod features;
 mod fuzz;
 mod instructions;
@@ -182,7 +183,8 @@ fn verdict(name: &str, outcome: Outcome) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(Failure::Failed(what)) => {
-            eprintln!("xtask {name}: FAILED: {what}");
+            let (reason, report) = what.split_once('\n').unwrap_or((&what, ""));
+            eprintln!("{report}\nxtask {name}: FAILED: {reason}");
             ExitCode::FAILURE
         }
         Err(Failure::Usage(message)) => usage(&message),

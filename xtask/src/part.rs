@@ -26,7 +26,7 @@ struct Ended {
 /// Runs every part, those after a failure too, so that one run tells all; then prints what became of each.
 pub(crate) fn run(parts: &[Part]) -> Outcome {
     let ended: Vec<Ended> = parts.iter().map(|part| attempt(part, is_ci())).collect();
-    eprint!("\n{}", table(&ended));
+    eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
 }
 
@@ -49,6 +49,22 @@ fn attempt(part: &Part, is_ci: bool) -> Ended {
     Ended { name: part.name, took, outcome }
 }
 
+/// What parts that failed report beside their reason, each under a headline.
+fn reports(ended: &[Ended]) -> String {
+    let report = |part: &Ended| match &part.outcome {
+        Err(Failure::Failed(why)) => {
+            why.split_once('\n').map(|(_, report)| format!("\n== {} failed\n{report}\n", part.name))
+        }
+        _ => None,
+    };
+    ended.iter().filter_map(report).collect()
+}
+
+/// The first line of a failure, which is its reason.
+fn reason(why: &str) -> &str {
+    why.lines().next().unwrap_or_default()
+}
+
 /// All that was skipped, or all that failed.
 fn summary(ended: Vec<Ended>) -> Outcome {
     let (mut skipped, mut failed) = (Vec::new(), Vec::new());
@@ -56,7 +72,7 @@ fn summary(ended: Vec<Ended>) -> Outcome {
         match outcome {
             Ok(without) => skipped.extend(without),
             Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
-            Err(Failure::Failed(why)) => failed.push(format!("{name} ({why})")),
+            Err(Failure::Failed(why)) => failed.push(format!("{name} ({})", reason(&why))),
         }
     }
     if failed.is_empty() { Ok(skipped) } else { Err(Failure::Failed(failed.join("; "))) }
@@ -68,7 +84,7 @@ fn table(ended: &[Ended]) -> String {
     for Ended { name, took, outcome } in ended {
         let detail = match outcome {
             Ok(skipped) => skipped.join("; "),
-            Err(Failure::Failed(why) | Failure::Usage(why)) => why.clone(),
+            Err(Failure::Failed(why) | Failure::Usage(why)) => reason(why).to_owned(),
         };
         let (verdict, took) = (verdict(outcome), seconds(*took));
         let line = format!("{name:<14} {verdict:<8} {took:>9}  {detail}");
@@ -117,6 +133,16 @@ mod tests {
         assert!(attempt(&part(true, skips), false).outcome.is_ok());
         assert!(attempt(&part(false, skips), true).outcome.is_ok());
         assert!(attempt(&part(true, || Ok(Vec::new())), true).outcome.is_ok());
+    }
+
+    #[test]
+    fn a_report_is_printed_once_and_leaves_the_table_and_the_summary_a_line() {
+        let tests = || Err(Failure::Failed("tests failed\nfailures:\n    one".into()));
+        let ended = vec![attempt(&part(true, tests), false), attempt(&part(false, fails), false)];
+        assert_eq!(reports(&ended), "\n== a part failed\nfailures:\n    one\n");
+        assert!(table(&ended).lines().next().is_some_and(|line| line.ends_with("tests failed")));
+        let Err(Failure::Failed(text)) = summary(ended) else { panic!("it passed") };
+        assert_eq!(text, "a part (tests failed); a part (broken)");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn asan() -> Outcome {
     let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");
     // As the system's allocator, it returns null if there is no memory, instead of aborting.
     let step = step.env("ASAN_OPTIONS", "allocator_may_return_null=1");
-    step.env("LSAN_OPTIONS", &known).run()?;
+    step.env("LSAN_OPTIONS", &known).run_tests()?;
     Ok(Vec::new())
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn miri() -> Outcome {
     let modules = PURE.map(|module| format!("{module}::")).join(" ");
     let tests =
         format!("run nightly cargo miri test -p annulus --features bytes --lib -- {modules}");
-    Step::new("rustup", &tests).run()?;
+    Step::new("rustup", &tests).run_tests()?;
     Ok(Vec::new())
 }
 

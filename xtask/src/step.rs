@@ -2,16 +2,18 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+
+use crate::failed_tests::FailedTests;
 
 /// How a verb ends well: the steps that could not run here, each with its reason.
 pub(crate) type Outcome = Result<Vec<String>, Failure>;
 
 /// How a verb ends badly.
 pub(crate) enum Failure {
-    /// A step ran and failed, or could not be started.
+    /// A step ran and failed, or could not be started. The first line says why; those after it are a report.
     Failed(String),
     /// The verb was called wrongly.
     Usage(String),
@@ -52,6 +54,23 @@ impl Step {
             status if status.success() => Ok(()),
             status => Err(Failure::Failed(format!("`{}` ended with {status}", self.line))),
         }
+    }
+
+    /// As [`run`](Self::run), for a command that runs tests: what it says of those that failed is repeated in the failure.
+    pub(crate) fn run_tests(mut self) -> Result<(), Failure> {
+        self.announce();
+        let child = self.command.stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| self.not_started(&error))?;
+        let output = child.stdout.take().expect("stdout is a pipe");
+        let failed = FailedTests::read(BufReader::new(output), io::stdout());
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        let report = match failed {
+            _ if status.success() => return Ok(()),
+            Ok(failed) => failed.report(),
+            Err(error) => format!("its output was not read to the end: {error}"),
+        };
+        let text = format!("`{}` ended with {status}\n{report}", self.line);
+        Err(Failure::Failed(text.trim_end().to_owned()))
     }
 
     /// Prints the command, runs it, and returns how it ended.

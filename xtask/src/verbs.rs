@@ -27,8 +27,8 @@ pub(crate) fn ci() -> Outcome {
 
 /// The test command of the README, and the tests of a feature that changes the hot path, which the other tests leave out.
 pub(crate) fn test() -> Outcome {
-    Step::new("cargo", "test --workspace").run()?;
-    Step::new("cargo", "test -p annulus --features tracing --test tracing").run()?;
+    Step::new("cargo", "test --workspace --no-fail-fast").run_tests()?;
+    Step::new("cargo", "test -p annulus --features tracing --test tracing").run_tests()?;
     Ok(Vec::new())
 }
 
