@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use annulus_kernel::*;
-use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
