@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
@@ -51,11 +51,14 @@ impl TlsAcceptor {
     /// certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[&str]) -> io::Result<Self> {
         let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(|error| invalid("certificates", error))?;
+        let chain = chain.map_err(|error| invalid("certificates", text_of(&error)))?;
         if chain.is_empty() {
             return Err(invalid("certificates", "there is no section CERTIFICATE"));
         }
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid("key", error))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+            pem::Error::NoItemsFound => invalid("key", "there is no private key"),
+            error => invalid("key", text_of(&error)),
+        })?;
         let builder = ServerConfig::builder_with_provider(crypto::ring::default_provider().into());
         let mut config = builder
             .with_safe_default_protocol_versions()
@@ -94,6 +97,20 @@ impl TlsAcceptor {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         Ok(limit::within(self.limit, self.acceptor.accept(stream)).await?.into())
+    }
+}
+
+/// What is wrong with PEM, without what might be of a key: if its line breaks were lost, the line and the label have all of it.
+fn text_of(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let label = end_marker.split(|byte| *byte == b'-').next().unwrap_or_default();
+            format!("the section {} has no line with its end", label.escape_ascii())
+        }
+        pem::Error::IllegalSectionStart { .. } => {
+            "a line that begins with -----BEGIN does not end with -----".to_owned()
+        }
+        error => error.to_string(),
     }
 }
 

@@ -152,8 +152,21 @@ fn certificates_and_keys_that_are_not_valid_are_refused() {
     };
     assert!(TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &["h2"]).is_ok());
     assert_eq!(error("", &key), "TLS certificates: there is no section CERTIFICATE");
-    assert!(error("-----BEGIN CERTIFICATE-----\n!\n", &key).starts_with("TLS certificates: "));
-    assert!(error(&certificate, "").starts_with("TLS key: "));
+    assert_eq!(
+        error("-----BEGIN CERTIFICATE-----\n!\n", &key),
+        "TLS certificates: the section CERTIFICATE has no line with its end"
+    );
+    assert_eq!(
+        error("-----BEGIN CERTIFICATE\n", &key),
+        "TLS certificates: a line that begins with -----BEGIN does not end with -----"
+    );
+    // Without its line breaks, and its text without the key.
+    assert_eq!(
+        error(&certificate, &key.replace('\n', "")),
+        "TLS key: the section PRIVATE KEY has no line with its end"
+    );
+    assert_eq!(error(&certificate, ""), "TLS key: there is no private key");
+    assert_eq!(error(&certificate, &certificate), "TLS key: there is no private key");
     assert!(
         error(&certificate, &other).contains("certificates and key: keys may not be consistent")
     );
