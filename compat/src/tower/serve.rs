@@ -143,6 +143,9 @@ type Stream<L> = <L as Listen>::Stream;
 /// Dropping the future closes the listener and drops the connections; with what was accepted for sending, the runtime deals as always.
 /// Upgraded connections belong to what was spawned for them, so neither a drop nor a graceful shutdown ends them.
 ///
+/// There is no limit on the size of a request's body: a service that collects one sets it, as by `http_body_util::Limited` around the body.
+/// axum's extractors read 2 MB at most, which its `DefaultBodyLimit` changes.
+///
 /// ```
 /// use annulus::net::TcpListener;
 /// use annulus_compat::tower::serve;
