@@ -12,8 +12,8 @@ pub(super) struct Activity {
     idle_since: Cell<Instant>,
     read: Cell<u64>,
     written: Cell<u64>,
-    /// Responses of which a frame was taken, and nothing was asked for since, by the numbers of their requests.
-    unasked: RefCell<Vec<(u64, Instant)>>,
+    /// Responses whose bodies have given a frame and were not polled since, by the numbers of their requests.
+    unpolled: RefCell<Vec<(u64, Instant)>>,
 }
 
 impl Activity {
@@ -24,7 +24,7 @@ impl Activity {
             idle_since: Cell::new(Instant::now()),
             read: Cell::new(0),
             written: Cell::new(0),
-            unasked: RefCell::default(),
+            unpolled: RefCell::default(),
         })
     }
 
@@ -39,14 +39,14 @@ impl Activity {
     }
 
     /// Since when a response waits for its connection to take more of it.
-    pub(super) fn unasked_since(&self) -> Option<Instant> {
-        self.unasked.borrow().iter().map(|(_, since)| *since).min()
+    pub(super) fn unpolled_since(&self) -> Option<Instant> {
+        self.unpolled.borrow().iter().map(|(_, since)| *since).min()
     }
 
     pub(super) fn begin(self: &Rc<Self>) -> Request {
         self.in_flight.update(|count| count + 1);
         self.begun.update(|count| count + 1);
-        Request { activity: self.clone(), number: self.begun.get(), is_unasked: false }
+        Request { activity: self.clone(), number: self.begun.get(), is_unpolled: false }
     }
 
     /// Bytes that were read from the stream.
@@ -72,27 +72,27 @@ impl Activity {
 pub(super) struct Request {
     activity: Rc<Activity>,
     number: u64,
-    is_unasked: bool,
+    is_unpolled: bool,
 }
 
 impl Request {
-    /// The connection asks for more of the response.
-    pub(super) fn ask(&mut self) {
-        if std::mem::take(&mut self.is_unasked) {
-            self.activity.unasked.borrow_mut().retain(|(number, _)| *number != self.number);
+    /// The body of the response is polled.
+    pub(super) fn note_poll(&mut self) {
+        if std::mem::take(&mut self.is_unpolled) {
+            self.activity.unpolled.borrow_mut().retain(|(number, _)| *number != self.number);
         }
     }
 
-    /// The connection has taken a frame of the response.
-    pub(super) fn take(&mut self) {
-        self.is_unasked = true;
-        self.activity.unasked.borrow_mut().push((self.number, Instant::now()));
+    /// The body of the response has given a frame.
+    pub(super) fn note_frame(&mut self) {
+        self.is_unpolled = true;
+        self.activity.unpolled.borrow_mut().push((self.number, Instant::now()));
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.ask();
+        self.note_poll();
         self.activity.in_flight.update(|count| count - 1);
         if self.activity.in_flight.get() == 0 {
             self.activity.idle_since.set(Instant::now());

@@ -5,8 +5,8 @@ use super::limits::Limits;
 use super::open::Open;
 use super::panics;
 use super::service::Counted;
+use super::stream::CountedStream;
 use super::timer::{Late, Timer};
-use super::watched::Watched;
 use crate::OnThread;
 use crate::hyper::{Executor, Io};
 use annulus::io::{AsyncRecv, AsyncSend};
@@ -37,14 +37,14 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Passes an error on.
-    pub(super) fn tell(&self, error: BoxError) {
-        if let Some(tell) = &self.on_error {
-            tell(error);
+    pub(super) fn report(&self, error: BoxError) {
+        if let Some(on_error) = &self.on_error {
+            on_error(error);
         }
     }
 }
 
-/// Serves a connection until it ends, and tells of its error.
+/// Serves a connection until it ends, and reports its error.
 pub(super) async fn run<T, S, B>(
     stream: impl Future<Output = io::Result<T>>,
     service: S,
@@ -70,7 +70,7 @@ pub(super) async fn run<T, S, B>(
         Err(panic) => Poll::Ready(Err(panics::error(&panic))),
     });
     if let Err(error) = ended.await {
-        settings.tell(error);
+        settings.report(error);
     }
 }
 
@@ -102,7 +102,7 @@ where
 {
     let activity = Activity::new();
     let service = Counted::new(service, activity.clone(), settings.clone());
-    let stream = Watched::new(stream, activity.clone(), open, settings.limits.write);
+    let stream = CountedStream::new(stream, activity.clone(), open, settings.limits.write);
     let stream = Io::new(OnThread::new(stream));
     let mut connection = pin!(settings.http.serve_connection_with_upgrades(stream, service));
     let mut stopped = pin!(settings.stop.cancelled());

@@ -98,8 +98,8 @@ mod open;
 mod panics;
 mod serve;
 mod service;
+mod stream;
 mod timer;
-mod watched;
 
 pub use listen::Listen;
 pub use serve::{Serve, serve, serve_hyper, serve_with};

@@ -210,10 +210,9 @@ impl<L, M, H> Serve<L, M, H> {
         self
     }
 
-    /// How long a connection may have no request in flight, whatever bytes come: then it is closed as its protocol does (HTTP/2 tells the
-    /// peer), and dropped if that takes as long again while nothing of a response is being sent. 60 seconds by default; `None` for no limit. In
-    /// HTTP/1,
-    /// [`header_read_timeout`](Self::header_read_timeout) ends an idle connection too.
+    /// How long a connection may have no request in flight, whatever bytes come: then it is closed as its protocol does (HTTP/2 sends
+    /// `GOAWAY`), and dropped if that takes as long again while nothing of a response is being sent. 60 seconds by default; `None` for no limit.
+    /// In HTTP/1, [`header_read_timeout`](Self::header_read_timeout) ends an idle connection too.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.idle = limit.into();
         self
@@ -234,7 +233,7 @@ impl<L, M, H> Serve<L, M, H> {
     /// peer that is steady and slower than some kilobytes a second is dropped too. A smaller bound, or a longer limit, lets it go on.
     ///
     /// If a response of HTTP/2 waits for that long for the window of its peer, and less than a kilobyte is sent on the connection meanwhile,
-    /// the connection is told to end, and dropped if that goes on for as long again.
+    /// the connection is closed as its protocol does, and dropped if that goes on for as long again.
     ///
     /// What waits for a peer is bounded by the send bound and hyper's buffer.
     pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
@@ -388,7 +387,7 @@ impl<L: Listen, M, H> Serve<L, M, H> {
                     let connection = connection::run(stream, service, open, settings.clone());
                     accepting.connections.spawn(connection);
                 }
-                Err(panic) => settings.tell(panics::error(&panic)),
+                Err(panic) => settings.report(panics::error(&panic)),
             }
         }
         let connections = accepting.connections;

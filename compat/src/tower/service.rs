@@ -70,9 +70,9 @@ where
         let polled = match panics::catch(|| this.future.poll(cx)) {
             Ok(polled) => polled,
             Err(panic) => {
-                // In HTTP/1 this is the connection's own task, which tells of it.
+                // In HTTP/1 this is the connection's own task, which reports it.
                 if *this.version == Version::HTTP_2 {
-                    this.settings.tell(panics::error(&panic));
+                    this.settings.report(panics::error(&panic));
                 }
                 resume_unwind(panic)
             }
@@ -118,11 +118,11 @@ impl<B: Body> Body for CountedBody<B> {
         let mut this = self.project();
         let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
         if let Some(request) = this.request {
-            request.ask();
+            request.note_poll();
         }
         let polled = body.poll_frame(cx);
         if let (Poll::Ready(Some(Ok(_))), Some(request)) = (&polled, this.request) {
-            request.take();
+            request.note_frame();
         }
         polled
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long a connection without a request may stay after the server was told to stop.
+/// How long a connection without a request may stay after a graceful shutdown has begun.
 const STOPPING: Duration = Duration::from_secs(5);
 
 /// Fewer bytes than that are no progress: what HTTP/2 itself answers is not the response.
@@ -41,9 +41,9 @@ pub(super) struct Timer {
     activity: Rc<Activity>,
     limits: Limits,
     begun: Instant,
-    /// When it was told to end.
+    /// When it was first asked to end, as its protocol does.
     closing_since: Option<Instant>,
-    /// When the server was told to stop.
+    /// When a graceful shutdown has begun.
     stopping_since: Option<Instant>,
     /// The bytes that were written when there was progress last, and when that was.
     progress: (u64, Instant),
@@ -65,7 +65,7 @@ impl Timer {
         }
     }
 
-    /// The server was told to stop, and the connection to end.
+    /// A graceful shutdown has begun, and the connection was asked to end.
     pub(super) fn stop(&mut self) {
         let now = Instant::now();
         self.stopping_since = Some(now);
@@ -131,7 +131,7 @@ impl Timer {
 
     /// A response waits for its peer to take what was sent before.
     fn unread_since(&self) -> Option<Instant> {
-        let since = self.activity.unasked_since()?.max(self.progress.1);
+        let since = self.activity.unpolled_since()?.max(self.progress.1);
         Some(self.closing_since.map_or(since, |closing| since.max(closing)))
     }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub(super) struct Watched<S> {
+pub(super) struct CountedStream<S> {
     stream: S,
     activity: Rc<Activity>,
     /// Counted until the stream is dropped, by what has upgraded it too.
@@ -22,7 +22,7 @@ pub(super) struct Watched<S> {
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Watched<S> {
+impl<S> CountedStream<S> {
     pub(super) fn new(
         stream: S,
         activity: Rc<Activity>,
@@ -65,7 +65,7 @@ fn no_write_accepted(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-impl<S: AsyncRecv> AsyncRecv for Watched<S> {
+impl<S: AsyncRecv> AsyncRecv for CountedStream<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         self.stream.poll_peek(cx, n)
     }
@@ -88,7 +88,7 @@ impl<S: AsyncRecv> AsyncRecv for Watched<S> {
     }
 }
 
-impl<S: AsyncSend> AsyncSend for Watched<S> {
+impl<S: AsyncSend> AsyncSend for CountedStream<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let called = self.stream.poll_write(cx, bytes);
         self.counted(cx, called)
