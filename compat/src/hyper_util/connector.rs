@@ -3,7 +3,7 @@
 use super::race;
 use crate::OnThread;
 use crate::hyper::Io;
-use annulus::net::{ConnectOptions, TcpStream, UnixStream, lookup_host};
+use annulus::net::{ConnectOptions, TcpStream, lookup_host};
 use annulus::time::timeout;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
@@ -96,16 +96,16 @@ impl Connector {
     }
 
     async fn connect(self, uri: Uri) -> io::Result<Io<OnThread<TcpStream>>> {
-        Ok(Io::new(OnThread::new(self.open(uri).await?)))
+        let (host, port) = self.target(&uri)?;
+        Ok(Io::new(OnThread::new(self.open(&host, port).await?)))
     }
 
-    /// A stream to what a URI names.
-    pub(super) async fn open(self, uri: Uri) -> io::Result<TcpStream> {
-        let (host, port) = self.target(&uri)?;
+    /// A stream to a port of a host.
+    pub(super) async fn open(self, host: &str, port: u16) -> io::Result<TcpStream> {
         let connect = async {
-            let addresses = lookup_host((host.as_str(), port)).await?.collect();
+            let addresses = lookup_host((host, port)).await?.collect();
             let raced = race::connect(self.options, addresses, self.attempt_delay).await;
-            raced.map_err(|error| of_host(&host, error))
+            raced.map_err(|error| of_host(host, error))
         };
         let Some(limit) = self.timeout else { return connect.await };
         timeout(limit, connect).await.unwrap_or_else(|_| {
@@ -200,12 +200,6 @@ pub(super) fn ends(stream: &TcpStream) -> Connected {
             Connected::new().extra(ConnectionInfo { local_addr, peer_addr })
         }
         _ => Connected::new(),
-    }
-}
-
-impl Connection for Io<OnThread<UnixStream>> {
-    fn connected(&self) -> Connected {
-        Connected::new()
     }
 }
 

@@ -16,7 +16,7 @@ use tower_service::Service;
 /// by ALPN, which the settings of TLS have to offer, is spoken to in HTTP/2.
 ///
 /// ```no_run
-/// use annulus_compat::hyper::{Timer, Executor};
+/// use annulus_compat::hyper::{Executor, Timer};
 /// use annulus_compat::hyper_util::{Connector, HttpsConnector};
 /// use annulus_compat::rustls::TlsConnector;
 /// use bytes::Bytes;
@@ -68,8 +68,8 @@ impl HttpsConnector {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
         };
-        let (host, _) = self.tcp.target(&uri)?;
-        let stream = self.tcp.open(uri).await?;
+        let (host, port) = self.tcp.target(&uri)?;
+        let stream = self.tcp.open(&host, port).await?;
         let stream = match is_tls {
             true => MaybeTls::Tls(Box::new(self.tls.connect(&host, stream).await?)),
             false => MaybeTls::Plain(stream),

@@ -4,7 +4,7 @@
 //! without it, idle connections are not closed when their time is over.
 //!
 //! ```
-//! use annulus_compat::hyper::{Timer, Executor};
+//! use annulus_compat::hyper::{Executor, Timer};
 //! use annulus_compat::hyper_util::Connector;
 //! use bytes::Bytes;
 //! use http_body_util::{BodyExt, Empty};
@@ -37,7 +37,8 @@
 //! # .unwrap();
 //! ```
 //!
-//! With feature `rustls`, an `HttpsConnector` takes URIs of `https`, and speaks HTTP/2 if the server does. Other connections of HTTP/2 need `http2_only(true)`, since plain TCP does not negotiate the version.
+//! With feature `rustls`, an `HttpsConnector` takes URIs of `https`, and speaks HTTP/2 if the server does. Other connections of HTTP/2 need
+//! `http2_only(true)`, since plain TCP does not negotiate the version.
 //!
 //! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`) take
 //! [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer) as they are. What asks for a stream that

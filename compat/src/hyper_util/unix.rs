@@ -5,6 +5,7 @@ use crate::OnThread;
 use crate::hyper::Io;
 use annulus::net::UnixStream;
 use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,5 +54,11 @@ impl Service<Uri> for UnixConnector {
             let stream = UnixStream::connect(path.as_path()).await?;
             Ok(Io::new(OnThread::new(stream)))
         })
+    }
+}
+
+impl Connection for Io<OnThread<UnixStream>> {
+    fn connected(&self) -> Connected {
+        Connected::new()
     }
 }
