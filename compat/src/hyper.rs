@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
-//! use annulus_compat::hyper::{Timer, Io};
+//! use annulus_compat::hyper::{Io, Timer};
 //! use bytes::Bytes;
 //! use http_body_util::{BodyExt, Empty, Full};
 //! use hyper::service::service_fn;
@@ -73,13 +73,21 @@ impl<S: AsyncRecv + Unpin> Read for Io<S> {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = &mut self.get_mut().0;
-        let bytes = ready!(stream.poll_fill_buf(cx))?;
-        let count = bytes.len().min(buf.remaining());
-        buf.put_slice(&bytes[..count]);
-        stream.consume(count);
-        Poll::Ready(Ok(()))
+        poll_read(&mut self.get_mut().0, cx, &mut buf).map_ok(drop)
     }
+}
+
+/// Copies what a stream has, as much as there is space for; how many bytes that is.
+fn poll_read(
+    stream: &mut impl AsyncRecv,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBufCursor<'_>,
+) -> Poll<io::Result<usize>> {
+    let bytes = ready!(stream.poll_fill_buf(cx))?;
+    let count = bytes.len().min(buf.remaining());
+    buf.put_slice(&bytes[..count]);
+    stream.consume(count);
+    Poll::Ready(Ok(count))
 }
 
 impl<S: AsyncSend + Unpin> Write for Io<S> {

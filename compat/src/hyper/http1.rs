@@ -17,21 +17,21 @@ use std::time::Duration;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How long a connection keeps its buffers after a response, unless it is told otherwise.
+/// How long a connection keeps its buffers after a response, by default.
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
 
-/// How long a connection may be idle, unless it is told otherwise.
+/// How long a connection may be idle, by default.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves connections of HTTP/1, and frees what hyper holds for a connection, two buffers of 8 KiB above all, once it has been idle for a
 /// while. The next byte makes it anew. For servers of many connections that are mostly idle.
 ///
-/// Only a connection whose last request had no body is freed: hyper does not tell whether a body was read to its end. There are no upgrades
+/// Only a connection whose last request had no body is freed: hyper does not show whether a body was read to its end. There are no upgrades
 /// and no graceful shutdown; for these, drive hyper's own connection, or take `tower::serve`.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
-/// use annulus_compat::hyper::{Timer, Http1};
+/// use annulus_compat::hyper::{Http1, Timer};
 /// use bytes::Bytes;
 /// use http_body_util::Full;
 /// use hyper::server::conn::http1;

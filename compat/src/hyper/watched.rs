@@ -101,11 +101,7 @@ impl<T: AsyncRecv + Unpin> Read for Watched<T> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let count = if this.prefix.is_empty() {
-            let bytes = ready!(this.stream.poll_fill_buf(cx))?;
-            let count = bytes.len().min(buf.remaining());
-            buf.put_slice(&bytes[..count]);
-            this.stream.consume(count);
-            count
+            ready!(super::poll_read(&mut this.stream, cx, &mut buf))?
         } else {
             let count = this.prefix.len().min(buf.remaining());
             buf.put_slice(&this.prefix[..count]);
