@@ -45,7 +45,7 @@
 //! - A server that accepts in one place: a [`TlsListener`], whose handshakes run beside each other; and with feature `axum` a `TlsIncoming`
 //!   around it, for `axum::serve`.
 //! - hyper-util's pooled client, with feature `hyper-util`: its `HttpsConnector`. The server of feature `tower`: `Serve::tls`.
-//! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `axum` a `SendStream`, around the session.
+//! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `send-stream` a `SendStream`, around the session.
 //! - Handshakes use the cryptography of `ring`; settings that were made with another provider bring theirs.
 //!
 //! # What there is not

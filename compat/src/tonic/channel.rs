@@ -25,7 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// at the next call after it was seen to have ended. Clones share it. A server that cannot be reached is the status `UNAVAILABLE`, and so are calls
 /// whose connection breaks off; they are not repeated, since the server may have begun them.
 ///
-/// A call whose future is dropped is cancelled, and the server is told; so is one whose response is dropped.
+/// A call whose future is dropped is cancelled, on the server too; so is one whose response is dropped.
 ///
 /// ```
 /// use annulus_compat::hyper_util::Connector;
@@ -85,7 +85,7 @@ impl<C: Connect + Clone> Channel<C> {
         Ok(Self { client, origin, timeout: None })
     }
 
-    /// How long a call may take that sets no deadline itself, from the call to the end of the response. The server is told. No limit by default.
+    /// How long a call may take that sets no deadline itself, from the call to the end of the response. The server gets it as `grpc-timeout`. No limit by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
