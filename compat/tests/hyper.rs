@@ -4,11 +4,11 @@ mod common;
 
 use annulus::Runtime;
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sim::{Link, Sim};
+use annulus::sim::Sim;
 use annulus::time::sleep;
 use annulus_compat::hyper::{Executor, Io, Timer};
 use bytes::Bytes;
-use common::{Failure, Outcome, everywhere, simulated};
+use common::{Failure, Outcome, everywhere, on_networks, simulated};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::rt::Timer as _;
@@ -132,22 +132,11 @@ fn http_2() {
     everywhere(|| converse(Version::Two, "127.0.0.1:0"));
 }
 
-/// Simulated networks: slow and fast, with delays that differ. No faults: the conversation must succeed.
+/// The conversation must succeed: there are no faults.
 #[test]
 fn both_on_simulated_networks() {
-    for seed in 0..20 {
-        for version in [Version::One, Version::Two] {
-            let link = Link {
-                latency: Duration::from_micros(seed * seed * 100),
-                jitter: Duration::from_micros(seed * 50),
-                ..Link::default()
-            };
-            let sim = Sim::builder(seed).link(link).build();
-            annulus::sim::run_on(&sim, Runtime::builder(), async {
-                converse(version, "10.0.0.1:80").await.map_err(std::io::Error::other)
-            })
-            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        }
+    for version in [Version::One, Version::Two] {
+        on_networks(|| converse(version, "10.0.0.1:80"));
     }
 }
 

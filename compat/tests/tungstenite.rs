@@ -4,11 +4,9 @@
 mod common;
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sim::{Link, Sim};
-use annulus::{Runtime, spawn};
-use common::{Failure, Outcome, as_guests, on_drivers};
+use annulus::spawn;
+use common::{Failure, Outcome, as_guests, on_drivers, on_networks};
 use futures_util::{SinkExt, StreamExt};
-use std::time::Duration;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -180,21 +178,9 @@ fn a_client_on_a_socket_of_tokio() {
     });
 }
 
-/// Networks with delays that differ, the same for the same seed.
 #[test]
 fn on_simulated_networks() {
-    for seed in 0..20 {
-        let link = Link {
-            latency: Duration::from_micros(seed * seed * 100),
-            jitter: Duration::from_micros(seed * 50),
-            ..Link::default()
-        };
-        let sim = Sim::builder(seed).link(link).build();
-        annulus::sim::run_on(&sim, Runtime::builder(), async {
-            converse("10.0.0.1:80").await.map_err(std::io::Error::other)
-        })
-        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    }
+    on_networks(|| converse("10.0.0.1:80"));
 }
 
 /// Both ends of a pair, without a handshake: what an upgrade by another library leaves.

@@ -1,7 +1,7 @@
 //! What runs a test's body on each driver, as a guest of tokio, and on a simulated kernel.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use annulus::sim::Sim;
+use annulus::sim::{Link, Sim};
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime};
 use std::error::Error;
@@ -56,4 +56,18 @@ pub(crate) fn simulated_with<F: Future<Output = Outcome>>(
 ) {
     let sim = Sim::builder(1).build();
     annulus::sim::run_on(&sim, builder, body(sim.clone())).unwrap();
+}
+
+/// On twenty simulated networks without faults, from a fast one to a slow one with delays that differ.
+pub(crate) fn on_networks<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
+    for seed in 0..20 {
+        let link = Link {
+            latency: Duration::from_micros(seed * seed * 100),
+            jitter: Duration::from_micros(seed * 50),
+            ..Link::default()
+        };
+        let sim = Sim::builder(seed).link(link).build();
+        let ran = annulus::sim::run_on(&sim, Runtime::builder(), body());
+        ran.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
 }
