@@ -1,7 +1,7 @@
 //! A peer that stops reading.
 
 use crate::certificates::session;
-use crate::worlds::World;
+use crate::worlds::{Session, World};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::time::timeout;
 use std::io;
@@ -10,20 +10,25 @@ use std::time::Duration;
 /// More than the buffers of both sockets, the queue of the stream and what rustls keeps have together.
 const MOST: usize = 8 << 20;
 
+/// Writes for ten seconds of virtual time to a peer that reads nothing, until nothing more is accepted; how much was.
+async fn fill(server: &mut Session) -> io::Result<usize> {
+    let mut accepted = 0;
+    let fills = async {
+        loop {
+            accepted += server.write(&[7; 10_000]).await?;
+            assert!(accepted <= MOST, "{accepted} bytes were accepted");
+        }
+    };
+    let filled: Result<io::Result<()>, _> = timeout(Duration::from_secs(10), fills).await;
+    assert!(filled.is_err(), "it waits");
+    Ok(accepted)
+}
+
 #[test]
 fn a_peer_that_stops_reading_holds_the_sender() {
     World::Simulated.run(async |world| {
         let (mut client, mut server) = session(world).await?;
-        let mut accepted = 0;
-        let fills = async {
-            loop {
-                accepted += server.write(&[7; 10_000]).await?;
-                assert!(accepted <= MOST, "{accepted} bytes were accepted");
-            }
-        };
-        // Virtual time: ten seconds in which nothing is read.
-        let filled: Result<io::Result<()>, _> = timeout(Duration::from_secs(10), fills).await;
-        assert!(filled.is_err(), "it waits");
+        let accepted = fill(&mut server).await?;
         let ends = annulus::spawn(async move {
             server.flush().await?;
             server.shutdown().await
@@ -42,18 +47,11 @@ fn a_peer_that_stops_reading_holds_the_sender() {
 fn what_was_written_leaves_without_a_flush_while_the_task_receives() {
     World::Simulated.run(async |world| {
         let (mut client, mut server) = session(world).await?;
-        let mut accepted = 0;
-        let fills = async {
-            loop {
-                accepted += server.write(&[7; 10_000]).await?;
-            }
-        };
-        let filled: Result<io::Result<()>, _> = timeout(Duration::from_secs(10), fills).await;
-        assert!(filled.is_err() && server.state().wants_write(), "some waits in the session");
+        let mut accepted = fill(&mut server).await?;
+        assert!(server.state().wants_write(), "some waits in the session");
         let answers = annulus::spawn(async move {
-            let mut left = accepted;
-            while left > 0 {
-                left -= client.recv().await?.expect("more").len();
+            while accepted > 0 {
+                accepted -= client.recv().await?.expect("more").len();
             }
             client.send("all").await
         });
