@@ -65,7 +65,7 @@ async fn endless() -> Body {
     }))
 }
 
-/// A server that runs, and ends when it is told to.
+/// A server that runs, and ends once `stop` is cancelled.
 struct Running {
     address: SocketAddr,
     stop: CancellationToken,
@@ -81,11 +81,11 @@ where
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
-    let told = errors.clone();
+    let reported = errors.clone();
     let make: Make = |_| TowerToHyperService::new(router());
     let server = serve_with(listener, make)
         .with_graceful_shutdown(stop.clone().cancelled_owned())
-        .on_error(move |error| told.borrow_mut().push(chain(&*error)));
+        .on_error(move |error| reported.borrow_mut().push(chain(&*error)));
     let ended = annulus::spawn(settings(server).into_future());
     Running { address, stop, ended, errors }
 }
@@ -196,8 +196,8 @@ fn clones_of_a_service_and_services_of_hyper() {
 #[test]
 fn a_service_knows_its_peer() {
     everywhere(async || {
-        let tell = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string();
-        let router = Router::new().route("/", get(tell));
+        let show = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string();
+        let router = Router::new().route("/", get(show));
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let server = serve_with(listener, move |peer: &SocketAddr| {
@@ -278,23 +278,6 @@ fn a_graceful_shutdown_on_real_drivers() {
 }
 
 #[test]
-fn a_handler_that_panics_ends_its_connection_or_stream_only() {
-    everywhere(async || {
-        let server = start("127.0.0.1:0", |server| server);
-        let mut one = client_1(server.address).await?;
-        assert!(one.send_request(to("/panic", b"")).await.is_err());
-        let mut two = client_2(server.address).await?;
-        assert!(two.send_request(to("/panic", b"")).await.is_err());
-        assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "hello");
-        let mut other = client_1(server.address).await?;
-        assert_eq!(text(other.send_request(to("/", b"")).await?).await?, "hello");
-        server.stop.cancel();
-        server.ended.await??;
-        Ok(())
-    });
-}
-
-#[test]
 fn a_body_that_breaks_off_is_an_error_of_the_handler() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
@@ -311,7 +294,7 @@ fn a_body_that_breaks_off_is_an_error_of_the_handler() {
 }
 
 #[test]
-fn what_is_no_http_is_told() {
+fn what_is_no_http_is_reported() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let mut client = TcpStream::connect(server.address).await?;

@@ -130,7 +130,7 @@ fn a_connection_without_a_first_request_is_cut_without_an_idle_limit() {
 }
 
 #[test]
-fn panics_of_services_are_told_and_the_server_goes_on() {
+fn a_handler_that_panics_ends_its_connection_or_stream_only() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let mut one = client_1(server.address).await?;
@@ -138,6 +138,10 @@ fn panics_of_services_are_told_and_the_server_goes_on() {
         let mut two = client_2(server.address).await?;
         assert!(two.send_request(to("/panic", b"")).await.is_err());
         assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "hello");
+        let mut other = client_1(server.address).await?;
+        assert_eq!(text(other.send_request(to("/", b"")).await?).await?, "hello");
+        server.stop.cancel();
+        server.ended.await??;
         let errors = server.errors.borrow().join("; ");
         assert_eq!(errors.matches("the service has panicked: as asked").count(), 2, "{errors}");
         Ok(())
@@ -150,7 +154,7 @@ fn panics_before_the_service_end_one_connection() {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let errors = Rc::new(RefCell::new(Vec::new()));
-        let (count, told) = (Cell::new(0), errors.clone());
+        let (count, reported) = (Cell::new(0), errors.clone());
         let make = move |_: &SocketAddr| {
             count.update(|count| count + 1);
             assert!(count.get() != 1, "made {}", count.get());
@@ -163,7 +167,7 @@ fn panics_before_the_service_end_one_connection() {
                 assert!(handshakes.get() != 1, "shaken {}", handshakes.get());
                 std::future::ready(Ok(stream))
             })
-            .on_error(move |error| told.borrow_mut().push(error.to_string()));
+            .on_error(move |error| reported.borrow_mut().push(error.to_string()));
         annulus::spawn(server.into_future());
         for _ in 0..2 {
             let mut client = TcpStream::connect(address).await?;
