@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The server writes its certificate, which it has signed itself, to the file; the client trusts that. The client sends a stream of
-//! each size, all at once, and compares what comes back. Ctrl-C or SIGTERM closes the server with what its clients are told.
+//! each size, all at once, and compares what comes back. Ctrl-C or SIGTERM closes the server with a reason that its clients get.
 
 use annulus::signal::{Signal, signals};
 use annulus_compat::quinn::{client, server};

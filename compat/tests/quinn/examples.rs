@@ -56,7 +56,7 @@ fn the_bulk_transfer_works_on_both_runtimes() {
 }
 
 #[test]
-fn wrong_arguments_are_told_with_the_usage() {
+fn wrong_arguments_get_the_usage() {
     let output = Command::new(examples().join("quic_echo")).arg("serve").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: quic_echo serve"));

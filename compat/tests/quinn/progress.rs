@@ -1,10 +1,9 @@
 //! Transfers go on, whatever the network, the kernel and the runtime's settings do: no wake is lost.
 
 use crate::common::*;
-use annulus::{Builder, Runtime};
-
 use annulus::sim::{Fault, Faults, Link, Random, Sim, check, run_on};
 use annulus::time::{Instant, sleep, timeout};
+use annulus::{Builder, Runtime};
 use quinn::{Connection, TransportConfig};
 use std::cell::Cell;
 use std::io;

@@ -1,4 +1,4 @@
-//! The socket by itself: what quinn is told of datagrams, and what it tells.
+//! The socket by itself: what comes to quinn with datagrams, and what leaves with those of quinn.
 
 use crate::common::*;
 use annulus::net::{Transmit, UdpSocket};
@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io::IoSliceMut;
 use std::net::IpAddr;
 
-/// What one call receives: the bytes of each buffer, with what is told of it.
+/// What one call receives: the bytes of each buffer, with what came with it.
 async fn receive(socket: &Socket) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     let (mut memory, mut metas) = (vec![vec![0; 65_536]; 8], [RecvMeta::default(); 8]);
     let count = poll_fn(|cx| {
@@ -20,7 +20,7 @@ async fn receive(socket: &Socket) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     Ok((0..count).map(|at| (memory[at][..metas[at].len].to_vec(), metas[at])).collect())
 }
 
-/// As many datagrams as were sent, each with the congestion notification that is told with it.
+/// As many datagrams as were sent, each with what came with it.
 async fn receive_all(socket: &Socket, wanted: usize) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     let mut all = Vec::new();
     while all.len() < wanted {
@@ -32,7 +32,7 @@ async fn receive_all(socket: &Socket, wanted: usize) -> Outcome<Vec<(Vec<u8>, Re
 }
 
 #[test]
-fn congestion_notification_and_addresses_are_told() {
+fn congestion_notification_and_addresses_are_reported() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         everywhere(async || {
             let (socket, peer) =

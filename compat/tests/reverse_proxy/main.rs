@@ -72,10 +72,10 @@ async fn headers(upstream: &str, proxy: &str) -> Outcome {
                    connection: close, x-hop\r\nx-hop: 1\r\nkeep-alive: 5\r\nte: trailers\r\nx-end: 2\r\n\r\n";
     let answer = ask(proxy.address, request).await?;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    for told in
+    for line in
         ["/headers?a=b\n", "host: name.example\n", "x-end: 2\n", "x-forwarded-for: 1.2.3.4, "]
     {
-        assert!(answer.contains(told), "{told} in {answer}");
+        assert!(answer.contains(line), "{line} in {answer}");
     }
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     for removed in ["x-hop: 1", "keep-alive", "te: "] {

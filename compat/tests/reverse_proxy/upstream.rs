@@ -105,7 +105,7 @@ fn status(status: StatusCode) -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     response
 }
 
-/// Tells what it got.
+/// Lists the headers that came.
 fn headers(request: &Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     let mut text = format!("{}\n", request.uri());
     for (name, value) in request.headers() {

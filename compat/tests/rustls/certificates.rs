@@ -17,7 +17,7 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Authorities of different names are told apart before a signature is looked at.
+    /// Authorities of different names are distinguished before a signature is looked at.
     pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);

@@ -62,7 +62,7 @@ fn a_cut_record_is_an_error() {
 }
 
 #[test]
-fn a_forged_record_is_an_error_from_then_on_and_the_peer_is_told() {
+fn a_forged_record_is_an_error_from_then_on_and_the_peer_gets_an_alert() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         let mut forged = b"\x17\x03\x03\x00\x30".to_vec();
@@ -72,8 +72,8 @@ fn a_forged_record_is_an_error_from_then_on_and_the_peer_is_told() {
             assert_eq!(error.kind(), ErrorKind::InvalidData);
             assert!(error.to_string().contains("decrypt"), "{error}");
         }
-        let told = client.recv().await.unwrap_err();
-        assert!(told.to_string().contains("BadRecordMac"), "{told}");
+        let error = client.recv().await.unwrap_err();
+        assert!(error.to_string().contains("BadRecordMac"), "{error}");
         Ok(())
     });
 }

@@ -89,7 +89,7 @@ fn a_certificate_for_another_name_is_refused() {
     });
 }
 
-/// With TLS 1.3 the client has ended its handshake when the server refuses it: it is told by what it receives.
+/// With TLS 1.3 the client has ended its handshake when the server refuses it: the error comes with what it receives.
 #[test]
 fn a_client_without_a_certificate_is_refused_where_one_is_asked_for() {
     everywhere(async |world| {
@@ -197,7 +197,7 @@ fn a_handshake_that_does_not_end_is_ended() {
 
 /// The limits that are usual, in virtual time.
 #[test]
-fn a_handshake_has_ten_seconds_unless_told_otherwise() {
+fn a_handshake_has_ten_seconds_by_default() {
     World::Simulated.run(async |world| {
         let start = Instant::now();
         let (_silent, server) = world.pair().await?;

@@ -63,10 +63,10 @@ impl Server {
         // The command keeps copies of the pipe's end, and its output would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut output = BufReader::new(output);
-        let mut told = String::new();
-        while !told.contains(ready) {
-            if output.read_line(&mut told)? == 0 {
-                return Err(format!("{:?} has ended: {told}", command.get_program()).into());
+        let mut printed = String::new();
+        while !printed.contains(ready) {
+            if output.read_line(&mut printed)? == 0 {
+                return Err(format!("{:?} has ended: {printed}", command.get_program()).into());
             }
         }
         // A full pipe would stop it.

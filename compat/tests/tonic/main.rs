@@ -27,7 +27,7 @@ use tonic::codegen::{Body as HttpBody, StdError};
 use tonic::service::Routes;
 use trouble::Trouble;
 
-/// A server of both services that runs, and ends when it is told to.
+/// A server of both services that runs, and ends once `stop` is cancelled.
 pub(crate) struct Running {
     pub(crate) origin: String,
     pub(crate) stop: CancellationToken,

@@ -88,7 +88,7 @@ fn a_listener_on_another_thread_ends_its_server() {
     });
 }
 
-/// It fails, tells once, and is over; tonic's own loop around it would hang.
+/// It fails, reports that once, and is over; tonic's own loop around it would hang.
 #[test]
 fn a_listener_on_another_thread_tells_once() {
     as_guest(async {

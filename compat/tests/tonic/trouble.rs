@@ -94,7 +94,7 @@ async fn panics(_: Request<HelloRequest>) -> Reply {
     panic!("as asked")
 }
 
-/// Where the connection comes from, as tonic's own server tells.
+/// Where the connection comes from, as with tonic's own server.
 async fn peer(request: Request<HelloRequest>) -> Reply {
     let message = request.remote_addr().map_or("unknown".into(), |peer| peer.to_string());
     Ok(Response::new(HelloReply { message }))

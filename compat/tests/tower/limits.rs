@@ -81,7 +81,7 @@ fn a_connection_is_not_idle_while_its_request_is_handled() {
         let mut two = client_2(server.address).await?;
         assert_eq!(text(two.send_request(to("/sleep", b"")).await?).await?, "slept");
         let begun = Instant::now();
-        // It tells the peer that it goes, and goes.
+        // The server sends `GOAWAY`, and the connection ends.
         while !two.is_closed() {
             sleep(SECOND).await;
         }
@@ -180,11 +180,11 @@ fn handshakes_are_bounded_in_time_and_beside_each_other() {
     simulated(async |_| {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         let errors = Rc::new(RefCell::new(Vec::new()));
-        let told = errors.clone();
+        let reported = errors.clone();
         // The peer sends a line first.
         let server = serve(listener, router())
             .header_read_timeout(SECOND * 4)
-            .on_error(move |error| told.borrow_mut().push(error.to_string()))
+            .on_error(move |error| reported.borrow_mut().push(error.to_string()))
             .handshake(async |mut stream: TcpStream| {
                 let line = annulus::io::AsyncRecv::recv_until(&mut stream, b'\n', 10).await?;
                 match line {

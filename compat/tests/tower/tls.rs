@@ -46,7 +46,7 @@ fn the_version_is_negotiated() {
             assert_eq!(response.version(), version);
             assert!(text(response).await? == body);
         }
-        // One that is not trusted; the server tells of it and goes on.
+        // One that is not trusted; the server reports it and goes on.
         let (_, other) = self::acceptor(&[]);
         let request = hyper::Request::post(&uri).body(Full::default())?;
         let error = client(&other, &[]).request(request).await.unwrap_err();
