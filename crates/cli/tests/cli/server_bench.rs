@@ -1,5 +1,5 @@
-//! `bench programs`: servers under clients of others, from the command line to the table: with servers and clients that only pretend, since those
-//! that are compared take minutes to build and may not be installed.
+//! `bench programs` from the command line to the table, with scripts in place of servers and clients: those that are compared take minutes
+//! to build, and may not be installed.
 
 use crate::common::{ANNULUS, OwnLock, finish};
 use std::fs;
@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Announces an address, and uses its core for a moment a hundred times a second: to start a process counts as its own time.
-const SERVER: &str =
-    "#!/bin/sh\necho 'listening on 127.0.0.1:9' >&2\nwhile :; do /bin/sleep 0.01; done\n";
+/// Notes its arguments, announces an address, and uses its core for a moment a hundred times a second: to start a process counts as its own
+/// time.
+const SERVER: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\necho 'listening on 127.0.0.1:9' >&2\n\
+    while :; do /bin/sleep 0.01; done\n";
 
 /// Answers as wrk does by the script of the lab, if it is to load that address.
 const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:9/'*) /bin/sleep 0.2; echo measured 1000 50000 30 20 90 0;; esac\n";
@@ -34,9 +35,15 @@ impl Pretended {
     /// `annulus bench programs`, with no clients but those in the directory.
     fn bench(&self, arguments: &str) -> Command {
         let mut bench = Command::new(ANNULUS);
-        bench.args(["bench", "programs", "http", "--rounds", "1"]).args(arguments.split(' '));
+        bench.args(["bench", "programs", "http"]).args(arguments.split(' '));
         bench.current_dir(&self.0).env("PATH", self.0.join("clients")).own_lock();
         bench
+    }
+
+    /// The arguments of each process of a server, in the order in which they were started.
+    fn starts(&self, server: &str) -> Vec<String> {
+        let noted = fs::read_to_string(self.0.join(format!("servers/{server}.starts"))).unwrap();
+        noted.lines().map(str::to_owned).collect()
     }
 }
 
@@ -55,7 +62,8 @@ fn program(path: &Path, text: &str) {
 #[test]
 fn servers_are_compared_under_the_clients_that_are_installed() {
     let pretended = Pretended::new("compared");
-    let finished = finish(&mut pretended.bench("--servers tokio,uring --loads plain,h2 --json -"));
+    let arguments = "--servers tokio,uring --loads plain,h2 --rounds 5 --json -";
+    let finished = finish(&mut pretended.bench(arguments));
     assert_eq!(finished.code, Some(0), "{finished:?}");
     for left_out in ["h2 is left out: h2load is not installed: apt-get", "perf is not installed"] {
         assert!(finished.stderr.contains(left_out), "{finished:?}");
@@ -71,12 +79,15 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
         assert_eq!(reported, [20_000.0, 30.0, 20.0, 90.0].map(Some), "{row}");
         assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
     }
+    // Of each server, and of the control, one process for four rounds, and another for the fifth.
+    assert_eq!(pretended.starts("tokio"), ["0 http1"; 4]);
+    assert_eq!(pretended.starts("annulus"), ["0 http1 uring"; 2]);
 }
 
 #[test]
 fn without_its_client_nothing_is_measured() {
     let pretended = Pretended::new("missing");
-    let finished = finish(&mut pretended.bench("--servers tokio --loads h2"));
+    let finished = finish(&mut pretended.bench("--servers tokio --loads h2 --rounds 1"));
     assert_ne!(finished.code, Some(0));
     let expected = "no load is left: load h2 is left out: h2load is not installed: apt-get install nghttp2-client";
     assert!(finished.stderr.contains(expected), "{finished:?}");

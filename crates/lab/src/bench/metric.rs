@@ -125,6 +125,9 @@ pub const PLAIN: Metric = Metric {
     fold: Fold::Median,
 };
 
+/// The winner must not have a lower rate than this, as a multiple of the other's.
+pub const LEAST_RATE: f64 = 0.97;
+
 /// Operations per second.
 pub const RATE: Metric = Metric {
     key: "rate",

@@ -10,6 +10,7 @@ mod doubt;
 mod metric;
 mod record;
 mod report;
+mod requests;
 mod schedule;
 mod verdict;
 
@@ -29,10 +30,11 @@ pub use cell::{Cell, Value};
 pub use contenders::Contenders;
 pub use doubt::CLIENT_CPU_SHARE;
 pub use metric::{
-    Better, CPU, Column, Fold, Format, MB, Metric, PLAIN, RATE, Role, Sample, grouped,
+    Better, CPU, Column, Fold, Format, LEAST_RATE, MB, Metric, PLAIN, RATE, Role, Sample, grouped,
 };
 pub use record::{Outcome, Record};
 pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
+pub use requests::{CLIENT_CPU, HIDDEN, MEAN, P50, P99, RATIO, REQUESTS, VALUE};
 pub use schedule::Slice;
 pub use verdict::{Outcome as VerdictOutcome, Verdict};
 

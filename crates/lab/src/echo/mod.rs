@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use crate::bench::{
-    Bench, CLIENT_CPU_SHARE, CPU, Cell, Column, Contenders, Fold, Format, Layout, Metric, PLAIN,
-    Plan, Prepared, RATE, Role, parameters,
+    Bench, CLIENT_CPU, CPU, Cell, Column, Contenders, Fold, Format, HIDDEN, Layout, MEAN, Metric,
+    P50, P99, PLAIN, Plan, Prepared, RATIO, REQUESTS, Role, VALUE, parameters,
 };
 use crate::cores::Cores;
 use crate::process::Spec;
@@ -46,43 +46,22 @@ impl Transport {
     }
 }
 
-/// The winner by CPU time must not have fewer requests than this, as a multiple of the other's …
-const LEAST_RATE: f64 = 0.97;
-
-/// … nor a higher p99 than this.
-const MOST_P99: f64 = 1.1;
-
-const VALUE: &[Column] = &[Column::Value];
-const RATIO: &[Column] = &[Column::Value, Column::Ratio];
-
 /// The metrics of streams and of datagrams.
 const METRICS: [Metric; 8] = [
-    Metric {
-        title: "requests/s",
-        noun: "requests/s",
-        role: Role::Guard(LEAST_RATE),
-        columns: RATIO,
-        ..RATE
-    },
+    REQUESTS,
     Metric {
         role: Role::Primary,
         columns: &[Column::Value, Column::Best, Column::Ratio],
         format: Format::Significant,
         ..CPU
     },
-    latency("mean_us", "mean µs", "mean", |sample| sample.get("mean_us")),
-    Metric { columns: VALUE, ..latency("p50_us", "p50 µs", "p50", |sample| sample.get("p50_us")) },
-    Metric {
-        role: Role::Guard(MOST_P99),
-        columns: RATIO,
-        ..latency("p99_us", "p99 µs", "p99", |sample| sample.get("p99_us"))
-    },
+    Metric { columns: &[], ..MEAN },
+    P50,
+    P99,
     Metric { key: "switches", of: |sample| sample.per("switches", "operations"), ..HIDDEN },
     Metric { key: "resident_bytes", of: |sample| sample.get("resident_bytes"), ..HIDDEN },
-    Metric { key: CLIENT_CPU_SHARE, of: |sample| sample.get(CLIENT_CPU_SHARE), ..HIDDEN },
+    CLIENT_CPU,
 ];
-
-const HIDDEN: Metric = Metric { columns: &[], ..PLAIN };
 
 /// Datagrams lost in all slices.
 const LOST: Metric = Metric {
@@ -93,15 +72,6 @@ const LOST: Metric = Metric {
     fold: Fold::Sum,
     ..PLAIN
 };
-
-const fn latency(
-    key: &'static str,
-    title: &'static str,
-    noun: &'static str,
-    of: fn(&crate::bench::Sample) -> Option<f64>,
-) -> Metric {
-    Metric { key, title, noun, of, role: Role::Compared, format: Format::Micros, ..HIDDEN }
-}
 
 /// The metrics of a workload.
 fn metrics(workload: Workload) -> Vec<Metric> {

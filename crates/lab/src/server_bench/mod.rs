@@ -14,8 +14,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::bench::{
-    Bench, CLIENT_CPU_SHARE, CPU, Column, Contenders, Format, Layout, Metric, PLAIN, Plan,
-    Prepared, RATE, Role, parameters,
+    Bench, CLIENT_CPU, CPU, Contenders, Format, Layout, MEAN, Metric, P50, P99, PLAIN, Plan,
+    Prepared, RATIO, REQUESTS, Role, parameters,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
@@ -29,23 +29,8 @@ use servers::{ClientSettings, Servers};
 /// The key of the metric that a precision may be asked for.
 pub const PRECISE: &str = CPU.key;
 
-/// The winner by CPU time must not have fewer requests than this, as a multiple of the other's …
-const LEAST_RATE: f64 = 0.97;
-
-/// … nor a higher p99 than this.
-const MOST_P99: f64 = 1.1;
-
-const VALUE: &[Column] = &[Column::Value];
-const RATIO: &[Column] = &[Column::Value, Column::Ratio];
-
 const METRICS: [Metric; 7] = [
-    Metric {
-        title: "requests/s",
-        noun: "requests/s",
-        role: Role::Guard(LEAST_RATE),
-        columns: RATIO,
-        ..RATE
-    },
+    REQUESTS,
     Metric { role: Role::Primary, columns: RATIO, format: Format::Significant, ..CPU },
     Metric {
         key: "syscalls",
@@ -54,29 +39,11 @@ const METRICS: [Metric; 7] = [
         format: Format::Decimals(2),
         ..PLAIN
     },
-    Metric { columns: VALUE, ..latency("mean_us", "mean µs", |sample| sample.get("mean_us")) },
-    Metric { columns: VALUE, ..latency("p50_us", "p50 µs", |sample| sample.get("p50_us")) },
-    Metric {
-        noun: "p99",
-        role: Role::Guard(MOST_P99),
-        columns: RATIO,
-        ..latency("p99_us", "p99 µs", |sample| sample.get("p99_us"))
-    },
-    Metric {
-        key: CLIENT_CPU_SHARE,
-        of: |sample| sample.get(CLIENT_CPU_SHARE),
-        columns: &[],
-        ..PLAIN
-    },
+    MEAN,
+    P50,
+    P99,
+    CLIENT_CPU,
 ];
-
-const fn latency(
-    key: &'static str,
-    title: &'static str,
-    of: fn(&crate::bench::Sample) -> Option<f64>,
-) -> Metric {
-    Metric { key, title, of, role: Role::Compared, format: Format::Micros, ..PLAIN }
-}
 
 /// A comparison, and how it is measured.
 #[derive(Clone, Debug)]
