@@ -54,7 +54,7 @@
 //! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was accepted is written, also at the end of the runtime |
 //! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy goes on behind it |
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |
-//! | `FileCache::open` | the cache is as before |
+//! | `FileCache::open` | the cache is as before; out of descriptors, one of its files may have left it |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task continues, detached |
 //! | `spawn_blocking`, dropped or aborted | its handle: as `JoinHandle`; aborted before it has begun, the call is not made |

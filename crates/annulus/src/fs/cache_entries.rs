@@ -1,8 +1,7 @@
-//! What a cache of files remembers: values by path, with the time of their last check and of their last use. No clock and no file:
-//! times are given.
+//! What a cache of files remembers: values by path, with the time of their last use. No clock and no file: times are given.
 //!
-//! If it is full, the entry goes that was not used since the hand came by last (the clock algorithm): looking for it costs a step or
-//! two, and a use costs a store.
+//! If it is full, one entry is evicted by the clock algorithm: an index, the hand, goes round over the entries, skips each that was used
+//! since the last search passed it, and evicts the first that was not. Finding one takes a step or two, and a use costs a store.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,25 +13,25 @@ const SWEPT: usize = 2;
 
 /// Values by path, at most `capacity`.
 pub(super) struct Entries<T> {
-    places: HashMap<Rc<[u8]>, usize>,
+    /// The index of each path's entry.
+    indices: HashMap<Rc<[u8]>, usize>,
     entries: Vec<Entry<T>>,
     capacity: usize,
-    /// The next entry to look at.
+    /// Where the search for an entry to evict goes on.
     hand: usize,
 }
 
 struct Entry<T> {
     path: Rc<[u8]>,
     value: T,
-    checked: Duration,
     used: Cell<Duration>,
-    /// Used since the hand came by.
+    /// Used since the last search that passed it.
     is_recent: Cell<bool>,
 }
 
 impl<T> Entries<T> {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { places: HashMap::new(), entries: Vec::new(), capacity, hand: 0 }
+        Self { indices: HashMap::new(), entries: Vec::new(), capacity, hand: 0 }
     }
 
     /// Changes how many there may be; those that are too many go.
@@ -47,20 +46,20 @@ impl<T> Entries<T> {
         self.entries.len()
     }
 
-    /// A use of an entry: the value, and when it was last checked.
-    pub(super) fn find(&self, path: &[u8], now: Duration) -> Option<(&T, Duration)> {
-        let entry = &self.entries[*self.places.get(path)?];
+    /// The value of a path, which is used now.
+    pub(super) fn find(&self, path: &[u8], now: Duration) -> Option<&T> {
+        let entry = &self.entries[*self.indices.get(path)?];
         entry.used.set(now);
         entry.is_recent.set(true);
-        Some((&entry.value, entry.checked))
+        Some(&entry.value)
     }
 
     /// A value, without using it.
     pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut T> {
-        Some(&mut self.entries[*self.places.get(path)?].value)
+        Some(&mut self.entries[*self.indices.get(path)?].value)
     }
 
-    /// Puts a value that was checked just now in the place of what was there. Entries that were used before `unused_since` may go.
+    /// Puts a value in the place of what was there, as used now. Entries that were used before `unused_since` may go.
     pub(super) fn insert(&mut self, path: &[u8], value: T, now: Duration, unused_since: Duration) {
         self.remove(path);
         self.sweep(unused_since);
@@ -71,44 +70,37 @@ impl<T> Entries<T> {
             self.evict();
         }
         let path: Rc<[u8]> = path.into();
-        self.places.insert(path.clone(), self.entries.len());
+        self.indices.insert(path.clone(), self.entries.len());
         // Not recent before it is used a second time, so that a scan of many files leaves those that are in use.
         let (used, is_recent) = (Cell::new(now), Cell::new(false));
-        self.entries.push(Entry { path, value, checked: now, used, is_recent });
-    }
-
-    /// Notes that an entry was checked and found as it was.
-    pub(super) fn set_checked(&mut self, path: &[u8], now: Duration) {
-        if let Some(place) = self.places.get(path) {
-            self.entries[*place].checked = now;
-        }
+        self.entries.push(Entry { path, value, used, is_recent });
     }
 
     pub(super) fn remove(&mut self, path: &[u8]) -> Option<T> {
-        let place = *self.places.get(path)?;
-        Some(self.remove_at(place))
+        let index = *self.indices.get(path)?;
+        Some(self.remove_at(index))
     }
 
     pub(super) fn clear(&mut self) {
-        self.places.clear();
+        self.indices.clear();
         self.entries.clear();
     }
 
-    fn remove_at(&mut self, place: usize) -> T {
-        let gone = self.entries.swap_remove(place);
-        self.places.remove(&gone.path);
-        if let Some(moved) = self.entries.get(place) {
-            self.places.insert(moved.path.clone(), place);
+    fn remove_at(&mut self, index: usize) -> T {
+        let gone = self.entries.swap_remove(index);
+        self.indices.remove(&gone.path);
+        if let Some(moved) = self.entries.get(index) {
+            self.indices.insert(moved.path.clone(), index);
         }
         gone.value
     }
 
-    /// Removes one entry, the next that was not used lately; whether there was any.
+    /// Removes the next entry that was not used since the last search passed it; whether there was any.
     pub(super) fn evict(&mut self) -> bool {
         while !self.entries.is_empty() {
-            let place = self.next();
-            if !self.entries[place].is_recent.replace(false) {
-                self.remove_at(place);
+            let index = self.next();
+            if !self.entries[index].is_recent.replace(false) {
+                self.remove_at(index);
                 return true;
             }
         }
@@ -118,18 +110,18 @@ impl<T> Entries<T> {
     /// Removes those of the next few that were not used since then.
     fn sweep(&mut self, unused_since: Duration) {
         for _ in 0..SWEPT.min(self.entries.len()) {
-            let place = self.next();
-            if self.entries[place].used.get() < unused_since {
-                self.remove_at(place);
+            let index = self.next();
+            if self.entries[index].used.get() < unused_since {
+                self.remove_at(index);
             }
         }
     }
 
-    /// Moves the hand on, of entries of which there is one at least; where it was.
+    /// Moves the hand on, and returns where it was. There must be an entry.
     fn next(&mut self) -> usize {
-        let place = self.hand % self.entries.len();
-        self.hand = place + 1;
-        place
+        let index = self.hand % self.entries.len();
+        self.hand = index + 1;
+        index
     }
 }
 
@@ -173,7 +165,7 @@ mod tests {
     enum Step {
         Insert(u8, u16),
         Find(u8),
-        Check(u8),
+        Change(u8, u16),
         Remove(u8),
         Capacity(u8),
         Clear,
@@ -184,7 +176,7 @@ mod tests {
         prop_oneof![
             6 => (0..20_u8, any::<u16>()).prop_map(|(name, value)| Step::Insert(name, value)),
             6 => (0..20_u8).prop_map(Step::Find),
-            2 => (0..20_u8).prop_map(Step::Check),
+            2 => (0..20_u8, any::<u16>()).prop_map(|(name, value)| Step::Change(name, value)),
             2 => (0..20_u8).prop_map(Step::Remove),
             1 => (0..12_u8).prop_map(Step::Capacity),
             1 => Just(Step::Clear),
@@ -193,34 +185,34 @@ mod tests {
     }
 
     proptest! {
-        /// What is found is what was put there last, with the time of its last check; there are never more than may be; and as long
-        /// as there are fewer, nothing goes that was used lately.
+        /// What is found is what was put there last; there are never more than may be; and as long as there are fewer, nothing goes that
+        /// was used lately.
         #[test]
         fn entries_are_those_of_a_map_with_some_left_out(all in prop::collection::vec(steps(), 1..200)) {
             let (mut entries, mut capacity, mut now) = (Entries::new(8), 8, Duration::ZERO);
-            // Value, time of the check, time of the use.
-            let mut model: BTreeMap<u8, (u16, Duration, Duration)> = BTreeMap::new();
+            // Value, time of the use.
+            let mut model: BTreeMap<u8, (u16, Duration)> = BTreeMap::new();
             let mut has_evicted = false;
             for step in all {
                 match step {
                     Step::Insert(name, value) => {
                         has_evicted |= model.len() >= capacity;
                         entries.insert(&[name], value, now, now.saturating_sub(ms(300)));
-                        model.insert(name, (value, now, now));
+                        model.insert(name, (value, now));
                     }
                     Step::Find(name) => match entries.find(&[name], now) {
-                        Some((value, checked)) => {
+                        Some(value) => {
                             let known = model.get_mut(&name).expect("it was put there");
-                            prop_assert_eq!((*value, checked), (known.0, known.1));
-                            known.2 = now;
+                            prop_assert_eq!(*value, known.0);
+                            known.1 = now;
                         }
-                        None => if let Some((_, _, used)) = model.remove(&name) {
+                        None => if let Some((_, used)) = model.remove(&name) {
                             prop_assert!(has_evicted || now - used > ms(300), "{} is gone", name);
                         }
                     },
-                    Step::Check(name) => {
-                        entries.set_checked(&[name], now);
-                        if let Some(known) = model.get_mut(&name) { known.1 = now; }
+                    Step::Change(name, value) => if let Some(there) = entries.get_mut(&[name]) {
+                        *there = value;
+                        model.get_mut(&name).expect("it was put there").0 = value;
                     }
                     Step::Remove(name) => {
                         let (value, known) = (entries.remove(&[name]), model.remove(&name));
@@ -238,7 +230,7 @@ mod tests {
                     Step::Pass(time) => now += ms(time.into()),
                 }
                 prop_assert!(entries.len() <= capacity);
-                prop_assert_eq!(entries.len(), entries.places.len());
+                prop_assert_eq!(entries.len(), entries.indices.len());
             }
         }
     }

@@ -69,23 +69,23 @@ struct Shared {
     options: OpenOptions,
     valid_for: Cell<Duration>,
     unused_for: Cell<Duration>,
-    entries: RefCell<Entries<Kept>>,
-    /// The number of the last look at a path.
-    looks: Cell<u64>,
-    /// The number of the last look when paths were forgotten.
+    entries: RefCell<Entries<Known>>,
+    /// How many lookups have begun: the number of the last one.
+    lookups: Cell<u64>,
+    /// The last lookup that had begun when a path was forgotten: what it and earlier ones find is not kept.
     forgotten: Cell<u64>,
     stats: Cell<FileCacheStats>,
 }
 
-/// A file, and the last look that has found it.
-struct Kept {
+/// A file, and the last lookup that has found it.
+struct Known {
     file: Rc<CachedFile>,
-    look: u64,
+    lookup: Lookup,
 }
 
-/// A look at a path, numbered and timed as it began: so no change is missed that came behind it.
+/// A lookup of a path in the file system, numbered and timed when it begins: what it finds is as old as that.
 #[derive(Clone, Copy)]
-struct Look {
+struct Lookup {
     number: u64,
     at: Duration,
 }
@@ -137,7 +137,7 @@ impl FileCache {
             valid_for: Cell::new(VALID_FOR),
             unused_for: Cell::new(UNUSED_FOR),
             entries: RefCell::new(Entries::new(CAPACITY)),
-            looks: Cell::default(),
+            lookups: Cell::default(),
             forgotten: Cell::default(),
             stats: Cell::default(),
         };
@@ -163,7 +163,8 @@ impl FileCache {
 
     /// The file or directory of a path, open for reading.
     ///
-    /// If the future is dropped, a file that was being opened is closed, and the cache is as before.
+    /// If the future is dropped, a file that was being opened is closed, and the cache is as before, except that one of its files may have
+    /// been closed because the process was out of descriptors.
     ///
     /// # Errors
     /// As [`OpenOptions::open`]; `PermissionDenied` for a path that leads out of the directory. The path then leaves the cache, unless the
@@ -174,22 +175,22 @@ impl FileCache {
             Found::Valid(file) => Ok(file),
             Found::Stale(known) => self.check(path, known).await,
             Found::Nothing => {
-                let look = self.begin();
-                Ok(self.keep(path, self.open_new(path, look).await?, look))
+                let lookup = self.begin();
+                Ok(self.keep(path, self.open_new(path, lookup).await?, lookup))
             }
         }
     }
 
     /// Forgets a path, so that its next use opens what is there then, also if it is being opened now; whether it was known.
     pub fn remove(&self, path: impl AsRef<Path>) -> bool {
-        self.shared.forgotten.set(self.shared.looks.get());
+        self.shared.forgotten.set(self.shared.lookups.get());
         let gone = self.shared.entries.borrow_mut().remove(bytes(path.as_ref()));
         gone.is_some()
     }
 
     /// Forgets all paths, as [`remove`](Self::remove) does one.
     pub fn clear(&self) {
-        self.shared.forgotten.set(self.shared.looks.get());
+        self.shared.forgotten.set(self.shared.lookups.get());
         self.shared.entries.borrow_mut().clear();
     }
 
@@ -212,13 +213,13 @@ impl FileCache {
         let (shared, now) = (&*self.shared, self.now());
         let entries = shared.entries.borrow();
         match entries.find(bytes(path), now) {
-            Some((Kept { file, .. }, checked))
-                if now.saturating_sub(checked) < shared.valid_for.get() =>
+            Some(Known { file, lookup })
+                if now.saturating_sub(lookup.at) < shared.valid_for.get() =>
             {
                 self.count(|stats| stats.hits += 1);
                 Found::Valid(file.clone())
             }
-            Some((Kept { file, .. }, _)) => Found::Stale(file.clone()),
+            Some(Known { file, .. }) => Found::Stale(file.clone()),
             None => Found::Nothing,
         }
     }
@@ -226,18 +227,18 @@ impl FileCache {
     /// Looks for a file again that is open.
     async fn check(&self, path: &Path, known: Rc<CachedFile>) -> io::Result<Rc<CachedFile>> {
         self.count(|stats| stats.checks += 1);
-        let look = self.begin();
+        let lookup = self.begin();
         let changed = match self.try_open(path).await {
             Ok(found) => (!found.metadata.is_as(&known.metadata)).then_some(found),
             Err(error) if is_passing(&error) && self.is_unchanged(path, &known).await => None,
-            Err(error) if is_passing(&error) => Some(self.open_new(path, look).await?),
-            Err(error) => return Err(self.failed(path, error, look)),
+            Err(error) if is_passing(&error) => Some(self.open_new(path, lookup).await?),
+            Err(error) => return Err(self.failed(path, error, lookup)),
         };
         if let Some(found) = changed {
-            return Ok(self.keep(path, found, look));
+            return Ok(self.keep(path, found, lookup));
         }
         self.count(|stats| stats.hits += 1);
-        self.confirm(path, &known, look);
+        self.confirm(path, &known, lookup);
         Ok(known)
     }
 
@@ -249,12 +250,12 @@ impl FileCache {
     }
 
     /// Opens a path. If there is no descriptor for it, one of the cache is given up.
-    async fn open_new(&self, path: &Path, look: Look) -> io::Result<CachedFile> {
+    async fn open_new(&self, path: &Path, lookup: Lookup) -> io::Result<CachedFile> {
         let opened = match self.try_open(path).await {
             Err(error) if self.may_succeed_next(&error) => self.try_open(path).await,
             opened => opened,
         };
-        opened.map_err(|error| self.failed(path, error, look))
+        opened.map_err(|error| self.failed(path, error, lookup))
     }
 
     async fn try_open(&self, path: &Path) -> io::Result<CachedFile> {
@@ -275,56 +276,55 @@ impl FileCache {
     }
 
     /// Names the path of an error, and forgets the path if that is what the error is about.
-    fn failed(&self, path: &Path, error: io::Error, look: Look) -> io::Error {
+    fn failed(&self, path: &Path, error: io::Error, lookup: Lookup) -> io::Error {
         self.count(|stats| stats.misses += 1);
         if !is_passing(&error) {
-            self.forget(path, look);
+            self.forget(path, lookup);
         }
         self.shared.options.wrong(path, error)
     }
 
-    fn begin(&self) -> Look {
-        let number = self.shared.looks.get() + 1;
-        self.shared.looks.set(number);
-        Look { number, at: self.now() }
+    fn begin(&self) -> Lookup {
+        let number = self.shared.lookups.get() + 1;
+        self.shared.lookups.set(number);
+        Lookup { number, at: self.now() }
     }
 
-    /// Whether a look shows more than what is known from later ones.
-    fn is_latest(&self, path: &Path, look: Look) -> bool {
+    /// Whether what a lookup finds is the latest: no later one has found the path, and it was not forgotten since.
+    fn is_latest(&self, path: &Path, lookup: Lookup) -> bool {
         let mut entries = self.shared.entries.borrow_mut();
-        let is_later = |kept: &mut Kept| kept.look > look.number;
-        look.number > self.shared.forgotten.get()
+        let is_later = |entry: &mut Known| entry.lookup.number > lookup.number;
+        lookup.number > self.shared.forgotten.get()
             && !entries.get_mut(bytes(path)).is_some_and(is_later)
     }
 
     /// Keeps what was opened. A pipe or a device is opened each time: opening it may mean something.
-    fn keep(&self, path: &Path, found: CachedFile, look: Look) -> Rc<CachedFile> {
+    fn keep(&self, path: &Path, found: CachedFile, lookup: Lookup) -> Rc<CachedFile> {
         self.count(|stats| stats.misses += 1);
         let file = Rc::new(found);
         if !(file.metadata.is_file() || file.metadata.is_dir()) {
-            self.forget(path, look);
-        } else if self.is_latest(path, look) {
-            let unused_since = look.at.saturating_sub(self.shared.unused_for.get());
-            let kept = Kept { file: file.clone(), look: look.number };
-            self.shared.entries.borrow_mut().insert(bytes(path), kept, look.at, unused_since);
+            self.forget(path, lookup);
+        } else if self.is_latest(path, lookup) {
+            let unused_since = lookup.at.saturating_sub(self.shared.unused_for.get());
+            let entry = Known { file: file.clone(), lookup };
+            self.shared.entries.borrow_mut().insert(bytes(path), entry, lookup.at, unused_since);
         }
         file
     }
 
     /// Notes that a file was found unchanged.
-    fn confirm(&self, path: &Path, known: &Rc<CachedFile>, look: Look) {
+    fn confirm(&self, path: &Path, known: &Rc<CachedFile>, lookup: Lookup) {
         let mut entries = self.shared.entries.borrow_mut();
-        if let Some(kept) = entries.get_mut(bytes(path))
-            && Rc::ptr_eq(&kept.file, known)
-            && kept.look < look.number
+        if let Some(entry) = entries.get_mut(bytes(path))
+            && Rc::ptr_eq(&entry.file, known)
+            && entry.lookup.number < lookup.number
         {
-            kept.look = look.number;
-            entries.set_checked(bytes(path), look.at);
+            entry.lookup = lookup;
         }
     }
 
-    fn forget(&self, path: &Path, look: Look) {
-        if self.is_latest(path, look) {
+    fn forget(&self, path: &Path, lookup: Lookup) {
+        if self.is_latest(path, lookup) {
             self.shared.entries.borrow_mut().remove(bytes(path));
         }
     }
