@@ -272,6 +272,12 @@ fn an_open_file_is_looked_for_again_when_its_time_is_over() {
             sleep(Duration::from_millis(100)).await;
             assert_eq!(files.open("page").await?.metadata().len(), 5);
             assert_eq!(first.metadata().len(), 3);
+            // Found unchanged, it is good for as long again.
+            sleep(Duration::from_secs(5)).await;
+            for _ in 0..2 {
+                assert_eq!(files.open("page").await?.metadata().len(), 5);
+            }
+            assert_eq!(files.stats().checks, 2);
             assert!(files.open("sub/../page").await.is_ok());
             let error = files.open("../new").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
