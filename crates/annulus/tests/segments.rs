@@ -1,4 +1,4 @@
-//! Segmentation that is refused: by a device that cannot, and by a way that is too narrow.
+//! Segmentation that is refused, by a device that cannot and by a way that is too narrow; and sends at once of what is borrowed.
 #![allow(unsafe_code)]
 
 mod common;
@@ -63,6 +63,30 @@ fn a_refused_direct_send_is_not_counted() {
         let counted = annulus::sim::run_on(&sim, Runtime::builder(), transfer).unwrap();
         assert_eq!(counted, direct, "{refused} of 1000 refused");
     }
+}
+
+/// Sockets that take everything at once do not keep a turn going: the rest is queued.
+#[test]
+fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
+    let sim = Sim::builder(1).build();
+    let sends = async {
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        let how = Transmit::to(receiver.local_addr()?);
+        let senders = (0..20).map(|_| UdpSocket::bind("127.0.0.1:0"));
+        let senders = senders.collect::<io::Result<Vec<_>>>()?;
+        for turn in 1..=3 {
+            for sender in &senders {
+                sender.try_send(&[7; 60_000], &how)?;
+            }
+            // The 18th begins below the limit.
+            assert_eq!(annulus::counters().expect("a runtime").direct_sends, turn * 18);
+            for sender in &senders {
+                sender.drain().await?;
+            }
+        }
+        io::Result::Ok(())
+    };
+    annulus::sim::run_on(&sim, Runtime::builder(), sends).unwrap();
 }
 
 /// Linux refuses segments that do not fit the MTU, where it would send the same datagrams one by one, in fragments.
