@@ -194,22 +194,17 @@ impl Network {
         let kind = random.pick(kinds);
         let one = random.below(hosts.len() as u64) as usize;
         let other = (one + 1 + random.below(hosts.len().max(2) as u64 - 1) as usize) % hosts.len();
-        if kind == Disturbance::Crash {
-            let is_possible = hosts[one].is_service && !hosts[one].is_down;
-            return is_possible.then_some(Effect::Crash(one));
-        }
+        let can_crash = hosts[one].is_service && !hosts[one].is_down;
         let (a, b) = (hosts[one].ip, hosts[other].ip);
-        if a == b {
-            return None;
-        }
-        Some(match kind {
+        let effect = match kind {
+            Disturbance::Crash => return can_crash.then_some(Effect::Crash(one)),
+            _ if one == other => return None,
             Disturbance::Partition => Effect::Pair(a, b, Overlay::Cut),
             Disturbance::Reset => Effect::Reset(a, b),
             Disturbance::Delay => Effect::Pair(a, b, delay(random)),
-            Disturbance::Slow | Disturbance::Crash => {
-                Effect::Pair(a, b, Overlay::Slow(random.between(100, 10_000)))
-            }
-        })
+            Disturbance::Slow => Effect::Pair(a, b, slow(random)),
+        };
+        Some(effect)
     }
 
     /// Prints what happens, if this run is a replay.
@@ -243,6 +238,10 @@ impl Network {
 fn delay(random: &mut Random) -> Overlay {
     let [latency, jitter] = [(); 2].map(|()| Duration::from_micros(random.below(500_000)));
     Overlay::Delay { latency, jitter }
+}
+
+fn slow(random: &mut Random) -> Overlay {
+    Overlay::Slow(random.between(100, 10_000))
 }
 
 /// A duration of a range that is not empty.

@@ -218,9 +218,7 @@ impl Network {
     /// # Errors
     /// If a name is unknown.
     pub fn partition(&self, a: &str, b: &str) -> io::Result<()> {
-        let (a, b) = (self.address(a)?, self.address(b)?);
-        self.ask(Change::Partition(a, b));
-        Ok(())
+        self.ask_of_pair(a, b, Change::Partition)
     }
 
     /// Ends a [partition](Self::partition). What was sent over connections meanwhile arrives, in order. A [disturbance](Self::disturb) that
@@ -229,9 +227,7 @@ impl Network {
     /// # Errors
     /// If a name is unknown.
     pub fn repair(&self, a: &str, b: &str) -> io::Result<()> {
-        let (a, b) = (self.address(a)?, self.address(b)?);
-        self.ask(Change::Repair(a, b));
-        Ok(())
+        self.ask_of_pair(a, b, Change::Repair)
     }
 
     /// Resets all connections between two hosts: both ends get an error, and bytes in flight are lost.
@@ -239,9 +235,7 @@ impl Network {
     /// # Errors
     /// If a name is unknown.
     pub fn reset(&self, a: &str, b: &str) -> io::Result<()> {
-        let (a, b) = (self.address(a)?, self.address(b)?);
-        self.ask(Change::Reset(a, b));
-        Ok(())
+        self.ask_of_pair(a, b, Change::Reset)
     }
 
     /// Gives the way between two hosts a link of its own: latency, jitter, bandwidth, loss of datagrams. `None` is the network's again.
@@ -250,9 +244,8 @@ impl Network {
     /// # Errors
     /// If a name is unknown.
     pub fn link(&self, a: &str, b: &str, link: impl Into<Option<Link>>) -> io::Result<()> {
-        let (a, b) = (self.address(a)?, self.address(b)?);
-        self.ask(Change::Link(a, b, link.into()));
-        Ok(())
+        let link = link.into();
+        self.ask_of_pair(a, b, |a, b| Change::Link(a, b, link))
     }
 
     /// A host loses its power: its program and all its tasks are dropped, what it sends in their destructors leads nowhere, and its peers
@@ -296,6 +289,16 @@ impl Network {
     /// How long the run may take in virtual time before it is an error: an hour by default, from its beginning.
     pub fn time_limit(&self, limit: Duration) {
         self.shared.time_limit.set(limit);
+    }
+
+    fn ask_of_pair(
+        &self,
+        a: &str,
+        b: &str,
+        change: impl FnOnce(IpAddr, IpAddr) -> Change,
+    ) -> io::Result<()> {
+        self.ask(change(self.address(a)?, self.address(b)?));
+        Ok(())
     }
 
     /// The index of a host that is no client.
