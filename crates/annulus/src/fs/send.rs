@@ -1,7 +1,7 @@
 //! Sending a file's pages to a socket inline, if that waits for no device.
 //!
-//! `sendfile` cannot be told to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in
-//! memory, or, on file systems that cannot tell, if it has not stalled lately.
+//! `sendfile` cannot be told to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in memory,
+//! or for a few pages are predicted to be; or, on file systems that cannot tell, if it has not stalled lately.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
@@ -20,8 +20,7 @@ use std::time::Duration;
 const ALIGNMENT: usize = 4096;
 /// A send that took longer, the peer's part included, was stalled by the device: a busy machine's scheduler delays a thread less.
 const STALL: Duration = Duration::from_millis(50);
-
-/// Bytes of a send beyond which a check of the page cache costs next to nothing.
+/// The most bytes of a send that is made on a prediction: for more, a check of the page cache costs next to nothing.
 const PREDICTED: u32 = 64 * 1024;
 
 /// Pages that go to a socket.

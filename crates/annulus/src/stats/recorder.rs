@@ -10,10 +10,10 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often turns are timed, in nanoseconds, so that the cost has a bound. The next turn after that is timed, so that one that follows a
-/// pause always is.
+/// Nanoseconds from one round of timed turns to the next, which bound the cost. A round begins with the first turn after they are over: a
+/// turn that follows a long pause is always timed.
 const PERIOD: u64 = 100_000_000;
-/// Turns that are timed then: two, since tasks that are woken by tasks run one turn later.
+/// Turns of a round: two, since tasks that are woken by tasks run one turn later.
 const TIMED: u8 = 2;
 /// Slow polls that are kept.
 const KEPT: usize = 16;
@@ -38,9 +38,9 @@ pub(crate) struct Recorder {
     slow_poll: Option<Duration>,
     /// When the runtime was built.
     began: Duration,
-    /// Turns to be timed, this one included; constant if all are.
+    /// Turns of this round that are left, this one included; constant if all turns are timed.
     timed: Cell<u8>,
-    /// From when on the next ones are timed, in nanoseconds of the kernel's clock.
+    /// When the next round begins, in nanoseconds of the kernel's clock.
     next: Cell<u64>,
     /// In a timed turn: when it began, and the last reading.
     turn_began: Cell<Duration>,

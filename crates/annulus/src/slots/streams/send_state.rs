@@ -2,7 +2,8 @@
 //!
 //! *Idle* → *now* or *waiting* → idle, when the send's outcome is known. A zero-copy send is in *zero-copy* until its first
 //! event, and if not all went, in *awaiting memory* until its notification. *Retrying* waits for a timer, with nothing in
-//! flight; *polling* waits for space in the socket, and *stopping poll* for the end of that. `send`, `zero_copy` and `pages` say when each is taken.
+//! flight; *polling* waits for space in the socket, and *stopping poll* for the end of that. `send`, `zero_copy` and `pages` say when
+//! each is taken.
 
 use super::chunk_queue::ChunkQueue;
 use super::vectors::Vector;
