@@ -4,14 +4,7 @@
 mod common;
 
 use annulus::net::UnixStream;
-use common::on_both;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
-/// Polls a future once.
-fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()))
-}
+use common::{on_both, poll_once};
 
 #[test]
 fn a_forked_child_gets_errors_and_the_parent_goes_on() {
@@ -20,9 +13,8 @@ fn a_forked_child_gets_errors_and_the_parent_goes_on() {
         // SAFETY: the child polls two futures, which fail without a system call, and exits at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let refused = |answer: Poll<bool>| answer == Poll::Ready(true);
-            let sends = refused(poll_once(one.send("from the child")).map(|sent| sent.is_err()));
-            let receives = refused(poll_once(other.recv()).map(|received| received.is_err()));
+            let sends = poll_once(one.send("from the child")).is_some_and(|sent| sent.is_err());
+            let receives = poll_once(other.recv()).is_some_and(|received| received.is_err());
             // SAFETY: ends the child without running the parent's destructors.
             unsafe { libc::_exit(if sends && receives { 0 } else { 1 }) };
         }

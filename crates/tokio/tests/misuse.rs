@@ -4,7 +4,7 @@ mod common;
 
 use annulus::net::{TcpListener, TcpStream, UnixStream};
 use annulus::{DriverChoice, Runtime};
-use common::{LONG, host, on_both};
+use common::{LONG, host, on_both, poll_once};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -170,15 +170,6 @@ fn tokio_may_end_first() {
     let ended = poll_once(pair.0.send("z")).expect("at once").unwrap_err().to_string();
     assert!(ended.contains("ended"), "{ended}");
     Runtime::new().unwrap().block_on(async {});
-}
-
-/// Polls a future once.
-fn poll_once<F: Future>(future: F) -> Option<F::Output> {
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).as_mut().poll(&mut cx) {
-        std::task::Poll::Ready(output) => Some(output),
-        std::task::Poll::Pending => None,
-    }
 }
 
 /// Tasks of tokio that wait for something of annulus when it ends get an error, whatever they wait for.

@@ -3,6 +3,7 @@
 
 pub(crate) mod host;
 
+use annulus::io::AsyncRecv;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::Shards;
 use annulus::time::{sleep, timeout};
@@ -69,7 +70,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// Receives until so many bytes are there, or the stream ends.
-pub(crate) async fn receive(stream: &mut TcpStream, len: usize) -> io::Result<Vec<u8>> {
+pub(crate) async fn receive(stream: &mut impl AsyncRecv, len: usize) -> io::Result<Vec<u8>> {
     let mut got = Vec::new();
     while got.len() < len {
         let Some(lease) = stream.recv().await? else { break };

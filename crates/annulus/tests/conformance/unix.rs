@@ -1,7 +1,7 @@
 //! Unix sockets: streams and datagrams at paths and abstract names, credentials and descriptors.
 #![allow(unsafe_code)]
 
-use crate::common::pattern;
+use crate::common::{pattern, receive};
 use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
 use annulus::time::timeout;
@@ -48,15 +48,6 @@ async fn echo(mut stream: UnixStream) -> io::Result<()> {
         stream.send(lease).await?;
     }
     Ok(())
-}
-
-async fn receive(stream: &mut UnixStream, len: usize) -> io::Result<Vec<u8>> {
-    let mut got = Vec::new();
-    while got.len() < len {
-        let Some(lease) = stream.recv().await? else { break };
-        got.extend_from_slice(&lease);
-    }
-    Ok(got)
 }
 
 async fn exchange(mut client: UnixStream) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Files that stay open between uses.
 
+use crate::common::touch;
 use crate::mode::{Mode, everywhere};
 use crate::place::Place;
 use annulus::fs::{self, CachedFile, Dir, FileCache, Policy};
@@ -195,7 +196,7 @@ async fn begin(
     open: Pin<&mut impl Future<Output = io::Result<Rc<CachedFile>>>>,
     turns: usize,
 ) -> io::Result<()> {
-    assert!(crate::touch(open).transpose()?.is_none(), "it is in flight");
+    assert!(touch(open).transpose()?.is_none(), "it is in flight");
     for _ in 0..turns {
         annulus::yield_now().await;
     }
@@ -226,41 +227,46 @@ fn a_dropped_open_leaves_the_cache_as_it_was() {
     });
 }
 
+/// Replaces a file while it is being opened, after each of 20 numbers of turns, and does something before that open ends: what it has
+/// found must not be in the cache then.
+async fn replace_while_opening(
+    place: Place,
+    meanwhile: impl AsyncFn(&FileCache, usize) -> io::Result<()>,
+) -> io::Result<()> {
+    for turns in 0..20 {
+        std::fs::write(place.join("file"), "old")?;
+        let files = cache(&place, LONG).await?;
+        let mut opening = pin!(files.open("file"));
+        begin(opening.as_mut(), turns).await?;
+        replace(&place)?;
+        meanwhile(&files, turns).await?;
+        opening.await?;
+        assert_eq!(read(&files, "file").await?, "newer", "{turns}");
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_being_opened_when_it_is_forgotten_is_not_kept() {
-    off_the_loop(|place| async move {
-        for turns in 0..20 {
-            std::fs::write(place.join("file"), "old")?;
-            let files = cache(&place, LONG).await?;
-            let mut opening = pin!(files.open("file"));
-            begin(opening.as_mut(), turns).await?;
-            replace(&place)?;
+    off_the_loop(|place| {
+        replace_while_opening(place, async |files, turns| {
             if turns % 2 == 0 {
                 assert!(!files.remove("file"));
             } else {
                 files.clear();
             }
-            opening.await?;
-            assert_eq!(read(&files, "file").await?, "newer", "{turns}");
-        }
-        Ok(())
+            Ok(())
+        })
     });
 }
 
 #[test]
 fn an_open_that_ends_late_does_not_replace_what_was_found_since() {
-    off_the_loop(|place| async move {
-        for turns in 0..20 {
-            std::fs::write(place.join("file"), "old")?;
-            let files = cache(&place, LONG).await?;
-            let mut opening = pin!(files.open("file"));
-            begin(opening.as_mut(), turns).await?;
-            replace(&place)?;
-            assert_eq!(read(&files, "file").await?, "newer");
-            opening.await?;
-            assert_eq!(read(&files, "file").await?, "newer", "{turns}");
-        }
-        Ok(())
+    off_the_loop(|place| {
+        replace_while_opening(place, async |files, _| {
+            assert_eq!(read(files, "file").await?, "newer");
+            Ok(())
+        })
     });
 }
 

@@ -1,5 +1,6 @@
 //! Between files and streams.
 
+use crate::common::touch;
 use crate::mode::{Mode, everywhere};
 use crate::place::Place;
 use annulus::fs::{self, File, OpenOptions, Policy};
@@ -197,7 +198,7 @@ fn a_copy_into_the_stream_of_a_file_goes_on_where_a_dropped_one_ended() {
         let mut left = &pattern()[..300_000];
         // With a write in flight nothing is taken from the source; without one all that is taken is accepted.
         into.write_all(b"head").await?;
-        while crate::touch(copy(&mut left, &mut into)).transpose()?.is_none() {
+        while touch(copy(&mut left, &mut into)).transpose()?.is_none() {
             annulus::yield_now().await;
         }
         into.flush().await?;
@@ -242,7 +243,7 @@ fn a_file_is_copied_on_behind_what_a_sink_has_accepted_of_a_piece() {
             fs::write(place.join("from"), &pattern()[..20_000]).await?;
             let mut file = File::open(place.join("from")).await?;
             let mut slow = Slow::default();
-            while crate::touch(copy(&mut file, &mut slow)).transpose()?.is_none() {
+            while touch(copy(&mut file, &mut slow)).transpose()?.is_none() {
                 assert_eq!(file.seek(SeekFrom::Current(0)).await?, slow.got.len() as u64);
                 annulus::yield_now().await;
             }

@@ -1,5 +1,8 @@
 //! Files, by every way a call can be made: each body runs on both drivers, under every policy.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod bad_input;
 mod cache;
 mod copy;
@@ -14,14 +17,3 @@ mod place;
 mod short_reads;
 mod stream;
 mod whole;
-
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
-/// Polls a future once and drops it.
-fn touch<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
-    }
-}

@@ -1,6 +1,7 @@
 //! Files whose reads are short before their end, and files that end sooner than they did: copies to streams are complete, and wait for
 //! no peer.
 
+use crate::common::{pattern, receive};
 use crate::mode::{Mode, everywhere};
 use crate::place::Place;
 use annulus::fs::{self, File, Policy};
@@ -9,19 +10,6 @@ use annulus::net::UnixStream;
 use rustix::fs::{Advice, fadvise};
 use std::io;
 use std::path::Path;
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u32).map(|n| (n ^ (n >> 8)) as u8).collect()
-}
-
-async fn receive(stream: &mut UnixStream, len: usize) -> io::Result<Vec<u8>> {
-    let mut got = Vec::new();
-    while got.len() < len {
-        let Some(lease) = stream.recv().await? else { break };
-        got.extend_from_slice(&lease);
-    }
-    Ok(got)
-}
 
 /// Leaves only the first page of a file in memory, if its file system keeps it on a device.
 fn keep_first_page(path: &Path) -> io::Result<()> {

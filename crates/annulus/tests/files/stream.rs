@@ -1,5 +1,6 @@
 //! Files as streams of bytes: read ahead, written behind, and by the traits of futures-io and tokio.
 
+use crate::common::{pattern, touch};
 use crate::mode::{Mode, everywhere};
 use crate::place::Place;
 use annulus::fs::{self, File, FileStream, OpenOptions, Policy};
@@ -15,10 +16,6 @@ use std::time::Duration;
 
 /// Several times what is read ahead.
 const LEN: usize = 300_000;
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 % 251) as u8 ^ (i >> 12) as u8).collect()
-}
 
 async fn both_ways(place: &Place, name: &str) -> io::Result<FileStream> {
     let options = || OpenOptions::new();
@@ -62,9 +59,9 @@ async fn write_and_read(place: Place) -> io::Result<()> {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "before the start");
     assert!(*file.recv_exact(1).await? == text[40..41], "it stays at its place");
     // A seek that is dropped ends with the next call; a pending one has not moved anything yet.
-    _ = crate::touch(file.seek(SeekFrom::Start(7)));
+    _ = touch(file.seek(SeekFrom::Start(7)));
     assert_eq!(file.seek(SeekFrom::Start(41)).await?, 41);
-    _ = crate::touch(file.seek(SeekFrom::Start(41)));
+    _ = touch(file.seek(SeekFrom::Start(41)));
     let file = file.into_file().await?;
     let (read, next) = { file }.read(vec![0; 9]).await;
     assert!(read? == 9 && next == text[41..50], "the cursor went back");
@@ -90,9 +87,9 @@ async fn drop_all(place: Place) -> io::Result<()> {
     let mut got = Vec::new();
     // The end is not for good: the last piece may be written still.
     while got.len() < LEN {
-        _ = crate::touch(reader.peek(200_000));
-        _ = crate::touch(reader.recv_exact(usize::MAX));
-        match crate::touch(reader.recv()).transpose()?.flatten() {
+        _ = touch(reader.peek(200_000));
+        _ = touch(reader.recv_exact(usize::MAX));
+        match touch(reader.recv()).transpose()?.flatten() {
             Some(lease) => got.extend_from_slice(&lease),
             None => annulus::yield_now().await,
         }
@@ -132,9 +129,9 @@ fn outside_a_runtime_calls_fail() {
     let place = Place::new();
     let mut runtime = Mode::all()[0].runtime().unwrap();
     let mut file = runtime.block_on(both_ways(&place, "a")).unwrap();
-    assert!(crate::touch(file.write(b"text")).expect("at once").is_err());
-    assert!(crate::touch(file.recv()).expect("at once").is_err());
-    assert!(crate::touch(file.seek(SeekFrom::Start(1))).expect("at once").is_err());
+    assert!(touch(file.write(b"text")).expect("at once").is_err());
+    assert!(touch(file.recv()).expect("at once").is_err());
+    assert!(touch(file.seek(SeekFrom::Start(1))).expect("at once").is_err());
     runtime
         .block_on(async {
             file.write_all(b"text").await?;
@@ -256,7 +253,7 @@ async fn drop_a_seek(place: Place) -> io::Result<()> {
     fs::write(place.join("a"), text.clone()).await?;
     let mut file = File::open(place.join("a")).await?.into_stream();
     file.recv_exact(40).await?;
-    _ = crate::touch(file.seek(SeekFrom::Start(10)));
+    _ = touch(file.seek(SeekFrom::Start(10)));
     assert!(file.fill_buf().await? == &text[10..]);
     Ok(())
 }

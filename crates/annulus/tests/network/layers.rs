@@ -112,14 +112,19 @@ fn with_counted<F: Future<Output = io::Result<()>> + 'static>(
     network.run()
 }
 
+/// Disturbs the network by crashes of half a second, and waits for the first.
+async fn until_crash(network: &Network, server: &Counted) {
+    network.disturb(often(&[Disturbance::Crash], SECOND, SECOND / 2));
+    sleep(SECOND / 10).await;
+    while server.runs.get() {
+        sleep(SECOND / 100).await;
+    }
+}
+
 #[test]
 fn a_host_that_was_started_by_hand_is_not_started_again_by_the_end_of_a_crash() -> io::Result<()> {
     with_counted(async |network, server| {
-        network.disturb(often(&[Disturbance::Crash], SECOND, SECOND / 2));
-        sleep(SECOND / 10).await;
-        while server.runs.get() {
-            sleep(SECOND / 100).await;
-        }
+        until_crash(&network, &server).await;
         network.bounce("server")?;
         sleep(SECOND * 4 / 5).await;
         assert_eq!((server.starts.get(), server.runs.get()), (2, true));
@@ -130,11 +135,7 @@ fn a_host_that_was_started_by_hand_is_not_started_again_by_the_end_of_a_crash() 
 #[test]
 fn a_host_that_was_crashed_by_hand_stays_down_when_it_is_calm() -> io::Result<()> {
     with_counted(async |network, server| {
-        network.disturb(often(&[Disturbance::Crash], SECOND, SECOND / 2));
-        sleep(SECOND / 10).await;
-        while server.runs.get() {
-            sleep(SECOND / 100).await;
-        }
+        until_crash(&network, &server).await;
         network.crash("server")?;
         sleep(10 * SECOND).await;
         network.calm();

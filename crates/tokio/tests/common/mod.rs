@@ -4,6 +4,8 @@
 use annulus::net::TcpStream;
 use annulus::{Builder, DriverChoice, Runtime};
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
@@ -34,6 +36,14 @@ fn on(builder: Builder, body: impl Future<Output = io::Result<()>>) {
 
 pub(crate) fn host() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Polls a future once and drops it.
+pub(crate) fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
 }
 
 pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
