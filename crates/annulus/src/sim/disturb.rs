@@ -83,7 +83,9 @@ impl Default for Disturbances {
 pub(super) struct Chaos {
     plan: Disturbances,
     next: Duration,
-    /// Those that last, and when they end.
+    /// How many have begun: the number of the next one.
+    begun: u64,
+    /// Those that last, with when they end and their numbers.
     active: Vec<(Duration, u64, Effect)>,
 }
 
@@ -107,7 +109,7 @@ impl Chaos {
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
         let next = now + between(&plan.pause, random);
-        Ok(Self { plan, next, active: Vec::new() })
+        Ok(Self { plan, next, begun: 0, active: Vec::new() })
     }
 
     /// When the next one begins or ends.
@@ -146,8 +148,8 @@ impl Network {
             && let Some(effect) = self.draw(chaos.plan.kinds)
         {
             self.report(|| self.begin_text(effect));
-            let number = self.shared.disturbances.get();
-            self.shared.disturbances.set(number + 1);
+            let number = chaos.begun;
+            chaos.begun += 1;
             self.begin_effect(number, effect);
             if !matches!(effect, Effect::Reset(..)) {
                 chaos.active.push((until, number, effect));

@@ -77,8 +77,6 @@ pub(super) struct Shared {
     pub(super) changes: RefCell<Vec<Change>>,
     pub(super) pairs: RefCell<Pairs>,
     pub(super) chaos: RefCell<Option<Chaos>>,
-    /// How many disturbances have begun.
-    pub(super) disturbances: Cell<u64>,
     /// Of the network: the kernel has a generator of its own.
     pub(super) random: RefCell<Random>,
     pub(super) time_limit: Cell<Duration>,
@@ -123,7 +121,6 @@ impl Network {
             changes: RefCell::default(),
             pairs: RefCell::default(),
             chaos: RefCell::default(),
-            disturbances: Cell::default(),
             random: RefCell::new(Random::new(seed.rotate_left(32) ^ 0x0D15_7024)),
             time_limit: Cell::new(TIME_LIMIT),
             stage: Cell::new(Stage::New),
