@@ -10,8 +10,8 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Nanoseconds from one round of timed turns to the next, which bound the cost. A round begins with the first turn after they are over: a
-/// turn that follows a long pause is always timed.
+/// The least time between two rounds of timed turns, in nanoseconds: it bounds what timing costs. The first turn after that time begins a
+/// round, so that a turn that follows a long pause is always timed.
 const PERIOD: u64 = 100_000_000;
 /// Turns of a round: two, since tasks that are woken by tasks run one turn later.
 const TIMED: u8 = 2;

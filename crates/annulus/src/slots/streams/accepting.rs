@@ -93,8 +93,12 @@ impl Stream {
         self.poll_sent(io, cx, |tx| tx.ended)
     }
 
+    /// Ready once `done` holds of what is to be sent.
+    ///
+    /// # Errors
+    /// What a send ran into.
     #[inline]
-    fn poll_sent(
+    pub(super) fn poll_sent(
         &mut self,
         io: &mut Io,
         cx: &Context<'_>,

@@ -2,10 +2,8 @@
 //! has no space, its driver says when it has some.
 
 use super::Streams;
-use super::send_state::SendPhase;
+use super::send_state::{SendPhase, SendState};
 use super::stream::Stream;
-use crate::op_error::Operation;
-use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
 use annulus_driver::{Kind, Op};
 use annulus_kernel::Fd;
@@ -46,19 +44,12 @@ impl Stream {
         has_asked: &mut bool,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let tx = &mut self.tx;
-        if let Some(errno) = tx.error {
-            return Poll::Ready(Err(self.failed(io, Operation::Send, errno)));
-        }
-        if tx.is_idle() {
-            if replace(has_asked, true) {
-                return Poll::Ready(Ok(()));
-            }
-            tx.phase = SendPhase::Polling;
+        let is_idle = self.tx.error.is_none() && self.tx.is_idle();
+        if is_idle && !replace(has_asked, true) {
+            self.tx.phase = SendPhase::Polling;
             io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
         }
-        note_waker(&mut tx.waker, &mut io.after.drops, cx);
-        Poll::Pending
+        self.poll_sent(io, cx, SendState::is_idle)
     }
 
     /// No pages follow that would wait for space.
