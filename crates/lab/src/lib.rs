@@ -6,8 +6,8 @@
 //! interval excludes 1 by more than the control deviates from it.
 //!
 //! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
-//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]); and servers
-//! under clients of others, such as wrk ([`server_bench`]). A [`suite`] is a published table, measured again by one of these
+//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]); and whole programs
+//! under clients such as wrk ([`server_bench`]). A [`suite`] is a published table, measured again by one of these
 //! benches.
 //!
 //! The primary figure is *CPU time per operation* ([`proc`]): it is valid even if the load is the bottleneck.
@@ -38,8 +38,11 @@ pub mod suite;
 
 mod clock;
 mod cpu_clock;
+mod own_load;
+mod process_tree;
 mod server;
 mod stderr;
 mod usage;
+mod watch;
 
 pub use usage::{UsageError, distinct};

@@ -10,8 +10,9 @@ use annulus_load::clock;
 use serde::Serialize;
 
 use crate::cpu_clock::cpu_ns;
+use crate::process_tree::{self, Tree};
 
-/// The usage of all threads of a process since its start.
+/// The usage of all threads of a process, and of the processes that it has started, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time on a core, user and kernel, in ns.
@@ -21,25 +22,40 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The current values of `/proc/PID/task/*/schedstat` and the process's CPU clock. Running threads are counted up
-    /// to their last tick.
+    /// The current values of `/proc/PID/task/*/schedstat` and the CPU clocks of the processes. Running threads are counted
+    /// up to their last tick.
     ///
-    /// Switches are those of living threads only. CPU time includes threads that have ended.
+    /// Switches are those of living threads only. CPU time includes threads that have ended, and processes that have ended
+    /// and were waited for, in steps of a clock tick (10 ms).
     pub fn of(pid: u32) -> io::Result<Usage> {
-        Ok(Usage { cpu_ns: cpu_ns(pid)?, switches: switches(&tasks(pid))? })
+        Usage::of_tree(&process_tree::of(pid))
     }
 
-    /// As [`of`](Self::of), once no thread of the process runs or is runnable, or after `timeout`.
+    /// As [`of`](Self::of), once no thread of the processes runs or is runnable, or after `timeout`.
     ///
     /// Linux accounts a thread's CPU time when it leaves its core and at ticks (1 to 10 ms apart), not when another
     /// process reads it. While a process runs, its latest time is missing from every file and clock (ADR 0017).
     pub fn at_rest(pid: u32, timeout: Duration) -> io::Result<Usage> {
-        let tasks = tasks(pid);
+        let tree = process_tree::of(pid);
         let began = clock::now();
-        while is_busy(&tasks)? && clock::now() - began < timeout {
+        while is_any_busy(&tree)? && clock::now() - began < timeout {
             thread::sleep(INTERVAL);
         }
-        Usage::of(pid)
+        Usage::of_tree(&tree)
+    }
+
+    /// Of a process, and of those that it has started; of these some may have ended meanwhile.
+    fn of_tree((root, others): &Tree) -> io::Result<Usage> {
+        let others = others.iter().filter_map(|&pid| Usage::of_one(pid).ok());
+        Ok(others.fold(Usage::of_one(*root)?, |sum, one| Usage {
+            cpu_ns: sum.cpu_ns + one.cpu_ns,
+            switches: sum.switches + one.switches,
+        }))
+    }
+
+    fn of_one(pid: u32) -> io::Result<Usage> {
+        let cpu_ns = cpu_ns(pid)? + process_tree::waited_for_ns(pid)?;
+        Ok(Usage { cpu_ns, switches: switches(&tasks(pid))? })
     }
 
     /// The usage between an earlier reading and this one.
@@ -54,7 +70,8 @@ impl Usage {
 /// How often to read again.
 const INTERVAL: Duration = Duration::from_micros(50);
 
-fn tasks(pid: u32) -> PathBuf {
+/// The directory of its threads.
+pub(crate) fn tasks(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/task"))
 }
 
@@ -65,6 +82,12 @@ fn switches(tasks: &Path) -> io::Result<u64> {
         Ok(())
     })?;
     Ok(sum)
+}
+
+/// Whether a thread of any of these processes is on a core or waits for one.
+fn is_any_busy((root, others): &Tree) -> io::Result<bool> {
+    let has_busy = |&pid: &u32| is_busy(&tasks(pid)).unwrap_or(false);
+    Ok(is_busy(&tasks(*root))? || others.iter().any(has_busy))
 }
 
 /// Whether a thread is on a core or waits for one.
@@ -79,7 +102,7 @@ fn is_busy(tasks: &Path) -> io::Result<bool> {
 }
 
 /// Reads a file of every living thread.
-fn each_thread(
+pub(crate) fn each_thread(
     tasks: &Path,
     file: &str,
     mut read: impl FnMut(&str) -> io::Result<()>,

@@ -91,12 +91,12 @@ impl Catalogue {
             Source::Own(arguments) => {
                 let program = env::current_exe().context("cannot find this program to start it")?;
                 let arguments = arguments.iter().map(Into::into).collect();
-                Ok(Ok(Spec { name: name.clone(), program, arguments, pin }))
+                Ok(Ok(Spec { arguments, pin, ..Spec::of(name, program) }))
             }
             Source::Peer(peer, mode) => {
                 let arguments = [PEER_ADDRESS].into_iter().chain(mode.as_deref());
                 let arguments = arguments.map(Into::into).collect();
-                let spec = |program| Spec { name: name.clone(), program, arguments, pin };
+                let spec = |program| Spec { arguments, pin, ..Spec::of(name, program) };
                 Peers::prepare(self.peers.as_ref(), peer, spec)
             }
         }

@@ -1,0 +1,102 @@
+//! The processes that a process has started.
+
+use std::fs;
+use std::io;
+
+use rustix::param::clock_ticks_per_second;
+
+use crate::proc::{each_thread, tasks};
+
+/// A process, and all that it has started, directly or not, and that have not ended.
+pub(crate) type Tree = (u32, Vec<u32>);
+
+/// The fields of `/proc/PID/stat` with the time of children, user and kernel, counted from the one behind the name.
+const CHILDREN_TIMES: [usize; 2] = [13, 14];
+
+/// The process, and those that it has started. A kernel without lists of children tells of none.
+pub(crate) fn of(root: u32) -> Tree {
+    let mut found = children(root);
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(children(pid));
+        next += 1;
+    }
+    (root, found)
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let listed = each_thread(&tasks(pid), "children", |line| {
+        found.extend(line.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        Ok(())
+    });
+    // One that has ended has none.
+    listed.map(|()| found).unwrap_or_default()
+}
+
+/// CPU time of the processes that a process has started and waited for, with their own such, in ns.
+pub(crate) fn waited_for_ns(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = ticks_of_children(&stat)
+        .ok_or_else(|| io::Error::other("no times of children in /proc/PID/stat"))?;
+    Ok(ticks * 1_000_000_000 / clock_ticks_per_second())
+}
+
+fn ticks_of_children(stat: &str) -> Option<u64> {
+    // The name is in parentheses and may contain some.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
+    CHILDREN_TIMES.iter().map(|&field| fields.get(field)?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::proc::Usage;
+
+    /// Runs a shell with this script until it has printed a line, and looks at it; it ends with its input.
+    fn with_shell(script: &str, look: impl Fn(u32)) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = command.spawn().expect("a shell");
+        let mut line = [0; 1];
+        shell.stdout.take().expect("its output").read_exact(&mut line).expect("a line");
+        look(shell.id());
+        drop(shell.stdin.take());
+        shell.wait().expect("it ends with its input");
+    }
+
+    #[test]
+    fn children_and_theirs_are_found() {
+        with_shell("(sh -c 'echo; read end'; true); true", |pid| {
+            let (root, others) = of(pid);
+            assert_eq!((root, others.len()), (pid, 2), "{others:?}");
+            assert!(!others.contains(&pid));
+        });
+        assert_eq!(of(1 << 30), (1 << 30, vec![]), "no such process");
+    }
+
+    #[test]
+    fn what_a_child_used_counts_before_and_after_its_end() {
+        let work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        with_shell(&format!("(sh -c '{work}; echo; read end'; true); true"), |pid| {
+            assert_eq!(waited_for_ns(pid).expect("a time"), 0);
+            // No shell counts that far within 1 ms.
+            assert!(Usage::of(pid).expect("a reading").cpu_ns > 1_000_000);
+        });
+        let work = work.replace("100000", "300000");
+        with_shell(&format!("(sh -c '{work}'); echo; read end"), |pid| {
+            let waited_for = waited_for_ns(pid).expect("a time");
+            assert!(waited_for > 0 && Usage::of(pid).expect("a reading").cpu_ns >= waited_for);
+        });
+    }
+
+    #[test]
+    fn the_times_of_children_are_found_behind_any_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 70 800 20 0 1 0 9 1 1\n";
+        assert_eq!(ticks_of_children(stat), Some(870));
+        assert_eq!(ticks_of_children("7 (a) S 1"), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! The usage of a server between the edges of the measured window.
+
+use std::io;
+
+use annulus_load::Observer;
+
+use crate::bench::Sample;
+use crate::proc::Usage;
+use crate::server::{add_usage, usage_at_rest};
+
+/// Reads the server's usage when the measured window opens and closes.
+///
+/// Clients that are tasks send nothing meanwhile, so the server finishes its work, and its CPU time is read then: at
+/// both edges of the window everything sent is answered and accounted (ADR 0017). Threads continue until the window
+/// closes.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pid: u32,
+    opened: io::Result<Usage>,
+    closed: io::Result<Usage>,
+}
+
+impl Watch {
+    /// Of this server.
+    pub(crate) fn new(pid: u32) -> Watch {
+        let never = || Err(io::Error::other("the measured window never opened or never closed"));
+        Watch { pid, opened: never(), closed: never() }
+    }
+
+    /// The sample of the load, with the usage of the server.
+    pub(crate) fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
+        let used = self.closed?.since(self.opened?);
+        add_usage(&mut sample, self.pid, used)?;
+        Ok(sample)
+    }
+}
+
+impl Observer for Watch {
+    fn window_opened(&mut self) {
+        self.opened = usage_at_rest(self.pid);
+    }
+
+    fn window_closed(&mut self) {
+        self.closed = usage_at_rest(self.pid);
+    }
+}
