@@ -1,4 +1,4 @@
-"""What `compare_files.py`, `compare_proxy.py` and `compare_redis.py` share: servers pinned to a core, slices in turn, ratios with
+"""What `compare_proxy.py` and `compare_redis.py` share: servers pinned to a core, slices in turn, ratios with
 intervals."""
 
 import argparse

@@ -57,7 +57,7 @@ impl Known {
         pin: Option<usize>,
         arguments: Vec<OsString>,
     ) -> Result<Result<Spec, String>> {
-        let spec = |program| Spec { name: self.name.into(), program, arguments, pin };
+        let spec = |program| Spec { arguments, pin, ..Spec::of(self.name, program) };
         match self.peer {
             Some((directory, _)) => Peers::prepare(peers, directory, spec),
             None => {

@@ -68,6 +68,15 @@ impl Peers {
         Ok(built.map(spec).map_err(|why| format!("peer {name} is left out: {why}")))
     }
 
+    /// The text of a file beside the peers, such as a configuration of a program that is not built.
+    ///
+    /// # Errors
+    /// If it cannot be read; the error names it.
+    pub(crate) fn read(&self, path: &str) -> Result<String> {
+        let path = self.directory.join(path);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
     /// The names of all peers that are echo servers, sorted.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };

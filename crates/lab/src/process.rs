@@ -29,6 +29,8 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// Environment variables that are set for it.
+    pub variables: Vec<(OsString, OsString)>,
     /// The core to pin it to, with all its threads.
     pub pin: Option<usize>,
 }
@@ -36,7 +38,13 @@ pub struct Spec {
 impl Spec {
     /// A program without arguments and without a core.
     pub fn of(name: &str, program: impl Into<PathBuf>) -> Spec {
-        Spec { name: name.into(), program: program.into(), arguments: Vec::new(), pin: None }
+        Spec {
+            name: name.into(),
+            program: program.into(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            pin: None,
+        }
     }
 
     /// The same program with another name.
@@ -45,12 +53,19 @@ impl Spec {
     }
 }
 
-/// Its name and its command line, with the program's name only.
+/// Its name and its command line, as a shell reads it, with the program's name only.
 impl Serialize for Spec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let program = self.program.file_name().into_iter();
-        let words = program.chain(self.arguments.iter().map(OsString::as_os_str));
-        let command: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let variables = self.variables.iter();
+        let mut command: Vec<String> = variables
+            .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()))
+            .collect();
+        let words = self
+            .program
+            .file_name()
+            .into_iter()
+            .chain(self.arguments.iter().map(OsString::as_os_str));
+        command.extend(words.map(|word| word.to_string_lossy().into_owned()));
         let mut spec = serializer.serialize_struct("Spec", 2)?;
         spec.serialize_field("name", &self.name)?;
         spec.serialize_field("command", &command)?;
@@ -106,11 +121,12 @@ impl Process {
     }
 
     fn spawn(spec: &Spec, mut command: Command) -> Result<Process, ProcessError> {
-        let Spec { name, program, arguments, pin } = spec;
+        let Spec { name, program, arguments, variables, pin } = spec;
         let error = |why| ProcessError { name: name.clone(), why };
         // A process group of its own: ctrl-C at the terminal reaches only the lab, which ends its children after it has
         // stopped measuring.
-        command.args(arguments).process_group(0).stderr(Stdio::piped());
+        command.args(arguments).envs(variables.iter().cloned());
+        command.process_group(0).stderr(Stdio::piped());
         // A child inherits the affinity, so it never starts threads elsewhere.
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
         let mut child = child::spawn(command)

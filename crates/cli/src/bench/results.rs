@@ -121,12 +121,20 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
         let figures = columns.iter().map(|&column| shown(report, row, column));
         lines.push([row.contender.clone()].into_iter().chain(figures).collect());
     }
+    let absent = &report.settings.contenders.absent;
+    lines.extend(absent.iter().map(|name| absent_row(name, columns.len())));
     if failed {
         let count = |row: &&Row| row.failed.to_string();
-        let counts = ["failed".to_owned()].into_iter().chain(rows.iter().map(count));
+        let nothing = absent.iter().map(|_| NOTHING.to_owned());
+        let counts = ["failed".to_owned()].into_iter().chain(rows.iter().map(count)).chain(nothing);
         lines.iter_mut().zip(counts).for_each(|(line, count)| line.insert(1, count));
     }
     table(1, &lines)
+}
+
+/// The row of a contender that is missing here.
+fn absent_row(name: &str, columns: usize) -> Vec<String> {
+    [name.to_owned()].into_iter().chain(vec![NOTHING.to_owned(); columns]).collect()
 }
 
 /// A row per cell, a column per contender.

@@ -7,13 +7,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Notes its arguments, announces an address, and uses its core for a moment a hundred times a second: to start a process counts as its own
-/// time.
-const SERVER: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\necho 'listening on 127.0.0.1:9' >&2\n\
+/// Notes its driver and its arguments, announces an address, and uses its core for a moment a hundred times a second: to start a process
+/// counts as its own time.
+const SERVER: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n\
+    echo 'listening on 127.0.0.1:9' >&2\nwhile :; do /bin/sleep 0.01; done\n";
+
+/// Listens where its configuration says, if the file to serve is where that says, too; uses its core in the same way.
+const NGINX: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n\
+    [ -s \"$root/4k\" ] || { echo nothing to serve >&2; exit 1; }\n\
+    ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
     while :; do /bin/sleep 0.01; done\n";
 
-/// Answers as wrk does by the script of the lab, if it is to load that address.
-const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:9/'*) /bin/sleep 0.2; echo measured 1000 50000 30 20 90 0;; esac\n";
+/// Answers as wrk does by the script of the lab.
+const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
+    /bin/sleep 0.2; echo measured 1000 50000 30 20 90 95 0\n";
 
 /// A directory with peers and clients, removed when dropped.
 struct Pretended(PathBuf);
@@ -23,20 +30,32 @@ impl Pretended {
         let name = format!("annulus-server-bench-{test}-{}", std::process::id());
         let pretended = Pretended(std::env::temp_dir().join(name));
         let servers = pretended.0.join("servers");
-        for server in ["tokio", "annulus"] {
+        for server in ["tokio", "annulus", "static_files"] {
             program(&servers.join(server), SERVER);
         }
         let build = format!("echo {}", servers.display());
-        program(&pretended.0.join("peers/hyper/build"), &build);
-        program(&pretended.0.join("clients/wrk"), WRK);
+        for peer in ["hyper", "annulus-examples"] {
+            program(&pretended.0.join("peers").join(peer).join("build"), &build);
+        }
+        let missing = "echo no cargo >&2; exit 3";
+        program(&pretended.0.join("peers/tokio-examples/build"), missing);
+        program(&pretended.0.join("installed/wrk"), WRK);
         pretended
     }
 
-    /// `annulus bench programs`, with no clients but those in the directory.
+    /// Installs a program, with its configuration from the repository.
+    fn install(&self, name: &str, script: &str, configuration: &str) {
+        program(&self.0.join("installed").join(name), &script.replace("ANNULUS", ANNULUS));
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        let text = fs::read_to_string(repository.join(configuration)).unwrap();
+        program(&self.0.join("peers").join(configuration), &text);
+    }
+
+    /// `annulus bench programs`, with nothing installed but what is in the directory.
     fn bench(&self, arguments: &str) -> Command {
         let mut bench = Command::new(ANNULUS);
-        bench.args(["bench", "programs", "http"]).args(arguments.split(' '));
-        bench.current_dir(&self.0).env("PATH", self.0.join("clients")).own_lock();
+        bench.args(["bench", "programs"]).args(arguments.split(' '));
+        bench.current_dir(&self.0).env("PATH", self.0.join("installed")).own_lock();
         bench
     }
 
@@ -62,7 +81,7 @@ fn program(path: &Path, text: &str) {
 #[test]
 fn servers_are_compared_under_the_clients_that_are_installed() {
     let pretended = Pretended::new("compared");
-    let arguments = "--servers tokio,uring --loads plain,h2 --rounds 5 --json -";
+    let arguments = "http --servers tokio,uring --loads plain,h2 --rounds 5 --json -";
     let finished = finish(&mut pretended.bench(arguments));
     assert_eq!(finished.code, Some(0), "{finished:?}");
     for left_out in ["h2 is left out: h2load is not installed: apt-get", "perf is not installed"] {
@@ -75,8 +94,8 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
     assert_eq!(names, ["tokio", "uring"]);
     for row in rows.iter().chain(report["controls"].as_array().unwrap()) {
         let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
-        let reported = ["rate", "mean_us", "p50_us", "p99_us"].map(figure);
-        assert_eq!(reported, [20_000.0, 30.0, 20.0, 90.0].map(Some), "{row}");
+        let reported = ["rate", "mean_us", "p50_us", "p99_us", "p99_9_us"].map(figure);
+        assert_eq!(reported, [20_000.0, 30.0, 20.0, 90.0, 95.0].map(Some), "{row}");
         assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
     }
     // Of each server, and of the control, one process for four rounds, and another for the fifth.
@@ -85,9 +104,26 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
 }
 
 #[test]
+fn installed_servers_are_configured_and_missing_ones_are_dashes() {
+    let pretended = Pretended::new("configured");
+    pretended.install("nginx", NGINX, "nginx/tuned.conf");
+    let arguments = "files --servers nginx,epoll,tokio --loads 4k --rounds 1";
+    let finished = finish(&mut pretended.bench(arguments));
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert!(finished.stderr.contains("tokio-examples is left out: no cargo"), "{finished:?}");
+    let row = |name: &str| {
+        let row = finished.stdout.lines().find(|line| line.starts_with(name));
+        row.unwrap_or_else(|| panic!("{name}: {finished:?}")).split_whitespace().nth(1).unwrap()
+    };
+    assert_eq!(["nginx", "epoll", "tokio"].map(row), ["20,000", "20,000", "–"]);
+    let [started] = &pretended.starts("static_files")[..] else { panic!("one process") };
+    assert!(started.starts_with("epoll 127.0.0.1:0 ") && started.ends_with("/site"), "{started}");
+}
+
+#[test]
 fn without_its_client_nothing_is_measured() {
     let pretended = Pretended::new("missing");
-    let finished = finish(&mut pretended.bench("--servers tokio --loads h2 --rounds 1"));
+    let finished = finish(&mut pretended.bench("http --servers tokio --loads h2 --rounds 1"));
     assert_ne!(finished.code, Some(0));
     let expected = "no load is left: load h2 is left out: h2load is not installed: apt-get install nghttp2-client";
     assert!(finished.stderr.contains(expected), "{finished:?}");

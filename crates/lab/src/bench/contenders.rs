@@ -19,6 +19,9 @@ pub struct Contenders {
     pub control: Option<Spec>,
     /// One line per contender that was requested and is not available.
     pub missing: Vec<String>,
+    /// The names of those, if tables show them as rows of dashes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// The contender that ratios are taken to.
     pub baseline: String,
 }
@@ -45,7 +48,7 @@ impl Contenders {
         let control = Some(specs[0].named(format!("{}{CONTROL}", specs[0].name)));
         let baseline = specs.iter().find(|spec| Some(spec.name.as_str()) == usual);
         let baseline = baseline.unwrap_or(&specs[0]).name.clone();
-        Ok(Contenders { specs, control, missing, baseline })
+        Ok(Contenders { specs, control, missing, absent: Vec::new(), baseline })
     }
 
     /// All contenders, the control last.

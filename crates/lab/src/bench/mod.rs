@@ -34,7 +34,7 @@ pub use metric::{
 };
 pub use record::{Outcome, Record};
 pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
-pub use requests::{CLIENT_CPU, HIDDEN, MEAN, P50, P99, RATIO, REQUESTS, VALUE};
+pub use requests::{CLIENT_CPU, HIDDEN, MEAN, P50, P99, P99_9, RATIO, REQUESTS, VALUE};
 pub use schedule::Slice;
 pub use verdict::{Outcome as VerdictOutcome, Verdict};
 

@@ -37,6 +37,10 @@ pub const P99: Metric = Metric {
     ..latency("p99_us", "p99 µs", "p99", |sample| sample.get("p99_us"))
 };
 
+/// The latency that 999 of 1000 do not exceed.
+pub const P99_9: Metric =
+    latency("p99_9_us", "p99.9 µs", "p99.9", |sample| sample.get("p99_9_us"));
+
 /// How much of its core the client used.
 pub const CLIENT_CPU: Metric =
     Metric { key: CLIENT_CPU_SHARE, of: |sample| sample.get(CLIENT_CPU_SHARE), ..HIDDEN };

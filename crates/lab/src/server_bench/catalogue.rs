@@ -1,12 +1,9 @@
 //! The comparisons there are: their servers and their loads.
 
-use anyhow::Result;
-
 use super::client::Client;
-use crate::bench::Cell;
-use crate::cores::Cores;
-use crate::peer::Peers;
-use crate::process::Spec;
+use super::contender::{Contender, Program};
+use super::installed::Installed;
+use super::load::Load;
 
 /// Servers that are compared, and what by.
 #[derive(Debug)]
@@ -21,38 +18,42 @@ pub struct Comparison {
     pub loads: &'static [Load],
 }
 
-/// A server: a program of a peer, in a mode.
-#[derive(Debug)]
-pub struct Contender {
-    /// Its name.
-    pub name: &'static str,
-    peer: &'static str,
-    program: &'static str,
-    mode: Option<&'static str>,
-}
-
-/// What one client asks of a server.
-#[derive(Debug)]
-pub struct Load {
-    /// Its name.
-    pub name: &'static str,
-    /// The client.
-    pub client: Client,
-    /// The argument of the server: what it speaks.
-    pub service: &'static str,
-    /// How the address begins, which the server's follows.
-    pub scheme: &'static str,
-    /// The path of a request.
-    pub path: &'static str,
-    /// Connections of the client.
-    pub connections: u64,
-    /// Requests in flight on each connection.
-    pub depth: u64,
-}
-
 /// hyper on a runtime; the programs of `peers/hyper`.
-const fn hyper(name: &'static str, program: &'static str, mode: Option<&'static str>) -> Contender {
-    Contender { name, peer: "hyper", program, mode }
+const fn hyper(
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+) -> Contender {
+    Contender { name, program: Program::Peer("hyper", program), arguments, variable: None }
+}
+
+/// An example of annulus, on one of its drivers.
+const fn example(
+    driver: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+) -> Contender {
+    let variable = Some(("ANNULUS_DRIVER", driver));
+    let program = Program::Peer("annulus-examples", program);
+    Contender { name: driver, program, arguments, variable }
+}
+
+/// Its twin on tokio.
+const fn twin(program: &'static str, arguments: &'static [&'static str]) -> Contender {
+    let program = Program::Peer("tokio-examples", program);
+    Contender { name: "tokio", program, arguments, variable: None }
+}
+
+/// nginx with this configuration.
+const fn nginx(name: &'static str, configuration: &'static str) -> Contender {
+    let program = Installed { program: "nginx", package: "nginx-light" };
+    let program = Program::Installed(program, None, configuration);
+    Contender {
+        name,
+        program,
+        arguments: &["-e", "stderr", "-c", "{CONFIGURATION}"],
+        variable: None,
+    }
 }
 
 /// Short answers over HTTP/1.1; the base of the others.
@@ -60,8 +61,8 @@ const PLAIN: Load = Load {
     name: "plain",
     client: Client::Wrk,
     service: "http1",
-    scheme: "http",
-    path: "/",
+    request: "/",
+    bytes: 0,
     connections: 50,
     depth: 1,
 };
@@ -77,20 +78,23 @@ const H2: Load = Load {
 };
 
 /// The same over TLS.
-const TLS: Load = Load { name: "tls", service: "https1", scheme: "https", ..PLAIN };
+const TLS: Load = Load { name: "tls", service: "https1", ..PLAIN };
 
 const HYPER: [Contender; 7] = [
-    hyper("tokio", "tokio", None),
-    hyper("uring", "annulus", Some("uring")),
-    hyper("epoll", "annulus", Some("epoll")),
-    hyper("guest", "annulus", Some("guest")),
-    hyper("guest-tasks", "annulus", Some("guest-tasks")),
-    hyper("monoio", "monoio", None),
-    hyper("compio", "compio", None),
+    hyper("tokio", "tokio", &["0", "{SERVICE}"]),
+    hyper("uring", "annulus", &["0", "{SERVICE}", "uring"]),
+    hyper("epoll", "annulus", &["0", "{SERVICE}", "epoll"]),
+    hyper("guest", "annulus", &["0", "{SERVICE}", "guest"]),
+    hyper("guest-tasks", "annulus", &["0", "{SERVICE}", "guest-tasks"]),
+    hyper("monoio", "monoio", &["0", "{SERVICE}"]),
+    hyper("compio", "compio", &["0", "{SERVICE}"]),
 ];
 
+/// The arguments of `static_files`.
+const FILES: &[&str] = &["127.0.0.1:0", "{SITE}"];
+
 /// Every comparison.
-pub static COMPARISONS: [Comparison; 2] = [
+pub static COMPARISONS: [Comparison; 3] = [
     Comparison {
         name: "http",
         contenders: &HYPER,
@@ -99,7 +103,7 @@ pub static COMPARISONS: [Comparison; 2] = [
             PLAIN,
             Load { name: "plain-500", connections: 500, ..PLAIN },
             Load { name: "plain-1", connections: 1, ..PLAIN },
-            Load { name: "16k", path: "/16k", ..PLAIN },
+            Load { name: "16k", request: "/16k", ..PLAIN },
             Load { name: "pipelined", depth: 16, ..PLAIN },
             H2,
         ],
@@ -112,8 +116,24 @@ pub static COMPARISONS: [Comparison; 2] = [
         loads: &[
             TLS,
             Load { name: "tls-1", connections: 1, ..TLS },
-            Load { name: "tls-16k", path: "/16k", ..TLS },
-            Load { name: "tls-h2", service: "https2", scheme: "https", ..H2 },
+            Load { name: "tls-16k", request: "/16k", ..TLS },
+            Load { name: "tls-h2", service: "https2", ..H2 },
+        ],
+    },
+    Comparison {
+        name: "files",
+        contenders: &[
+            nginx("nginx", "nginx/tuned.conf"),
+            nginx("nginx-default", "nginx/default.conf"),
+            example("uring", "static_files", FILES),
+            example("epoll", "static_files", FILES),
+            twin("static_files", FILES),
+        ],
+        baseline: "nginx",
+        loads: &[
+            Load { name: "4k", request: "/4k", bytes: 4 << 10, ..PLAIN },
+            Load { name: "64k", request: "/64k", bytes: 64 << 10, ..PLAIN },
+            Load { name: "1m", request: "/1m", bytes: 1 << 20, connections: 10, ..PLAIN },
         ],
     },
 ];
@@ -122,37 +142,6 @@ impl Comparison {
     /// The comparison with this name.
     pub fn find(name: &str) -> Option<&'static Comparison> {
         COMPARISONS.iter().find(|comparison| comparison.name == name)
-    }
-}
-
-impl Contender {
-    /// How to run it, or why it is missing. Its peer is built first. What it speaks is put before its mode for each
-    /// [`Load`].
-    ///
-    /// # Errors
-    /// If the peer does not build.
-    pub(super) fn prepare(
-        &self,
-        peers: Option<&Peers>,
-        cores: Cores,
-    ) -> Result<Result<Spec, String>> {
-        Peers::prepare(peers, self.peer, |directory| Spec {
-            name: self.name.into(),
-            program: directory.join(self.program),
-            arguments: self.mode.into_iter().map(Into::into).collect(),
-            pin: Some(cores.server),
-        })
-    }
-}
-
-impl Load {
-    /// Its parameters.
-    pub(super) fn cell(&self) -> Cell {
-        Cell::new([
-            ("load", self.name.into()),
-            ("connections", self.connections.into()),
-            ("depth", self.depth.into()),
-        ])
     }
 }
 

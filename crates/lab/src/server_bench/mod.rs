@@ -1,35 +1,48 @@
-//! `bench programs`: servers of peers under clients of others, wrk and h2load.
+//! `bench programs`: whole programs under clients: hyper on runtimes, servers of files.
 //!
-//! A [`Comparison`] is data: its servers, and the [`Load`]s, each a client with its connections. Servers are peers
-//! (`peers/README.md` has their contract), pinned to a core; the client runs on another. CPU time is the server's, from
-//! the client's start to its end; requests and latency are those that the client reports.
+//! A [`Comparison`] is data: its servers, and the [`Load`]s, each a client with its connections. Servers are built from peers
+//! (`peers/README.md` has their contract) or installed, with a configuration beside the peers, and pinned to a core; the client runs on
+//! another. CPU time is the server's in the measured window: of a client that is a program from its start to its end; requests and
+//! latency are those that the client reports.
 
 mod catalogue;
 mod client;
+mod contender;
+mod fixture;
+mod installed;
+mod load;
 mod servers;
+mod syscalls;
 
 use std::time::Duration;
 
+use annulus_load::limits;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::bench::{
-    Bench, CLIENT_CPU, CPU, Contenders, Format, Layout, MEAN, Metric, P50, P99, PLAIN, Plan,
-    Prepared, RATIO, REQUESTS, Role, parameters,
+    Bench, CLIENT_CPU, CPU, Contenders, Format, Layout, MEAN, Metric, P50, P99, P99_9, PLAIN, Plan,
+    Prepared, RATIO, REQUESTS, Role, VALUE, parameters,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::scratch::Scratch;
 
-pub use catalogue::{COMPARISONS, Comparison, Contender, Load};
+pub use catalogue::{COMPARISONS, Comparison};
 pub use client::Client;
+pub use contender::Contender;
+pub use load::Load;
 
-use servers::{ClientSettings, Servers};
+use client::Clients;
+use contender::Recipe;
+use fixture::Fixture;
+use servers::Servers;
+use syscalls::PERF;
 
 /// The key of the metric that a precision may be asked for.
 pub const PRECISE: &str = CPU.key;
 
-const METRICS: [Metric; 7] = [
+const METRICS: [Metric; 8] = [
     REQUESTS,
     Metric { role: Role::Primary, columns: RATIO, format: Format::Significant, ..CPU },
     Metric {
@@ -42,6 +55,7 @@ const METRICS: [Metric; 7] = [
     MEAN,
     P50,
     P99,
+    Metric { columns: VALUE, ..P99_9 },
     CLIENT_CPU,
 ];
 
@@ -72,15 +86,15 @@ impl Setup {
     pub fn prepare(self) -> Result<Prepared> {
         let Setup { comparison, plan, contenders, loads, seconds, cores, peers } = self;
         let (loads, missing) = available(loads)?;
-        let found = contenders.iter().map(|contender| contender.prepare(peers.as_ref(), cores));
-        let mut contenders = Contenders::gather(found, Some(comparison.baseline))?;
+        reserve_files(&loads)?;
+        let (mut contenders, recipes) = gather(&contenders, peers.as_ref(), cores, comparison)?;
         contenders.missing.extend(missing);
         let scratch = Scratch::within(&std::env::temp_dir())
-            .context("cannot make a directory for the clients' scripts: set TMPDIR elsewhere")?;
-        let clients =
-            ClientSettings { core: cores.load, seconds, scripts: scratch.path().to_owned() };
-        let specs = contenders.all().cloned().collect();
-        let measure = Servers::start(specs, loads.clone(), clients)?;
+            .context("cannot make a directory for servers and clients: set TMPDIR elsewhere")?;
+        let directory = scratch.path().to_owned();
+        let fixture = Fixture::new(&directory, &loads, cores)?;
+        let clients = Clients { core: cores.load, seconds, directory };
+        let measure = Servers::start(recipes, loads.clone(), clients, fixture)?;
         let Cores { server, load } = cores;
         let bench = Bench {
             plan,
@@ -107,6 +121,42 @@ impl Setup {
     }
 }
 
+/// The servers that are available, with the control, and how to start each.
+fn gather(
+    all: &[&'static Contender],
+    peers: Option<&Peers>,
+    cores: Cores,
+    comparison: &Comparison,
+) -> Result<(Contenders, Vec<Recipe>)> {
+    let (mut recipes, mut absent) = (Vec::new(), Vec::new());
+    let found = all.iter().map(|contender| {
+        let found = contender.prepare(peers, cores)?;
+        Ok(match found {
+            Ok(recipe) => {
+                let spec = recipe.spec.clone();
+                recipes.push(recipe);
+                Ok(spec)
+            }
+            Err(why) => {
+                absent.push(contender.name.to_owned());
+                Err(why)
+            }
+        })
+    });
+    let mut contenders = Contenders::gather(found, Some(comparison.baseline))?;
+    contenders.absent = absent;
+    if let Some(control) = &contenders.control {
+        recipes.push(recipes[0].named(control));
+    }
+    Ok((contenders, recipes))
+}
+
+/// Raises the limit on open files, which servers inherit: a proxy has two for each connection.
+fn reserve_files(loads: &[&Load]) -> Result<()> {
+    let most = loads.iter().map(|load| load.connections).max().unwrap_or_default();
+    Ok(limits::reserve(2 * most as usize)?)
+}
+
 /// The loads with a client that is installed, and what is left out for want of a program.
 fn available(loads: Vec<&'static Load>) -> Result<(Vec<&'static Load>, Vec<String>)> {
     let (mut left, mut missing) = (Vec::new(), Vec::new());
@@ -117,7 +167,7 @@ fn available(loads: Vec<&'static Load>) -> Result<(Vec<&'static Load>, Vec<Strin
         }
     }
     ensure!(!left.is_empty(), "no load is left: {}", missing.join("; "));
-    let perf = client::missing("perf", "linux-perf");
+    let perf = PERF.find().err();
     missing.extend(perf.map(|why| format!("system calls are not counted: {why}")));
     Ok((left, missing))
 }

@@ -1,0 +1,32 @@
+//! Our load, in this process: for what echoes, such as a proxy with an echo server behind it.
+
+use std::time::Duration;
+
+use annulus_load::{Observer, Plan, ServerAddress, Streams};
+
+use crate::bench::Sample;
+use crate::own_load;
+use crate::server::one_line;
+use crate::server_bench::load::Load;
+
+/// How long to run before measuring.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// Loads a server in a closed loop.
+pub(super) fn run(
+    load: &Load,
+    address: &str,
+    seconds: u64,
+    observer: &mut dyn Observer,
+) -> Result<Sample, String> {
+    let address: ServerAddress = address.parse().map_err(one_line)?;
+    let streams = Streams { pipeline: load.depth as usize, ..Streams::default() };
+    let plan = Plan {
+        clients: load.connections as usize,
+        length: load.bytes as usize,
+        warm_up: WARM_UP,
+        duration: Duration::from_secs(seconds),
+        ..Plan::new(address, streams)
+    };
+    own_load::run(&plan, observer)
+}

@@ -1,0 +1,102 @@
+//! A server's system calls while a load measures it, counted by perf.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use annulus_load::Observer;
+
+use super::installed::Installed;
+use crate::child;
+use crate::process_tree;
+
+/// What counts.
+pub(super) const PERF: Installed = Installed { program: "perf", package: "linux-perf" };
+
+/// What perf counts as system calls.
+const EVENT: &str = "raw_syscalls:sys_enter";
+
+/// Counts from the opening of the window to its closing. Counting slows each call down, so a slice is either counted or measured.
+#[derive(Debug)]
+pub(super) struct SystemCalls {
+    pid: u32,
+    output: PathBuf,
+    perf: Option<Child>,
+    counted: Option<f64>,
+}
+
+impl SystemCalls {
+    /// Of this server, and of those that it has started; perf writes to the directory.
+    pub(super) fn new(pid: u32, directory: &Path) -> SystemCalls {
+        SystemCalls { pid, output: directory.join("counts"), perf: None, counted: None }
+    }
+
+    /// How many there were; `None` without perf or the right to use it.
+    pub(super) fn counted(&self) -> Option<f64> {
+        self.counted
+    }
+
+    /// Starts perf, which counts until `cat` ends. Once that has passed on a byte, perf counts.
+    fn start(&self) -> io::Result<Child> {
+        let (root, others) = process_tree::of(self.pid);
+        let pids: Vec<_> = others.iter().chain([&root]).map(u32::to_string).collect();
+        let mut perf = Command::new(PERF.program);
+        perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids.join(","), "-o"]).arg(&self.output);
+        perf.args(["--", "cat"]);
+        perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut perf = child::spawn(perf)?;
+        let passed_on = pass_on(&mut perf);
+        if passed_on.is_err() {
+            // It ends with its input.
+            drop(perf.stdin.take());
+            perf.wait()?;
+        }
+        passed_on.map(|()| perf)
+    }
+
+    /// Ends perf, and reads its count.
+    fn stop(&self, mut perf: Child) -> Option<f64> {
+        drop(perf.stdin.take());
+        perf.wait().ok()?;
+        count(&fs::read_to_string(&self.output).ok()?)
+    }
+}
+
+impl Observer for SystemCalls {
+    fn window_opened(&mut self) {
+        self.perf = self.start().ok();
+    }
+
+    fn window_closed(&mut self) {
+        self.counted = self.perf.take().and_then(|perf| self.stop(perf));
+    }
+}
+
+fn pass_on(perf: &mut Child) -> io::Result<()> {
+    let (input, output) = (perf.stdin.as_mut(), perf.stdout.as_mut());
+    let (Some(input), Some(output)) = (input, output) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    input.write_all(b"\n")?;
+    output.read_exact(&mut [0])
+}
+
+/// The first field of the line of the event.
+fn count(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.contains(EVENT))?;
+    line.split(',').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_read_from_the_output_of_perf() {
+        let printed = "# started on Sun Nov 22\n\n7250,,raw_syscalls:sys_enter,1000220,100.00,,\n";
+        assert_eq!(count(printed), Some(7250.0));
+        assert_eq!(count("<not counted>,,raw_syscalls:sys_enter,0,0.00,,\n"), None);
+        assert_eq!(count(""), None);
+    }
+}
