@@ -147,7 +147,8 @@ fn tunnels_are_bounded_in_number_and_in_idle_time() {
         let begun = Instant::now();
         while let Ok(Some(_)) = one.recv().await {}
         let took = begun.elapsed();
-        assert!(took >= idle && took < idle + Duration::from_secs(1), "{took:?}");
+        let longest = idle + idle / 4 + Duration::from_secs(1);
+        assert!(took >= idle && took < longest, "{took:?}");
         assert_eq!(upgraded(proxy.address).await?.0, "101", "there is room again");
         Ok(())
     });

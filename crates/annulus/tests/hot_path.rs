@@ -5,6 +5,7 @@ mod allocations;
 mod common;
 
 use allocations::allocations;
+use annulus::io::copy_bidirectional;
 use annulus::net::{TcpStream, UdpSocket};
 use annulus::{Builder, Runtime, counters, nop, spawn};
 use common::{echo, pair, receive, receives_are_armed_once, run, run_on};
@@ -58,6 +59,20 @@ fn requests_allocate_nothing(builder: Builder) {
         for client in &mut clients {
             ping(client, 100).await?;
         }
+        assert_eq!(allocations() - before, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_message_that_a_copy_passes_on_allocates_nothing() {
+    run(async {
+        let ((mut client, mut near), (mut far, server)) = (pair().await?, pair().await?);
+        spawn(echo(server));
+        spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+        ping(&mut client, 10).await?;
+        let before = allocations();
+        ping(&mut client, 1000).await?;
         assert_eq!(allocations() - before, 0);
         Ok(())
     });

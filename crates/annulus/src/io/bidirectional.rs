@@ -1,12 +1,15 @@
 //! Copies in both directions of two streams, as proxies make them.
 
 use super::AsyncStream;
+use super::idle_timeout::{IdleTimeout, Progress};
 use super::transfer::Transfer;
 use std::error::Error;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// Copies everything that `a` receives to `b`, and everything that `b` receives to `a`, until both have ended: the bytes of each
 /// direction, that from `a` to `b` first.
@@ -38,29 +41,132 @@ use std::task::{Context, Poll, ready};
 /// and are sent. A stream of a program's own may lose the piece that it had not wholly accepted.
 ///
 /// # Errors
-/// The first error of a direction, of the same kind; it wraps a [`CopyError`], with the direction that failed and how many bytes
-/// had gone. What was accepted in the other direction is sent.
-pub async fn copy_bidirectional(
-    a: &mut impl AsyncStream,
-    b: &mut impl AsyncStream,
-) -> io::Result<(u64, u64)> {
-    let (mut forth, mut back) = (OneDirection::new(), OneDirection::new());
-    let ended = poll_fn(|cx| {
-        let forth_ended = forth.poll(cx, a, b).map_err(|error| (Direction::AToB, error))?;
-        let back_ended = back.poll(cx, b, a).map_err(|error| (Direction::BToA, error))?;
-        if forth_ended.is_ready() && back_ended.is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        Poll::Pending
-    });
-    let ended = ended.await;
-    let copied = (forth.transfer.copied(), back.transfer.copied());
-    match ended {
-        Ok(()) => Ok(copied),
-        Err((direction, error)) => {
-            let kind = error.kind();
-            Err(io::Error::new(kind, CopyError { direction, copied, error }))
-        }
+/// The first error of a direction, of the same kind; `TimedOut` after an [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a
+/// [`CopyError`], with the direction that failed and how many bytes had gone. What was accepted in the other direction is sent.
+pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
+    a: &'a mut A,
+    b: &'a mut B,
+) -> CopyBidirectional<'a, A, B> {
+    CopyBidirectional { a, b, forth: OneDirection::new(), back: OneDirection::new(), idle: None }
+}
+
+/// The future of [`copy_bidirectional`], with its limits.
+///
+/// Between two sockets of this crate bytes are passed on by the runtime, while the task sleeps: it is polled at the ends, at errors, and
+/// if a stream's send queue is full.
+///
+/// ```
+/// use annulus::io::copy_bidirectional;
+/// use annulus::net::UnixStream;
+/// use annulus::sync::oneshot;
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let (mut client, mut near) = UnixStream::pair()?;
+/// let (mut far, server) = UnixStream::pair()?;
+/// let proxy = annulus::spawn(async move {
+///     let mut copy = copy_bidirectional(&mut near, &mut far).idle_timeout(Duration::from_millis(20));
+///     let error = (&mut copy).await.unwrap_err();
+///     (copy.copied(), error.kind())
+/// });
+/// client.send("a request that is never answered").await?;
+/// assert_eq!(proxy.await?, ((32, 0), std::io::ErrorKind::TimedOut));
+/// # drop(server);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a copy does nothing unless awaited"]
+pub struct CopyBidirectional<'a, A, B> {
+    a: &'a mut A,
+    b: &'a mut B,
+    forth: OneDirection,
+    back: OneDirection,
+    idle: Option<Box<IdleTimeout>>,
+}
+
+impl<A, B> CopyBidirectional<'_, A, B> {
+    /// Ends the copy with an error of kind `TimedOut` once nothing has gone in either direction for `limit`, or up to a quarter longer: what
+    /// has gone is looked at four times in that time, so that a message reads no clock. The time begins now. Both streams stay as they are:
+    /// dropping them sends what was accepted, and closes them.
+    ///
+    /// Bytes count when they are accepted, and those that a stream of this crate has queued again when the send ends that they are part of. So
+    /// a peer that reads slowly has to take a queue's worth within the limit, which is [`send_bound`](crate::Builder::send_bound).
+    ///
+    /// # Panics
+    /// The future, when polled outside a runtime.
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle = Some(Box::new(IdleTimeout::new(limit)));
+        self
+    }
+
+    /// Copies at most so many bytes in each direction: one that has reached its limit ends as at the end of its source, and the rest stays in
+    /// that. Every call replaces the limits; bytes that have gone already count.
+    pub fn limits(mut self, a_to_b: u64, b_to_a: u64) -> Self {
+        self.forth.transfer.set_limit(a_to_b);
+        self.back.transfer.set_limit(b_to_a);
+        self
+    }
+
+    /// The bytes that were accepted in each direction up to now, that from the first to the second stream first.
+    pub fn copied(&self) -> (u64, u64) {
+        (self.forth.transfer.copied(), self.back.transfer.copied())
+    }
+}
+
+impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
+    /// True once both directions have ended.
+    fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
+        let in_direction = |direction| move |error| (Some(direction), error);
+        let forth = self.forth.poll(cx, self.a, self.b);
+        let forth = forth.map_err(in_direction(Direction::AToB))?;
+        let back = self.back.poll(cx, self.b, self.a);
+        let back = back.map_err(in_direction(Direction::BToA))?;
+        Ok(forth.is_ready() && back.is_ready())
+    }
+
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let Some(mut idle) = self.idle.take() else { return Poll::Pending };
+        let polled = idle.poll(cx, || self.progress());
+        self.idle = Some(idle);
+        polled
+    }
+
+    fn progress(&self) -> Progress {
+        let [to_a, to_b] = [self.a.own_stream(), self.b.own_stream()];
+        let [to_a, to_b] = [to_a, to_b].map(|to| to.map_or(0, |to| to.handle.unsent()));
+        Progress { copied: self.copied(), unsent: (to_b, to_a) }
+    }
+
+    /// No byte goes from here on.
+    fn stop(&mut self) {
+        self.forth.transfer.stop();
+        self.back.transfer.stop();
+    }
+}
+
+impl<A: AsyncStream, B: AsyncStream> Future for CopyBidirectional<'_, A, B> {
+    type Output = io::Result<(u64, u64)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let ended = match this.poll_both(cx) {
+            Ok(false) => Err((None, ready!(this.poll_idle(cx)))),
+            ended => ended,
+        };
+        this.stop();
+        let copied = this.copied();
+        Poll::Ready(match ended {
+            Ok(_) => Ok(copied),
+            Err((direction, error)) => {
+                Err(io::Error::new(error.kind(), CopyError { direction, copied, error }))
+            }
+        })
+    }
+}
+
+impl<A, B> fmt::Debug for CopyBidirectional<'_, A, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CopyBidirectional").field("copied", &self.copied()).finish_non_exhaustive()
     }
 }
 
@@ -92,20 +198,20 @@ pub enum Direction {
 ///
 /// fn failed_in_upload(error: &std::io::Error) -> bool {
 ///     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
-///     inner.is_some_and(|error| error.direction() == Direction::AToB)
+///     inner.is_some_and(|error| error.direction() == Some(Direction::AToB))
 /// }
 /// # assert!(!failed_in_upload(&std::io::ErrorKind::NotFound.into()));
 /// ```
 #[derive(Debug)]
 pub struct CopyError {
-    direction: Direction,
+    direction: Option<Direction>,
     copied: (u64, u64),
     error: io::Error,
 }
 
 impl CopyError {
-    /// The direction in which receiving or sending failed.
-    pub fn direction(&self) -> Direction {
+    /// The direction in which receiving or sending failed; `None` for a time-out.
+    pub fn direction(&self) -> Option<Direction> {
         self.direction
     }
 
@@ -123,8 +229,9 @@ impl CopyError {
 impl fmt::Display for CopyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from_to, (there, back)) = match self.direction {
-            Direction::AToB => ("the first to the second", self.copied),
-            Direction::BToA => ("the second to the first", (self.copied.1, self.copied.0)),
+            Some(Direction::AToB) => ("the first to the second", self.copied),
+            Some(Direction::BToA) => ("the second to the first", (self.copied.1, self.copied.0)),
+            None => ("each to the other", self.copied),
         };
         let error = &self.error;
         write!(

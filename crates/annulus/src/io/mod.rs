@@ -26,7 +26,9 @@ mod frame;
 mod framed;
 #[cfg(feature = "futures-io")]
 mod futures_io;
+mod idle_timeout;
 mod lines;
+mod own_source;
 mod peek;
 #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
 mod read_ahead;
@@ -39,7 +41,7 @@ mod transfer;
 mod until;
 
 pub use crate::op_error::os_error;
-pub use bidirectional::{CopyError, Direction, copy_bidirectional};
+pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
 pub use buf_writer::BufWriter;
 pub use copy::{copy, copy_at_most, copy_range};
 pub use copy_ends::{CopySink, CopySource};

@@ -2,6 +2,7 @@
 
 use super::frame::{self, Frame};
 use super::lines::Lines;
+use super::own_source::OwnSource;
 use super::peek::Peek;
 use super::until;
 use crate::lease::Lease;
@@ -119,6 +120,11 @@ pub trait AsyncRecv {
                 Frame::Of(len) => return self.poll_recv_exact(cx, len).map_ok(Some),
             }
         }
+    }
+
+    #[doc(hidden)]
+    fn own_source(&self) -> Option<OwnSource<'_>> {
+        None
     }
 
     /// Shows the next bytes, at least one; none at the end of the stream.
@@ -357,10 +363,18 @@ macro_rules! forward {
 
 impl<R: AsyncRecv + ?Sized> AsyncRecv for &mut R {
     forward!(this => **this);
+
+    fn own_source(&self) -> Option<OwnSource<'_>> {
+        (**self).own_source()
+    }
 }
 
 impl<R: AsyncRecv + ?Sized> AsyncRecv for Box<R> {
     forward!(this => **this);
+
+    fn own_source(&self) -> Option<OwnSource<'_>> {
+        (**self).own_source()
+    }
 }
 
 /// For tests: everything has come, and the end behind it.
@@ -380,6 +394,10 @@ macro_rules! of_streams {
     ($($stream:ident)*) => {$(
         impl AsyncRecv for crate::net::$stream {
             forward!(this => this);
+
+            fn own_source(&self) -> Option<OwnSource<'_>> {
+                Some(OwnSource { handle: self.source_handle() })
+            }
         }
     )*};
 }

@@ -4,7 +4,9 @@ use super::send::poll_room;
 use super::{AsyncRecv, AsyncSend};
 use crate::chunk::Chunk;
 use crate::lease::Lease;
+use crate::net::Link;
 use crate::task::budget;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll, ready};
 
@@ -44,23 +46,45 @@ impl Outgoing {
 pub(super) struct Transfer {
     /// Received and not accepted yet; only if the sink accepts parts.
     received: Outgoing,
-    copied: u64,
+    copied: Cell<u64>,
     limit: u64,
+    /// While nothing is there, streams of this crate pass on what comes without the task.
+    link: Option<Link>,
 }
 
 impl Transfer {
     pub(super) fn new(limit: u64) -> Self {
-        Self { received: Outgoing::NONE, copied: 0, limit }
+        Self { received: Outgoing::NONE, copied: Cell::new(0), limit, link: None }
     }
 
     /// Bytes that were accepted.
     pub(super) fn copied(&self) -> u64 {
-        self.copied
+        let forwarded = self.link.as_ref().map_or(0, Link::take_forwarded);
+        self.copied.set(self.copied.get() + forwarded);
+        self.copied.get()
+    }
+
+    /// Sets a limit, of which bytes that were accepted before are a part.
+    pub(super) fn set_limit(&mut self, limit: u64) {
+        // A link knows the old one.
+        self.stop();
+        self.limit = limit;
+    }
+
+    /// How many more bytes may be copied.
+    fn left(&self) -> u64 {
+        if self.limit == u64::MAX { u64::MAX } else { self.limit.saturating_sub(self.copied()) }
+    }
+
+    /// Nothing is passed on any more without a poll.
+    pub(super) fn stop(&mut self) {
+        self.copied();
+        self.link = None;
     }
 
     /// Bytes were accepted.
     pub(super) fn note(&mut self, count: usize) {
-        self.copied += count as u64;
+        *self.copied.get_mut() += count as u64;
     }
 
     /// Ready at the end of the source, or at the limit, once all of it was accepted.
@@ -78,11 +102,22 @@ impl Transfer {
             if let Err(error) = ready!(poll_room(cx, to)) {
                 return Poll::Ready(if is_at_end(cx, from) { Ok(()) } else { Err(error) });
             }
-            let Some(lease) = ready!(self.poll_next(cx, from))? else {
-                return Poll::Ready(Ok(()));
-            };
-            self.received = Outgoing::new(lease);
+            // Linked only if the receive itself waits: else bytes that come would overtake those that are there.
+            ready!(budget::poll_take(cx));
+            match self.poll_received(cx, from)? {
+                Poll::Ready(Some(lease)) => self.received = Outgoing::new(lease),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => return self.wait_linked(from, to),
+            }
         }
+    }
+
+    /// Nothing has been received, and what comes would be accepted at once.
+    fn wait_linked<T>(&mut self, from: &dyn AsyncRecv, to: &dyn AsyncSend) -> Poll<T> {
+        if let (Some(from), Some(to)) = (from.own_source(), to.own_stream()) {
+            from.handle.link(to.handle, self.left(), &mut self.link);
+        }
+        Poll::Pending
     }
 
     /// The next bytes, as far as the limit allows; `None` at the end, and at the limit.
@@ -91,11 +126,19 @@ impl Transfer {
         cx: &mut Context<'_>,
         from: &mut dyn AsyncRecv,
     ) -> Poll<io::Result<Option<Lease>>> {
-        let left = self.limit.saturating_sub(self.copied);
+        ready!(budget::poll_take(cx));
+        self.poll_received(cx, from)
+    }
+
+    fn poll_received(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut dyn AsyncRecv,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        let left = self.left();
         if left == 0 {
             return Poll::Ready(Ok(None));
         }
-        ready!(budget::poll_take(cx));
         if self.limit < u64::MAX {
             // What is shown, and not what `poll_recv` returns, which may be more.
             let shown = ready!(from.poll_fill_buf(cx))?.len();

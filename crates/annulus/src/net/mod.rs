@@ -55,7 +55,7 @@ pub use resolve::lookup_host;
 pub use split::{RecvHalf, ReuniteError, SendHalf};
 pub use stream::TcpStream;
 pub use stream_handle::SendFuture;
-pub(crate) use stream_handle::{AsStream, StreamHandle};
+pub(crate) use stream_handle::{AsStream, Link, StreamHandle};
 pub use udp::{UdpOptions, UdpSocket};
 pub(crate) use unix::unix_address;
 pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

@@ -6,6 +6,7 @@ use crate::lease::Lease;
 use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
+use crate::slots::SlotId;
 use crate::slots::streams::{PageSink, Shared, Stream};
 #[cfg(feature = "tracing")]
 use crate::trace;
@@ -86,6 +87,18 @@ impl StreamHandle {
         })
     }
 
+    /// Has what is received from here on, up to `left` bytes, accepted by `to` without a task, until the next poll of this receive, if both
+    /// can do that and nothing is there to be taken. `link` is `None`, or was made by an earlier call for the same two streams.
+    pub(crate) fn link(&self, to: &StreamHandle, left: u64, link: &mut Option<Link>) {
+        let Ok(mut inner) = self.core.enter() else { return };
+        if Rc::ptr_eq(&self.core, &to.core)
+            && let Some(from) = inner.streams.link(self.slot, to.slot, left)
+        {
+            drop(inner);
+            link.get_or_insert_with(|| Link { core: self.core.clone(), from });
+        }
+    }
+
     /// What has been received; an error if that is nothing yet.
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.enter_running()?;
@@ -124,6 +137,11 @@ impl StreamHandle {
 
     pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
         self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io)))
+    }
+
+    /// Bytes that were accepted and not sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.core.enter().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
     }
 
     pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -236,6 +254,29 @@ impl Future for SendFuture<'_> {
             }
             stream.poll_room(shared, io, cx)
         })
+    }
+}
+
+/// What is received from a stream goes to another, as `slots/streams/forward.rs` describes. That ends when this is dropped: what was accepted is
+/// sent, and what comes stays with the source.
+pub(crate) struct Link {
+    core: Rc<Core>,
+    from: SlotId,
+}
+
+impl Link {
+    /// How many bytes were passed on since the last call.
+    pub(crate) fn take_forwarded(&self) -> u64 {
+        self.core.enter().map_or(0, |mut inner| inner.streams.take_forwarded(self.from))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // After the runtime's end there is no slot.
+        if let Ok(mut inner) = self.core.enter() {
+            inner.streams.unlink(self.from);
+        }
     }
 }
 

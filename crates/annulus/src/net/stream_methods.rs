@@ -7,6 +7,10 @@
 /// Methods of a type that receives.
 macro_rules! recv_methods {
     () => {
+        pub(crate) fn source_handle(&self) -> &crate::net::StreamHandle {
+            &self.handle
+        }
+
         /// The next bytes, at least one; `None` at the end of the stream, from then on every time. What was shown by
         /// [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) and not consumed comes first.
         ///

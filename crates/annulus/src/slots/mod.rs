@@ -12,3 +12,5 @@ pub(crate) mod polls;
 mod slot_id;
 pub(crate) mod streams;
 pub(crate) mod waits;
+
+pub(crate) use slot_id::SlotId;

@@ -4,7 +4,7 @@ use annulus_driver::{Kind, Token};
 
 /// The index and the generation by which tokens and timers name a slot.
 #[derive(Clone, Copy, Default)]
-pub(super) struct SlotId {
+pub(crate) struct SlotId {
     pub(super) index: u32,
     pub(super) generation: u32,
 }

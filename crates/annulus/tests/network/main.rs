@@ -6,6 +6,7 @@ mod layers;
 mod programs;
 mod seeds;
 
+use annulus::io::copy_bidirectional;
 use annulus::net::{TcpListener, TcpStream, UdpSocket};
 use annulus::sim::{Disturbance, Disturbances, Link, Network, Sim, check, find_failure};
 use annulus::time::{Instant, sleep, timeout};
@@ -28,6 +29,20 @@ async fn echo() -> io::Result<()> {
                 stream.send(lease).await?;
             }
             io::Result::Ok(())
+        });
+    }
+}
+
+/// As [`echo`], and passes the end on.
+async fn echo_to_the_end() -> io::Result<()> {
+    let listener = TcpListener::bind("0.0.0.0:7")?;
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        spawn(async move {
+            while let Some(lease) = stream.recv().await? {
+                stream.send(lease).await?;
+            }
+            stream.shutdown().await
         });
     }
 }
@@ -344,6 +359,83 @@ fn every_kind_disturbs_and_all_of_it_ends() {
         let felt: u32 = (0..5).map(|seed| disturbed(seed, kinds).2).sum();
         assert!(felt > 0, "{kinds:?}");
     }
+}
+
+/// A proxy, whose copies are dropped and made again after random times.
+async fn restless_proxy(seed: u64) -> io::Result<()> {
+    let listener = TcpListener::bind("0.0.0.0:8")?;
+    let mut micros = seed;
+    loop {
+        let (mut near, _) = listener.accept().await?;
+        micros = (micros * 31 + 7) % 5000;
+        let patience = Duration::from_micros(micros);
+        spawn(async move {
+            let mut far = TcpStream::connect("server:7").await?;
+            loop {
+                match timeout(patience, copy_bidirectional(&mut near, &mut far)).await {
+                    Ok(ended) => break ended,
+                    Err(_) => sleep(patience / 8).await,
+                }
+            }
+        });
+    }
+}
+
+/// Sends `len` bytes and the end, while it receives what is echoed: an error unless that is all. What came is always a beginning of what was sent.
+async fn echoed_in_order(len: usize) -> io::Result<usize> {
+    let (mut receiving, mut sending) = TcpStream::connect("proxy:8").await?.split();
+    let byte = |index: usize| (index * 7 + index / 251) as u8;
+    let sent = spawn(async move {
+        for start in (0..len).step_by(3001) {
+            let end = len.min(start + 3001);
+            sending.send((start..end).map(byte).collect::<Vec<_>>()).await?;
+        }
+        sending.shutdown().await
+    });
+    let mut came = 0;
+    while let Some(lease) = receiving.recv().await? {
+        assert!(lease.iter().copied().eq((came..came + lease.len()).map(byte)), "behind {came}");
+        came += lease.len();
+    }
+    sent.await.expect("no panic")?;
+    // A proxy that has lost its server ends the connection.
+    if came < len { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(came) }
+}
+
+#[test]
+fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
+    let (mut whole, mut failed) = (0, 0);
+    for seed in 0..24 {
+        let bounds: u32 = 2048 << (seed % 4);
+        let builder = Runtime::builder().recv_bound(bounds).send_bound(bounds as usize);
+        let network = Network::on(&Sim::builder(seed).build(), seed, builder);
+        network.host("server", echo_to_the_end).unwrap();
+        network.host("proxy", move || restless_proxy(seed)).unwrap();
+        let pause = Duration::from_millis(1)..SECOND / 5;
+        let kinds = &[Disturbance::Partition, Disturbance::Reset, Disturbance::Delay];
+        network.disturb(Disturbances { kinds, pause, ..Disturbances::default() });
+        let (told, faults) = (Rc::new(Cell::new((0, 0))), network.clone());
+        let counts = told.clone();
+        let client = async move {
+            let slow = Link { latency: SECOND / 100, ..Link::default() };
+            faults.link("proxy", "server", slow)?;
+            for len in [0, 1, 5000, 100_000] {
+                let (all, none) = counts.get();
+                counts.set(match timeout(20 * SECOND, echoed_in_order(len)).await {
+                    Ok(Ok(_)) => (all + 1, none),
+                    _ => (all, none + 1),
+                });
+            }
+            faults.calm();
+            sleep(SECOND).await;
+            assert_eq!(echoed_in_order(50_000).await?, 50_000);
+            io::Result::Ok(())
+        };
+        network.client("client", client).unwrap();
+        network.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        (whole, failed) = (whole + told.get().0, failed + told.get().1);
+    }
+    assert!(whole > 10 && failed > 0, "{whole} whole, {failed} failed");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Receiving: every byte is compared with the expected pattern.
 
 use crate::run::Run;
+use crate::writer::Writer;
 use annulus::Lease;
+use annulus::io::copy_at_most;
 use annulus::net::RecvHalf;
 use std::io;
 
@@ -48,6 +50,22 @@ impl Reader {
             return Err(io::Error::other("an empty lease"));
         }
         Ok(lease)
+    }
+
+    /// Passes everything on up to the end, by copies with a limit or without, some of which are dropped.
+    pub(crate) async fn copy_to(&mut self, writer: &mut Writer) -> io::Result<()> {
+        if let Some(lease) = self.rest.take() {
+            writer.send(lease).await?;
+        }
+        let Self { run, half, .. } = self;
+        loop {
+            let limit = if run.below(2) == 0 { u64::MAX } else { run.between(1, 5000) };
+            let copied =
+                run.insist(async || copy_at_most(half, writer.half(), limit).await).await?;
+            if copied < limit {
+                return Ok(());
+            }
+        }
     }
 
     /// The number of the client, four bytes; `None` if the stream ends before.

@@ -119,7 +119,7 @@ async fn serve_one(run: Run, stream: TcpStream) -> io::Result<()> {
     let Ok(Some(number)) = reader.number().await else { return Ok(()) };
     let plan = run.stream_plan(number as usize);
     match plan.exchange {
-        Exchange::Echo | Exchange::Pieces => echo(reader, writer).await?,
+        Exchange::Echo | Exchange::Pieces => echo(&run, reader, writer).await?,
         Exchange::Both => answer(&run, reader, writer, plan).await?,
         Exchange::SendOnly => reader.whole(plan.key, plan.up).await?,
         Exchange::Reset => match reader.up_to(plan.key, 0, u64::MAX).await? {
@@ -137,9 +137,14 @@ async fn serve_one(run: Run, stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn echo(mut reader: Reader, mut writer: Writer) -> io::Result<()> {
-    while let Some(lease) = reader.next().await? {
-        writer.send(lease).await?;
+/// Sends back what comes: lease by lease, or by copies.
+async fn echo(run: &Run, mut reader: Reader, mut writer: Writer) -> io::Result<()> {
+    if run.below(2) == 0 {
+        reader.copy_to(&mut writer).await?;
+    } else {
+        while let Some(lease) = reader.next().await? {
+            writer.send(lease).await?;
+        }
     }
     writer.end().await
 }

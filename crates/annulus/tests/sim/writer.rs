@@ -31,6 +31,10 @@ impl Writer {
         Ok(())
     }
 
+    pub(crate) fn half(&mut self) -> &mut SendHalf {
+        &mut self.half
+    }
+
     /// Sends what was received, without copying it.
     pub(crate) async fn send(&mut self, chunk: impl Into<Chunk>) -> io::Result<()> {
         self.half.send(chunk).await

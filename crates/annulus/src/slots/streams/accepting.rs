@@ -38,14 +38,25 @@ impl Stream {
             return Poll::Pending;
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
-        if chunk.is_empty() || tx.is_waiting() {
-            self.accept_aside(shared, io, chunk);
-        } else {
-            io.memory.meter.add(chunk.weight());
-            tx.push(chunk);
-            self.list_send(shared);
-        }
+        self.accept(shared, io, chunk);
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether a chunk is accepted now.
+    #[inline]
+    pub(super) fn accepts(&self, io: &Io) -> bool {
+        !self.is_dropped() && !self.tx.refuses() && self.tx.bytes <= io.send_bound()
+    }
+
+    /// Queues a chunk, which the caller knows to be accepted.
+    #[inline]
+    pub(super) fn accept(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+        if chunk.is_empty() || self.tx.is_waiting() {
+            return self.accept_aside(shared, io, chunk);
+        }
+        io.memory.meter.add(chunk.weight());
+        self.tx.push(chunk);
+        self.list_send(shared);
     }
 
     /// Ready once what is queued fits the bound.

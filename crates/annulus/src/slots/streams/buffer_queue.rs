@@ -50,6 +50,11 @@ impl BufferQueue {
         links.0[usize::from(id)] = Link { len, next: NONE };
     }
 
+    /// How much is in the first buffer.
+    pub(super) fn first_len(&self, links: &Links) -> Option<u32> {
+        (self.first != NONE).then(|| links.0[usize::from(self.first)].len)
+    }
+
     /// Takes the first buffer, with its length.
     #[inline]
     pub(super) fn pop(&mut self, links: &Links) -> Option<(u16, u32)> {

@@ -1,7 +1,7 @@
 //! How a stream ends: stop new operations, cancel what is in flight, wait for the terminal events, close.
 
 use super::Streams;
-use super::stream::Stream;
+use super::stream::{Life, Stream};
 use crate::net::Permit;
 use crate::runtime::io::Io;
 use crate::time::Fire;
@@ -11,7 +11,7 @@ use std::time::Duration;
 impl Stream {
     /// Sets the time within which a dropped stream must have sent what it had accepted.
     pub(super) fn linger(&mut self, io: &mut Io) {
-        if self.dropped && self.tx.linger.is_none() {
+        if self.is_dropped() && self.tx.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
             let fire = Fire::Linger(self.id.index, self.id.generation);
             self.tx.linger = Some(io.timers.insert(deadline, fire));
@@ -34,7 +34,7 @@ impl Streams {
     /// The handle is gone. What was accepted is still sent, for as long as the linger.
     pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
-        stream.dropped = true;
+        stream.life = Life::Dropped;
         stream.drop_wakers(io);
         stream.stop_recv(io);
         stream.discard_received(&self.shared, io);
@@ -67,7 +67,7 @@ impl Streams {
     /// Closes a dropped stream of which nothing is in flight.
     pub(super) fn close_if_done(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
-        if !(stream.dropped && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
+        if !(stream.is_dropped() && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
             return;
         }
         if !stream.tx.is_over() {
@@ -118,7 +118,7 @@ impl Streams {
                 stream.make_reset(io);
             }
             stream.stop_sending(&mut self.shared, io);
-            if stream.dropped {
+            if stream.is_dropped() {
                 self.close_if_done(io, slot);
             } else {
                 self.drop_stream(io, slot);

@@ -9,6 +9,7 @@ mod buffer_queue;
 mod chunk_queue;
 mod close;
 mod direct;
+mod forward;
 mod held_back;
 mod pages;
 mod pipe;
@@ -34,6 +35,7 @@ use buffer_queue::Links;
 pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;
+use stream::Life;
 pub(crate) use stream::{Shared, Stream};
 use vectors::Vectors;
 
@@ -87,7 +89,7 @@ impl Streams {
             peer: None,
             permit,
             held_back: false,
-            dropped: false,
+            life: Life::Open,
         });
         let generation = self.slots.generation(slot);
         self.slots.get(slot).id = SlotId { index: slot, generation };

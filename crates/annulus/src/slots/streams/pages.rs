@@ -70,7 +70,7 @@ impl Streams {
         stream.tx.set_idle();
         io.after.wakes.extend(stream.tx.waker.take());
         stream.resume_send(&mut self.shared, io);
-        if stream.dropped {
+        if stream.is_dropped() {
             self.close_if_done(io, slot);
         }
     }

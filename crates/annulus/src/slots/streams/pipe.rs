@@ -28,7 +28,7 @@ impl Stream {
 
     /// The pipe has bytes, or has ended.
     pub(super) fn read_pipe(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.dropped {
+        if self.is_dropped() {
             return;
         }
         match self.read_available(io) {

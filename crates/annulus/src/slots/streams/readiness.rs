@@ -32,7 +32,7 @@ impl Streams {
         } else {
             stream.want(&mut self.shared, io);
         }
-        if stream.dropped {
+        if stream.is_dropped() {
             self.close_if_done(io, slot);
         }
     }

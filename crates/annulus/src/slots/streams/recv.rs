@@ -7,7 +7,7 @@
 
 use super::Streams;
 use super::recv_state::{End, OnHeap};
-use super::stream::{Shared, Stream};
+use super::stream::{Life, Shared, Stream};
 use crate::lease::Lease;
 use crate::op_error::Operation;
 use crate::runtime::after::note_waker;
@@ -46,6 +46,7 @@ impl Stream {
             return Poll::Ready(self.told(io, end));
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
+        self.unlink();
         self.want(shared, io);
         Poll::Pending
     }
@@ -64,6 +65,7 @@ impl Stream {
         }
         // A receive into heap memory is made only for a task that waits.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
+        self.unlink();
         self.want(shared, io);
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -107,7 +109,7 @@ impl Stream {
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
     #[inline]
     pub(super) fn want(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.dropped {
+        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.is_dropped() {
             if self.holds() > io.memory.allowance {
                 return self.hold_back(shared, io);
             }
@@ -224,25 +226,27 @@ impl Stream {
         }
     }
 
-    /// Goes on after an event: wakes the reader, and arms again or stops.
+    /// Goes on after an event, unless the stream is linked or dropped: wakes the reader, and arms again or stops.
     #[inline]
     fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
-        if self.dropped {
+        if self.life != Life::Open {
             return;
         }
         let rx = &mut self.rx;
-        if !more {
-            // A single receive has brought nothing: its memory goes.
-            rx.heap.take_if(|heap| heap.len == 0);
-        }
-        let again = rx.wants_more(io.bounds.receive);
+        rx.drop_unused(more);
         if rx.bytes > 0 || rx.end.is_some() {
             let waker = rx.waker.take();
             // The task runs later in this turn.
             waker.iter().for_each(|waker| prefetch(waker.data(), TASK));
             io.after.wakes.extend(waker);
         }
-        if again {
+        self.go_on(shared, io);
+    }
+
+    /// Arms again or stops.
+    #[inline]
+    pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
+        if self.rx.wants_more(io.bounds.receive) {
             self.want(shared, io);
         } else if io.memory.is_tight() {
             self.stop_if_over(io);
@@ -261,7 +265,7 @@ impl Stream {
     #[inline]
     fn queue(&mut self, shared: &mut Shared, io: &Io, id: u16, len: u32) {
         let pool = io.driver.pool();
-        if self.dropped {
+        if self.is_dropped() {
             return pool.give_back(id);
         }
         let rx = &mut self.rx;
@@ -297,6 +301,7 @@ impl Stream {
     /// What the stream has failed with.
     pub(crate) fn poll_stopped(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.stop_recv(io);
+        self.unlink();
         let rx = &mut self.rx;
         rx.stopping = true;
         match rx.end {
@@ -334,7 +339,7 @@ impl Streams {
         let share = (buffers > 0).then(|| pool.share(buffers.min(arms.len())));
         let slots = &mut self.slots;
         let is_listed =
-            |stream: &&mut Stream| stream.rx.arming == Arming::Listed && !stream.dropped;
+            |stream: &&mut Stream| stream.rx.arming == Arming::Listed && !stream.is_dropped();
         let some_left = arms.arm(buffers, |slot| {
             let stream = slots.peek(slot).filter(is_listed);
             stream.map(|stream| stream.arm(io, share)).is_some()
@@ -351,8 +356,10 @@ impl Streams {
             return io.late(event);
         };
         stream.on_recv(&mut self.shared, io, &event);
-        if stream.dropped {
-            self.close_if_done(io, slot);
+        match stream.life {
+            Life::Open => {}
+            Life::Linked => self.forward(io, slot, event.more),
+            Life::Dropped => self.close_if_done(io, slot),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What a stream's slot knows of receiving.
 
-use super::buffer_queue::BufferQueue;
+use super::buffer_queue::{BufferQueue, Links};
 use crate::runtime::memory::{HeapMemory, Meter};
 use crate::slots::arming::Arming;
+use crate::slots::slot_id::SlotId;
 use rustix::io::Errno;
 use std::task::Waker;
 
@@ -31,12 +32,23 @@ pub(super) struct RecvState {
     /// Heap memory of a single receive in flight, or received; ahead of the queue.
     pub(super) heap: Option<Box<OnHeap>>,
     pub(super) waker: Option<Waker>,
+    /// If a task copies from here to another stream. It stays while the task takes bytes itself.
+    pub(super) forward: Option<Box<Forward>>,
 }
 
 /// Heap memory of a receive: in flight while `len` is zero, then received.
 pub(super) struct OnHeap {
     pub(super) memory: Box<HeapMemory>,
     pub(super) len: u32,
+}
+
+/// The target of what a linked stream receives: see `forward`.
+pub(super) struct Forward {
+    pub(super) to: SlotId,
+    /// How many more bytes may go there.
+    pub(super) left: u64,
+    /// How many bytes went there that were not counted yet.
+    pub(super) bytes: u64,
 }
 
 impl RecvState {
@@ -46,6 +58,22 @@ impl RecvState {
         let memory = || HeapMemory::new(bytes.into_boxed_slice(), Some(meter));
         let heap = (len > 0).then(|| Box::new(OnHeap { memory: memory(), len }));
         Self { bytes: len, heap, ..Self::default() }
+    }
+
+    /// A receive has ended, unless `more` is to come: memory for which it has brought nothing goes.
+    #[inline]
+    pub(super) fn drop_unused(&mut self, more: bool) {
+        if !more {
+            self.heap.take_if(|heap| heap.len == 0);
+        }
+    }
+
+    /// The length of what is taken first; `None` if nothing is there.
+    pub(super) fn first_len(&self, links: &Links) -> Option<u32> {
+        match &self.heap {
+            Some(heap) if heap.len > 0 => Some(heap.len),
+            _ => self.queue.first_len(links),
+        }
     }
 
     /// The waker of the task that waits, if one does.

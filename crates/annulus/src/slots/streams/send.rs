@@ -72,7 +72,7 @@ impl Stream {
     /// No event will tell that a send went. If a task waits for that, this turn must not sleep.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
-        shared.agenda.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
+        shared.agenda.must_settle |= self.is_dropped() || self.tx.ending || self.tx.waker.is_some();
         shared.agenda.unsettled.push(self.id.index);
     }
 
@@ -283,7 +283,7 @@ impl Streams {
             };
             let all = stream.tx.flying;
             stream.sent(&mut self.shared, io, all);
-            if stream.dropped {
+            if stream.is_dropped() {
                 self.close_if_done(io, slot);
             }
         }
@@ -316,7 +316,7 @@ impl Streams {
             Some(signal) => stream.write_to_pipe(signal, event.result),
         };
         stream.on_sent(&mut self.shared, io, result);
-        if stream.dropped {
+        if stream.is_dropped() {
             self.close_if_done(io, slot);
         }
     }
@@ -328,7 +328,7 @@ impl Streams {
         {
             stream.tx.phase = SendPhase::Idle;
             stream.resume_send(&mut self.shared, io);
-            if stream.dropped {
+            if stream.is_dropped() {
                 self.close_if_done(io, slot);
             }
         }

@@ -1,8 +1,8 @@
 //! A stream's slot, and what all streams share.
 //!
-//! The life of a slot: *open*, while a handle owns it → *dropped*, while what was accepted is still being sent (bounded by the
-//! linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes, the slot is free. A slot
-//! is freed only then, so a token in flight always finds its own.
+//! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream (see `forward`) → *dropped*,
+//! while what was accepted is still being sent (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in
+//! flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 use super::agenda::Agenda;
 use super::buffer_queue::Links;
@@ -22,6 +22,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+/// Where a slot stands; a closed one is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Open,
+    /// What it receives goes to another stream: `RecvState::forward` names it.
+    Linked,
+    /// No handle owns it any more.
+    Dropped,
+}
+
 /// A stream's slot.
 pub(crate) struct Stream {
     pub(super) id: SlotId,
@@ -36,8 +46,7 @@ pub(crate) struct Stream {
     pub(super) permit: Option<Permit>,
     /// On the list of streams that hold more than they may.
     pub(super) held_back: bool,
-    /// No handle owns it any more.
-    pub(super) dropped: bool,
+    pub(super) life: Life,
 }
 
 /// A stream that is no plain socket.
@@ -60,10 +69,21 @@ pub(crate) struct Shared {
 }
 
 impl Stream {
+    /// No handle owns it any more.
+    #[inline]
+    pub(super) fn is_dropped(&self) -> bool {
+        self.life == Life::Dropped
+    }
+
     /// Bytes received and not yet taken.
     #[cfg(test)]
     pub(crate) fn undelivered(&self) -> u32 {
         self.rx.bytes
+    }
+
+    /// Bytes accepted and not sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.tx.bytes
     }
 
     /// Descriptors travel with its bytes from here on. Nothing of it may be in flight.

@@ -144,7 +144,7 @@ impl Streams {
                 stream.on_notification(&mut self.shared, io, id, result);
             }
         }
-        if stream.is_some_and(|stream| stream.dropped) {
+        if stream.is_some_and(|stream| stream.is_dropped()) {
             self.close_if_done(io, slot);
         }
     }

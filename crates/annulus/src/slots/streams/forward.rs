@@ -1,0 +1,110 @@
+//! Forwarding: what a stream receives goes into the send queue of another at the event that brings it, and no task is woken for it.
+//!
+//! A task that copies from one stream to another and waits for bytes *links* them. While a link is set, nothing is queued on its source:
+//! what comes is accepted by the target at once. The link ends, and the task is woken, as soon as something comes that the target does
+//! not accept under its bound or that the copy's limit does not allow, at that limit, at the end of the source, and at an error: the task
+//! then does what it would have done without. Each poll of the source's receive ends it too, so that bytes go to the task that asks for
+//! them.
+
+use super::Streams;
+use super::recv_state::Forward;
+use super::stream::{Life, Shared, Stream};
+use crate::chunk::Chunk;
+use crate::runtime::io::Io;
+use crate::slots::slot_id::SlotId;
+use std::mem;
+
+impl Stream {
+    /// From here on received bytes wait for a task.
+    #[inline]
+    pub(super) fn unlink(&mut self) {
+        if self.life == Life::Linked {
+            self.life = Life::Open;
+        }
+    }
+
+    /// Whether nothing but bytes travels over it, so that it may be linked.
+    fn is_plain(&self) -> bool {
+        self.special.is_none() && !self.is_dropped()
+    }
+
+    /// The target of what was received first, if that may go there.
+    fn forwards_to(&self, shared: &Shared) -> Option<SlotId> {
+        let first = self.rx.first_len(&shared.links)?;
+        let forward = self.rx.forward.as_deref()?;
+        (u64::from(first) <= forward.left).then_some(forward.to)
+    }
+
+    /// What was received first, to be passed on; counted.
+    fn take_to_forward(&mut self, shared: &mut Shared, io: &mut Io) -> Option<Chunk> {
+        let lease = self.take_received(shared, io)?;
+        if let Some(forward) = &mut self.rx.forward {
+            forward.bytes += lease.len() as u64;
+            forward.left -= lease.len() as u64;
+        }
+        Some(lease.into())
+    }
+
+    /// Wakes the task if it has something to do, and arms again or stops.
+    fn after_forward(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
+        let rx = &mut self.rx;
+        rx.drop_unused(more);
+        let at_limit = rx.forward.as_ref().is_none_or(|forward| forward.left == 0);
+        if rx.bytes > 0 || rx.end.is_some() || at_limit {
+            io.after.wakes.extend(rx.waker.take());
+            self.unlink();
+        }
+        self.go_on(shared, io);
+    }
+}
+
+impl Streams {
+    /// Links two streams, if both are plain sockets, until the next poll of the source; nothing may be queued on that. No more than `left`
+    /// bytes are passed on. The source is named by what is returned.
+    pub(crate) fn link(&mut self, from: u32, to: u32, left: u64) -> Option<SlotId> {
+        let to = self.slots.get(to);
+        let to = to.is_plain().then_some(to.id)?;
+        let source = self.slots.get(from);
+        if !source.is_plain() || source.rx.bytes > 0 || source.rx.end.is_some() {
+            return None;
+        }
+        let bytes = source.rx.forward.as_ref().map_or(0, |forward| forward.bytes);
+        let forward = Forward { to, left, bytes };
+        match &mut source.rx.forward {
+            Some(old) => **old = forward,
+            none => *none = Some(Box::new(forward)),
+        }
+        source.life = Life::Linked;
+        Some(source.id)
+    }
+
+    /// How many bytes went over the link of a source since the last call.
+    pub(crate) fn take_forwarded(&mut self, from: SlotId) -> u64 {
+        let source = self.slots.find(from.index, from.generation);
+        let forward = source.and_then(|source| source.rx.forward.as_mut());
+        forward.map_or(0, |forward| mem::take(&mut forward.bytes))
+    }
+
+    /// Ends the link of a source.
+    pub(crate) fn unlink(&mut self, from: SlotId) {
+        if let Some(source) = self.slots.find(from.index, from.generation) {
+            source.unlink();
+            source.rx.forward = None;
+        }
+    }
+
+    /// Passes on what a linked stream has received.
+    #[inline(never)]
+    pub(super) fn forward(&mut self, io: &mut Io, slot: u32, more: bool) {
+        while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {
+            let target = self.slots.find(to.index, to.generation);
+            if !target.is_some_and(|target| target.accepts(io)) {
+                break;
+            }
+            let source = self.slots.get(slot);
+            let Some(chunk) = source.take_to_forward(&mut self.shared, io) else { break };
+            self.slots.get(to.index).accept(&mut self.shared, io, chunk);
+        }
+        self.slots.get(slot).after_forward(&mut self.shared, io, more);
+    }
+}
