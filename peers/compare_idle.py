@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the memory of idle HTTP/1 connections: hyper on annulus (io_uring, epoll; driven by hyper itself, or released while idle by
-`annulus_compat::hyper::Http1`) and on tokio, the programs of `bench programs`.
+`annulus_compat::hyper::Http1` and `annulus_compat::tower::serve`) and on tokio, the programs of `bench programs`.
 
     compare_idle.py [--connections N] [--rounds N] [--wait S] [--json FILE] [DIRECTORY]
 
@@ -35,6 +35,7 @@ SERVERS = {
     "annulus, epoll": ("annulus", ["epoll"]),
     "io_uring, released": ("annulus", ["uring-released"]),
     "epoll, released": ("annulus", ["epoll-released"]),
+    "io_uring, tower::serve": ("annulus", ["uring-serve"]),
     BASELINE: ("tokio", []),
     "tokio (control)": ("tokio", []),
 }
@@ -147,10 +148,10 @@ def main():
 def report(results, options):
     medians = {name: [statistics.median(column) for column in zip(*rounds)] for name, rounds in results.items()}
     print(f"bytes a connection, {options.connections} connections, {options.rounds} rounds")
-    print(f"{'':20}{'answered':>10}{f'{options.wait:g} s later':>14}{'ratio':>8}{'in the kernel':>16}")
+    print(f"{'':24}{'answered':>10}{f'{options.wait:g} s later':>14}{'ratio':>8}{'in the kernel':>16}")
     for name, (after, later, kernel) in medians.items():
         ratio = later / medians[BASELINE][1]
-        print(f"{name:20}{after:10.0f}{later:14.0f}{ratio:8.3f}{kernel:16.0f}")
+        print(f"{name:24}{after:10.0f}{later:14.0f}{ratio:8.3f}{kernel:16.0f}")
     if options.json:
         options.json.write_text(json.dumps({"connections": options.connections, "rounds": results}, indent=1))
 

@@ -32,9 +32,12 @@
 //! ```
 
 mod http1;
+mod releasable;
 mod watched;
 
-pub use http1::Http1;
+pub use http1::{Http1, Http1Connection};
+#[cfg(feature = "tower")]
+pub(crate) use releasable::Releasable;
 
 use crate::clock::Origin;
 use annulus::io::{AsyncRecv, AsyncSend};

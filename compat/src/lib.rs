@@ -19,8 +19,8 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | a server of hyper with a loop of its own | `hyper` |
-//! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2 |
+//! | a server of hyper with a loop of its own | `hyper`; for HTTP/1 with many idle connections its [`hyper::Http1`] |
+//! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2, little memory for idle connections |
 //! | axum handlers that use tokio's timers, tasks, sockets, or axum's WebSockets | `axum` and `annulus-tokio` |
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |

@@ -1,21 +1,20 @@
 //! Connections of HTTP/1 that hold no buffers of hyper while they are idle.
 
-use super::watched::{Answering, State, Watched};
+use super::releasable::Releasable;
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::time::{Instant, Sleep, sleep, timeout};
+use annulus::time::{Instant, Sleep, sleep};
 use hyper::body::{Body, Incoming};
-use hyper::server::conn::http1::{Builder, Connection, Parts};
+use hyper::server::conn::http1::Builder;
 use hyper::service::Service;
 use hyper::{Request, Response};
 use std::error::Error;
-use std::future::{Future, poll_fn};
-use std::io;
-use std::pin::{Pin, pin};
-use std::rc::Rc;
-use std::task::Poll;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-type BoxError = Box<dyn Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How long a connection keeps its buffers after a response, by default.
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
@@ -24,10 +23,10 @@ const RELEASE_AFTER: Duration = Duration::from_millis(100);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves connections of HTTP/1, and frees what hyper holds for a connection, two buffers of 8 KiB above all, once it has been idle for a
-/// while. The next byte makes it anew. For servers of many connections that are mostly idle.
+/// while. The next byte makes it anew. For servers of many connections that are mostly idle, with a loop of their own; `tower::serve` does it
+/// too.
 ///
-/// Only a connection whose last request had no body is freed: hyper does not show whether a body was read to its end. There are no upgrades
-/// and no graceful shutdown; for these, drive hyper's own connection, or take `tower::serve`.
+/// Only a connection whose last request had no body is freed: hyper does not show whether a body was read to its end.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -48,14 +47,14 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 ///         while let Ok((stream, _)) = listener.accept().await {
 ///             let server = server.clone();
 ///             let hello = async |_| Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello"))));
-///             annulus::spawn(async move { server.serve(stream, service_fn(hello)).await });
+///             annulus::spawn(async move { server.serve_connection(stream, service_fn(hello)).await });
 ///         }
 ///     });
 ///     let mut client = TcpStream::connect(address).await?;
 ///     for _ in 0..2 {
 ///         client.send("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await?;
 ///         assert!(client.recv().await?.expect("an answer").ends_with(b"hello"));
-///         annulus::time::sleep(Duration::from_millis(150)).await; // Its buffers are freed.
+///         annulus::time::sleep(Duration::from_millis(250)).await; // Its buffers are freed.
 ///     }
 ///     std::io::Result::Ok(())
 /// })?;
@@ -64,19 +63,20 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Http1 {
     http: Builder,
-    release_after: Duration,
+    release_after: Option<Duration>,
     idle_timeout: Option<Duration>,
 }
 
 impl Http1 {
     /// With hyper's settings.
     pub fn new(http: Builder) -> Self {
-        Self { http, release_after: RELEASE_AFTER, idle_timeout: Some(IDLE_TIMEOUT) }
+        Self { http, release_after: Some(RELEASE_AFTER), idle_timeout: Some(IDLE_TIMEOUT) }
     }
 
-    /// How long a connection is idle before its buffers are freed: 100 ms by default. It costs some microseconds to make them anew.
-    pub fn release_after(mut self, idle: Duration) -> Self {
-        self.release_after = idle;
+    /// How long a connection is idle before its buffers are freed: at least this, and at most twice as long. 100 ms by default; `None` to keep
+    /// them. It costs some microseconds to make them anew.
+    pub fn release_after(mut self, idle: impl Into<Option<Duration>>) -> Self {
+        self.release_after = idle.into();
         self
     }
 
@@ -87,11 +87,8 @@ impl Http1 {
         self
     }
 
-    /// Serves a connection to its end. Dropping it closes the connection.
-    ///
-    /// # Errors
-    /// Those of the stream, of hyper and of the service. Most are the peer's.
-    pub async fn serve<T, S, B>(&self, stream: T, service: S) -> Result<(), BoxError>
+    /// Serves a connection, with upgrades (`hyper::upgrade`). Awaiting the result runs it to its end.
+    pub fn serve_connection<T, S, B>(&self, stream: T, service: S) -> Http1Connection<'_, T, S, B>
     where
         T: AsyncRecv + AsyncSend + Unpin + 'static,
         S: Service<Request<Incoming>, Response = Response<B>>,
@@ -99,79 +96,170 @@ impl Http1 {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
-        let state = Rc::new(State::default());
-        let mut timer = pin!(sleep(self.release_after));
-        let mut stream = Watched::new(stream, state.clone());
-        let mut service = Answering::new(service, state.clone());
-        while self.is_used_again(&mut stream).await? {
-            // Boxed, so that the task does not have its size while it is idle.
-            let mut connection = Box::new(self.http.serve_connection(stream, service));
-            if self.drive(&mut connection, &state, timer.as_mut()).await? == Ended::Closed {
-                break;
-            }
-            let Parts { io, read_buf, service: answers, .. } = connection.into_parts();
-            (stream, service) = (io, answers);
-            stream.put_back(read_buf);
+        Http1Connection {
+            connection: Releasable::new(&self.http, stream, service),
+            settings: self,
+            timer: sleep(self.idle_timeout.unwrap_or(Duration::MAX)),
+            seen: Seen { is_released: true, answered: 0 },
+            is_closing: false,
         }
-        Ok(())
-    }
-
-    /// Waits for the next byte, without buffers. False at the end of the stream, and after the limit.
-    async fn is_used_again<T>(&self, stream: &mut Watched<T>) -> io::Result<bool>
-    where
-        T: AsyncRecv + Unpin,
-    {
-        let received = poll_fn(|cx| stream.poll_has_bytes(cx));
-        match self.idle_timeout {
-            Some(limit) => timeout(limit, received).await.unwrap_or(Ok(false)),
-            None => received.await,
-        }
-    }
-
-    /// Polls a connection until it ends, or has been idle for a while.
-    async fn drive<T, S, B>(
-        &self,
-        connection: &mut Connection<Watched<T>, Answering<S>>,
-        state: &State,
-        mut timer: Pin<&mut Sleep>,
-    ) -> Result<Ended, BoxError>
-    where
-        T: AsyncRecv + AsyncSend + Unpin + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: Body + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let mut since = None;
-        poll_fn(|cx| {
-            if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(cx) {
-                return Poll::Ready(ended.map(|()| Ended::Closed).map_err(Into::into));
-            }
-            if !state.is_idle() {
-                since = None;
-                return Poll::Pending;
-            }
-            if since.is_none_or(|(_, answered)| answered != state.answered()) {
-                since = Some((Instant::now(), state.answered()));
-            }
-            let deadline = since.map(|(since, _)| since + self.release_after);
-            loop {
-                if timer.as_mut().poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
-                match deadline.filter(|deadline| *deadline > Instant::now()) {
-                    Some(deadline) => timer.as_mut().reset(deadline),
-                    None => return Poll::Ready(Ok(Ended::Idle)),
-                }
-            }
-        })
-        .await
     }
 }
 
-/// Why a connection of hyper is no longer polled.
+/// A connection of HTTP/1: see [`Http1::serve_connection`]. It is ready when the connection has ended, or was upgraded; its errors are those of
+/// the stream, of hyper and of the service, most of them the peer's. That an idle connection breaks off is none.
+///
+/// Dropping it closes the connection; with what was accepted for sending, the runtime deals as always.
+///
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+/// use annulus::sync::CancellationToken;
+/// use annulus_compat::hyper::Http1;
+/// use hyper::server::conn::http1;
+/// use hyper::service::service_fn;
+/// use hyper::{Request, Response, body::Incoming};
+/// use std::convert::Infallible;
+/// use std::pin::pin;
+///
+/// async fn hello(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+///     Ok(Response::new("hello".to_owned()))
+/// }
+///
+/// /// Serves a connection until it ends, or until the request that it has begun when `stop` is cancelled.
+/// async fn serve(server: &Http1, stream: TcpStream, stop: CancellationToken) {
+///     let mut connection = pin!(server.serve_connection(stream, service_fn(hello)));
+///     if stop.run_until_cancelled(connection.as_mut()).await.is_none() {
+///         connection.as_mut().graceful_shutdown();
+///         _ = connection.await;
+///     }
+/// }
+///
+/// annulus::run(async {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let mut client = TcpStream::connect(listener.local_addr()?).await?;
+///     let (stream, _) = listener.accept().await?;
+///     let stop = CancellationToken::new();
+///     let stopped = stop.clone();
+///     let server = Http1::new(http1::Builder::new());
+///     let served = annulus::spawn(async move { serve(&server, stream, stopped).await });
+///     client.send("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await?;
+///     assert!(client.recv().await?.expect("an answer").ends_with(b"hello"));
+///     stop.cancel(); // The connection is idle: it is closed at once.
+///     assert!(client.recv().await?.is_none());
+///     served.await?;
+///     std::io::Result::Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[must_use = "a connection is not served unless awaited"]
+pub struct Http1Connection<'a, T, S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    connection: Releasable<'a, T, S, B>,
+    settings: &'a Http1,
+    timer: Sleep,
+    seen: Seen,
+    is_closing: bool,
+}
+
+/// What the timer was set for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Closed,
-    Idle,
+struct Seen {
+    is_released: bool,
+    answered: u64,
+}
+
+impl<T, S, B> Http1Connection<'_, T, S, B>
+where
+    T: AsyncRecv + AsyncSend + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Lets the connection end: at once if it is idle, and otherwise after the response to the request that it has begun. It has to be polled
+    /// until it is ready. After its end this does nothing.
+    pub fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.get_mut().connection.graceful_shutdown();
+    }
+
+    fn seen(&self) -> Seen {
+        let connection = &self.connection;
+        Seen { is_released: connection.is_released(), answered: connection.answered() }
+    }
+
+    /// Sets the timer for what the connection waits for now.
+    fn set_timer(&mut self) {
+        self.seen = self.seen();
+        let Http1 { release_after, idle_timeout, .. } = self.settings;
+        let limit = if self.seen.is_released { idle_timeout } else { release_after };
+        self.timer.reset(Instant::now() + limit.unwrap_or(Duration::MAX));
+    }
+
+    /// The timer has fired, and nothing has happened since it was set. True if the connection is to be dropped.
+    fn is_late(&mut self) -> bool {
+        if !self.seen.is_released {
+            self.connection.release();
+            return false;
+        }
+        self.connection.graceful_shutdown();
+        // What was sent before may not leave, since the peer takes nothing.
+        std::mem::replace(&mut self.is_closing, true)
+    }
+}
+
+// Nothing in it is pinned: hyper boxes futures and bodies.
+impl<T, S, B> Unpin for Http1Connection<'_, T, S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+}
+
+impl<T, S, B> Future for Http1Connection<'_, T, S, B>
+where
+    T: AsyncRecv + AsyncSend + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Output = Result<(), BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            if let Poll::Ready(ended) = this.connection.poll(cx) {
+                return Poll::Ready(ended);
+            }
+            if this.connection.is_released() != this.seen.is_released {
+                this.set_timer();
+            }
+            // A timer that fires in the meantime only wakes the task.
+            if !this.connection.is_idle() {
+                return Poll::Pending;
+            }
+            ready!(Pin::new(&mut this.timer).poll(cx));
+            let is_late = this.seen() == this.seen && this.is_late();
+            if is_late {
+                return Poll::Ready(Ok(()));
+            }
+            this.set_timer();
+        }
+    }
+}
+
+impl<T, S, B> fmt::Debug for Http1Connection<'_, T, S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http1Connection").finish_non_exhaustive()
+    }
 }

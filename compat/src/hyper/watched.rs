@@ -1,5 +1,6 @@
 //! What is seen of a connection from outside of hyper: whether anything of it is under way.
 
+use crate::OnThread;
 use annulus::io::{AsyncRecv, AsyncSend};
 use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -59,8 +60,10 @@ impl Drop for Unanswered {
     }
 }
 
-/// A stream whose reads and writes are noted.
-pub(super) struct Watched<T> {
+/// A stream whose reads and writes are noted. It is `Send`, as hyper asks of a stream that may be upgraded.
+pub(super) struct Watched<T>(OnThread<Noted<T>>);
+
+struct Noted<T> {
     stream: T,
     state: Rc<State>,
     /// What hyper had read and not used: it comes first.
@@ -69,27 +72,41 @@ pub(super) struct Watched<T> {
 
 impl<T> Watched<T> {
     pub(super) fn new(stream: T, state: Rc<State>) -> Self {
-        Self { stream, state, prefix: Bytes::new() }
-    }
-
-    /// Lets these bytes come first.
-    pub(super) fn put_back(&mut self, unused: Bytes) {
-        // What is left of the prefix was read after them.
-        self.prefix = match (unused.is_empty(), self.prefix.is_empty()) {
-            (true, _) => std::mem::take(&mut self.prefix),
-            (false, true) => unused,
-            (false, false) => [&*unused, &*self.prefix].concat().into(),
-        };
+        Self(OnThread::new(Noted { stream, state, prefix: Bytes::new() }))
     }
 }
 
-impl<T: AsyncRecv + Unpin> Watched<T> {
+impl<T: Unpin> Watched<T> {
+    fn noted(&mut self) -> io::Result<&mut Noted<T>> {
+        Ok(self.0.try_mut()?)
+    }
+}
+
+impl<T: AsyncRecv + AsyncSend + Unpin> Watched<T> {
+    /// Lets these bytes come first.
+    pub(super) fn put_back(&mut self, unused: Bytes) -> io::Result<()> {
+        let prefix = &mut self.noted()?.prefix;
+        // What is left of the prefix was read after them.
+        *prefix = match (unused.is_empty(), prefix.is_empty()) {
+            (true, _) => std::mem::take(prefix),
+            (false, true) => unused,
+            (false, false) => [&*unused, &**prefix].concat().into(),
+        };
+        Ok(())
+    }
+
     /// Whether a read would give bytes, once that is known; false at the end of the stream.
     pub(super) fn poll_has_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if !self.prefix.is_empty() {
+        let this = self.noted()?;
+        if !this.prefix.is_empty() {
             return Poll::Ready(Ok(true));
         }
-        self.stream.poll_fill_buf(cx).map_ok(|bytes| !bytes.is_empty())
+        this.stream.poll_fill_buf(cx).map_ok(|bytes| !bytes.is_empty())
+    }
+
+    /// Ends the sending direction.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.noted()?.stream.poll_shutdown(cx)
     }
 }
 
@@ -99,7 +116,7 @@ impl<T: AsyncRecv + Unpin> Read for Watched<T> {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+        let this = self.get_mut().noted()?;
         let count = if this.prefix.is_empty() {
             ready!(super::poll_read(&mut this.stream, cx, &mut buf))?
         } else {
@@ -121,20 +138,20 @@ impl<T: AsyncSend + Unpin> Write for Watched<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
+        let this = self.get_mut().noted()?;
         this.state.has_unflushed.set(true);
         this.stream.poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+        let this = self.get_mut().noted()?;
         ready!(this.stream.poll_flush(cx))?;
         this.state.has_unflushed.set(false);
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream.poll_shutdown(cx)
+        self.get_mut().noted()?.stream.poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -146,7 +163,7 @@ impl<T: AsyncSend + Unpin> Write for Watched<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
+        let this = self.get_mut().noted()?;
         this.state.has_unflushed.set(true);
         this.stream.poll_write_vectored(cx, slices)
     }

@@ -29,9 +29,8 @@ use tower_service::Service;
 ///     let listener = TcpListener::bind("127.0.0.1:0")?;
 ///     serve(listener, Routes::new(Greeter))
 ///         .idle_timeout(Duration::from_secs(300))
-///         .configure(|mut http| {
-///             http.http2().max_concurrent_streams(200).keep_alive_interval(Duration::from_secs(60));
-///             http
+///         .configure_http2(|http| {
+///             http.max_concurrent_streams(200).keep_alive_interval(Duration::from_secs(60))
 ///         })
 ///         .with_graceful_shutdown(annulus::time::sleep(Duration::from_millis(1)))
 ///         .await
@@ -51,7 +50,7 @@ where
     L: Listen,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone,
 {
-    tower::serve(listener, Deadlines::new(service)).configure(|http| http.http2_only())
+    tower::serve(listener, Deadlines::new(service)).http2_only()
 }
 
 /// A service whose calls end at their deadline, as the header `grpc-timeout` says: its future, or the body of its response, is dropped, and the

@@ -28,9 +28,14 @@ impl Activity {
         })
     }
 
+    /// Requests that have begun, ever.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.get()
+    }
+
     /// Whether a request has begun, ever.
     pub(super) fn has_begun(&self) -> bool {
-        self.begun.get() > 0
+        self.begun() > 0
     }
 
     /// Since when no request has been in flight; `None` while one is.

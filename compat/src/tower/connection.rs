@@ -4,18 +4,18 @@ use super::activity::Activity;
 use super::limits::Limits;
 use super::open::Open;
 use super::panics;
+use super::protocol::{Protocol, Versions};
 use super::service::Counted;
 use super::stream::CountedStream;
 use super::timer::{Late, Timer};
-use crate::OnThread;
-use crate::hyper::{Executor, Io};
+use crate::hyper::Executor;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
 use annulus::time::timeout;
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper::{Request, Response};
-use hyper_util::server::conn::auto;
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -28,7 +28,9 @@ pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What all connections of a server share.
 pub(super) struct Settings {
-    pub(super) http: auto::Builder<Executor>,
+    pub(super) http1: http1::Builder,
+    pub(super) http2: http2::Builder<Executor>,
+    pub(super) versions: Versions,
     pub(super) limits: Limits,
     pub(super) on_error: Option<Box<dyn Fn(BoxError)>>,
     /// Cancelled when connections are to end after their current requests.
@@ -103,8 +105,7 @@ where
     let activity = Activity::new();
     let service = Counted::new(service, activity.clone(), settings.clone());
     let stream = CountedStream::new(stream, activity.clone(), open, settings.limits.write);
-    let stream = Io::new(OnThread::new(stream));
-    let mut connection = pin!(settings.http.serve_connection_with_upgrades(stream, service));
+    let mut connection = Protocol::Unknown(settings, stream, service);
     let mut stopped = pin!(settings.stop.cancelled());
     let mut is_stopping = false;
     let mut timer = Timer::new(activity, settings.limits);
@@ -113,15 +114,16 @@ where
             if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
                 is_stopping = true;
                 timer.stop();
-                connection.as_mut().graceful_shutdown();
+                connection.graceful_shutdown();
             }
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(ended) = connection.poll(cx) {
                 return Poll::Ready(ended);
             }
-            timer.note_progress();
+            timer.note(connection.is_releasable());
             match timer.poll_late(cx) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Late::Close) => connection.as_mut().graceful_shutdown(),
+                Poll::Ready(Late::Release) => connection.release(),
+                Poll::Ready(Late::Close) => connection.graceful_shutdown(),
                 Poll::Ready(Late::Drop(error)) => return Poll::Ready(Err(error.into())),
             }
         }

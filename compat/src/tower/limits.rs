@@ -9,6 +9,7 @@ pub(super) struct Limits {
     pub(super) idle: Option<Duration>,
     pub(super) request: Option<Duration>,
     pub(super) write: Option<Duration>,
+    pub(super) release: Option<Duration>,
     pub(super) drain: Option<Duration>,
 }
 
@@ -20,6 +21,7 @@ impl Default for Limits {
             idle: Some(Duration::from_secs(60)),
             request: None,
             write: Some(Duration::from_secs(60)),
+            release: Some(Duration::from_secs(1)),
             drain: None,
         }
     }

@@ -96,6 +96,7 @@ mod limits;
 mod listen;
 mod open;
 mod panics;
+mod protocol;
 mod serve;
 mod service;
 mod stream;

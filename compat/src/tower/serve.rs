@@ -5,15 +5,16 @@ use super::limits::Limits;
 use super::listen::Listen;
 use super::open::OpenCount;
 use super::panics;
+use super::protocol::Versions;
 use crate::hyper::{Executor, Timer};
 use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
 use annulus::time::{Sleep, sleep, timeout};
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper::{Request, Response};
-use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use std::fmt;
 use std::future::{Future, IntoFuture, Ready, poll_fn};
@@ -125,7 +126,9 @@ where
         listener,
         make,
         handshake: |stream| std::future::ready(Ok(stream)),
-        http: auto::Builder::new(Executor),
+        http1: http1::Builder::new(),
+        http2: http2::Builder::new(Executor),
+        versions: Versions::Both,
         limits: Limits::default(),
         on_error: None,
         signal: None,
@@ -159,10 +162,7 @@ type Stream<L> = <L as Listen>::Stream;
 ///         .header_read_timeout(Duration::from_secs(10))
 ///         .idle_timeout(Duration::from_secs(120))
 ///         .request_timeout(Duration::from_secs(30))
-///         .configure(|mut http| {
-///             http.http2().max_concurrent_streams(100);
-///             http
-///         })
+///         .configure_http2(|http| http.max_concurrent_streams(100))
 ///         .on_error(|error| eprintln!("{error}"))
 ///         .with_graceful_shutdown(annulus::time::sleep(Duration::from_millis(1)))
 ///         .drain_timeout(Duration::from_secs(5))
@@ -174,7 +174,9 @@ pub struct Serve<L, M, H> {
     listener: L,
     make: M,
     handshake: H,
-    http: auto::Builder<Executor>,
+    http1: http1::Builder,
+    http2: http2::Builder<Executor>,
+    versions: Versions,
     limits: Limits,
     on_error: Option<Box<dyn Fn(BoxError)>>,
     signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
@@ -241,13 +243,41 @@ impl<L, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Changes hyper's settings: the versions of HTTP, keep-alive, windows, sizes. Timers and the
-    /// [limit on headers](Self::header_read_timeout) are set afterwards.
-    pub fn configure(
+    /// How long a connection of HTTP/1 is idle before what hyper holds for it, two buffers of 8 KiB above all, is freed; its next byte makes that
+    /// anew, which takes some microseconds. One second by default; `None` to keep it. A connection whose last request had a body keeps it: hyper
+    /// does not show whether a body was read to its end.
+    pub fn release_after(mut self, idle: impl Into<Option<Duration>>) -> Self {
+        self.limits.release = idle.into();
+        self
+    }
+
+    /// Changes hyper's settings of HTTP/1: keep-alive, sizes. Timer and [limit on headers](Self::header_read_timeout) are set afterwards.
+    pub fn configure_http1(
         mut self,
-        change: impl FnOnce(auto::Builder<Executor>) -> auto::Builder<Executor>,
+        change: impl FnOnce(&mut http1::Builder) -> &mut http1::Builder,
     ) -> Self {
-        self.http = change(self.http);
+        change(&mut self.http1);
+        self
+    }
+
+    /// Changes hyper's settings of HTTP/2: streams, windows, keep-alive, sizes. The timer is set afterwards.
+    pub fn configure_http2(
+        mut self,
+        change: impl FnOnce(&mut http2::Builder<Executor>) -> &mut http2::Builder<Executor>,
+    ) -> Self {
+        change(&mut self.http2);
+        self
+    }
+
+    /// Takes HTTP/1 only. By default a connection that begins with the preface of HTTP/2 is of HTTP/2, whatever ALPN has chosen.
+    pub fn http1_only(mut self) -> Self {
+        self.versions = Versions::Http1;
+        self
+    }
+
+    /// Takes HTTP/2 only.
+    pub fn http2_only(mut self) -> Self {
+        self.versions = Versions::Http2;
         self
     }
 
@@ -288,8 +318,8 @@ impl<L, M, H> Serve<L, M, H> {
         F: Fn(L::Stream) -> Fut,
         Fut: Future<Output = io::Result<T>>,
     {
-        let Self { listener, make, http, limits, on_error, signal, .. } = self;
-        Serve { listener, make, handshake, http, limits, on_error, signal }
+        let Self { listener, make, http1, http2, versions, limits, on_error, signal, .. } = self;
+        Serve { listener, make, handshake, http1, http2, versions, limits, on_error, signal }
     }
 }
 
@@ -365,8 +395,12 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         T: AsyncRecv + AsyncSend + Unpin + 'static,
     {
         let stop = CancellationToken::new();
+        self.http1.timer(Timer::new()).header_read_timeout(self.limits.header);
+        self.http2.timer(Timer::new());
         let settings = Rc::new(Settings {
-            http: timed(self.http, self.limits.header),
+            http1: self.http1,
+            http2: self.http2,
+            versions: self.versions,
             limits: self.limits,
             on_error: self.on_error,
             stop: stop.clone(),
@@ -407,12 +441,6 @@ async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
         Some(limit) => _ = timeout(limit, all).await,
     }
     connections.shutdown().await;
-}
-
-fn timed(mut http: auto::Builder<Executor>, header: Option<Duration>) -> auto::Builder<Executor> {
-    http.http1().timer(Timer::new()).header_read_timeout(header);
-    http.http2().timer(Timer::new());
-    http
 }
 
 /// What the server waits for until its end.

@@ -2,6 +2,7 @@
 
 use super::activity::Activity;
 use super::limits::Limits;
+use super::protocol::PREFACE;
 use annulus::time::{Instant, Sleep, sleep_until};
 use std::future::Future;
 use std::io;
@@ -16,11 +17,10 @@ const STOPPING: Duration = Duration::from_secs(5);
 /// Fewer bytes than that are no progress: what HTTP/2 itself answers is not the response.
 const PROGRESS: u64 = 1024;
 
-/// The bytes that HTTP/2 begins with.
-const PREFACE: u64 = 24;
-
 /// What is to be done about a connection that has taken too long.
 pub(super) enum Late {
+    /// Free what is held for it while it is idle.
+    Release,
     /// End it as its protocol does.
     Close,
     /// Drop it.
@@ -31,6 +31,8 @@ pub(super) enum Late {
 #[derive(Clone, Copy)]
 enum Wait {
     FirstRequest,
+    ToBeReleased,
+    NextHead,
     NextRequest,
     PeerToRead,
     PeerToEnd,
@@ -47,6 +49,9 @@ pub(super) struct Timer {
     stopping_since: Option<Instant>,
     /// The bytes that were written when there was progress last, and when that was.
     progress: (u64, Instant),
+    is_releasable: bool,
+    /// How many requests had begun when it was released last.
+    released_after: u64,
     /// Never later than a limit's end: what begins to wait now need not set it.
     sleep: Pin<Box<Sleep>>,
 }
@@ -61,6 +66,8 @@ impl Timer {
             closing_since: None,
             stopping_since: None,
             progress: (0, now),
+            is_releasable: false,
+            released_after: 0,
             sleep: Box::pin(sleep_until(now + shortest(&limits))),
         }
     }
@@ -73,11 +80,17 @@ impl Timer {
         self.sleep.as_mut().reset(now);
     }
 
-    /// The connection was polled: notes whether it has made progress.
-    pub(super) fn note_progress(&mut self) {
+    /// The connection was polled: notes whether it has made progress, and whether it can be released.
+    pub(super) fn note(&mut self, is_releasable: bool) {
         let written = self.activity.written();
         if written - self.progress.0 >= PROGRESS {
             self.progress = (written, Instant::now());
+        }
+        self.is_releasable = is_releasable;
+        if let (Some(since), Some(limit)) = (self.releasable_since(), self.limits.release)
+            && since + limit < self.sleep.deadline()
+        {
+            self.sleep.as_mut().reset(since + limit);
         }
     }
 
@@ -87,10 +100,9 @@ impl Timer {
             let latest = now + shortest(&self.limits).min(self.stopping().unwrap_or(Duration::MAX));
             match first {
                 Some((end, wait)) if end <= now => {
-                    let late = self.late(wait);
-                    self.closing_since.get_or_insert(now);
-                    self.sleep.as_mut().reset(latest);
-                    return Poll::Ready(late);
+                    // Afterwards other limits count.
+                    self.sleep.as_mut().reset(now);
+                    return Poll::Ready(self.late(wait, now));
                 }
                 Some((end, _)) => self.sleep.as_mut().reset(end.min(latest)),
                 None => self.sleep.as_mut().reset(latest),
@@ -105,9 +117,11 @@ impl Timer {
 
     /// The limit that ends first of those that count now.
     fn first_to_end(&self) -> Option<(Instant, Wait)> {
-        let Limits { header, idle, write, .. } = self.limits;
+        let Limits { header, idle, write, release, .. } = self.limits;
         let waits = [
             (self.awaits_first(), header, Wait::FirstRequest),
+            (self.releasable_since(), release, Wait::ToBeReleased),
+            (self.released_since(), header, Wait::NextHead),
             (self.idle_since(), idle, Wait::NextRequest),
             (self.unread_since(), write, Wait::PeerToRead),
             (self.ending_since(), self.stopping(), Wait::PeerToEnd),
@@ -119,8 +133,20 @@ impl Timer {
 
     /// Neither a request nor the whole preface of HTTP/2 has come. To the preface the server answers, though in HTTP/2 alone it may write first.
     fn awaits_first(&self) -> Option<Instant> {
-        let has_preface = self.activity.written() > 0 && self.activity.read() >= PREFACE;
+        let has_preface =
+            self.activity.written() > 0 && self.activity.read() >= PREFACE.len() as u64;
         (!self.activity.has_begun() && !has_preface).then_some(self.begun)
+    }
+
+    /// No request is in flight, and hyper holds buffers for the connection.
+    fn releasable_since(&self) -> Option<Instant> {
+        self.activity.idle_since().filter(|_| self.is_releasable)
+    }
+
+    /// It was released, so that hyper does not count its time, and no request has begun since.
+    fn released_since(&self) -> Option<Instant> {
+        let is_same = self.activity.has_begun() && self.activity.begun() == self.released_after;
+        self.activity.idle_since().filter(|_| is_same && self.closing_since.is_none())
     }
 
     /// No request is in flight. Of the last response, something may not be sent yet.
@@ -141,12 +167,19 @@ impl Timer {
         Some(self.activity.idle_since()?.max(stopping).max(self.progress.1))
     }
 
-    fn late(&self, wait: Wait) -> Late {
+    fn late(&mut self, wait: Wait, now: Instant) -> Late {
         let Limits { header, idle, write, .. } = self.limits;
         let (limit, text) = match wait {
-            Wait::FirstRequest => (header, "no request has come"),
+            Wait::ToBeReleased => {
+                (self.is_releasable, self.released_after) = (false, self.activity.begun());
+                return Late::Release;
+            }
+            Wait::FirstRequest | Wait::NextHead => (header, "no request has come"),
             Wait::PeerToEnd => (Some(STOPPING), "the peer has not ended the connection"),
-            _ if self.closing_since.is_none() => return Late::Close,
+            _ if self.closing_since.is_none() => {
+                self.closing_since = Some(now);
+                return Late::Close;
+            }
             Wait::NextRequest => (idle, "the peer has not ended the idle connection"),
             Wait::PeerToRead => (write, "the peer has not taken the response"),
         };

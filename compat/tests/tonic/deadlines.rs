@@ -75,7 +75,7 @@ fn a_server_ends_calls_at_their_deadline() {
     simulated(async |_| {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         let limited = Deadlines::new(Routes::new(Trouble)).limit(SECOND * 4);
-        let server = tower::serve(listener, limited).configure(|http| http.http2_only());
+        let server = tower::serve(listener, limited).http2_only();
         annulus::spawn(server.into_future());
         let channel = Channel::new("http://10.0.0.1".parse()?)?;
         let begun = Instant::now();

@@ -163,6 +163,41 @@ fn a_router_serves_both_versions() {
 }
 
 #[test]
+fn one_version_on_demand() {
+    everywhere(async || {
+        let one = start("127.0.0.1:0", |server| server.http1_only());
+        let two = start("127.0.0.1:0", |server| server.http2_only());
+        let answer = client_1(one.address).await?.send_request(to("/", b"")).await?;
+        assert_eq!(text(answer).await?, "hello");
+        let answer = client_2(two.address).await?.send_request(to("/", b"")).await?;
+        assert_eq!(text(answer).await?, "hello");
+        assert!(client_2(one.address).await?.send_request(to("/", b"")).await.is_err());
+        assert!(client_1(two.address).await?.send_request(to("/", b"")).await.is_err());
+        Ok(())
+    });
+}
+
+/// What begins as the preface of HTTP/2 does, in pieces, and is a request of HTTP/1.
+#[test]
+fn the_version_is_known_by_the_first_bytes() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80", |server| server);
+        for split in 1..6 {
+            let mut client = TcpStream::connect(server.address).await?;
+            let request = b"PRIME / HTTP/1.0\r\n\r\n";
+            client.send(&request[..split]).await?;
+            sleep(SECOND).await;
+            client.send(&request[split..]).await?;
+            assert!(rest(&mut client).await.starts_with("HTTP/1.0 405"));
+        }
+        server.stop.cancel();
+        server.ended.await??;
+        assert!(server.errors.borrow().is_empty(), "{:?}", server.errors);
+        Ok(())
+    });
+}
+
+#[test]
 fn clones_of_a_service_and_services_of_hyper() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -1,22 +1,25 @@
 //! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio. `uring-released` and `epoll-released` speak
-//! HTTP/1 without TLS only, and free what hyper holds for idle connections.
+//! HTTP/1 without TLS only, and free what hyper holds for idle connections; so does `uring-serve`, by the server of feature `tower`.
 
-use annulus::net::{ListenOptions, TcpStream};
+use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
 use annulus_compat::hyper::{Executor, Http1, Io};
 use annulus_compat::rustls::TlsAcceptor;
+use annulus_compat::tower::serve_hyper;
 use hyper::service::service_fn;
 use peer_hyper::{
     BACKLOG, SHORTAGE, ServerConfig, Service, Task, announce, answer, any_task, http1, must, serve,
 };
 use std::sync::Arc;
 
+const MODES: [&str; 7] =
+    ["uring", "epoll", "guest", "guest-tasks", "uring-released", "epoll-released", "uring-serve"];
+
 /// Spawns the task of a connection.
 type Spawn = fn(Service, TcpStream);
 
 fn main() {
-    let task =
-        any_task(&["uring", "epoll", "guest", "guest-tasks", "uring-released", "epoll-released"]);
+    let task = any_task(&MODES);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
     // As axum spawns its connections.
     let of_tokio: Spawn =
@@ -25,6 +28,7 @@ fn main() {
     match task.mode.as_deref() {
         Some("uring-released") => alone(DriverChoice::Uring, accept(task, released)),
         Some("epoll-released") => alone(DriverChoice::Epoll, accept(task, released)),
+        Some("uring-serve") => alone(DriverChoice::Uring, serve_all(task)),
         Some("guest") => must(annulus_tokio::run(accept(task, of_tokio))),
         Some("guest-tasks") => must(annulus_tokio::run(accept(task, of_annulus))),
         Some("epoll") => alone(DriverChoice::Epoll, accept(task, of_annulus)),
@@ -36,9 +40,19 @@ fn alone(driver: DriverChoice, server: impl Future<Output = ()>) {
     must(Runtime::builder().driver(driver).build()).block_on(server)
 }
 
-async fn accept(task: Task, spawn: Spawn) {
+fn listen(task: &Task) -> TcpListener {
     let listener = must(ListenOptions::new().backlog(BACKLOG as u32).bind(task.address));
     announce(must(listener.local_addr()));
+    listener
+}
+
+async fn serve_all(task: Task) {
+    let server = serve_hyper(listen(&task), service_fn(answer));
+    must(server.configure_http1(|http| http.pipeline_flush(true)).await);
+}
+
+async fn accept(task: Task, spawn: Spawn) {
+    let listener = listen(&task);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => spawn(task.service.clone(), stream),
@@ -62,5 +76,5 @@ async fn encrypted(service: Service, stream: TcpStream, config: Arc<ServerConfig
 }
 
 async fn released(stream: TcpStream) {
-    let _ = Http1::new(http1()).serve(stream, service_fn(answer)).await;
+    let _ = Http1::new(http1()).serve_connection(stream, service_fn(answer)).await;
 }

@@ -1,0 +1,123 @@
+//! The version of HTTP that a connection speaks.
+
+use super::connection::{BoxError, Settings};
+use crate::hyper::{Executor, Io, Releasable};
+use annulus::io::{AsyncRecv, AsyncSend};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http2;
+use hyper::service::Service;
+use hyper::{Request, Response};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// What a connection of HTTP/2 begins with.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The versions that a server takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Versions {
+    #[default]
+    Both,
+    Http1,
+    Http2,
+}
+
+/// A connection, once its first bytes say what it is.
+pub(super) enum Protocol<'a, T, S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+    T: AsyncRecv + AsyncSend + Unpin,
+{
+    Unknown(&'a Settings, T, S),
+    Http1(Releasable<'a, T, S, B>),
+    /// Boxed, so that connections of HTTP/1 do not have its size.
+    Http2(Pin<Box<http2::Connection<Io<T>, S, Executor>>>),
+    Ended,
+}
+
+impl<'a, T, S, B> Protocol<'a, T, S, B>
+where
+    T: AsyncRecv + AsyncSend + Unpin + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        loop {
+            match self {
+                Self::Unknown(settings, stream, _) => {
+                    let is_http2 = ready!(poll_is_http2(stream, settings.versions, cx))?;
+                    self.begin(is_http2);
+                }
+                Self::Http1(connection) => return connection.poll(cx),
+                Self::Http2(connection) => {
+                    return connection.as_mut().poll(cx).map_err(Into::into);
+                }
+                Self::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn begin(&mut self, is_http2: bool) {
+        let Self::Unknown(settings, stream, service) = std::mem::replace(self, Self::Ended) else {
+            unreachable!("it has not begun")
+        };
+        *self = if is_http2 {
+            let connection = settings.http2.serve_connection(Io::new(stream), service);
+            Self::Http2(Box::pin(connection))
+        } else {
+            Self::Http1(Releasable::new(&settings.http1, stream, service))
+        };
+    }
+
+    /// Lets the connection end as its protocol does. It is to be polled afterwards.
+    pub(super) fn graceful_shutdown(&mut self) {
+        match self {
+            Self::Unknown(..) => *self = Self::Ended,
+            Self::Http1(connection) => connection.graceful_shutdown(),
+            Self::Http2(connection) => connection.as_mut().graceful_shutdown(),
+            Self::Ended => {}
+        }
+    }
+
+    /// Whether [`release`](Self::release) would free something.
+    pub(super) fn is_releasable(&self) -> bool {
+        matches!(self, Self::Http1(connection) if !connection.is_released() && connection.is_idle())
+    }
+
+    /// Frees what hyper holds for an idle connection of HTTP/1.
+    pub(super) fn release(&mut self) {
+        if let Self::Http1(connection) = self {
+            connection.release();
+        }
+    }
+}
+
+/// Looks at the first bytes, as many as are needed.
+fn poll_is_http2(
+    stream: &mut impl AsyncRecv,
+    versions: Versions,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<bool>> {
+    if versions != Versions::Both {
+        return Poll::Ready(Ok(versions == Versions::Http2));
+    }
+    let mut wanted = 1;
+    loop {
+        let shown = ready!(stream.poll_peek(cx, wanted))?;
+        let common = shown.len().min(PREFACE.len());
+        let is_preface = shown[..common] == PREFACE[..common];
+        if !is_preface || common == PREFACE.len() || shown.len() < wanted {
+            return Poll::Ready(Ok(is_preface && common == PREFACE.len()));
+        }
+        wanted = common + 1;
+    }
+}

@@ -1,0 +1,141 @@
+//! What is freed, counted by the allocator in virtual time.
+
+use crate::*;
+use annulus::net::TcpListener;
+use annulus_compat::hyper::Http1;
+use annulus_compat::rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use annulus_compat::tower::serve_hyper;
+use held::held;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use rustls::{ClientConfig, RootCertStore};
+use server::answer;
+use std::future::IntoFuture;
+use std::rc::Rc;
+
+const COUNT: usize = 10;
+
+/// Less than hyper's two buffers, of 8 KiB each, for every connection.
+const BUFFERS: isize = 12_000 * COUNT as isize;
+
+/// More than any other thing that may change.
+const NOISE: isize = 500 * COUNT as isize;
+
+/// Bytes that are freed some seconds after the answers on connections to 10.0.0.1:80.
+async fn freed() -> Result<isize, Failure> {
+    let mut clients = Vec::new();
+    for _ in 0..COUNT {
+        let mut client = TcpStream::connect("10.0.0.1:80").await?;
+        ask(&mut client).await?;
+        clients.push(client);
+    }
+    let answered = held();
+    sleep(SECOND * 5).await;
+    let freed = answered - held();
+    for client in &mut clients {
+        ask(client).await?;
+    }
+    Ok(freed)
+}
+
+#[test]
+fn buffers_of_idle_connections_are_freed() {
+    simulated(async |_| {
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        annulus::spawn(serve_hyper(listener, service_fn(answer)).into_future());
+        let freed = freed().await?;
+        assert!(freed > BUFFERS, "{freed}");
+        Ok(())
+    });
+}
+
+#[test]
+fn buffers_are_kept_on_demand() {
+    simulated(async |_| {
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        let server = serve_hyper(listener, service_fn(answer)).release_after(None);
+        annulus::spawn(server.into_future());
+        let freed = freed().await?;
+        assert!(freed < NOISE, "{freed}");
+        Ok(())
+    });
+}
+
+#[test]
+fn both_servers_free_as_much() {
+    simulated(async |_| {
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        annulus::spawn(async move {
+            let server = Rc::new(Http1::new(http1::Builder::new()));
+            while let Ok((stream, _)) = listener.accept().await {
+                let server = server.clone();
+                annulus::spawn(
+                    async move { server.serve_connection(stream, service_fn(answer)).await },
+                );
+            }
+        });
+        let freed = freed().await?;
+        assert!(freed > BUFFERS, "{freed}");
+        Ok(())
+    });
+}
+
+/// An acceptor, and a connector that trusts it.
+fn tls() -> (TlsAcceptor, TlsConnector) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let acceptor = TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &[]).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+    (acceptor, TlsConnector::new(config))
+}
+
+async fn ask_over_tls(client: &mut TlsStream<TcpStream>) -> Outcome {
+    use annulus::io::{AsyncRecv, AsyncSend};
+    client.send(GET).await?;
+    let head = client.recv_until(b'\n', 100).await?.expect("an answer");
+    assert!(head.starts_with(b"HTTP/1.1 200"));
+    while client.recv_until(b'\n', 100).await?.expect("more of the head").len() > 2 {}
+    assert_eq!(&*client.recv_exact(1).await?, b"x");
+    Ok(())
+}
+
+#[test]
+fn the_session_of_a_connection_that_was_released_goes_on_and_ends_in_order() {
+    simulated(async |_| {
+        use annulus::io::AsyncRecv;
+        let (acceptor, connector) = tls();
+        let listener = TcpListener::bind("10.0.0.1:80")?;
+        let stop = annulus::sync::CancellationToken::new();
+        let server = serve_hyper(listener, service_fn(answer))
+            .tls(acceptor)
+            .with_graceful_shutdown(stop.clone().cancelled_owned());
+        let ended = annulus::spawn(server.into_future());
+        let mut clients = Vec::new();
+        for _ in 0..COUNT {
+            let stream = TcpStream::connect("10.0.0.1:80").await?;
+            let mut client = connector.connect("localhost", stream).await?;
+            ask_over_tls(&mut client).await?;
+            clients.push(client);
+        }
+        let answered = held();
+        sleep(SECOND * 5).await;
+        let freed = answered - held();
+        assert!(freed > BUFFERS, "{freed}");
+        for client in &mut clients {
+            ask_over_tls(client).await?;
+        }
+        sleep(SECOND * 5).await;
+        stop.cancel();
+        for mut client in clients {
+            // An end without `close_notify` would be an error.
+            assert!(client.recv().await?.is_none());
+        }
+        ended.await??;
+        Ok(())
+    });
+}
