@@ -23,7 +23,11 @@ fn main() -> io::Result<()> {
             annulus::spawn(async move {
                 let idle = Duration::from_secs(seconds);
                 let ((up, down), end) = proxy(client, &target, idle).await;
-                let how = end.map_or_else(|error| error.to_string(), |()| "closed".into());
+                let how = match end {
+                    Ok(()) => "closed".into(),
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => "timed out".into(),
+                    Err(error) => error.to_string(),
+                };
                 eprintln!("{peer}: {up} bytes up, {down} bytes down, {how}");
             });
         }

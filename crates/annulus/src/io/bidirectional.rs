@@ -228,16 +228,13 @@ impl CopyError {
 
 impl fmt::Display for CopyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (from_to, (there, back)) = match self.direction {
-            Some(Direction::AToB) => ("the first to the second", self.copied),
-            Some(Direction::BToA) => ("the second to the first", (self.copied.1, self.copied.0)),
-            None => ("each to the other", self.copied),
+        let Self { direction, copied: (a_to_b, b_to_a), error } = self;
+        let (copying, (there, back)) = match direction {
+            Some(Direction::AToB) => ("from the first to the second stream", (a_to_b, b_to_a)),
+            Some(Direction::BToA) => ("from the second to the first stream", (b_to_a, a_to_b)),
+            None => ("between two streams", (a_to_b, b_to_a)),
         };
-        let error = &self.error;
-        write!(
-            f,
-            "copying from {from_to} stream, after {there} bytes ({back} the other way): {error}"
-        )
+        write!(f, "copying {copying}, after {there} bytes ({back} the other way): {error}")
     }
 }
 
