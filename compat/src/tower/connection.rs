@@ -1,6 +1,7 @@
 //! The life of one connection.
 
 use super::activity::Activity;
+use super::error::Report;
 use super::limits::Limits;
 use super::open::Open;
 use super::panics;
@@ -32,18 +33,8 @@ pub(super) struct Settings {
     pub(super) http2: http2::Builder<Executor>,
     pub(super) versions: Versions,
     pub(super) limits: Limits,
-    pub(super) on_error: Option<Box<dyn Fn(BoxError)>>,
     /// Cancelled when connections are to end after their current requests.
     pub(super) stop: CancellationToken,
-}
-
-impl Settings {
-    /// Passes an error on.
-    pub(super) fn report(&self, error: BoxError) {
-        if let Some(on_error) = &self.on_error {
-            on_error(error);
-        }
-    }
 }
 
 /// Serves a connection until it ends, and reports its error.
@@ -52,6 +43,7 @@ pub(super) async fn run<T, S, B>(
     service: S,
     open: Open,
     settings: Rc<Settings>,
+    report: Report,
 ) where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
@@ -63,7 +55,7 @@ pub(super) async fn run<T, S, B>(
     let mut served = pin!(async {
         let stream = after_handshake(stream, settings.limits.header);
         match settings.stop.run_until_cancelled(stream).await {
-            Some(stream) => serve(stream?, service, open, &settings).await,
+            Some(stream) => serve(stream?, service, open, &settings, &report).await,
             None => Ok(()),
         }
     });
@@ -72,7 +64,7 @@ pub(super) async fn run<T, S, B>(
         Err(panic) => Poll::Ready(Err(panics::error(&panic))),
     });
     if let Err(error) = ended.await {
-        settings.report(error);
+        report(error);
     }
 }
 
@@ -92,7 +84,8 @@ async fn serve<T, S, B>(
     stream: T,
     service: S,
     open: Open,
-    settings: &Rc<Settings>,
+    settings: &Settings,
+    report: &Report,
 ) -> Result<(), BoxError>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
@@ -103,7 +96,7 @@ where
     B::Error: Into<BoxError>,
 {
     let activity = Activity::new();
-    let service = Counted::new(service, activity.clone(), settings.clone());
+    let service = Counted::new(service, activity.clone(), settings.limits.request, report.clone());
     let stream = CountedStream::new(stream, activity.clone(), open, settings.limits.write);
     let mut connection = Protocol::Unknown(settings, stream, service);
     let mut stopped = pin!(settings.stop.cancelled());

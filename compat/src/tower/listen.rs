@@ -34,7 +34,7 @@ pub trait Listen {
     /// A connection.
     type Stream: 'static;
     /// The other end's address.
-    type Peer;
+    type Peer: 'static;
 
     /// The next connection. After an error the server calls it again a second later.
     ///

@@ -90,8 +90,10 @@
 //!
 //! ends its connection in HTTP/1, and its stream in HTTP/2. The server goes on, and calls [`Serve::on_error`].
 
+mod accepting;
 mod activity;
 mod connection;
+mod error;
 mod limits;
 mod listen;
 mod open;
@@ -102,5 +104,6 @@ mod service;
 mod stream;
 mod timer;
 
+pub use error::ServeError;
 pub use listen::Listen;
 pub use serve::{Serve, serve, serve_hyper, serve_with};

@@ -1,16 +1,16 @@
 //! The server: accepts connections, and drains them at its end.
 
+use super::accepting::{Accepting, drain};
 use super::connection::{self, BoxError, Settings};
+use super::error::{self, OnError, ServeError};
 use super::limits::Limits;
 use super::listen::Listen;
-use super::open::OpenCount;
 use super::panics;
 use super::protocol::Versions;
 use crate::hyper::{Executor, Timer};
 use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
-use annulus::time::{Sleep, sleep, timeout};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
@@ -21,11 +21,7 @@ use std::future::{Future, IntoFuture, Ready, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// How long a listener that has failed waits before it tries again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves a `tower` service, such as axum's `Router`, to all connections of a listener. Awaiting the result runs the server.
 ///
@@ -130,7 +126,7 @@ where
         http2: http2::Builder::new(Executor),
         versions: Versions::Both,
         limits: Limits::default(),
-        on_error: None,
+        on_error: Rc::new(|_: ServeError<'_, L::Peer>| {}),
         signal: None,
     }
 }
@@ -170,7 +166,7 @@ type Stream<L> = <L as Listen>::Stream;
 /// })
 /// # .unwrap();
 /// ```
-pub struct Serve<L, M, H> {
+pub struct Serve<L: Listen, M, H> {
     listener: L,
     make: M,
     handshake: H,
@@ -178,11 +174,11 @@ pub struct Serve<L, M, H> {
     http2: http2::Builder<Executor>,
     versions: Versions,
     limits: Limits,
-    on_error: Option<Box<dyn Fn(BoxError)>>,
+    on_error: OnError<L::Peer>,
     signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-impl<L, M, H> Serve<L, M, H> {
+impl<L: Listen, M, H> Serve<L, M, H> {
     /// Ends the server once this future is ready: the listener is closed at once, connections without a request are closed, and the others
     /// after the responses to the requests that they have begun. HTTP/2 asks the peer to end a connection; if it does not, the connection is
     /// dropped 5 seconds after its last request, or later while the rest of a response is being sent.
@@ -281,13 +277,10 @@ impl<L, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Called with the error of each connection: of a peer that breaks off or breaks the protocol, a time limit, a service's error, a panic. By
-    /// default they are dropped.
-    pub fn on_error(
-        mut self,
-        call: impl Fn(Box<dyn std::error::Error + Send + Sync>) + 'static,
-    ) -> Self {
-        self.on_error = Some(Box::new(call));
+    /// Called with the error of each connection, and its peer: of a peer that breaks off or breaks the protocol, a time limit, a service's
+    /// error, a panic; and with those of the listener, which is asked again a second later. By default they are dropped.
+    pub fn on_error(mut self, call: impl Fn(ServeError<'_, L::Peer>) + 'static) -> Self {
+        self.on_error = Rc::new(call);
         self
     }
 
@@ -314,7 +307,6 @@ impl<L, M, H> Serve<L, M, H> {
     /// ```
     pub fn handshake<F, Fut, T>(self, handshake: F) -> Serve<L, M, F>
     where
-        L: Listen,
         F: Fn(L::Stream) -> Fut,
         Fut: Future<Output = io::Result<T>>,
     {
@@ -384,6 +376,7 @@ where
 impl<L: Listen, M, H> Serve<L, M, H> {
     async fn run<S, B, F, T>(mut self) -> io::Result<()>
     where
+        L: 'static,
         M: FnMut(&L::Peer) -> S,
         S: Service<Request<Incoming>, Response = Response<B>> + 'static,
         S::Future: 'static,
@@ -402,7 +395,6 @@ impl<L: Listen, M, H> Serve<L, M, H> {
             http2: self.http2,
             versions: self.versions,
             limits: self.limits,
-            on_error: self.on_error,
             stop: stop.clone(),
         });
         let mut accepting = Accepting {
@@ -411,17 +403,19 @@ impl<L: Listen, M, H> Serve<L, M, H> {
             open: Rc::default(),
             signal: self.signal,
             connections: JoinSet::new(),
+            on_error: self.on_error.clone(),
             pause: None,
         };
         while let Some((stream, peer)) = poll_fn(|cx| accepting.poll_next(cx)).await {
             let made = panics::catch(|| ((self.make)(&peer), (self.handshake)(stream)));
-            let open = accepting.open.add();
+            let (open, report) = (accepting.open.add(), error::of_peer(&self.on_error, peer));
             match made {
                 Ok((service, stream)) => {
-                    let connection = connection::run(stream, service, open, settings.clone());
+                    let settings = settings.clone();
+                    let connection = connection::run(stream, service, open, settings, report);
                     accepting.connections.spawn(connection);
                 }
-                Err(panic) => settings.report(panics::error(&panic)),
+                Err(panic) => report(panics::error(&panic)),
             }
         }
         let connections = accepting.connections;
@@ -432,55 +426,7 @@ impl<L: Listen, M, H> Serve<L, M, H> {
     }
 }
 
-/// Waits until all have ended, and drops those that do not within the limit.
-async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
-    let all = async { while connections.join_next().await.is_some() {} };
-    match limit {
-        None => all.await,
-        // What is left is dropped below.
-        Some(limit) => _ = timeout(limit, all).await,
-    }
-    connections.shutdown().await;
-}
-
-/// What the server waits for until its end.
-struct Accepting<'a, L> {
-    listener: &'a L,
-    limit: usize,
-    open: Rc<OpenCount>,
-    signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    connections: JoinSet<()>,
-    /// After an error of the listener.
-    pause: Option<Pin<Box<Sleep>>>,
-}
-
-impl<L: Listen> Accepting<'_, L> {
-    /// The next connection; `None` if the server is to end.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(L::Stream, L::Peer)>> {
-        if let Some(signal) = &mut self.signal
-            && signal.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(None);
-        }
-        while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {}
-        while self.open.is_below(self.limit, cx) {
-            if let Some(pause) = &mut self.pause
-                && pause.as_mut().poll(cx).is_pending()
-            {
-                return Poll::Pending;
-            }
-            self.pause = None;
-            match self.listener.poll_accept(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(accepted)) => return Poll::Ready(Some(accepted)),
-                Poll::Ready(Err(_)) => self.pause = Some(Box::pin(sleep(PAUSE))),
-            }
-        }
-        Poll::Pending
-    }
-}
-
-impl<L: fmt::Debug, M, H> fmt::Debug for Serve<L, M, H> {
+impl<L: Listen + fmt::Debug, M, H> fmt::Debug for Serve<L, M, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serve")
             .field("listener", &self.listener)

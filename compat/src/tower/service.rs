@@ -1,7 +1,7 @@
 //! A service whose requests are counted, and limited in time.
 
 use super::activity::{self, Activity};
-use super::connection::Settings;
+use super::error::Report;
 use super::panics;
 use annulus::time::{Sleep, sleep};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -14,16 +14,23 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 pub(super) struct Counted<S> {
     service: S,
     activity: Rc<Activity>,
-    settings: Rc<Settings>,
+    limit: Option<Duration>,
+    report: Report,
 }
 
 impl<S> Counted<S> {
-    pub(super) fn new(service: S, activity: Rc<Activity>, settings: Rc<Settings>) -> Self {
-        Self { service, activity, settings }
+    pub(super) fn new(
+        service: S,
+        activity: Rc<Activity>,
+        limit: Option<Duration>,
+        report: Report,
+    ) -> Self {
+        Self { service, activity, limit, report }
     }
 }
 
@@ -39,8 +46,8 @@ where
         CountedFuture {
             version: request.version(),
             request: Some(self.activity.begin()),
-            limit: self.settings.limits.request.map(sleep),
-            settings: self.settings.clone(),
+            limit: self.limit.map(sleep),
+            report: self.report.clone(),
             future: self.service.call(request),
         }
     }
@@ -53,7 +60,7 @@ pin_project! {
         request: Option<activity::Request>,
         #[pin]
         limit: Option<Sleep>,
-        settings: Rc<Settings>,
+        report: Report,
         #[pin]
         future: F,
     }
@@ -72,7 +79,7 @@ where
             Err(panic) => {
                 // In HTTP/1 this is the connection's own task, which reports it.
                 if *this.version == Version::HTTP_2 {
-                    this.settings.report(panics::error(&panic));
+                    (this.report)(panics::error(&panic));
                 }
                 resume_unwind(panic)
             }

@@ -47,7 +47,7 @@ pub(crate) fn start(kind: Kind, address: &str) -> Running {
                 .release_after(RELEASE)
                 .header_read_timeout(HEADER)
                 .idle_timeout(IDLE)
-                .on_error(move |error| reported.borrow_mut().push(error.to_string()))
+                .on_error(move |error| reported.borrow_mut().push(error.error.to_string()))
                 .with_graceful_shutdown(stop.clone().cancelled_owned());
             annulus::spawn(server.into_future())
         }

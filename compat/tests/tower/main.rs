@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod errors;
 mod limits;
 mod peers;
 mod tls;
@@ -85,7 +86,7 @@ where
     let make: Make = |_| TowerToHyperService::new(router());
     let server = serve_with(listener, make)
         .with_graceful_shutdown(stop.clone().cancelled_owned())
-        .on_error(move |error| reported.borrow_mut().push(chain(&*error)));
+        .on_error(move |error| reported.borrow_mut().push(chain(&error)));
     let ended = annulus::spawn(settings(server).into_future());
     Running { address, stop, ended, errors }
 }

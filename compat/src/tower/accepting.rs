@@ -1,0 +1,67 @@
+//! What a server accepts, and how it waits for the end of that.
+
+use super::error::{OnError, ServeError};
+use super::listen::Listen;
+use super::open::OpenCount;
+use annulus::JoinSet;
+use annulus::time::{Sleep, sleep, timeout};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long a listener that has failed waits before it tries again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What the server waits for until its end.
+pub(super) struct Accepting<'a, L: Listen> {
+    pub(super) listener: &'a L,
+    pub(super) limit: usize,
+    pub(super) open: Rc<OpenCount>,
+    pub(super) signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    pub(super) connections: JoinSet<()>,
+    pub(super) on_error: OnError<L::Peer>,
+    /// After an error of the listener.
+    pub(super) pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<L: Listen> Accepting<'_, L> {
+    /// The next connection; `None` if the server is to end.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(L::Stream, L::Peer)>> {
+        if let Some(signal) = &mut self.signal
+            && signal.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {}
+        while self.open.is_below(self.limit, cx) {
+            if let Some(pause) = &mut self.pause
+                && pause.as_mut().poll(cx).is_pending()
+            {
+                return Poll::Pending;
+            }
+            self.pause = None;
+            match self.listener.poll_accept(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(accepted)) => return Poll::Ready(Some(accepted)),
+                Poll::Ready(Err(error)) => {
+                    (self.on_error)(ServeError { peer: None, error: error.into() });
+                    self.pause = Some(Box::pin(sleep(PAUSE)));
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Waits until all have ended, and drops those that do not within the limit.
+pub(super) async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
+    let all = async { while connections.join_next().await.is_some() {} };
+    match limit {
+        None => all.await,
+        // What is left is dropped below.
+        Some(limit) => _ = timeout(limit, all).await,
+    }
+    connections.shutdown().await;
+}
