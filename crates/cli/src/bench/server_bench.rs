@@ -12,15 +12,15 @@ use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
 Starts every server, pinned to one core, and keeps all running; each is started
-anew every few rounds. A client (wrk, h2load) runs on another core and loads them
-in turn, round after round. The first server runs a second time as a control: it
-must be equal to itself. A server that is not installed is a dash, with the
-package to install.
+anew every few rounds. A client (wrk, h2load, redis-benchmark, our own load) runs
+on another core and loads them in turn, round after round. The first server runs a
+second time as a control: it must be equal to itself. A server that is not
+installed is a dash, with the package to install.
 
-CPU time is that of the server and of what it has started, over the whole run of
-the client, connecting and closing included. Requests and latency are those that
-the client reports. System calls are counted by perf, in one further slice of each
-server under each load.
+CPU time is that of the server and of what it has started: under our load while
+all are connected, else over the whole run of the client, connecting and closing
+included. Requests and latency are those that the client reports. System calls
+are counted by perf, in one further slice of each server under each load.
 
 A CPU ratio is a server's CPU time per request over the baseline's, taken within
 each round: the median, with its bootstrap 95 % interval.
@@ -36,15 +36,30 @@ Comparison files: static files over HTTP/1.1, from the page cache
   servers  nginx (peers/nginx/tuned.conf; baseline), nginx-default, uring and epoll
            (the example static_files), tokio (its twin)
   loads    4k and 64k (50 connections), 1m (10)
+Comparison store: the protocol of Redis
+  servers  redis-server (peers/redis/tuned.conf; baseline), redis-default, uring and
+           epoll (the example redis), tokio (its twin)
+  loads    get, get-16, get-64, set, …, mget, … (50 connections; 1, 16 or 64 deep)
+Comparison proxy: TCP, to an echo server on the core of the load
+  servers  haproxy (peers/haproxy/tuned.cfg; baseline), haproxy-default, nginx
+           (peers/nginx/stream.conf), uring and epoll (the example proxy), tokio
+           (its twin), socat
+  loads    128b and 16k (50 connections), 1m (10), 128b-1, 128b-1000
+Comparison overload: the same at fixed times, up to 64 messages in flight on each
+  of 50 connections; latency counts from the time at which a message is due
+  loads    rate-50, rate-80, rate-95, rate-120: percent of what the baseline passes
+           on if each connection waits for its answers, which is measured first
 
 Examples:
   annulus bench programs http                           about 12 minutes
   annulus bench programs https                          about 6 minutes
   annulus bench programs files                          about 5 minutes
+  annulus bench programs store                          about 13 minutes
+  annulus bench programs proxy                          about 10 minutes
   annulus bench programs http --loads plain --servers tokio,uring --rounds 30
   annulus bench programs http --precision 0.01 --json -";
 
-/// Compare whole programs under wrk and h2load: CPU time a request, requests/s, latency, system calls
+/// Compare whole programs under load: CPU time a request, requests/s, latency, system calls
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(crate) struct ServerBenchArgs {
@@ -176,7 +191,8 @@ mod tests {
         }
         let error = parsed::<ServerBenchArgs>("gopher").unwrap_err().to_string();
         assert!(
-            error.contains("gopher") && error.contains("there are: http, https, files"),
+            error.contains("gopher")
+                && error.contains("there are: http, https, files, store, proxy, overload"),
             "{error}"
         );
         for line in ["--seconds 0", "--rounds 0", "--rounds-max 20", "--precision 0"] {

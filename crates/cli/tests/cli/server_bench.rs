@@ -18,6 +18,19 @@ const NGINX: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \
     ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
     while :; do /bin/sleep 0.01; done\n";
 
+/// Listens where its configuration says; uses its core in the same way.
+const REDIS_SERVER: &str = "#!/bin/sh\nANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
+    while :; do /bin/sleep 0.01; done\n";
+
+/// Notes its arguments, and prints a table, as redis-benchmark does.
+const REDIS_BENCHMARK: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\n/bin/sleep 0.2\n\
+    echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
+    echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
+
+/// Echoes where its configuration says, if that names a target.
+const HAPROXY: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
+    exec ANNULUS echo --listen $(/bin/sed -n 's/.* bind \\([0-9.:]*\\).*/\\1/p' \"$2\")\n";
+
 /// Answers as wrk does by the script of the lab.
 const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
     /bin/sleep 0.2; echo measured 1000 50000 30 20 90 95 0\n";
@@ -39,13 +52,16 @@ impl Pretended {
         }
         let missing = "echo no cargo >&2; exit 3";
         program(&pretended.0.join("peers/tokio-examples/build"), missing);
-        program(&pretended.0.join("installed/wrk"), WRK);
+        pretended.install("wrk", WRK);
         pretended
     }
 
-    /// Installs a program, with its configuration from the repository.
-    fn install(&self, name: &str, script: &str, configuration: &str) {
+    fn install(&self, name: &str, script: &str) {
         program(&self.0.join("installed").join(name), &script.replace("ANNULUS", ANNULUS));
+    }
+
+    /// Copies a configuration from the repository.
+    fn configure(&self, configuration: &str) {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
         let text = fs::read_to_string(repository.join(configuration)).unwrap();
         program(&self.0.join("peers").join(configuration), &text);
@@ -59,9 +75,9 @@ impl Pretended {
         bench
     }
 
-    /// The arguments of each process of a server, in the order in which they were started.
-    fn starts(&self, server: &str) -> Vec<String> {
-        let noted = fs::read_to_string(self.0.join(format!("servers/{server}.starts"))).unwrap();
+    /// The arguments of each process of a program, in the order in which they were started.
+    fn starts(&self, program: &str) -> Vec<String> {
+        let noted = fs::read_to_string(self.0.join(format!("{program}.starts"))).unwrap();
         noted.lines().map(str::to_owned).collect()
     }
 }
@@ -99,14 +115,15 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
         assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
     }
     // Of each server, and of the control, one process for four rounds, and another for the fifth.
-    assert_eq!(pretended.starts("tokio"), ["0 http1"; 4]);
-    assert_eq!(pretended.starts("annulus"), ["0 http1 uring"; 2]);
+    assert_eq!(pretended.starts("servers/tokio"), ["0 http1"; 4]);
+    assert_eq!(pretended.starts("servers/annulus"), ["0 http1 uring"; 2]);
 }
 
 #[test]
 fn installed_servers_are_configured_and_missing_ones_are_dashes() {
     let pretended = Pretended::new("configured");
-    pretended.install("nginx", NGINX, "nginx/tuned.conf");
+    pretended.install("nginx", NGINX);
+    pretended.configure("nginx/tuned.conf");
     let arguments = "files --servers nginx,epoll,tokio --loads 4k --rounds 1";
     let finished = finish(&mut pretended.bench(arguments));
     assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -116,8 +133,50 @@ fn installed_servers_are_configured_and_missing_ones_are_dashes() {
         row.unwrap_or_else(|| panic!("{name}: {finished:?}")).split_whitespace().nth(1).unwrap()
     };
     assert_eq!(["nginx", "epoll", "tokio"].map(row), ["20,000", "20,000", "–"]);
-    let [started] = &pretended.starts("static_files")[..] else { panic!("one process") };
+    let [started] = &pretended.starts("servers/static_files")[..] else { panic!("one process") };
     assert!(started.starts_with("epoll 127.0.0.1:0 ") && started.ends_with("/site"), "{started}");
+}
+
+#[test]
+fn a_store_is_asked_as_often_as_fits_the_time() {
+    let pretended = Pretended::new("store");
+    pretended.install("redis-server", REDIS_SERVER);
+    pretended.install("redis-benchmark", REDIS_BENCHMARK);
+    pretended.configure("redis/tuned.conf");
+    let arguments = "store --servers redis-server --loads get-16 --rounds 1 --seconds 2 --json -";
+    let finished = finish(&mut pretended.bench(arguments));
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let row = &finished.json()["results"][0];
+    let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
+    let reported = ["rate", "mean_us", "p50_us", "p99_us"].map(figure);
+    assert_eq!(reported, [50_000.0, 30.0, 20.0, 90.0].map(Some), "{row}");
+    // For the server and the control: the values, a short run, the slice.
+    let starts = pretended.starts("installed/redis-benchmark");
+    let ends = ["-P 1 -n 1 -e --csv MSET key:0 VXK", "-P 16 -n 16000 -e", "-P 16 -n 100000 -e"];
+    for (start, end) in starts.iter().zip(ends.iter().chain(&ends)) {
+        assert!(start.contains(end), "{starts:?}");
+    }
+    assert_eq!(starts.len(), 6, "{starts:?}");
+}
+
+#[test]
+fn proxies_are_loaded_by_us_also_at_a_rate() {
+    let pretended = Pretended::new("proxy");
+    pretended.install("haproxy", HAPROXY);
+    pretended.configure("haproxy/tuned.cfg");
+    for load in ["proxy --loads 128b-1", "overload --loads rate-50"] {
+        let arguments = format!("{load} --servers haproxy,epoll --rounds 1 --json -");
+        program(&pretended.0.join("peers/annulus-examples/build"), "echo no cargo >&2; exit 3");
+        let finished = finish(&mut pretended.bench(&arguments));
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        let report = finished.json();
+        assert_eq!(report["settings"]["absent"][0], "epoll", "{report}");
+        for row in [&report["results"][0], &report["controls"][0]] {
+            let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
+            let all = ["rate", "cpu_us", "mean_us", "p50_us", "p99_us", "p99_9_us"].map(figure);
+            assert!(all.iter().all(|figure| *figure > Some(0.0)), "{row}");
+        }
+    }
 }
 
 #[test]

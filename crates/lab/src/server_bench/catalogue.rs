@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::contender::{Contender, Program};
-use super::installed::Installed;
+use super::installed::{Installed, Module};
 use super::load::Load;
 
 /// Servers that are compared, and what by.
@@ -44,17 +44,56 @@ const fn twin(program: &'static str, arguments: &'static [&'static str]) -> Cont
     Contender { name: "tokio", program, arguments, variable: None }
 }
 
-/// nginx with this configuration.
-const fn nginx(name: &'static str, configuration: &'static str) -> Contender {
-    let program = Installed { program: "nginx", package: "nginx-light" };
-    let program = Program::Installed(program, None, configuration);
-    Contender {
-        name,
-        program,
-        arguments: &["-e", "stderr", "-c", "{CONFIGURATION}"],
-        variable: None,
-    }
+/// What Debian installs, with this configuration.
+const fn installed(
+    name: &'static str,
+    program: Installed,
+    configuration: &'static str,
+    arguments: &'static [&'static str],
+) -> Contender {
+    let configuration = Some(configuration);
+    let program = Program::Installed { program, module: None, configuration };
+    Contender { name, program, arguments, variable: None }
 }
+
+const NGINX: Installed = Installed { program: "nginx", package: "nginx-light" };
+const NGINX_ARGUMENTS: &[&str] = &["-e", "stderr", "-c", "{CONFIGURATION}"];
+const REDIS: Installed = Installed { program: "redis-server", package: "redis-server" };
+const HAPROXY: Installed = Installed { program: "haproxy", package: "haproxy" };
+
+/// nginx as a proxy of streams, which takes a module.
+const NGINX_STREAM: Contender = Contender {
+    name: "nginx",
+    program: Program::Installed {
+        program: NGINX,
+        module: Some(Module {
+            paths: &[
+                "/usr/lib/nginx/modules/ngx_stream_module.so",
+                "/usr/lib64/nginx/modules/ngx_stream_module.so",
+            ],
+            package: "libnginx-mod-stream",
+        }),
+        configuration: Some("nginx/stream.conf"),
+    },
+    arguments: NGINX_ARGUMENTS,
+    variable: None,
+};
+
+/// A process for each connection.
+const SOCAT: Contender = Contender {
+    name: "socat",
+    program: Program::Installed {
+        program: Installed { program: "socat", package: "socat" },
+        module: None,
+        configuration: None,
+    },
+    arguments: &[
+        "-b65536",
+        "TCP-LISTEN:{PORT},bind=127.0.0.1,backlog=1024,fork,reuseaddr,nodelay",
+        "TCP:{TARGET},nodelay",
+    ],
+    variable: None,
+};
 
 /// Short answers over HTTP/1.1; the base of the others.
 const PLAIN: Load = Load {
@@ -65,6 +104,7 @@ const PLAIN: Load = Load {
     bytes: 0,
     connections: 50,
     depth: 1,
+    rate: None,
 };
 
 /// HTTP/2: streams on several connections.
@@ -90,11 +130,44 @@ const HYPER: [Contender; 7] = [
     hyper("compio", "compio", &["0", "{SERVICE}"]),
 ];
 
-/// The arguments of `static_files`.
+/// The arguments of `static_files`, of `redis` and of `proxy`.
 const FILES: &[&str] = &["127.0.0.1:0", "{SITE}"];
+const STORE: &[&str] = &["127.0.0.1:0"];
+const PROXY: &[&str] = &["127.0.0.1:0", "{TARGET}", "600"];
+
+const GET: Load = Load {
+    name: "get",
+    client: Client::RedisBenchmark,
+    service: "redis",
+    request: "GET key:0",
+    ..PLAIN
+};
+const SET: Load = Load { name: "set", request: "SET key:0 VXK", ..GET };
+const MGET: Load = Load {
+    name: "mget",
+    request: "MGET key:0 key:1 key:2 key:3 key:4 key:5 key:6 key:7 key:8 key:9",
+    ..GET
+};
+
+const PROXIES: [Contender; 7] = [
+    installed("haproxy", HAPROXY, "haproxy/tuned.cfg", &["-f", "{CONFIGURATION}"]),
+    installed("haproxy-default", HAPROXY, "haproxy/default.cfg", &["-f", "{CONFIGURATION}"]),
+    NGINX_STREAM,
+    example("uring", "proxy", PROXY),
+    example("epoll", "proxy", PROXY),
+    twin("proxy", PROXY),
+    SOCAT,
+];
+
+/// Messages of 128 bytes through a proxy and back.
+const SMALL: Load =
+    Load { name: "128b", client: Client::Own, service: "tcp", request: "", bytes: 128, ..PLAIN };
+
+/// The same at fixed times.
+const OPEN: Load = Load { depth: 64, ..SMALL };
 
 /// Every comparison.
-pub static COMPARISONS: [Comparison; 3] = [
+pub static COMPARISONS: [Comparison; 6] = [
     Comparison {
         name: "http",
         contenders: &HYPER,
@@ -123,8 +196,8 @@ pub static COMPARISONS: [Comparison; 3] = [
     Comparison {
         name: "files",
         contenders: &[
-            nginx("nginx", "nginx/tuned.conf"),
-            nginx("nginx-default", "nginx/default.conf"),
+            installed("nginx", NGINX, "nginx/tuned.conf", NGINX_ARGUMENTS),
+            installed("nginx-default", NGINX, "nginx/default.conf", NGINX_ARGUMENTS),
             example("uring", "static_files", FILES),
             example("epoll", "static_files", FILES),
             twin("static_files", FILES),
@@ -134,6 +207,51 @@ pub static COMPARISONS: [Comparison; 3] = [
             Load { name: "4k", request: "/4k", bytes: 4 << 10, ..PLAIN },
             Load { name: "64k", request: "/64k", bytes: 64 << 10, ..PLAIN },
             Load { name: "1m", request: "/1m", bytes: 1 << 20, connections: 10, ..PLAIN },
+        ],
+    },
+    Comparison {
+        name: "store",
+        contenders: &[
+            installed("redis-server", REDIS, "redis/tuned.conf", &["{CONFIGURATION}"]),
+            installed("redis-default", REDIS, "redis/default.conf", &["{CONFIGURATION}"]),
+            example("uring", "redis", STORE),
+            example("epoll", "redis", STORE),
+            twin("redis", STORE),
+        ],
+        baseline: "redis-server",
+        loads: &[
+            GET,
+            Load { name: "get-16", depth: 16, ..GET },
+            Load { name: "get-64", depth: 64, ..GET },
+            SET,
+            Load { name: "set-16", depth: 16, ..SET },
+            Load { name: "set-64", depth: 64, ..SET },
+            MGET,
+            Load { name: "mget-16", depth: 16, ..MGET },
+            Load { name: "mget-64", depth: 64, ..MGET },
+        ],
+    },
+    Comparison {
+        name: "proxy",
+        contenders: &PROXIES,
+        baseline: "haproxy",
+        loads: &[
+            SMALL,
+            Load { name: "16k", bytes: 16 << 10, ..SMALL },
+            Load { name: "1m", bytes: 1 << 20, connections: 10, ..SMALL },
+            Load { name: "128b-1", connections: 1, ..SMALL },
+            Load { name: "128b-1000", connections: 1000, ..SMALL },
+        ],
+    },
+    Comparison {
+        name: "overload",
+        contenders: &PROXIES,
+        baseline: "haproxy",
+        loads: &[
+            Load { name: "rate-50", rate: Some(0.5), ..OPEN },
+            Load { name: "rate-80", rate: Some(0.8), ..OPEN },
+            Load { name: "rate-95", rate: Some(0.95), ..OPEN },
+            Load { name: "rate-120", rate: Some(1.2), ..OPEN },
         ],
     },
 ];

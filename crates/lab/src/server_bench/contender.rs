@@ -32,8 +32,13 @@ pub struct Contender {
 pub(super) enum Program {
     /// Of the programs that the script of a peer builds, the one with this name. It picks a free port, and announces it.
     Peer(&'static str, &'static str),
-    /// An installed one, which listens on the port that it is given. Its configuration lies beside the peers.
-    Installed(Installed, Option<Module>, &'static str),
+    /// An installed one, which listens on the port that it is given.
+    Installed {
+        program: Installed,
+        module: Option<Module>,
+        /// A file beside the peers.
+        configuration: Option<&'static str>,
+    },
 }
 
 /// How to start the processes of a server.
@@ -41,7 +46,9 @@ pub(super) enum Program {
 pub(super) struct Recipe {
     /// The program, with arguments in which words are still to be replaced.
     pub(super) spec: Spec,
-    /// The name and the text of the configuration of a program that listens where it is told.
+    /// Whether it announces its address, or is told where to listen.
+    announces: bool,
+    /// The name and the text of its configuration, in which words are still to be replaced.
     configuration: Option<(&'static str, String)>,
 }
 
@@ -49,42 +56,47 @@ impl Contender {
     /// How to start it, or why it is missing. A peer is built first.
     ///
     /// # Errors
-    /// If a peer does not build, or a configuration cannot be read.
+    /// If a peer does not build.
     pub(super) fn prepare(
         &self,
         peers: Option<&Peers>,
         cores: Cores,
     ) -> Result<Result<Recipe, String>> {
+        let variables = self.variable.iter().map(|(name, value)| (name.into(), value.into()));
         let spec = |program: PathBuf| Spec {
             arguments: self.arguments.iter().map(Into::into).collect(),
-            variables: self
-                .variable
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
+            variables: variables.collect(),
             pin: Some(cores.server),
             ..Spec::of(self.name, program)
         };
         match self.program {
             Program::Peer(peer, program) => {
                 let built = Peers::prepare(peers, peer, |directory| spec(directory.join(program)))?;
-                Ok(built.map(|spec| Recipe { spec, configuration: None }))
+                Ok(built.map(|spec| Recipe { spec, announces: true, configuration: None }))
             }
-            Program::Installed(installed, module, file) => {
-                let found = installed.find().and_then(|path| {
-                    let module = module.map(|module| module.find()).transpose()?;
-                    let peers = peers.ok_or("its configuration lies in the repository")?;
-                    Ok((path, module.unwrap_or_default(), peers))
+            Program::Installed { program, module, configuration } => {
+                let found = program.find().and_then(|path| {
+                    let read = |file| read(file, module, peers);
+                    let configuration = configuration.map(read).transpose()?;
+                    Ok(Recipe { spec: spec(path), announces: false, configuration })
                 });
-                let (path, module, peers) = match found {
-                    Ok(found) => found,
-                    Err(why) => return Ok(Err(format!("server {} is left out: {why}", self.name))),
-                };
-                let text = filled(&peers.read(file)?, &[("MODULE", module.into())]);
-                Ok(Ok(Recipe { spec: spec(path), configuration: Some((file, text)) }))
+                Ok(found.map_err(|why| format!("server {} is left out: {why}", self.name)))
             }
         }
     }
+}
+
+/// The name and the text of a configuration, with the path of the module.
+fn read(
+    file: &'static str,
+    module: Option<Module>,
+    peers: Option<&Peers>,
+) -> Result<(&'static str, String), String> {
+    let peers = peers.ok_or("its configuration lies in the repository: run it there")?;
+    let text = peers.read(file).map_err(|error| format!("{error:#}"))?;
+    let module = module.map(|module| module.find()).transpose()?;
+    let module: Option<Word> = module.map(|path| ("MODULE", path.into()));
+    Ok((file, filled(&text, module.as_slice())))
 }
 
 impl Recipe {
@@ -103,21 +115,34 @@ impl Recipe {
         fixture: &mut Fixture,
     ) -> Result<Server, ProcessError> {
         let mut words = fixture.words(service);
-        let Some((file, text)) = &self.configuration else {
+        if self.announces {
             return Server::start(&self.filled(&words));
-        };
+        }
         let error = |why: io::Error| ProcessError {
             name: self.spec.name.clone(),
             why: format!("cannot prepare its start: {}", one_line(why)),
         };
         let address = unused().map_err(error)?;
-        let scratch = fixture.directory().map_err(error)?;
-        let path =
-            format!("{scratch}/{}", Path::new(file).file_name().unwrap_or_default().display());
-        words.extend([("PORT", address.port().to_string()), ("SCRATCH", scratch)]);
-        fs::write(&path, filled(text, &words)).map_err(error)?;
-        words.push(("CONFIGURATION", path));
+        words.extend(self.place(address, fixture, &words).map_err(error)?);
         Server::start_at(&self.filled(&words), address)
+    }
+
+    /// Makes a directory for a process that is to listen there, and writes its configuration; what it is told of them.
+    fn place(
+        &self,
+        address: SocketAddr,
+        fixture: &mut Fixture,
+        words: &[Word],
+    ) -> io::Result<Vec<Word>> {
+        let scratch = fixture.directory()?;
+        let mut place = vec![("PORT", address.port().to_string()), ("SCRATCH", scratch.clone())];
+        if let Some((file, text)) = &self.configuration {
+            let name = Path::new(file).file_name().unwrap_or_default();
+            let path = format!("{scratch}/{}", name.display());
+            fs::write(&path, filled(&filled(text, words), &place))?;
+            place.push(("CONFIGURATION", path));
+        }
+        Ok(place)
     }
 
     fn filled(&self, words: &[Word]) -> Spec {
@@ -129,4 +154,48 @@ impl Recipe {
 /// A port on which nothing listens.
 fn unused() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server_bench::COMPARISONS;
+
+    /// What may stand in braces.
+    const WORDS: [&str; 7] =
+        ["SERVICE", "SITE", "TARGET", "PORT", "SCRATCH", "CONFIGURATION", "MODULE"];
+
+    /// What stands in braces in a text, in capitals.
+    fn words(text: &str) -> Vec<&str> {
+        let after = text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+        let is_word =
+            |word: &&str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase());
+        after.filter(is_word).collect()
+    }
+
+    #[test]
+    fn only_known_words_are_to_be_replaced() {
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
+        for contender in COMPARISONS.iter().flat_map(|comparison| comparison.contenders) {
+            let mut text = contender.arguments.join(" ");
+            if let Program::Installed { configuration, .. } = &contender.program {
+                let file = configuration.map(|file| fs::read_to_string(peers.join(file)));
+                text += &file.transpose().expect("a file beside the peers").unwrap_or_default();
+                assert!(words(&text).contains(&"PORT"), "{}", contender.name);
+            }
+            let unknown: Vec<_> =
+                words(&text).into_iter().filter(|word| !WORDS.contains(word)).collect();
+            assert_eq!(unknown, [""; 0], "{}", contender.name);
+        }
+    }
+
+    #[test]
+    fn outside_the_repository_servers_are_missing() {
+        let comparison = &COMPARISONS[2];
+        let cores = Cores { server: 0, load: 0 };
+        for contender in comparison.contenders {
+            let missing = contender.prepare(None, cores).expect("no failure").expect_err("missing");
+            assert!(missing.contains(" is left out: "), "{missing}");
+        }
+    }
 }

@@ -18,8 +18,11 @@ pub struct Load {
     pub bytes: u64,
     /// Connections of the client.
     pub connections: u64,
-    /// Requests in flight on each connection.
+    /// Requests in flight on each connection; in an open loop the most of them.
     pub depth: u64,
+    /// Of an open loop by our load: its rate, as a multiple of what the baseline answers in a closed one with a request in flight on
+    /// each connection.
+    pub rate: Option<f64>,
 }
 
 impl Load {

@@ -1,4 +1,4 @@
-//! `bench programs`: whole programs under clients: hyper on runtimes, servers of files.
+//! `bench programs`: whole programs under clients: hyper on runtimes, servers of files, stores, proxies.
 //!
 //! A [`Comparison`] is data: its servers, and the [`Load`]s, each a client with its connections. Servers are built from peers
 //! (`peers/README.md` has their contract) or installed, with a configuration beside the peers, and pinned to a core; the client runs on
@@ -94,7 +94,8 @@ impl Setup {
         let directory = scratch.path().to_owned();
         let fixture = Fixture::new(&directory, &loads, cores)?;
         let clients = Clients { core: cores.load, seconds, directory };
-        let measure = Servers::start(recipes, loads.clone(), clients, fixture)?;
+        let measure =
+            Servers::start(recipes, contenders.baseline_index(), loads.clone(), clients, fixture)?;
         let Cores { server, load } = cores;
         let bench = Bench {
             plan,

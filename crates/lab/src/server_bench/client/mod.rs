@@ -59,7 +59,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Loads a server, and notifies the observer of the measured window: for programs from their start to their end.
+    /// Loads a server, ours in an open loop if there is a rate, and notifies the observer of the measured window: for programs from
+    /// their start to their end.
     ///
     /// # Errors
     /// If the client cannot run, or a request failed.
@@ -67,12 +68,13 @@ impl Clients {
         &self,
         load: &Load,
         address: &str,
+        rate: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<Sample, String> {
         let Clients { core, seconds, directory } = self;
         let _pinned = affinity::pin(*core).map_err(one_line)?;
         match load.client {
-            Client::Own => own::run(load, address, *seconds, observer),
+            Client::Own => own::run(load, address, rate, *seconds, observer),
             Client::Wrk => {
                 let script = wrk::write_script(load, directory).map_err(one_line)?;
                 let words = wrk::words(load, address, *seconds, script);

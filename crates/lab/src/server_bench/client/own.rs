@@ -12,15 +12,16 @@ use crate::server_bench::load::Load;
 /// How long to run before measuring.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Loads a server in a closed loop.
+/// Loads a server: in an open loop if there is a rate, in messages per second, else in a closed one.
 pub(super) fn run(
     load: &Load,
     address: &str,
+    rate: Option<f64>,
     seconds: u64,
     observer: &mut dyn Observer,
 ) -> Result<Sample, String> {
     let address: ServerAddress = address.parse().map_err(one_line)?;
-    let streams = Streams { pipeline: load.depth as usize, ..Streams::default() };
+    let streams = Streams { pipeline: load.depth as usize, rate, ..Streams::default() };
     let plan = Plan {
         clients: load.connections as usize,
         length: load.bytes as usize,
