@@ -1,11 +1,10 @@
 //! Invariants 10 and 15: how runtimes and tasks end.
-#![allow(unsafe_code)]
 
 mod common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::{JoinError, Runtime, spawn, yield_now};
-use common::{pair, pattern, run, touch};
+use common::{own_address, pair, pattern, run, touch};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
 use std::panic::catch_unwind;
@@ -170,35 +169,6 @@ fn an_aborted_task_is_dropped() {
 }
 
 #[test]
-fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
-    run(async {
-        let (mut client, mut server) = pair().await?;
-        server.send("for the parent").await?;
-        let lease = client.recv().await?.unwrap();
-        // SAFETY: the child calls only what a child of a process with one relevant thread may, and exits at once.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let refused = touch(client.recv()).is_some_and(|answer| answer.is_err());
-            drop(client);
-            drop(server);
-            drop(lease);
-            let own = annulus::run(async { pair().await.map(drop) }).is_ok();
-            // SAFETY: ends the child without running the parent's destructors.
-            unsafe { libc::_exit(if refused && own { 0 } else { 1 }) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child made above.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child's checks");
-        // The parent's connection is not affected.
-        assert_eq!(&*lease, b"for the parent");
-        client.send("ping").await?;
-        assert_eq!(&*server.recv().await?.unwrap(), b"ping");
-        Ok(())
-    });
-}
-
-#[test]
 fn a_runtime_dropped_inside_another_ends_quietly() {
     run(async {
         let mut other = None;
@@ -215,7 +185,7 @@ fn a_runtime_dropped_inside_another_ends_quietly() {
 #[test]
 fn an_unresolvable_or_refused_address_is_named() {
     run(async {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let listener = TcpListener::bind(own_address())?;
         let address = listener.local_addr()?;
         let error = TcpListener::bind(address).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);

@@ -16,6 +16,8 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(5);
+/// Of a name with two addresses, at which no other test listens.
+const TWO: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 9), Ipv4Addr::new(127, 0, 0, 10)];
 
 /// Knows these names, and what it was asked on which thread.
 #[derive(Clone, Default)]
@@ -31,7 +33,7 @@ impl Hosts {
             match name {
                 "here" => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
                 // The first refuses what only the second accepts.
-                "two" => Ok(vec![Ipv4Addr::new(127, 0, 0, 9).into(), Ipv4Addr::LOCALHOST.into()]),
+                "two" => Ok(TWO.map(IpAddr::from).into()),
                 "none" => Ok(Vec::new()),
                 "panics" => std::panic::resume_unwind(Box::new("on purpose")),
                 _ => Err(io::Error::new(io::ErrorKind::NotFound, "no such host")),
@@ -83,7 +85,7 @@ fn the_system_knows_its_own_name_and_not_those_that_cannot_exist() {
 #[test]
 fn the_first_address_that_accepts_is_taken() {
     run_on(Hosts::default().builder(), async {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let listener = TcpListener::bind((TWO[1], 0))?;
         let port = listener.local_addr()?.port();
         let mut client = TcpStream::connect(("two", port)).await?;
         let (mut server, _) = listener.accept().await?;
@@ -94,8 +96,9 @@ fn the_first_address_that_accepts_is_taken() {
         yield_now().await;
         let error = TcpStream::connect(("two", port)).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        for address in ["\"two\"", &format!("127.0.0.9:{port}"), &format!("127.0.0.1:{port}")] {
-            assert!(error.to_string().contains(address), "no {address} in: {error}");
+        let addresses = TWO.map(|address| format!("{address}:{port}"));
+        for named in ["\"two\"", &addresses[0], &addresses[1]] {
+            assert!(error.to_string().contains(named), "no {named} in: {error}");
         }
         Ok(())
     });

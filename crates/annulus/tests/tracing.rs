@@ -5,7 +5,7 @@ mod common;
 use annulus::net::TcpStream;
 use annulus::time::Instant;
 use annulus::{Runtime, spawn, yield_now};
-use common::{pair, run, run_on};
+use common::{own_address, pair, run, run_on};
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -110,8 +110,7 @@ fn connections_are_told_from_their_begin_to_their_end() {
         run(async {
             let (client, server) = pair().await?;
             drop((client, server));
-            let closed = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-            // The port was free a moment ago.
+            let closed = std::net::TcpListener::bind(own_address())?.local_addr()?;
             TcpStream::connect(closed).await.map(drop).unwrap_err();
             Ok(())
         });

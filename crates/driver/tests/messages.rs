@@ -8,7 +8,7 @@ use annulus_kernel::{
     Address, Control, ControlWriter, Controls, Direction, Fd, IoVec, Kernel, Layout, Linux,
     Message, MsgHeader, SocketOption, SocketType,
 };
-use common::{Rig, on_each_driver, owned};
+use common::{Rig, on_each_driver, own_address, owned};
 use rustix::io::Errno;
 use std::net::UdpSocket;
 use std::os::fd::IntoRawFd;
@@ -56,8 +56,11 @@ fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
 }
 
 fn socket() -> (Fd, UdpSocket) {
+    socket_with_peer(UdpSocket::bind("127.0.0.1:0").unwrap())
+}
+
+fn socket_with_peer(theirs: UdpSocket) -> (Fd, UdpSocket) {
     let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let theirs = UdpSocket::bind("127.0.0.1:0").unwrap();
     theirs.connect(ours.local_addr().unwrap()).unwrap();
     ours.set_nonblocking(true).unwrap();
     (owned(ours.into_raw_fd()), theirs)
@@ -117,7 +120,7 @@ fn a_burst_of_datagrams_arrives_in_order() {
 #[test]
 fn an_unreachable_peer_is_reported_once() {
     on_each_driver(|rig| {
-        let (fd, peer) = socket();
+        let (fd, peer) = socket_with_peer(UdpSocket::bind(own_address()).unwrap());
         let gone = peer.local_addr().unwrap();
         Linux.connect(fd, &Address::from(gone)).unwrap();
         drop(peer);

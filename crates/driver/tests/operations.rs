@@ -5,17 +5,21 @@ mod common;
 
 use annulus_driver::{Kind, MemoryOp, Op, Wait};
 use annulus_kernel::{Address, Fd, IoVec, MsgHeader};
-use common::{POOL, fill, on_each_driver, owned, pair, pattern, read_later, write};
+use common::{POOL, fill, on_each_driver, own_address, owned, pair, pattern, read_later, write};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
 use std::io::Read;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
-fn listener() -> (Fd, std::net::SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+fn listener() -> (Fd, SocketAddr) {
+    listener_at(([127, 0, 0, 1], 0).into())
+}
+
+fn listener_at(address: SocketAddr) -> (Fd, SocketAddr) {
+    let listener = TcpListener::bind(address).unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
     (owned(listener.into_raw_fd()), address)
@@ -112,7 +116,7 @@ fn an_accepted_connection_is_not_reported_again() {
 #[test]
 fn a_refused_connect_fails() {
     on_each_driver(|rig| {
-        let (listener, address) = listener();
+        let (listener, address) = listener_at(own_address());
         rig.close(listener);
         rig.expect_silence();
         let (fd, address) = (socket(), Address::from(address));
@@ -437,7 +441,7 @@ fn a_connect_in_flight_can_be_cancelled() {
     on_each_driver(|rig| {
         // A listener with a full backlog completes no more handshakes.
         let listener = socket();
-        let local = Address::from("127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap());
+        let local = Address::from("127.0.0.1:0".parse::<SocketAddr>().unwrap());
         use annulus_kernel::{Kernel, Linux};
         Linux.bind(listener, &local).unwrap();
         Linux.listen(listener, 0).unwrap();

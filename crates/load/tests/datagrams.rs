@@ -1,5 +1,7 @@
 //! Datagrams to servers that echo, and to servers that lose, duplicate, reorder and corrupt them.
 
+mod common;
+
 use annulus_load::{DatagramFigures, Datagrams, Figures, Plan, Report};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -179,7 +181,7 @@ fn changed_bytes_lengths_and_numbers_are_corrupt() {
 
 #[test]
 fn a_port_without_a_server() {
-    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_bound, address) = common::closed_udp();
     let (report, figures) =
         run(&Plan { reply_timeout: Duration::from_millis(50), ..plan(address, 2, 64, 1) });
     assert_eq!(report.errors.into_iter().collect::<Vec<_>>(), [("connect refused".to_owned(), 2)]);

@@ -1,5 +1,7 @@
 //! A connection per message, to correct and to faulty servers.
 
+mod common;
+
 use annulus_load::{
     Figures, PerConnection, PerConnectionFigures, Plan, Report, SOURCE_ADDRESSES, Workload,
 };
@@ -107,7 +109,7 @@ fn a_wrong_byte_ends_a_client_and_is_counted() {
 
 #[test]
 fn a_port_without_a_server() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_bound, address) = common::closed_tcp();
     let (report, figures) = run(&plan(address, 20, 4, 64));
     let errors: Vec<_> = report.errors.into_iter().collect();
     assert_eq!(errors, [("connect refused".to_owned(), 4)]);

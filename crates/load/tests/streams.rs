@@ -1,5 +1,7 @@
 //! Streams to correct and to faulty servers: each kind of failure is counted under its name.
 
+mod common;
+
 use annulus_load::{
     Figures, Mode, Observer, Plan, Progress, Report, StreamFigures, Streams, clock, run,
 };
@@ -325,7 +327,7 @@ fn a_server_that_never_closes_is_no_error() {
 
 #[test]
 fn a_port_without_a_server() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_bound, address) = common::closed_tcp();
     for streams in modes(1) {
         let report = run(&plan(address, 50, 64, streams), &mut ()).unwrap();
         assert_eq!(report.errors.keys().collect::<Vec<_>>(), ["connect refused"], "{streams:?}");

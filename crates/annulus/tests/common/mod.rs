@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -85,6 +86,14 @@ pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
         stream.send(lease).await?;
     }
     Ok(())
+}
+
+/// An address of the loopback, with any port, that no other test uses: what was bound to it and is closed is free from then on.
+pub(crate) fn own_address() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    ([127, 64 + number % 128, high, low], 0).into()
 }
 
 /// Descriptors that this process has open.

@@ -1,6 +1,6 @@
 //! UDP: datagrams arrive whole, with their sender, and no error ends the socket.
 
-use crate::common::{pattern, touch};
+use crate::common::{own_address, pattern, touch};
 use crate::mode::Mode;
 use annulus::Counters;
 use annulus::net::{Transmit, UdpOptions, UdpSocket};
@@ -105,8 +105,9 @@ pub(crate) async fn a_datagram_larger_than_its_buffer_is_an_error() -> io::Resul
 
 pub(crate) async fn a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket()
 -> io::Result<()> {
-    let (one, other) = pair().await?;
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind(own_address())?);
     let address = other.local_addr()?;
+    one.connect(address).await?;
     drop(other);
     // The descriptor is closed within this turn.
     annulus::yield_now().await;

@@ -1,6 +1,6 @@
 //! Handles that are dropped while operations are in flight.
 
-use crate::common::{pair, pattern, receive, touch};
+use crate::common::{own_address, pair, pattern, receive, touch};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::{spawn, yield_now};
 use std::cell::Cell;
@@ -58,7 +58,7 @@ pub(crate) async fn halves_may_be_dropped_in_any_order() -> io::Result<()> {
 }
 
 pub(crate) async fn a_dropped_listener_closes_unclaimed_connections() -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let listener = TcpListener::bind(own_address())?;
     let address = listener.local_addr()?;
     let mut kept = TcpStream::connect(address).await?;
     let (mut server, _) = listener.accept().await?;

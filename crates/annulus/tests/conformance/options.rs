@@ -1,5 +1,6 @@
 //! Socket options are read as they were set, and values that the system does not have are refused.
 
+use crate::common::own_address;
 use annulus::net::*;
 use annulus::yield_now;
 use std::io::{self, ErrorKind};
@@ -97,7 +98,7 @@ pub(crate) async fn accepted_streams_inherit_the_options_of_their_listener() -> 
 
 pub(crate) async fn a_client_connects_with_options_from_a_port_it_names() -> io::Result<()> {
     let listener = TcpListener::bind(LOCAL)?;
-    let free = TcpListener::bind(LOCAL)?.local_addr()?;
+    let free = TcpListener::bind(own_address())?.local_addr()?;
     let options = ConnectOptions::new().nodelay(false).reuse_address(true).tos(0x10).bind(free);
     let client = loop {
         match options.connect(listener.local_addr()?).await {

@@ -9,9 +9,10 @@ use annulus_kernel::{Fd, Kernel, Linux};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{IntoRawFd, RawFd};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// A longer wait is a failure.
@@ -145,6 +146,14 @@ impl Rig {
 pub(crate) fn owned(number: RawFd) -> Fd {
     // SAFETY: the test owns the descriptor, and closes it once, after its last operation.
     unsafe { Fd::from_raw(number) }
+}
+
+/// An address of the loopback, with any port, that no other test uses: what was bound to it and is closed is free from then on.
+pub(crate) fn own_address() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    ([127, 64 + number % 128, high, low], 0).into()
 }
 
 /// A connection with small buffers: a descriptor for the driver, and a blocking socket as the peer.
