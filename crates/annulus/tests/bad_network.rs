@@ -19,7 +19,7 @@ const PORT: u16 = 7000;
 const CONNECTIONS: usize = 8;
 const BYTES: usize = 192 * 1024;
 /// Far beyond what it takes; a stall shows as a failure, not as a hang.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What makes the network bad, best first.
 const QDISCS: [&str; 2] =

@@ -4,12 +4,13 @@ mod common;
 
 use annulus::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use annulus::signal::{Signal, signals};
-use annulus::sync::{CancellationToken, broadcast, mpsc, watch};
+use annulus::sync::{CancellationToken, broadcast, mpsc, oneshot, watch};
 use annulus::time::{Instant, interval, sleep};
 use annulus::{shards, sim, spawn, spawn_blocking, yield_now};
 use common::run;
 use futures_util::stream::FusedStream;
 use futures_util::{FutureExt, StreamExt, join, select, select_biased, stream};
+use rustix::process::{getpid, kill_process};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
@@ -148,18 +149,10 @@ fn connections_come_as_a_stream_borrowed_or_owned() {
 fn signals_come_as_a_stream() {
     run(async {
         let mut caught = signals(&[Signal::SIGUSR2])?;
-        signal_self(Signal::SIGUSR2)?;
+        kill_process(getpid(), rustix::process::Signal::USR2)?;
         assert_eq!(caught.next().await.unwrap()?, Signal::SIGUSR2);
         Ok(())
     });
-}
-
-fn signal_self(signal: Signal) -> io::Result<()> {
-    let status = std::process::Command::new("kill")
-        .args([format!("-{}", signal.number()), std::process::id().to_string()])
-        .status()?;
-    assert!(status.success());
-    Ok(())
 }
 
 /// As the guide shows it: a loop over several sources, which ends when it is told to.
@@ -169,25 +162,25 @@ fn select_of_futures_over_streams_futures_and_a_token() {
         let (sender, mut values) = mpsc::channel(4);
         let stop = CancellationToken::new();
         let child = stop.child_token();
+        let (tell, told) = oneshot::channel();
         let serves = spawn(async move {
             let mut cancelled = pin!(child.cancelled().fuse());
             let mut once = pin!(sleep(Duration::from_millis(1)).fuse());
-            let (mut sum, mut slept) = (0, false);
+            let (mut sum, mut tell) = (0, Some(tell));
             loop {
                 select_biased! {
                     value = values.select_next_some() => sum += value,
-                    () = once => slept = true,
-                    () = cancelled => return (sum, slept),
+                    () = once => tell.take().expect("once").send("slept").unwrap(),
+                    () = cancelled => return sum,
                 }
             }
         });
         for value in 1..=4 {
             sender.send(value).await.unwrap();
         }
-        sleep(Duration::from_millis(2)).await;
-        yield_now().await;
+        assert_eq!(told.await, Ok("slept"));
         stop.cancel();
-        assert_eq!(serves.await?, (10, true));
+        assert_eq!(serves.await?, 10);
         Ok(())
     });
 }

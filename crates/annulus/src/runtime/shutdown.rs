@@ -161,7 +161,8 @@ impl KernelHeld<Inner> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Runtime, spawn};
+    use crate::net::TcpListener;
+    use crate::{DriverChoice, Runtime, spawn, yield_now};
     use annulus_driver::Pool;
     use std::future::pending;
     use std::rc::Weak;
@@ -186,6 +187,24 @@ mod tests {
         let pool = pool(&runtime);
         drop(runtime);
         assert_eq!(pool.strong_count(), 0);
+    }
+
+    /// What does not come back in time leaks the memory.
+    #[test]
+    fn an_accept_in_flight_comes_back_and_the_memory_is_freed() {
+        for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+            let mut runtime = Runtime::builder().driver(driver).build().unwrap();
+            let pool = pool(&runtime);
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                drop(spawn(async move { listener.accept().await.map(drop) }));
+                yield_now().await;
+                yield_now().await;
+            });
+            assert!(runtime.waiting()[0].contains("to accept"), "{:?}", runtime.waiting());
+            drop(runtime);
+            assert_eq!(pool.strong_count(), 0, "{driver}");
+        }
     }
 
     #[test]

@@ -144,7 +144,8 @@ pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
 /// While one connection is open, no other is accepted, even if accepts are dropped meanwhile.
 pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
     let limit = ConnectionLimit::new(1);
-    let name = format!("annulus limit {:?}", std::thread::current().id());
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let name = format!("annulus limit {process} {thread:?}");
     let name = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
     let listener = UnixOptions::new().limit(&limit).listen_addr(&name)?;
     let mut clients = Vec::new();

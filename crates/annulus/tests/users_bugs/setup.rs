@@ -162,6 +162,16 @@ async fn everything() -> io::Result<()> {
     Ok(())
 }
 
+/// Whether within `patience` there was a time without iowait while `waits` held.
+fn is_quiet(patience: Duration, waits: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    let mut quiet = false;
+    while !quiet && start.elapsed() < patience {
+        quiet = waits() && in_iowait() == 0 && waits();
+    }
+    quiet
+}
+
 /// Tasks of the machine that sleep in iowait now.
 fn in_iowait() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap();
@@ -182,11 +192,7 @@ fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
     let call = format!("/proc/self/task/{}/syscall", id.as_raw_nonzero());
     let enter = format!("{} ", libc::SYS_io_uring_enter);
     let waits = || std::fs::read_to_string(&call).unwrap().starts_with(&enter);
-    let start = Instant::now();
-    let mut quiet = false;
-    while !quiet && start.elapsed() < patience {
-        quiet = waits() && in_iowait() == 0 && waits();
-    }
+    let quiet = is_quiet(patience, waits);
     handle.stop();
     idle.join().unwrap();
     quiet
@@ -204,6 +210,10 @@ fn libxev_216_fake_iowait() {
     // The gauge itself: a ring that does not ask for it is seen.
     let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
     assert!(loud, "procs_blocked counts a ring's wait");
-    // Others may wait for their disks, but not all the time.
-    assert!(waits_quietly(|| Rc::new(Linux), Duration::from_secs(20)));
+    // Others may wait for their disks, but hardly all the time; if they do, nothing can be told of the ring.
+    let patience = Duration::from_secs(20);
+    if !waits_quietly(|| Rc::new(Linux), patience) {
+        assert!(!is_quiet(patience, || true), "an idle ring counts as iowait");
+        eprintln!("skipped: other tasks of this machine are in iowait all the time");
+    }
 }
