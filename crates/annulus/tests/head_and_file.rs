@@ -11,7 +11,7 @@ use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
 use common::{pair, pattern, receive, run_on, touch};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -33,6 +33,11 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// A file that is read on the loop. By default a device that was slow lately, as on a busy machine, is read off it.
+async fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    OpenOptions::new().read(true).policy(Policy::Inline).open(path).await
 }
 
 /// Longer than any body takes.
@@ -69,7 +74,7 @@ fn a_head_leaves_with_the_pages() {
     on_each_driver(async || {
         let text = pattern(40_000);
         let scratch = Scratch::new(&text)?;
-        let file = File::open(&scratch.0).await?;
+        let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for _ in 0..10 {
             touch(client.send(HEAD)).expect("it is accepted at once")?;
@@ -90,7 +95,7 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
     on_each_driver(async || {
         let text = pattern(12_000);
         let scratch = Scratch::new(&text)?;
-        let file = File::open(&scratch.0).await?;
+        let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for round in 0..10 {
             let before = counters().expect("a runtime");
@@ -116,7 +121,7 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
 fn a_file_that_has_grown_or_shrunk_is_sent_as_it_is() {
     on_each_driver(async || {
         let scratch = Scratch::new(&pattern(100))?;
-        let file = File::open(&scratch.0).await?;
+        let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for len in [100, 5000, 0, 90_000, 20_000, 7] {
             std::fs::write(&scratch.0, pattern(len))?;
@@ -138,7 +143,7 @@ const MUCH: usize = 12_000_000;
 /// A client whose copy of a long file was dropped while its socket was full.
 async fn dropped_when_full() -> io::Result<(TcpStream, TcpStream)> {
     let scratch = Scratch::new(&pattern(MUCH))?;
-    let file = OpenOptions::new().read(true).policy(Policy::Inline).open(&scratch.0).await?;
+    let file = open(&scratch.0).await?;
     let (mut client, server) = pair().await?;
     {
         let mut copied = pin!(copy_range(&file, .., &mut client));
@@ -221,7 +226,7 @@ fn a_poll_for_space_is_cancelled_once() {
 fn a_copy_that_waits_for_space_ends_with_its_peer() {
     on_each_driver(async || {
         let scratch = Scratch::new(&pattern(MUCH))?;
-        let file = File::open(&scratch.0).await?;
+        let file = open(&scratch.0).await?;
         let (mut client, server) = pair().await?;
         let copied = spawn(async move { copy_range(&file, .., &mut client).await });
         for _ in 0..100 {
@@ -239,7 +244,7 @@ fn a_copy_that_waits_for_space_ends_with_its_peer() {
 fn a_head_without_pages_does_not_wait_for_any() {
     on_each_driver(async || {
         let scratch = Scratch::new(b"")?;
-        let file = File::open(&scratch.0).await?;
+        let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for _ in 0..10 {
             touch(client.send(HEAD)).expect("it is accepted at once")?;
@@ -254,7 +259,7 @@ fn a_head_without_pages_does_not_wait_for_any() {
 #[test]
 fn a_file_without_pages_goes_behind_its_head_all_the_same() {
     on_each_driver(async || {
-        let file = File::open("/proc/self/status").await?;
+        let file = open("/proc/self/status").await?;
         let (mut client, mut server) = pair().await?;
         touch(client.send(HEAD)).expect("it is accepted at once")?;
         let count = copy_range(&file, .., &mut client).await?;
@@ -270,7 +275,7 @@ fn a_file_without_pages_goes_behind_its_head_all_the_same() {
 fn a_head_leaves_if_the_copy_is_dropped() {
     on_each_driver(async || {
         let scratch = Scratch::new(&pattern(40_000))?;
-        let file = OpenOptions::new().read(true).policy(Policy::Inline).open(&scratch.0).await?;
+        let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         // Until the turn has made so many calls that the next waits for another turn.
         while let Some((read, _)) = touch(file.read_at(vec![0; 40_000], 0)) {
