@@ -195,16 +195,19 @@ mod tests {
         let child = child.as_mut().expect("a shell");
         let mut lines = child.stdin.take().expect("its input");
         let read = || Usage::at_rest(child.id(), Duration::from_secs(60)).expect("a reading");
-        let (first, mut last, mut least) = (read(), read(), u64::MAX);
-        for _ in 0..20 {
+        let mut last = read();
+        let mut costs: Vec<u64> = std::iter::repeat_with(|| {
             lines.write_all(b"go\n").expect("it reads");
-            let now = read();
-            (last, least) = (now, least.min(now.since(last).cpu_ns));
-        }
+            let before = std::mem::replace(&mut last, read());
+            last.since(before).cpu_ns
+        })
+        .take(20)
+        .collect();
         drop(lines);
         child.wait().expect("it ends with its input");
-        let mean = last.since(first).cpu_ns / 20;
-        assert!(least > mean / 3, "{least} ns of {mean}");
+        costs.sort_unstable();
+        // Not the mean: on a busy machine some lines cost a multiple.
+        assert!(costs[0] > costs[10] / 3, "{costs:?}");
     }
 
     #[test]

@@ -126,6 +126,7 @@ mod tests {
         let announce = "echo 'listening on 127.0.0.1:9' >&2";
         let failed = || Err("the client failed".to_owned());
         let mut ended = Server::start(&shell(&format!("{announce}; exit 7"))).expect("start");
+        ended.process.check(Duration::from_secs(20)).expect_err("it ends");
         let why = ended.outcome(failed()).expect_err("both failed");
         assert!(why.contains("exit status: 7"), "{why}");
         let mut runs =
