@@ -4,9 +4,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 pub(crate) const ANNULUS: &str = env!("CARGO_BIN_EXE_annulus");
@@ -55,6 +56,15 @@ fn finished(output: Output) -> Finished {
         stdout: text(output.stdout),
         stderr: text(output.stderr),
     }
+}
+
+/// An address of the loopback, with a port that was free a moment ago, and that no other test uses.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let own: SocketAddr = ([127, 64 + number % 128, high, low], 0).into();
+    TcpListener::bind(own).unwrap().local_addr().unwrap()
 }
 
 /// Gives jobs to one of our contenders; returns its exit status, its answers, and its error output.

@@ -5,11 +5,11 @@
 //! the standard library: `mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like), and
 //! `rt_sigreturn` and `futex`, without which no signal handler returns and libc ends the process at the first wait.
 
-use crate::common::{PATIENCE, Server, denied, drivers, finish, round_trip};
+use crate::common::{PATIENCE, Server, denied, drivers, finish, free_address, round_trip};
 use annulus_load::clock;
 use libc::c_long;
 use rustix::process::{Pid, Signal, kill_process};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Stdio;
 
 /// The outcome.
@@ -119,7 +119,7 @@ fn serves(server: Server) {
 #[test]
 fn a_server_that_may_not_write_serves() {
     for driver in drivers() {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = free_address();
         let listen = free.to_string();
         let args = ["echo", "--listen", &listen, "--driver", driver];
         let mut command = denied(&args, libc::SYS_write, libc::EPERM);

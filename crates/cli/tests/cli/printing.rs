@@ -1,11 +1,11 @@
 //! Standard output and standard error that are closed, full, or pipes without a reader: no command panics.
 
-use crate::common::{ANNULUS, OwnLock, PATIENCE, Server};
+use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, free_address};
 use annulus_load::clock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::pipe;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The target of a stream.
@@ -93,7 +93,7 @@ fn a_standard_output_that_cannot_be_written_fails_the_exit_status() {
 
 #[test]
 fn a_standard_error_that_cannot_be_written_does_not_change_the_exit_status() {
-    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nowhere = free_address().to_string();
     for (line, code) in [
         (&["doctor"][..], 0),
         (&["load", "-a", &nowhere, "-c", "1", "-t", "0.1"], 1),
@@ -116,7 +116,7 @@ fn a_standard_error_that_cannot_be_written_does_not_change_the_exit_status() {
 fn a_server_that_cannot_announce_itself_serves() {
     for driver in ["auto", "epoll", "threads"] {
         for sink in [Sink::Full, Sink::Broken, Sink::Closed] {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let free = free_address();
             let address = free.to_string();
             let args = ["echo", "--listen", &address, "--driver", driver];
             let mut server = annulus(&args, sink, sink).spawn().unwrap();
