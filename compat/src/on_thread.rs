@@ -6,14 +6,15 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 /// A value for libraries that ask for `Send` and never move it: it is `Send` and `Sync`, and can be used on the thread that made it only.
 ///
-/// A use on another thread is an error ([`try_mut`](Self::try_mut)) or a panic that says so. Dropped on another thread, the value is
-/// leaked.
+/// A use on another thread is an error ([`try_mut`](Self::try_mut)) or a panic; both say where the value was made. Dropped on another
+/// thread, the value is leaked.
 ///
 /// ```
 /// use annulus_compat::OnThread;
@@ -27,6 +28,7 @@ pub struct OnThread<T: ?Sized> {
     /// Boxed, so that memory of a pinned value that is not dropped is not freed either.
     value: ManuallyDrop<Pin<Box<T>>>,
     thread: u64,
+    made_at: &'static Location<'static>,
 }
 
 // SAFETY: the value is reached, and dropped, on the thread that made it only: `is_here` is asked before each.
@@ -36,6 +38,7 @@ unsafe impl<T: ?Sized> Sync for OnThread<T> {}
 
 impl<T> OnThread<T> {
     /// A value of this thread.
+    #[track_caller]
     pub fn new(value: T) -> Self {
         Self::boxed(Box::pin(value))
     }
@@ -43,8 +46,10 @@ impl<T> OnThread<T> {
 
 impl<T: ?Sized> OnThread<T> {
     /// A value of this thread that is boxed already.
+    #[track_caller]
     pub(crate) fn boxed(value: Pin<Box<T>>) -> Self {
-        Self { value: ManuallyDrop::new(value), thread: this_thread() }
+        let made_at = Location::caller();
+        Self { value: ManuallyDrop::new(value), thread: this_thread(), made_at }
     }
 
     /// The value.
@@ -63,7 +68,8 @@ impl<T: ?Sized> OnThread<T> {
     /// # Errors
     /// On another thread than the one that made it.
     pub fn try_ref(&self) -> Result<&T, WrongThread> {
-        if self.is_here() { Ok(&self.value) } else { Err(WrongThread) }
+        self.check()?;
+        Ok(&self.value)
     }
 
     /// The value, which stays where it is.
@@ -71,7 +77,12 @@ impl<T: ?Sized> OnThread<T> {
     /// # Errors
     /// On another thread than the one that made it.
     pub fn try_pin(&mut self) -> Result<Pin<&mut T>, WrongThread> {
-        if self.is_here() { Ok(self.value.as_mut()) } else { Err(WrongThread) }
+        self.check()?;
+        Ok(self.value.as_mut())
+    }
+
+    fn check(&self) -> Result<(), WrongThread> {
+        if self.is_here() { Ok(()) } else { Err(WrongThread { made_at: self.made_at }) }
     }
 
     fn is_here(&self) -> bool {
@@ -105,15 +116,27 @@ impl<T: ?Sized> fmt::Debug for OnThread<T> {
     }
 }
 
-/// A value was used on another thread than the one that made it.
+/// A value was used on another thread than the one that made it. It is displayed with the place in the source at which it was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct WrongThread;
+pub struct WrongThread {
+    made_at: &'static Location<'static>,
+}
+
+impl WrongThread {
+    /// Where [`OnThread::new`] was called. For a value that this crate has made, such as a stream of its servers and connectors, that is
+    /// in this crate.
+    pub fn made_at(&self) -> &'static Location<'static> {
+        self.made_at
+    }
+}
 
 impl fmt::Display for WrongThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "used on another thread than the one that made it: annulus keeps streams, tasks and timers on \
-             their thread; use a current-thread runtime",
+        write!(
+            f,
+            "used on another thread than the one that made it, at {}: annulus keeps streams, tasks and timers on their thread; use a \
+             current-thread runtime",
+            self.made_at
         )
     }
 }
@@ -157,8 +180,8 @@ mod tests {
         let count = Rc::new(());
         let mut value = OnThread::new(count.clone());
         let mut value = std::thread::spawn(move || {
-            assert_eq!(value.try_mut().err(), Some(WrongThread));
-            assert_eq!(value.try_ref().err(), Some(WrongThread));
+            assert!(value.try_mut().is_err());
+            assert!(value.try_ref().is_err());
             value
         })
         .join()
@@ -183,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_on_another_thread_says_so() {
-        let future = OnThread::new(std::future::pending::<()>());
+    fn a_poll_on_another_thread_says_so_and_where_the_future_was_made() {
+        let (future, line) = (OnThread::new(std::future::pending::<()>()), line!());
         let polled = std::thread::spawn(move || {
             let mut future = Box::pin(future);
             let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -192,6 +215,8 @@ mod tests {
         });
         let panic = polled.join().unwrap_err();
         let text = panic.downcast_ref::<String>().unwrap();
-        assert!(text.contains("another thread"), "{text}");
+        let expected =
+            format!("used on another thread than the one that made it, at {}:{line}:", file!());
+        assert!(text.starts_with(&expected), "{text}");
     }
 }
