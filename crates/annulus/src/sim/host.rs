@@ -1,13 +1,14 @@
 //! A host of a simulated network: a runtime that takes turns with the others.
 
 use crate::runtime::current;
-use crate::task::JoinError;
+use crate::task::{JoinError, spawn_at};
 use crate::{Builder, JoinHandle, Runtime};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -69,6 +70,8 @@ pub(super) fn failed(host: &str, error: Failure) -> io::Error {
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) ip: IpAddr,
+    /// Where it was added: there its program is spawned, for reports.
+    pub(super) added_at: &'static Location<'static>,
     /// It is a host that runs a service, and no client.
     pub(super) is_service: bool,
     /// `None` while it is started, after that of a client, and after the run.
@@ -84,10 +87,16 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(name: &str, ip: IpAddr, program: Program) -> Self {
+    pub(super) fn new(
+        name: &str,
+        ip: IpAddr,
+        program: Program,
+        added_at: &'static Location<'static>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             ip,
+            added_at,
             is_service: matches!(program, Program::Service(_)),
             program: Some(program),
             running: None,
@@ -107,11 +116,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn start(builder: Builder, main: Main) -> io::Result<Self> {
+    pub(super) fn start(
+        builder: Builder,
+        main: Main,
+        added_at: &'static Location<'static>,
+    ) -> io::Result<Self> {
         let runtime = builder.build()?;
         let entered = current::enter(runtime.core())?;
         runtime.core().recorder.iter().for_each(|recorder| recorder.turn_begins());
-        let main = crate::spawn(main);
+        let main = spawn_at(main, added_at);
         drop(entered);
         Ok(Self { main: Some(main), runtime, deadline: None })
     }

@@ -13,6 +13,7 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr};
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -135,6 +136,7 @@ impl Network {
     /// # Errors
     /// If there is such a host already; the name is empty, an address, or `localhost`, which each host is for itself; there are 254 hosts;
     /// or the network has run.
+    #[track_caller]
     pub fn host<F, E>(
         &self,
         name: &str,
@@ -152,6 +154,7 @@ impl Network {
     ///
     /// # Errors
     /// As [`host`](Self::host).
+    #[track_caller]
     pub fn client<E>(
         &self,
         name: &str,
@@ -163,6 +166,7 @@ impl Network {
         self.add(name, Program::Client(super::host::boxed(program)))
     }
 
+    #[track_caller]
     fn add(&self, name: &str, program: Program) -> io::Result<IpAddr> {
         if self.shared.stage.get() == Stage::Ended {
             return Err(refused(format!(
@@ -187,7 +191,7 @@ impl Network {
         }
         let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, hosts.len() as u8 + 1));
         self.shared.names.add(name, ip);
-        hosts.push(Host::new(name, ip, program));
+        hosts.push(Host::new(name, ip, program, Location::caller()));
         Ok(ip)
     }
 
@@ -313,6 +317,7 @@ impl Network {
 }
 
 impl Names {
+    #[track_caller]
     fn add(&self, name: &str, ip: IpAddr) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), ip));
     }

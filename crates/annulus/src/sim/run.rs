@@ -98,19 +98,19 @@ impl Network {
 
     /// Programs are called while no host is borrowed: they may use the network.
     fn start_host(&self, index: usize) -> io::Result<()> {
-        let (ip, program) = {
+        let (ip, added_at, program) = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
             if host.running.is_some() || host.is_down {
                 return Ok(());
             }
-            (host.ip, host.program.take())
+            (host.ip, host.added_at, host.program.take())
         };
         let Some(program) = program else { return Ok(()) };
         self.shared.sim.set_host(Some(ip));
         let started = catch_unwind(AssertUnwindSafe(|| program.start()));
         let (main, program) = started.unwrap_or_else(|panic| self.panic_as(index, panic));
         self.shared.hosts.borrow_mut()[index].program = program;
-        let running = Running::start(self.builder(), main);
+        let running = Running::start(self.builder(), main, added_at);
         let running = running.map_err(|error| self.failed(index, error))?;
         self.shared.hosts.borrow_mut()[index].running = Some(running);
         Ok(())

@@ -269,6 +269,20 @@ fn hangs(client: impl Future<Output = io::Result<()>> + 'static) -> io::Error {
 }
 
 #[test]
+fn the_report_of_a_deadlock_names_the_lines_that_have_added_the_hosts() -> io::Result<()> {
+    let network = Network::new(3);
+    let lines = [line!() + 1, line!() + 2];
+    network.host("server", echo)?;
+    network.client("client", std::future::pending::<io::Result<()>>())?;
+    let deadlock = network.run().expect_err("it cannot end").to_string();
+    for (name, line) in ["server", "client"].into_iter().zip(lines) {
+        let place = format!("{name}: task spawned at {}:{line} ", file!());
+        assert!(deadlock.contains(&place), "{deadlock}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_run_that_cannot_end_is_an_error() {
     let deadlock = hangs(std::future::pending());
     assert_eq!(deadlock.kind(), ErrorKind::Deadlock);
