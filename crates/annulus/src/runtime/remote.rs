@@ -1,13 +1,19 @@
 //! The part of a runtime that other threads use: its inbox, and the descriptor that wakes its loop.
 
+#[cfg(feature = "sim")]
+mod lost_panics;
 mod wake_state;
 
 use super::memory::MemoryLimit;
 use crate::task::TaskRef;
+use crate::unwind::{Panic, dispose};
 use annulus_kernel::named;
+#[cfg(feature = "sim")]
+pub(crate) use lost_panics::LostPanic;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::Location;
 use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wake_state::WakeState;
@@ -26,6 +32,8 @@ pub(crate) struct Remote {
     /// Streams that are open here, as of the last turn.
     streams: AtomicUsize,
     memory: Option<MemoryLimit>,
+    #[cfg(feature = "sim")]
+    lost_panics: lost_panics::LostPanics,
 }
 
 #[derive(Default)]
@@ -51,6 +59,8 @@ impl Remote {
             wakeups: AtomicU64::new(0),
             streams: AtomicUsize::new(0),
             memory,
+            #[cfg(feature = "sim")]
+            lost_panics: Default::default(),
         })
     }
 
@@ -95,6 +105,31 @@ impl Remote {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// A task that was spawned there has panicked, and no join handle takes that. It is the panic hook's, unless it is kept: then the
+    /// loop ends.
+    #[cold]
+    pub(crate) fn lose(&self, panic: Panic, spawned_at: &'static Location<'static>) {
+        #[cfg(feature = "sim")]
+        if self.lost_panics.note(&panic, spawned_at) {
+            self.stop();
+        }
+        #[cfg(not(feature = "sim"))]
+        let _ = spawned_at;
+        dispose(panic);
+    }
+
+    /// Keeps the first panic that is lost from now on, and ends the loop then.
+    #[cfg(feature = "sim")]
+    pub(crate) fn keep_lost_panics(&self) {
+        self.lost_panics.keep();
+    }
+
+    /// The first panic that was lost.
+    #[cfg(feature = "sim")]
+    pub(crate) fn lost_panic(&self) -> Option<&LostPanic> {
+        self.lost_panics.first()
     }
 
     /// Wakes by other threads, and the system calls they took.

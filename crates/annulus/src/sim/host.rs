@@ -1,6 +1,7 @@
 //! A host of a simulated network: a runtime that takes turns with the others.
 
 use crate::runtime::current;
+use crate::runtime::remote::LostPanic;
 use crate::task::{JoinError, spawn_at};
 use crate::{Builder, JoinHandle, Runtime};
 use std::error::Error;
@@ -122,6 +123,7 @@ impl Running {
         added_at: &'static Location<'static>,
     ) -> io::Result<Self> {
         let runtime = builder.build()?;
+        runtime.core().remote.keep_lost_panics();
         let entered = current::enter(runtime.core())?;
         runtime.core().recorder.iter().for_each(|recorder| recorder.turn_begins());
         let main = spawn_at(main, added_at);
@@ -153,6 +155,11 @@ impl Running {
             Poll::Ready(Err(error)) => Some(Err(error)),
             Poll::Pending => None,
         }
+    }
+
+    /// The panic of a task that its program cannot take any more.
+    pub(super) fn lost_panic(&self) -> Option<&LostPanic> {
+        self.runtime.core().remote.lost_panic()
     }
 
     /// What each of its tasks waits for.

@@ -34,6 +34,7 @@ mod host;
 mod network;
 mod pairs;
 mod run;
+mod run_error;
 mod seeds;
 
 pub use disturb::{Disturbance, Disturbances};
@@ -41,6 +42,8 @@ pub use network::Network;
 pub use seeds::{FailedSeed, check, find_failure};
 
 use crate::{Builder, DriverChoice, Runtime};
+use annulus_kernel::Kernel;
+use run_error::RunError;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -174,7 +177,9 @@ pub use annulus_sim::{Fault, Faults};
 /// The future's own; a deadlock of the simulated host, with what every task waits for; or any other error that ends a runtime.
 ///
 /// # Panics
-/// If memory that was lent to the kernel was changed.
+/// If a task panics and the program does not take it, as on a [network](Network#panics-of-programs): with its message, and behind it the line
+/// that has spawned the task and the virtual time. If memory that was lent to the kernel was changed.
+#[track_caller]
 pub fn run<T, E: From<io::Error>>(
     seed: u64,
     future: impl Future<Output = Result<T, E>>,
@@ -190,6 +195,7 @@ pub fn run<T, E: From<io::Error>>(
 ///
 /// # Panics
 /// As [`run`].
+#[track_caller]
 pub fn run_on<T, E: From<io::Error>>(
     sim: &Rc<Sim>,
     builder: Builder,
@@ -197,7 +203,12 @@ pub fn run_on<T, E: From<io::Error>>(
 ) -> Result<T, E> {
     let kernel = sim.clone();
     let mut runtime = builder.driver(DriverChoice::Uring).kernel(kernel).build()?;
-    match runtime.try_block_on(future) {
+    runtime.core().remote.keep_lost_panics();
+    let outcome = runtime.try_block_on(future);
+    if let Some(panic) = runtime.core().remote.lost_panic() {
+        return Ok(RunError::lost(panic, None, sim.now()).fail()?);
+    }
+    match outcome {
         Ok(outcome) => outcome,
         Err(error) if error.kind() == io::ErrorKind::Deadlock => {
             Err(deadlock(&runtime, sim).into())

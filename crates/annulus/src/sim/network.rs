@@ -65,6 +65,25 @@ const LOCALHOST: &str = "localhost";
 /// ```
 ///
 /// A fault takes effect at the end of the turn of the host that asks for it.
+///
+/// # Panics of programs
+/// A panic fails the run. One of a task does not if the program takes it: awaits its [`JoinHandle`](crate::JoinHandle), or takes its result
+/// from its [`JoinSet`](crate::task::JoinSet), which is an error then. So a panic fails the run when nothing can take it any more: at once if
+/// the handle was dropped, and else when the handle or set is dropped, also by the end of its task. What a crash or the end of the run drops
+/// of programs that go on does not count, since they might have taken it later.
+///
+/// ```
+/// use annulus::sim::Network;
+///
+/// let network = Network::new(7);
+/// network.client("supervisor", async {
+///     let worker = annulus::spawn(async { panic!("as planned") });
+///     assert!(worker.await.unwrap_err().is_panic()); // Taken: the run goes on.
+///     std::io::Result::Ok(())
+/// })?;
+/// network.run()?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone)]
 pub struct Network {
     pub(super) shared: Rc<Shared>,
@@ -131,7 +150,8 @@ impl Network {
     }
 
     /// Adds a host that runs a service: `program` is called when the run starts and after each crash. If its future ends, the tasks that it
-    /// has spawned go on; if it ends with an error or a panic, so does the run.
+    /// has spawned go on; if it ends with an error or a panic, so does the run. So it does by a [panic](Self#panics-of-programs) of a task
+    /// that the program does not take.
     ///
     /// # Errors
     /// If there is such a host already; the name is empty, an address, or `localhost`, which each host is for itself; there are 254 hosts;

@@ -4,11 +4,11 @@ use super::deadlock_of;
 use super::disturb::Chaos;
 use super::host::{Failure, Running, failed};
 use super::network::{Network, Stage};
-use crate::task::panic_message;
+use super::run_error::RunError;
+use crate::unwind::Panic;
 use annulus_sim::Hosts;
-use std::any::Any;
 use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Ends a run, however it ends.
@@ -41,13 +41,22 @@ impl Network {
     /// no client, or a second run (`InvalidInput`).
     ///
     /// # Panics
-    /// If a program panics: with its message, and its host's name in front. Or if memory that was lent to the kernel was changed.
+    /// If a program panics, or a task of which no [`JoinHandle`](crate::JoinHandle) or [`JoinSet`](crate::task::JoinSet) takes the panic:
+    /// with its message, its host's name in front, and the line that has spawned the task and the virtual time behind. See
+    /// [panics of programs](Self#panics-of-programs). Or if memory that was lent to the kernel was changed.
+    #[track_caller]
     pub fn run(&self) -> io::Result<()> {
         self.check_runnable()?;
         self.shared.stage.set(Stage::Runs);
         self.shared.start.set(self.elapsed());
-        let _ending = Ending(self);
-        self.run_to_end()
+        let ending = Ending(self);
+        let outcome = self.run_to_end();
+        drop(ending);
+        // Not by a closure, whose caller would be the one that is reported.
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => error.fail(),
+        }
     }
 
     fn check_runnable(&self) -> io::Result<()> {
@@ -61,12 +70,15 @@ impl Network {
         Err(io::Error::new(ErrorKind::InvalidInput, text))
     }
 
-    fn run_to_end(&self) -> io::Result<()> {
+    fn run_to_end(&self) -> Result<(), RunError> {
         loop {
             self.apply_changes()?;
             self.disturb_now();
             self.start()?;
-            let is_idle = self.turn_all()?;
+            let turned = self.turn_all();
+            // First: a host whose task has panicked is stopped.
+            self.check_panics()?;
+            let is_idle = turned?;
             if self.have_clients_ended()? {
                 return Ok(());
             }
@@ -92,12 +104,12 @@ impl Network {
     }
 
     /// Starts the hosts that do not run and should.
-    fn start(&self) -> io::Result<()> {
+    fn start(&self) -> Result<(), RunError> {
         (0..self.count()).try_for_each(|index| self.start_host(index))
     }
 
     /// Programs are called while no host is borrowed: they may use the network.
-    fn start_host(&self, index: usize) -> io::Result<()> {
+    fn start_host(&self, index: usize) -> Result<(), RunError> {
         let (ip, added_at, program) = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
             if host.running.is_some() || host.is_down {
@@ -108,7 +120,7 @@ impl Network {
         let Some(program) = program else { return Ok(()) };
         self.shared.sim.set_host(Some(ip));
         let started = catch_unwind(AssertUnwindSafe(|| program.start()));
-        let (main, program) = started.unwrap_or_else(|panic| self.panic_as(index, panic));
+        let (main, program) = started.map_err(|panic| self.panicked(index, panic))?;
         self.shared.hosts.borrow_mut()[index].program = program;
         let running = Running::start(self.builder(), main, added_at);
         let running = running.map_err(|error| self.failed(index, error))?;
@@ -139,11 +151,22 @@ impl Network {
         turned.map_err(|error| self.failed(index, error))
     }
 
+    /// # Errors
+    /// The panic of a task that nothing takes.
+    fn check_panics(&self) -> Result<(), RunError> {
+        for host in &*self.shared.hosts.borrow() {
+            if let Some(panic) = host.running.as_ref().and_then(Running::lost_panic) {
+                return Err(RunError::lost(panic, Some(&host.name), self.elapsed()));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether all clients have ended.
-    fn have_clients_ended(&self) -> io::Result<bool> {
+    fn have_clients_ended(&self) -> Result<bool, RunError> {
         let mut all = true;
         for index in 0..self.count() {
-            if let Some(outcome) = self.take_outcome(index) {
+            if let Some(outcome) = self.take_outcome(index)? {
                 outcome.map_err(|error| failed(&self.name(index), error))?;
             }
             let host = &self.shared.hosts.borrow()[index];
@@ -154,29 +177,27 @@ impl Network {
 
     /// What a program has returned, once.
     ///
-    /// # Panics
-    /// If it has panicked.
-    fn take_outcome(&self, index: usize) -> Option<Result<(), Failure>> {
+    /// # Errors
+    /// Its panic.
+    fn take_outcome(&self, index: usize) -> Result<Option<Result<(), Failure>>, RunError> {
         let outcome = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
-            let outcome = host.running.as_mut()?.take_outcome()?;
-            host.has_ended = true;
+            let outcome = host.running.as_mut().and_then(Running::take_outcome);
+            host.has_ended |= outcome.is_some();
             outcome
         };
         match outcome {
-            Ok(outcome) => Some(outcome),
-            Err(error) if error.is_panic() => self.panic_as(index, error.into_panic()),
-            Err(error) => Some(Err(error.into())),
+            Some(Err(error)) if error.is_panic() => Err(self.panicked(index, error.into_panic())),
+            Some(Err(error)) => Ok(Some(Err(error.into()))),
+            Some(Ok(outcome)) => Ok(Some(outcome)),
+            None => Ok(None),
         }
     }
 
-    /// A program's panic goes on, with the host's name if it has a message.
-    fn panic_as(&self, index: usize, panic: Box<dyn Any + Send>) -> ! {
-        if panic.is::<&str>() || panic.is::<String>() {
-            let text = format!("{}: {}", self.name(index), panic_message(&panic));
-            resume_unwind(Box::new(text));
-        }
-        resume_unwind(panic)
+    /// A program has panicked.
+    fn panicked(&self, index: usize, panic: Panic) -> RunError {
+        let host = &self.shared.hosts.borrow()[index];
+        RunError::of_program(panic, &host.name, host.added_at, self.elapsed())
     }
 
     fn failed(&self, index: usize, error: io::Error) -> io::Error {

@@ -20,6 +20,11 @@ impl<T> Outcome<T> {
     pub(super) fn take(mut self) -> Option<Result<T, Panic>> {
         self.0.take()
     }
+
+    /// The panic, if it is one. A result is dropped.
+    pub(super) fn into_panic(mut self) -> Option<Panic> {
+        self.0.take_if(|outcome| outcome.is_err())?.err()
+    }
 }
 
 impl<T> Drop for Outcome<T> {

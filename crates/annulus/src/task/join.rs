@@ -71,7 +71,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
-            task.join_state().detach();
+            task.detach();
         }
     }
 }

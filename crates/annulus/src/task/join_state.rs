@@ -1,7 +1,7 @@
 //! The result of a task, for its join handle. Locked once when the task is done and once when it is joined, not for wakes.
 
 use super::body::Outcome;
-use crate::unwind::{dispose, dispose_each, wake_each};
+use crate::unwind::{dispose_each, wake_each};
 use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -22,14 +22,15 @@ impl<T> JoinState<T> {
         Self(Mutex::new(State::Live(None)))
     }
 
-    /// The task is done; without an outcome, its future was dropped.
-    pub(super) fn complete(&self, outcome: Option<Outcome<T>>) {
+    /// The task is done; without an outcome, its future was dropped. Returns the outcome if there is no join handle.
+    pub(super) fn complete(&self, outcome: Option<Outcome<T>>) -> Option<Outcome<T>> {
         let mut state = self.state();
-        let State::Live(joiner) = &mut *state else { return };
+        let State::Live(joiner) = &mut *state else { return outcome };
         let joiner = joiner.take();
         *state = State::Done(outcome);
         drop(state);
         wake_each(joiner);
+        None
     }
 
     /// The outcome, once; `None` if there is none, or it was taken.
@@ -52,11 +53,16 @@ impl<T> JoinState<T> {
         matches!(*self.state(), State::Done(_))
     }
 
-    /// The join handle is dropped.
-    pub(super) fn detach(&self) {
+    /// The join handle is dropped. Returns the outcome that it has not taken.
+    pub(super) fn detach(&self) -> Option<Outcome<T>> {
         let old = replace(&mut *self.state(), State::Detached);
-        if let State::Live(Some(joiner)) = old {
-            dispose(joiner);
+        match old {
+            State::Live(joiner) => {
+                dispose_each(joiner);
+                None
+            }
+            State::Done(outcome) => outcome,
+            State::Detached => None,
         }
     }
 

@@ -5,7 +5,7 @@
 //! spawning thread counts as the owner. The memory is freed with the last reference; future and result are dropped before.
 #![allow(unsafe_code)]
 
-use super::body;
+use super::body::{self, Outcome};
 use super::join_state::JoinState;
 use super::owner::{self, is_owner};
 use super::refs::Refs;
@@ -63,6 +63,16 @@ struct Joinable<T> {
     join_state: JoinState<T>,
 }
 
+impl<T> Joinable<T> {
+    /// Drops a result that no join handle takes. A panic is told to the runtime.
+    #[inline]
+    fn discard(&self, outcome: Option<Outcome<T>>) {
+        if let Some(panic) = outcome.and_then(Outcome::into_panic) {
+            self.head.remote.lose(panic, self.head.spawned_at);
+        }
+    }
+}
+
 /// All of a task. It begins with its head, so that a pointer to one is a pointer to the other.
 #[repr(C)]
 struct Task<F: Future> {
@@ -90,7 +100,7 @@ impl<F: Future> Task<F> {
         let task = unsafe { task.cast::<Self>().as_ref() };
         // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
         let Poll::Ready(outcome) = body::poll(unsafe { task.future() }, cx) else { return false };
-        task.joinable.join_state.complete(Some(outcome));
+        task.joinable.discard(task.joinable.join_state.complete(Some(outcome)));
         true
     }
 
@@ -99,7 +109,7 @@ impl<F: Future> Task<F> {
         let task = unsafe { task.cast::<Self>().as_ref() };
         // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
         body::end(unsafe { task.future() });
-        task.joinable.join_state.complete(None);
+        _ = task.joinable.join_state.complete(None);
     }
 
     unsafe fn free(task: NonNull<Head>) {
@@ -380,8 +390,17 @@ pub(super) struct JoinRef<T> {
 
 impl<T> JoinRef<T> {
     pub(super) fn join_state(&self) -> &JoinState<T> {
+        &self.joinable().join_state
+    }
+
+    /// The join handle is dropped.
+    pub(super) fn detach(&self) {
+        self.joinable().discard(self.join_state().detach());
+    }
+
+    fn joinable(&self) -> &Joinable<T> {
         // SAFETY: the task lives as long as this reference, and `make` gave both the same type.
-        unsafe { &self.task.0.cast::<Joinable<T>>().as_ref().join_state }
+        unsafe { self.task.0.cast::<Joinable<T>>().as_ref() }
     }
 
     /// Another reference to the task.

@@ -3,6 +3,7 @@
 
 mod crashes;
 mod layers;
+mod panics;
 mod programs;
 mod seeds;
 
