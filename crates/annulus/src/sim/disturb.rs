@@ -4,6 +4,7 @@ use super::Random;
 use super::network::Network;
 use super::pairs::Overlay;
 use super::seeds;
+use super::tally::Tally;
 use annulus_sim::Hosts;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -109,6 +110,10 @@ impl Chaos {
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
         let next = now + between(&plan.pause, random);
+        Tally::note(|tally| {
+            tally.asked += 1;
+            tally.first = tally.first.min(plan.pause.start);
+        });
         Ok(Self { plan, next, begun: 0, active: Vec::new() })
     }
 
@@ -144,18 +149,24 @@ impl Network {
             self.end_effect(number, effect);
         }
         let until = chaos.begin(now, &mut self.shared.random.borrow_mut());
-        if let Some(until) = until
-            && let Some(effect) = self.draw(chaos.plan.kinds)
-        {
-            self.report(|| self.begin_text(effect));
-            let number = chaos.begun;
-            chaos.begun += 1;
-            self.begin_effect(number, effect);
-            if !matches!(effect, Effect::Reset(..)) {
-                chaos.active.push((until, number, effect));
+        if let Some(until) = until {
+            match self.draw(chaos.plan.kinds) {
+                Some(effect) => self.begin_until(&mut chaos, until, effect),
+                None => Tally::note(|tally| tally.impossible += 1),
             }
         }
         *self.shared.chaos.borrow_mut() = Some(chaos);
+    }
+
+    fn begin_until(&self, chaos: &mut Chaos, until: Duration, effect: Effect) {
+        self.report(|| self.begin_text(effect));
+        Tally::note(|tally| tally.begun += 1);
+        let number = chaos.begun;
+        chaos.begun += 1;
+        self.begin_effect(number, effect);
+        if !matches!(effect, Effect::Reset(..)) {
+            chaos.active.push((until, number, effect));
+        }
     }
 
     /// Ends all disturbances.

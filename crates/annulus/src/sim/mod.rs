@@ -36,6 +36,7 @@ mod pairs;
 mod run;
 mod run_error;
 mod seeds;
+mod tally;
 
 pub use disturb::{Disturbance, Disturbances};
 pub use network::Network;

@@ -5,6 +5,7 @@ use super::disturb::Chaos;
 use super::host::{Failure, Running, failed};
 use super::network::{Network, Stage};
 use super::run_error::RunError;
+use super::tally::Tally;
 use crate::unwind::Panic;
 use annulus_sim::Hosts;
 use std::io::{self, ErrorKind};
@@ -17,6 +18,8 @@ struct Ending<'a>(&'a Network);
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let Self(network) = self;
+        let took = network.elapsed().saturating_sub(network.shared.start.get());
+        Tally::note(|tally| tally.longest = tally.longest.max(took));
         (0..network.count()).for_each(|index| network.stop(index));
         network.shared.sim.set_host(None);
         network.shared.stage.set(Stage::Ended);

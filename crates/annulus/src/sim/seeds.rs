@@ -1,5 +1,8 @@
 //! A test once for each of many seeds.
 
+#[cfg(doc)]
+use super::network::Network;
+use super::tally::Tally;
 use crate::task::panic_message;
 use std::fmt;
 use std::ops::Range;
@@ -11,10 +14,10 @@ const SEED: &str = "ANNULUS_SIM_SEED";
 const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 
 /// Runs a test once for each seed, and panics at the first that fails, with the seed and the command that replays it. A panic of the test
-/// is a failure.
+/// is a failure. It is also one if the test asks for [disturbances](Network::disturb), and none has begun for any of several seeds.
 ///
-/// `ANNULUS_SIM_SEED=n` runs only the seed `n`, and prints what disturbs the network; `ANNULUS_SIM_SEEDS=n` runs `n` seeds from the first
-/// on.
+/// `ANNULUS_SIM_SEED=n` runs only the seed `n`, also if it is none of these, and prints what disturbs the network; `ANNULUS_SIM_SEEDS=n`
+/// runs `n` seeds from the first on.
 ///
 /// ```
 /// use annulus::sim::{Network, check};
@@ -27,42 +30,73 @@ const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 /// ```
 ///
 /// # Panics
-/// If the test fails for a seed; or if one of these variables is no number, or zero seeds are to run.
+/// If the test fails for a seed; if nothing was disturbed and should have been; if there is no seed; or if one of these variables is no
+/// number, or zero seeds are to run.
 #[track_caller]
 pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
-    let failed = match (number(SEED), number(SEEDS)) {
-        (Some(seed), _) => find_failure([seed], test),
-        (None, Some(0)) => {
+    let count = match number(SEEDS).filter(|_| !is_replay()) {
+        Some(0) => {
             panic!("{SEEDS}=0 runs nothing; give the number of seeds, from 1 on, or unset it")
         }
-        (None, Some(count)) => {
-            find_failure(seeds.start..=seeds.start.saturating_add(count - 1), test)
-        }
-        (None, None) => find_failure(seeds, test),
+        Some(count) => count,
+        None if seeds.is_empty() => panic!("{seeds:?} has no seed; give a range such as 0..1000"),
+        None => seeds.end - seeds.start,
     };
-    if let Some(failed) = failed {
+    let last = seeds.start.saturating_add(count - 1);
+    if let Some(failed) = find_failure(seeds.start..=last, test) {
         panic!("{failed}");
     }
 }
 
-/// As [`check`], for a test of such a test: the first seed that fails, of these. No variable counts.
+/// As [`check`], for a test of such a test: the first seed that fails, of these. `ANNULUS_SIM_SEED=n` runs only the seed `n` here too.
 ///
 /// ```
 /// let failed = annulus::sim::find_failure(0..100, |seed| if seed < 17 { Ok(()) } else { Err("too large") });
 /// assert_eq!(failed.unwrap().seed, 17);
 /// ```
+///
+/// # Panics
+/// If nothing was disturbed and should have been, as `check`; or if the variable is no number.
+#[track_caller]
 pub fn find_failure<E: fmt::Display>(
+    seeds: impl IntoIterator<Item = u64>,
+    test: impl FnMut(u64) -> Result<(), E>,
+) -> Option<FailedSeed> {
+    match number(SEED) {
+        Some(seed) => sweep([seed], test),
+        None => sweep(seeds, test),
+    }
+}
+
+#[track_caller]
+fn sweep<E: fmt::Display>(
     seeds: impl IntoIterator<Item = u64>,
     mut test: impl FnMut(u64) -> Result<(), E>,
 ) -> Option<FailedSeed> {
-    seeds.into_iter().find_map(|seed| {
-        let message = match catch_unwind(AssertUnwindSafe(|| test(seed))) {
-            Ok(Ok(())) => return None,
-            Ok(Err(error)) => error.to_string(),
-            Err(panic) => panic_message(&panic).to_owned(),
-        };
-        Some(FailedSeed { seed, message })
-    })
+    let mut count = 0_u64;
+    let mut seeds = seeds.into_iter().inspect(|_| count += 1);
+    let (failed, tally) = Tally::of(|| seeds.find_map(|seed| failure(seed, &mut test)));
+    drop(seeds);
+    if failed.is_none() && tally.is_in_vain() {
+        let remedy = tally.remedy();
+        match count {
+            1 => eprintln!("note: nothing was disturbed; {remedy}"),
+            _ => panic!("nothing was disturbed by any of {count} seeds; {remedy}"),
+        }
+    }
+    failed
+}
+
+fn failure<E: fmt::Display>(
+    seed: u64,
+    test: &mut impl FnMut(u64) -> Result<(), E>,
+) -> Option<FailedSeed> {
+    let message = match catch_unwind(AssertUnwindSafe(|| test(seed))) {
+        Ok(Ok(())) => return None,
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => panic_message(&panic).to_owned(),
+    };
+    Some(FailedSeed { seed, message })
 }
 
 /// A seed for which a test has failed. It is displayed with the command that runs it again.

@@ -1,0 +1,74 @@
+//! What has disturbed the networks of a thread, for a sweep that asks whether anything has.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+thread_local! {
+    static TALLY: Cell<Tally> = const { Cell::new(Tally::NONE) };
+}
+
+/// How far the disturbances of some runs have come.
+#[derive(Clone, Copy)]
+pub(super) struct Tally {
+    /// How often disturbances were asked for.
+    pub(super) asked: u64,
+    /// The shortest pause that was asked for.
+    pub(super) first: Duration,
+    /// How many have begun.
+    pub(super) begun: u64,
+    /// How many were drawn that the hosts did not allow.
+    pub(super) impossible: u64,
+    /// The longest run.
+    pub(super) longest: Duration,
+}
+
+impl Tally {
+    const NONE: Self =
+        Self { asked: 0, first: Duration::MAX, begun: 0, impossible: 0, longest: Duration::ZERO };
+
+    /// Runs something; with what has disturbed the networks of this thread meanwhile.
+    pub(super) fn of<T>(run: impl FnOnce() -> T) -> (T, Self) {
+        let outer = TALLY.replace(Self::NONE);
+        let value = run();
+        let inner = TALLY.get();
+        TALLY.set(outer.and(inner));
+        (value, inner)
+    }
+
+    /// Notes something of a run.
+    pub(super) fn note(change: impl FnOnce(&mut Self)) {
+        let mut tally = TALLY.get();
+        change(&mut tally);
+        TALLY.set(tally);
+    }
+
+    /// Whether disturbances were asked for, and none has begun.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.asked > 0 && self.begun == 0
+    }
+
+    /// What to do about [that](Self::is_in_vain).
+    pub(super) fn remedy(&self) -> String {
+        let Self { asked, first, impossible, longest, .. } = self;
+        if *impossible > 0 {
+            return format!(
+                "none of the {impossible} that were drawn was possible: each was of a single host, or the crash of a client; add hosts, or \
+                 other `Disturbances::kinds`"
+            );
+        }
+        format!(
+            "all {asked} runs that asked for some ended before the first: it comes {first:?} after `disturb` at the earliest, and the \
+             longest run took {longest:?} of virtual time; let the clients do more, or make `Disturbances::pause` shorter"
+        )
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            asked: self.asked + other.asked,
+            first: self.first.min(other.first),
+            begun: self.begun + other.begun,
+            impossible: self.impossible + other.impossible,
+            longest: self.longest.max(other.longest),
+        }
+    }
+}
