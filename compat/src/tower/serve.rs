@@ -344,13 +344,14 @@ where
     ) -> Serve<L, M, impl Fn(L::Stream) -> TlsHandshake<L::Stream>> {
         self.handshake(move |stream| -> TlsHandshake<L::Stream> {
             let acceptor = acceptor.clone();
-            Box::pin(async move { acceptor.accept(stream).await })
+            // Boxed, so that the connection's task does not have its size once for each of its states.
+            Box::pin(async move { acceptor.accept(stream).await.map(Box::new) })
         })
     }
 }
 
 #[cfg(feature = "rustls")]
-type TlsHandshake<S> = Pin<Box<dyn Future<Output = io::Result<crate::rustls::TlsStream<S>>>>>;
+type TlsHandshake<S> = Pin<Box<dyn Future<Output = io::Result<Box<crate::rustls::TlsStream<S>>>>>>;
 
 impl<L, M, S, B, H, F, T> IntoFuture for Serve<L, M, H>
 where
