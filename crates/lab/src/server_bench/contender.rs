@@ -15,8 +15,9 @@ use crate::process::{ProcessError, Spec};
 use crate::server::{Server, one_line};
 
 /// A server: a program, with its configuration. Words in braces, in its arguments and in that file, are replaced when a process
-/// starts: see [`Fixture::words`]; for installed programs also `{PORT}` and `{SCRATCH}`, a directory of its own; `{CONFIGURATION}`, the
-/// path of the file; `{MODULE}`, that of the module.
+/// starts: `{SERVICE}`, what it is to speak; `{SITE}`, the directory of the files to serve; `{TARGET}`, the address that a proxy leads
+/// to. For installed programs also `{PORT}`; `{SCRATCH}`, a directory of its own; `{CONFIGURATION}`, the path of the file; `{MODULE}`,
+/// that of the module.
 #[derive(Debug)]
 pub struct Contender {
     /// Its name.
