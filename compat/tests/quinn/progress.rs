@@ -28,6 +28,7 @@ fn link(random: &mut Random) -> Link {
 fn settings(random: &mut Random) -> Builder {
     Runtime::builder()
         .task_budget(random.pick(&[1, 2, 7, 128]))
+        .event_interval(random.pick(&[1, 5, 61]))
         .send_bound(random.pick(&[1, 3_000, 30_000, 262_144]))
         .sq_entries(random.pick(&[1, 8, 256]))
         .cq_entries(random.pick(&[2, 64, 4096]))

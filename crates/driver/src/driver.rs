@@ -140,6 +140,15 @@ impl Driver {
         }
     }
 
+    /// True if a turn that does not wait would only look for events: nothing is queued to start, and nothing is left of the last turn.
+    #[inline]
+    pub fn has_nothing_queued(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.has_nothing_queued(),
+            Self::Epoll(epoll) => epoll.has_nothing_queued(),
+        }
+    }
+
     /// True if the last turn started everything that was submitted before it: memory that need outlive only the submission may be
     /// freed.
     #[inline]

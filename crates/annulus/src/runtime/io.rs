@@ -47,6 +47,8 @@ pub(crate) struct Io {
     pub(crate) spares: Spares,
     /// Operations whose terminal event has not come.
     pub(crate) in_flight: usize,
+    /// The last turn looked for events. What a turn may do without one is bounded from one look to the next.
+    pub(crate) has_looked: bool,
     exposed: Exposed,
     /// A descriptor was closed: listeners that had run out of descriptors may try again.
     fd_closed: bool,
@@ -63,6 +65,7 @@ impl Io {
             memory,
             spares: Spares::default(),
             in_flight: 0,
+            has_looked: true,
             exposed: Exposed::default(),
             fd_closed: false,
         }

@@ -97,7 +97,8 @@ impl Core {
             }
             let left = deadline.duration_since(inside.io.now());
             let hurry = !inside.io.driver.is_clear();
-            if left.is_zero() || inside.turn(hurry, Some(left), &self.remote, None).is_err() {
+            if left.is_zero() || inside.turn(hurry, false, Some(left), &self.remote, None).is_err()
+            {
                 return false;
             }
         }

@@ -1,4 +1,7 @@
 //! One turn of the loop: run ready tasks; start sends, publish buffers, arm receives; enter the kernel once; pass events on.
+//!
+//! If tasks are ready and nothing is queued for the kernel, a turn leaves the kernel out, for a bounded number of polls: tasks that wake one
+//! another cost no system calls, and what arrives meanwhile is taken together.
 
 use super::core::Core;
 use super::inner::Inner;
@@ -40,7 +43,9 @@ impl Core {
                 }
             }
             self.run_tasks()?;
-            self.turn(flag.is_woken(), None)?;
+            let is_ready = flag.is_woken();
+            let goes_on = (is_ready || !self.run_queue.is_empty()) && self.run_queue.may_go_on();
+            self.take_turn(is_ready, goes_on, None)?;
         }
     }
 
@@ -72,17 +77,27 @@ impl Core {
 
     /// One turn through the kernel. Does not wait if something is `ready`, and waits `upto` at most.
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
+        self.take_turn(ready, false, upto)
+    }
+
+    /// As [`turn`](Self::turn). If it `goes_on`, tasks are ready and may run before the loop looks for events.
+    #[inline]
+    fn take_turn(&self, ready: bool, goes_on: bool, upto: Option<Duration>) -> io::Result<()> {
         // Before the turn, so that operations started by these drops are part of it.
         let settled = self.settle()?;
-        let closed = self.inline_policy.begin_turn();
         let mut inner = self.enter()?;
+        let closed = self.inline_policy.begin_turn(inner.io.has_looked);
         if closed {
             // A listener may be paused for lack of descriptors.
             inner.io.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
         let busy = ready || !settled || !self.run_queue.is_empty();
-        self.own_work(|| inner.turn(busy, upto, &self.remote, self.recorder.as_deref()))?;
+        let recorder = self.recorder.as_deref();
+        self.own_work(|| inner.turn(busy, goes_on, upto, &self.remote, recorder))?;
+        if inner.io.has_looked {
+            self.run_queue.note_look();
+        }
         drop(inner);
         self.settle()?;
         Ok(())
@@ -94,11 +109,13 @@ fn stopped() -> io::Error {
 }
 
 impl Inner {
-    /// Submits what is queued, waits unless something is ready, and passes events on.
+    /// Submits what is queued, waits unless something is ready, and passes events on. If it `goes_on` and nothing is queued, it leaves
+    /// the kernel out: tasks are ready.
     #[inline(never)]
     pub(super) fn turn(
         &mut self,
         ready: bool,
+        goes_on: bool,
         upto: Option<Duration>,
         remote: &Remote,
         recorder: Option<&Recorder>,
@@ -109,11 +126,9 @@ impl Inner {
         if let Some(recorder) = recorder {
             recorder.turn_ends();
         }
-        if busy || !remote.park() {
-            self.io.driver.turn(Wait::No)?;
-        } else {
-            self.sleep(upto)?;
-            remote.unpark();
+        self.io.has_looked = !goes_on || !self.io.driver.has_nothing_queued();
+        if self.io.has_looked {
+            self.look(busy, upto, remote)?;
         }
         if let Some(recorder) = recorder {
             recorder.turn_begins();
@@ -121,6 +136,17 @@ impl Inner {
         self.take_events();
         self.fire_timers();
         self.io.rechecks.age();
+        Ok(())
+    }
+
+    /// Submits what is queued, and looks for events; waits for one if there is nothing to do.
+    #[inline]
+    fn look(&mut self, busy: bool, upto: Option<Duration>, remote: &Remote) -> io::Result<()> {
+        if busy || !remote.park() {
+            return self.io.driver.turn(Wait::No);
+        }
+        self.sleep(upto)?;
+        remote.unpark();
         Ok(())
     }
 

@@ -69,7 +69,7 @@ pub use join_error::JoinError;
 pub use join_set::JoinSet;
 pub(crate) use raw::TaskRef;
 pub(crate) use root::RootWaker;
-pub(crate) use run_queue::{RunQueue, Task};
+pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, Task};
 pub use scope::{Scope, scope};
 
 use crate::runtime::current;

@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+/// Polls of tasks between two looks for events, unless [`Builder::event_interval`](crate::Builder::event_interval) says otherwise.
+pub(crate) const EVENT_INTERVAL: u32 = 61;
+
 /// The tasks of one runtime. It is not `Send`: it stays on its runtime's thread, which is the owner of its tasks.
 pub(crate) struct RunQueue {
     /// Tasks that can run, in the order they were woken.
@@ -29,6 +32,9 @@ pub(crate) struct RunQueue {
     spawned: Cell<u64>,
     /// What a task may do each time it is polled: see `budget`.
     task_budget: Cell<u32>,
+    /// Polls after which the loop looks for events although tasks are ready, and those since it did.
+    event_interval: Cell<u32>,
+    polls: Cell<u32>,
     /// When the tasks that run now are noted to have run, in nanoseconds; 0 if that is not measured.
     time: Cell<u64>,
     _not_send: PhantomData<*const ()>,
@@ -52,11 +58,29 @@ impl RunQueue {
         let (live, closed) = (RefCell::new(Slab::new()), Cell::new(false));
         let (spawned, time) = (Cell::new(0), Cell::new(0));
         let task_budget = Cell::new(budget::DEFAULT);
-        Self { queue, live, closed, spawned, task_budget, time, _not_send: PhantomData }
+        let (event_interval, polls) = (Cell::new(EVENT_INTERVAL), Cell::new(0));
+        let _not_send = PhantomData;
+        Self { queue, live, closed, spawned, task_budget, event_interval, polls, time, _not_send }
     }
 
     pub(crate) fn set_task_budget(&self, budget: u32) {
         self.task_budget.set(budget);
+    }
+
+    pub(crate) fn set_event_interval(&self, polls: u32) {
+        self.event_interval.set(polls);
+    }
+
+    /// Whether tasks may go on before the loop looks for events.
+    #[inline]
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.polls.get() < self.event_interval.get()
+    }
+
+    /// The loop has looked for events.
+    #[inline]
+    pub(crate) fn note_look(&self) {
+        self.polls.set(0);
     }
 
     /// The time of the tasks that are polled from now on, in nanoseconds.
@@ -68,6 +92,7 @@ impl RunQueue {
     /// A task is about to be polled.
     #[inline]
     pub(crate) fn renew_budget(&self) {
+        self.polls.set(self.polls.get().saturating_add(1));
         budget::renew(self.task_budget.get());
     }
 

@@ -331,6 +331,11 @@ impl Epoll {
     }
 
     #[inline]
+    pub(crate) fn has_nothing_queued(&self) -> bool {
+        self.done.is_empty() && self.work.is_empty()
+    }
+
+    #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         loop {
             let event = match self.done.pop_front() {

@@ -23,7 +23,12 @@ impl Uring {
     /// entry, completion or file call is queued now.
     #[inline]
     pub(super) fn needs_no_enter(&self) -> bool {
-        self.hosted && self.is_clear() && self.files.is_empty() && !self.has_deferred()
+        self.hosted && self.has_nothing_queued() && !self.ring.work_pending()
+    }
+
+    #[inline]
+    pub(crate) fn has_nothing_queued(&self) -> bool {
+        self.is_clear() && self.files.is_empty() && !self.ring.overflowed()
     }
 
     fn has_deferred(&self) -> bool {

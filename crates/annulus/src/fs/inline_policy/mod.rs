@@ -69,10 +69,12 @@ impl InlinePolicy {
         }
     }
 
-    /// Begins a turn with a new budget. True if a descriptor was closed since the last one began.
+    /// Begins a turn, with a new budget if the loop has looked for events. True if a descriptor was closed since the last one began.
     #[inline]
-    pub(crate) fn begin_turn(&self) -> bool {
-        self.spent.set(0);
+    pub(crate) fn begin_turn(&self, has_looked: bool) -> bool {
+        if has_looked {
+            self.spent.set(0);
+        }
         self.turn.set(self.turn.get().wrapping_add(1));
         self.closed.replace(false)
     }

@@ -186,7 +186,9 @@ impl Datagrams {
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         self.shared.sleepless = false;
-        self.shared.sent_directly = 0;
+        if io.has_looked {
+            self.shared.sent_directly = 0;
+        }
         let mut listed = mem::take(&mut self.shared.sends);
         for index in listed.drain(..) {
             if let Some(slot) = self.slots.peek(index)

@@ -249,7 +249,9 @@ impl Streams {
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         let first = if io.driver.has_quiet_sends() { SendPhase::Now } else { SendPhase::Waiting };
-        self.shared.sent_directly = 0;
+        if io.has_looked {
+            self.shared.sent_directly = 0;
+        }
         let mut sends = mem::take(&mut self.shared.agenda.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.slots.peek(slot) else { continue };
