@@ -170,3 +170,27 @@ fn a_reader_that_stops_is_silent() {
         Ok(())
     });
 }
+
+#[test]
+fn a_reader_that_takes_what_was_queued_is_not_silent() {
+    let small = Link { receive_buffer: 2000, send_buffer: 2000, ..Link::default() };
+    simulate_on(small, Runtime::builder().recv_bound(1000), async || {
+        let ((mut client, near), (far, mut server)) = (pair().await?, pair().await?);
+        let copied = proxy(near, far);
+        let text = pattern(8000);
+        client.send(text.clone()).await?;
+        client.shutdown().await?;
+        let mut got = Vec::new();
+        // All of it was accepted when the first part is read.
+        for part in [4000, 4000] {
+            sleep(LIMIT * 8 / 10).await;
+            got.extend_from_slice(&server.recv_exact(part).await?);
+        }
+        assert!(got == text);
+        assert!(server.recv().await?.is_none());
+        server.shutdown().await?;
+        let ((end, _), _near, _far) = copied.await.expect("no panic");
+        assert_eq!(end?, (8000, 0));
+        Ok(())
+    });
+}
