@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Waits for a task's result. Dropping it detaches the task, which goes on; a panic of a detached task is reported by the panic hook
-/// and ends only that task.
+/// and ends only that task. In a simulation (feature `sim`) it fails the run.
 ///
 /// Awaiting it is cancel-safe: the result stays until it is taken.
 ///
