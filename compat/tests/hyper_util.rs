@@ -178,7 +178,7 @@ fn hosts(addresses: &'static [&'static str]) -> annulus::Builder {
 #[test]
 fn an_address_that_refuses_is_followed_by_the_next() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
-        let mut runtime = hosts(&["127.0.0.1", "127.0.0.2"]).driver(driver).build().unwrap();
+        let mut runtime = hosts(&["127.0.0.4", "127.0.0.2"]).driver(driver).build().unwrap();
         let connected = runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.2:0")?;
             let port = listener.local_addr()?.port();
@@ -192,15 +192,14 @@ fn an_address_that_refuses_is_followed_by_the_next() {
 
 #[test]
 fn all_failures_are_named() {
-    let mut runtime = hosts(&["127.0.0.1", "127.0.0.2"]).build().unwrap();
+    let mut runtime = hosts(&["127.0.0.3", "127.0.0.4"]).build().unwrap();
     runtime.block_on(async {
-        // A port that was just given back.
-        let port = TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap().port();
-        let uri = format!("http://two.example:{port}/").parse().unwrap();
+        // A port at which nothing listens.
+        let uri = "http://two.example:1/".parse().unwrap();
         let error = Connector::new().call(uri).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         let text = error.to_string();
-        for named in ["two.example", "127.0.0.1", "127.0.0.2"] {
+        for named in ["two.example", "127.0.0.3", "127.0.0.4"] {
             assert!(text.contains(named), "{text}");
         }
     });

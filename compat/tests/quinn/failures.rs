@@ -49,9 +49,11 @@ fn errors_of_an_attempt_reach_no_other_connection() {
         let (server, client) = on_loopback()?;
         echo(&server);
         let connection = connect(&client, server.local_addr()?).await?;
-        let unused = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        // Connected to itself, so that what comes from others is refused, and nothing else gets the port.
+        let unused = std::net::UdpSocket::bind("127.0.0.1:0")?;
+        unused.connect(unused.local_addr()?)?;
         let attempts = [
-            client.connect(unused, "localhost")?,
+            client.connect(unused.local_addr()?, "localhost")?,
             client.connect("192.0.2.1:9".parse()?, "localhost")?,
         ];
         for salt in 0..10 {

@@ -16,8 +16,10 @@ fn get(path: &str) -> String {
 #[test]
 fn an_upstream_that_is_not_there() {
     everywhere(async || {
-        let gone = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let proxy = start("127.0.0.1:0", gone, Limits::default());
+        // Bound, so that nothing else gets the port; it does not listen.
+        let gone = tokio::net::TcpSocket::new_v4()?;
+        gone.bind("127.0.0.1:0".parse()?)?;
+        let proxy = start("127.0.0.1:0", gone.local_addr()?, Limits::default());
         let answer = ask(proxy.address, &get("/")).await?;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
         assert!(!answer.contains("127.0.0.1"), "the client sees where the upstream is: {answer}");
