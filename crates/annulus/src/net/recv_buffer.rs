@@ -1,6 +1,6 @@
 //! What a receiving handle keeps of leases that were shown and not wholly consumed.
 
-use super::stream_handle::{Message, StreamHandle};
+use super::stream_handle::StreamHandle;
 use crate::lease::Lease;
 use std::io;
 use std::mem;
@@ -22,6 +22,9 @@ struct Unread {
     /// Came with these bytes, and are closed when none of them is left.
     descriptors: Vec<OwnedFd>,
 }
+
+/// Received bytes, and the descriptors that came with them.
+pub(super) type Message = (Lease, Vec<OwnedFd>);
 
 /// How much of a lease is copied behind one that is too short.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +53,7 @@ impl RecvBuffer {
     ) -> Poll<io::Result<Option<Lease>>> {
         match self.take() {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
-            None => stream.poll_message(cx).map_ok(|message| message.map(|(lease, _)| lease)),
+            None => stream.poll_message(cx, &mut Vec::new()),
         }
     }
 
@@ -60,12 +63,14 @@ impl RecvBuffer {
         stream: &StreamHandle,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Message>>> {
-        let Some(unread) = &mut self.0 else { return stream.poll_message(cx) };
-        let descriptors = mem::take(&mut unread.descriptors);
-        match unread.take() {
-            Some(lease) => Poll::Ready(Ok(Some((lease, descriptors)))),
-            None => stream.poll_message(cx),
-        }
+        let unread = self.0.as_mut();
+        let mut descriptors =
+            unread.map(|unread| mem::take(&mut unread.descriptors)).unwrap_or_default();
+        let polled = match self.take() {
+            Some(lease) => Poll::Ready(Ok(Some(lease))),
+            None => stream.poll_message(cx, &mut descriptors),
+        };
+        polled.map_ok(|lease| lease.map(|lease| (lease, descriptors)))
     }
 
     /// The bytes of the first lease.
@@ -98,10 +103,8 @@ impl RecvBuffer {
         n: usize,
     ) -> Poll<io::Result<&[u8]>> {
         let unread = self.0.get_or_insert_default();
-        if unread.len() < n.max(1) {
-            ready!(unread.poll_fill(stream, cx, n, Gather::Ahead))?;
-        }
-        Poll::Ready(Ok(self.shown()))
+        ready!(unread.poll_fill(stream, cx, n, Gather::Ahead))?;
+        Poll::Ready(Ok(unread.first.as_deref().unwrap_or_default()))
     }
 
     /// The next `n` bytes as a lease, without a copy if they lie in one.
@@ -185,6 +188,7 @@ impl Unread {
     }
 
     /// Ready once `n` bytes and at least one are shown, or the stream has ended.
+    #[inline]
     fn poll_fill(
         &mut self,
         stream: &StreamHandle,
@@ -192,15 +196,32 @@ impl Unread {
         n: usize,
         gather: Gather,
     ) -> Poll<io::Result<()>> {
-        while self.len() < n.max(1) {
-            let next = match self.next.take() {
-                Some(next) => next,
-                None => {
-                    let Some((next, descriptors)) = ready!(stream.poll_message(cx))? else { break };
-                    self.descriptors.extend(descriptors);
-                    next
-                }
-            };
+        if self.first.is_none() {
+            ready!(self.poll_first(stream, cx))?;
+        }
+        if self.len() >= n { Poll::Ready(Ok(())) } else { self.poll_gather(stream, cx, n, gather) }
+    }
+
+    /// Nothing is shown: ready once something is, or the stream has ended.
+    fn poll_first(&mut self, stream: &StreamHandle, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.first = ready!(stream.poll_message(cx, &mut self.descriptors))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Too little is shown: ready once it is enough, or the stream has ended.
+    #[cold]
+    fn poll_gather(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+        n: usize,
+        gather: Gather,
+    ) -> Poll<io::Result<()>> {
+        while self.len() < n {
+            if self.next.is_none() {
+                self.next = ready!(stream.poll_message(cx, &mut self.descriptors))?;
+            }
+            let Some(next) = self.next.take() else { break };
             match self.first.take() {
                 None => self.first = Some(next),
                 Some(first) => self.gather(stream, first, next, n, gather)?,

@@ -29,9 +29,6 @@ pub(crate) struct StreamHandle {
     is_released: bool,
 }
 
-/// Received bytes, and the descriptors that came with them.
-pub(super) type Message = (Lease, Vec<OwnedFd>);
-
 /// What sends.
 pub(crate) trait AsStream {
     fn handle(&self) -> &StreamHandle;
@@ -77,13 +74,17 @@ impl StreamHandle {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
-    /// As [`poll_recv`](Self::poll_recv), with the descriptors that came with the bytes. Not inlined, so that receives of nothing but
-    /// bytes stay as they are.
-    #[inline(never)]
-    pub(super) fn poll_message(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Message>>> {
+    /// As [`poll_recv`](Self::poll_recv); the descriptors that came with the bytes are added to the list.
+    #[inline]
+    pub(super) fn poll_message(
+        &self,
+        cx: &Context<'_>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Poll<io::Result<Option<Lease>>> {
         self.poll_with(|stream, shared, io| {
             let lease = ready!(stream.poll_recv(shared, io, cx))?;
-            Poll::Ready(Ok(lease.map(|lease| (lease, stream.take_descriptors()))))
+            stream.take_descriptors(descriptors);
+            Poll::Ready(Ok(lease))
         })
     }
 

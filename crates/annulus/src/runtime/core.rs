@@ -215,12 +215,19 @@ impl Core {
     }
 
     /// Wakes and drops what was noted under borrows, in rounds up to a bound. True if nothing is left.
-    #[inline]
     pub(crate) fn settle(&self) -> io::Result<bool> {
-        let mut inner = self.enter()?;
+        Ok(self.settle_lent(self.enter()?)?.1)
+    }
+
+    /// As [`settle`](Self::settle), with the state as it is lent to the caller, who gets it back.
+    #[inline]
+    pub(super) fn settle_lent<'a>(
+        &'a self,
+        mut inner: RefMut<'a, Inner>,
+    ) -> io::Result<(RefMut<'a, Inner>, bool)> {
         for _ in 0..ROUNDS {
             if inner.io.after.is_empty() {
-                return Ok(true);
+                return Ok((inner, true));
             }
             let mut wakes = mem::take(&mut inner.io.after.wakes);
             let drops = inner.io.after.has_drops().then(|| mem::take(&mut inner.io.after));
@@ -235,7 +242,8 @@ impl Core {
                 inner.io.after.wakes = wakes;
             }
         }
-        Ok(inner.io.after.is_empty())
+        let nothing_left = inner.io.after.is_empty();
+        Ok((inner, nothing_left))
     }
 }
 

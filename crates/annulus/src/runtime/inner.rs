@@ -48,7 +48,7 @@ impl Inner {
         if self.io.driver.all_taken() {
             self.streams.all_taken();
         }
-        (0..AHEAD).for_each(|ahead| self.prefetch(ahead));
+        (0..AHEAD).take_while(|ahead| self.prefetch(*ahead)).for_each(drop);
         while let Some(event) = self.io.driver.next_event() {
             self.prefetch(AHEAD - 1);
             self.dispatch(event);
@@ -64,14 +64,16 @@ impl Inner {
         }
     }
 
-    /// Asks for the slot of an event to come.
+    /// Asks for the slot of an event to come. False if there is none.
     #[inline]
-    fn prefetch(&self, ahead: u32) {
-        if let Some(token) = self.io.driver.upcoming(ahead)
+    fn prefetch(&self, ahead: u32) -> bool {
+        let token = self.io.driver.upcoming(ahead);
+        if let Some(token) = token
             && matches!(token.kind(), Kind::Recv | Kind::Send)
         {
             self.streams.prefetch(token);
         }
+        token.is_some()
     }
 
     #[inline]

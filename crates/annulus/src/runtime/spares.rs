@@ -8,6 +8,7 @@ impl Spares {
     const MOST: usize = 64;
     const MOST_BYTES: usize = 64 * 1024;
 
+    #[inline]
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
@@ -18,6 +19,7 @@ impl Spares {
     }
 
     /// Keeps a buffer, unless enough are kept or it is large.
+    #[inline]
     pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
         if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
             buffer.clear();

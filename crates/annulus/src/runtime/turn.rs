@@ -84,8 +84,7 @@ impl Core {
     #[inline]
     fn take_turn(&self, ready: bool, goes_on: bool, upto: Option<Duration>) -> io::Result<()> {
         // Before the turn, so that operations started by these drops are part of it.
-        let settled = self.settle()?;
-        let mut inner = self.enter()?;
+        let (mut inner, settled) = self.settle_lent(self.enter()?)?;
         let closed = self.inline_policy.begin_turn(inner.io.has_looked);
         if closed {
             // A listener may be paused for lack of descriptors.
@@ -98,9 +97,7 @@ impl Core {
         if inner.io.has_looked {
             self.run_queue.note_look();
         }
-        drop(inner);
-        self.settle()?;
-        Ok(())
+        self.settle_lent(inner).map(drop)
     }
 }
 

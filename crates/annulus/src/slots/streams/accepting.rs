@@ -141,7 +141,7 @@ impl Stream {
             return chunk.retire(&mut io.spares, &mut io.after);
         }
         if chunk.len() <= PIECE && chunk.control().is_empty() {
-            self.append_copy(shared, io, chunk.as_ref());
+            self.append_copy(shared, io, &[IoSlice::new(chunk.as_ref())], 0..chunk.len());
             return chunk.retire(&mut io.spares, &mut io.after);
         }
         // A send is in flight: what it leaves is sent when it has ended.
@@ -187,7 +187,7 @@ impl Stream {
         let room = io.send_bound().saturating_sub(self.tx.bytes);
         let count = (total - direct).min(room);
         if count > 0 {
-            self.copy_part(shared, io, slices, direct..direct + count);
+            self.append_copy(shared, io, slices, direct..direct + count);
         } else if total > direct && direct == 0 {
             note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
             self.wait_for_memory(shared, io);
@@ -196,45 +196,50 @@ impl Stream {
         Poll::Ready(Ok(direct + count))
     }
 
-    /// Copies the bytes of a range that begins at the first of several slices.
-    fn copy_part(
+    /// Copies the bytes of a range, which begins at the first of several slices, to the end of the queue: into the last buffer of the
+    /// runtime's own if the kernel does not have that.
+    fn append_copy(
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
         slices: &[IoSlice<'_>],
-        Range { start: mut skip, end }: Range<usize>,
+        range: Range<usize>,
     ) {
-        let mut left = end - skip;
-        for slice in slices {
-            let start = skip.min(slice.len());
-            let part = &slice[start..slice.len().min(start + left)];
-            skip -= start;
-            left -= part.len();
-            if !part.is_empty() {
-                self.append_copy(shared, io, part);
-            }
-        }
-    }
-
-    /// Copies bytes to the end of the queue, into the last buffer of the runtime's own if the kernel does not have that.
-    fn append_copy(&mut self, shared: &mut Shared, io: &mut Io, part: &[u8]) {
         let tx = &mut self.tx;
-        io.driver.counters().copied_bytes += part.len() as u64;
-        tx.bytes += part.len();
+        let count = range.len();
+        io.driver.counters().copied_bytes += count as u64;
+        tx.bytes += count;
         let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
-        match tx.queue.last_mut().and_then(Chunk::copied_mut) {
-            Some(buffer) if at_rest => {
-                buffer.extend_from_slice(part);
-                io.memory.meter.add(part.len());
+        match tx.queue.last_mut().filter(|_| at_rest).and_then(Chunk::copied_mut) {
+            Some(buffer) => {
+                copy_range(buffer, slices, range);
+                io.memory.meter.add(count);
             }
-            _ => {
+            None => {
                 let mut buffer = io.spares.take();
-                buffer.extend_from_slice(part);
+                copy_range(&mut buffer, slices, range);
                 let chunk = Chunk::copied(buffer);
                 io.memory.meter.add(chunk.weight());
                 tx.queue.push(chunk);
             }
         }
         self.list_send(shared);
+    }
+}
+
+/// Appends the bytes of a range, which begins at the first of several slices, to a buffer.
+#[inline]
+fn copy_range(buffer: &mut Vec<u8>, slices: &[IoSlice<'_>], range: Range<usize>) {
+    if let [all] = slices {
+        return buffer.extend_from_slice(&all[range]);
+    }
+    let Range { start: mut skip, end } = range;
+    let mut left = end - skip;
+    for slice in slices {
+        let start = skip.min(slice.len());
+        let part = &slice[start..slice.len().min(start + left)];
+        skip -= start;
+        left -= part.len();
+        buffer.extend_from_slice(part);
     }
 }

@@ -35,9 +35,10 @@ impl ChunkQueue {
         std::mem::replace(&mut self.first, next)
     }
 
+    /// The chunk, if there is only one.
     #[inline]
-    pub(super) fn has_one(&self) -> bool {
-        self.first.is_some() && self.rest.as_ref().is_none_or(|rest| rest.is_empty())
+    pub(super) fn only(&self) -> Option<&Chunk> {
+        self.first.as_ref().filter(|_| self.rest.as_ref().is_none_or(|rest| rest.is_empty()))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -11,7 +11,6 @@ use crate::runtime::memory::Meter;
 use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
 use annulus_driver::MemoryOp;
 use annulus_kernel::{Fd, IoVec};
-use std::mem;
 use std::os::fd::OwnedFd;
 
 /// Most bytes of such a receive.
@@ -27,9 +26,10 @@ pub(super) struct ScmRights {
 }
 
 impl ScmRights {
-    /// What came with the bytes that were received last.
-    pub(super) fn take(&mut self) -> Vec<OwnedFd> {
-        mem::take(&mut self.received)
+    /// Adds what came with the bytes that were received last to a list.
+    #[inline(never)]
+    pub(super) fn take(&mut self, list: &mut Vec<OwnedFd>) {
+        list.append(&mut self.received);
     }
 
     /// The operation that receives a message. Its memory stays here until [`on_recv`](Self::on_recv).

@@ -82,11 +82,13 @@ impl Stream {
         let (fd, tx) = (self.fd, &mut self.tx);
         let header = if self.special.is_some() {
             gather_one(tx, &mut shared.vectors)
-        } else if tx.queue.has_one() && !io.driver.operations().verbs.send_vectors_only() {
-            let part = unsent(&tx.queue, tx.first_sent).next();
-            let IoVec { base: buffer, len } = part.expect("the queue is not empty");
+        } else if let Some(only) = tx.queue.only()
+            && !io.driver.operations().verbs.send_vectors_only()
+        {
+            let bytes = &only.as_ref()[tx.first_sent..];
+            let buffer = bytes.as_ptr();
             // What does not fit a length of 32 bits goes out in pieces, as short counts do.
-            let part = len.min(1 << 30);
+            let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
             let len = part as u32;
             return if now {

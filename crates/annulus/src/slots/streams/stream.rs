@@ -95,11 +95,15 @@ impl Stream {
         matches!(self.special.as_deref(), Some(Special::ScmRights(_)))
     }
 
-    /// The descriptors that came with the bytes that were received last.
-    pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
-        self.scm_rights().map(ScmRights::take).unwrap_or_default()
+    /// Adds the descriptors that came with the bytes that were received last to a list.
+    #[inline]
+    pub(crate) fn take_descriptors(&mut self, list: &mut Vec<OwnedFd>) {
+        if let Some(scm_rights) = self.scm_rights() {
+            scm_rights.take(list);
+        }
     }
 
+    #[inline]
     pub(super) fn scm_rights(&mut self) -> Option<&mut ScmRights> {
         match self.special.as_deref_mut() {
             Some(Special::ScmRights(scm_rights)) => Some(scm_rights),
