@@ -82,6 +82,24 @@ fn a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end() {
 }
 
 #[test]
+fn a_duplicate_of_a_listener_outlives_the_runtime() {
+    let _alone = alone();
+    for driver in drivers() {
+        let (listener, duplicate) = run_on(Runtime::builder().driver(driver), async {
+            let listener = TcpListener::bind(LOCAL)?;
+            let duplicate = listener.as_fd().try_clone_to_owned()?;
+            yield_now().await;
+            Ok((listener, duplicate))
+        });
+        let successor = net::TcpListener::from(duplicate);
+        let _client = net::TcpStream::connect(successor.local_addr().unwrap()).unwrap();
+        successor.set_nonblocking(false).unwrap();
+        successor.accept().unwrap();
+        drop(listener);
+    }
+}
+
+#[test]
 fn a_truncated_stream_is_reset_also_if_its_descriptor_was_lent() {
     let _alone = alone();
     for choice in drivers() {

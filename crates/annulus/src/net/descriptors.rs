@@ -71,7 +71,11 @@ macro_rules! as_fd {
     )+};
 }
 
-as_fd!(TcpStream TcpListener UdpSocket UnixStream UnixListener UnixDatagram Receiver
+as_fd!(TcpStream UdpSocket UnixStream UnixDatagram Receiver
+    TcpListener "A duplicate of it, as `try_clone_to_owned` makes one for a process that is to take over, goes on listening after the
+runtime's end. So does this one, if it was lent, until the last handle of the runtime is gone."
+    UnixListener "A duplicate of it, as `try_clone_to_owned` makes one for a process that is to take over, goes on listening after the
+runtime's end. So does this one, if it was lent, until the last handle of the runtime is gone."
     Sender " After `shutdown` it leads to the pipe no more. If it was lent, the reader sees the end of the pipe not at the runtime's end, but
 when the last handle of the runtime is gone.");
 

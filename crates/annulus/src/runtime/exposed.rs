@@ -6,7 +6,7 @@
 
 use annulus_kernel::{Fd, Linux};
 use rustix::net::connect_unspec;
-use rustix::net::sockopt::socket_linger;
+use rustix::net::sockopt::{socket_acceptconn, socket_linger};
 use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -39,6 +39,11 @@ impl Exposed {
         // SAFETY: the caller was to close it, and does not: this is its only owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     }
+}
+
+/// Whether it is a listening socket.
+pub(super) fn listens(fd: Fd) -> bool {
+    socket_acceptconn(Linux::borrow(fd)) == Ok(true)
 }
 
 /// Resets a connection whose close would do that, as a truncated stream's must (`SO_LINGER` of zero); true if it did. Unix sockets

@@ -120,14 +120,15 @@ impl Io {
         self.driver.release(fd);
     }
 
-    /// Keeps a descriptor that was lent instead of closing it. Its peer sees what it would see of a close: the end, or a reset.
+    /// Keeps a descriptor that was lent instead of closing it. Its peer sees what it would see of a close: the end, or a reset. What listens
+    /// is left as it is: its end would be that of its duplicates, to which a close does nothing.
     #[cold]
     fn keep_if_exposed(&mut self, fd: Fd) -> bool {
         if !self.exposed.remove(fd) || !self.exposed.keep {
             return false;
         }
         self.driver.release(fd);
-        if !exposed::reset(fd) {
+        if !exposed::listens(fd) && !exposed::reset(fd) {
             // Fails for sockets without a peer, and for pipes.
             _ = self.driver.kernel().shutdown(fd, Shutdown::Both);
         }
