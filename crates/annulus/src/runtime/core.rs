@@ -219,7 +219,7 @@ impl Core {
         Ok(self.settle_lent(self.enter()?)?.1)
     }
 
-    /// As [`settle`](Self::settle), with the state as it is lent to the caller, who gets it back.
+    /// As [`settle`](Self::settle), with the state as it is lent to the caller, which gets it back.
     #[inline]
     pub(super) fn settle_lent<'a>(
         &'a self,

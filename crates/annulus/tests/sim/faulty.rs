@@ -4,7 +4,7 @@
 use crate::foreign::{Bomb, Here, waker_of};
 use crate::run::Run;
 use annulus::net::{TcpStream, UdpSocket};
-use annulus::spawn;
+use annulus::{JoinHandle, spawn};
 use bytes::Bytes;
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
@@ -137,7 +137,7 @@ pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
         run.pause().await;
         let value = FaultyValue::new(run.tally());
         match run.below(6) {
-            0 => drop(spawn(end_with(value))),
+            0 => drop(spawn(take_panic(spawn(end_with(value))))),
             1 => drop(spawn(async { value })),
             2 => drop(spawn(hold(value))),
             3 => {
@@ -145,12 +145,17 @@ pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
                 run.pause().await;
                 task.abort();
             }
-            4 => match spawn(end_with(value)).await {
-                Err(error) => forget(error.into_panic()),
-                Ok(_) => panic!("it ends with a panic"),
-            },
+            4 => take_panic(spawn(end_with(value))).await,
             _ => drop(spawn(leave_behind(run.clone(), value, server))),
         }
+    }
+}
+
+/// Waits for a task that panics. If nothing took its panic, the run would fail.
+async fn take_panic(task: JoinHandle<()>) {
+    match task.await {
+        Err(error) => forget(error.into_panic()),
+        Ok(()) => panic!("it ends with a panic"),
     }
 }
 
