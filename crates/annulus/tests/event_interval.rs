@@ -17,7 +17,7 @@ fn builders() -> [Builder; 2] {
 }
 
 /// System calls that turns make while two tasks pass a value to and fro.
-fn calls_of_a_game(builder: Builder) -> u64 {
+fn calls_of_an_exchange(builder: Builder) -> u64 {
     run_on(builder, async {
         let (to, mut at) = mpsc::channel(1);
         let (back, mut home) = mpsc::channel(1);
@@ -38,9 +38,9 @@ fn calls_of_a_game(builder: Builder) -> u64 {
 #[test]
 fn tasks_that_wake_one_another_make_few_system_calls() {
     for builder in builders() {
-        let calls = calls_of_a_game(builder.clone());
+        let calls = calls_of_an_exchange(builder.clone());
         assert!(calls <= u64::from(2 * ROUNDS / 61 + 2), "{calls} system calls");
-        let calls = calls_of_a_game(builder.event_interval(1));
+        let calls = calls_of_an_exchange(builder.event_interval(1));
         assert!(calls >= u64::from(ROUNDS), "{calls} system calls, one each turn");
     }
 }

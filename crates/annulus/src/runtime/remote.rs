@@ -107,8 +107,8 @@ impl Remote {
         self.wake();
     }
 
-    /// A task that was spawned there has panicked, and no join handle takes that. It is the panic hook's, unless it is kept: then the
-    /// loop ends.
+    /// A task that was spawned there has panicked, and no join handle takes that. The panic hook has reported it. If lost panics are kept, this
+    /// one is, and the loop ends.
     #[cold]
     pub(crate) fn lose(&self, panic: Panic, spawned_at: &'static Location<'static>) {
         #[cfg(feature = "sim")]

@@ -20,22 +20,8 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Echoes what connections send.
+/// Echoes what connections send, and passes the end on.
 async fn echo() -> io::Result<()> {
-    let listener = TcpListener::bind("0.0.0.0:7")?;
-    loop {
-        let (mut stream, _) = listener.accept().await?;
-        spawn(async move {
-            while let Some(lease) = stream.recv().await? {
-                stream.send(lease).await?;
-            }
-            io::Result::Ok(())
-        });
-    }
-}
-
-/// As [`echo`], and passes the end on.
-async fn echo_to_the_end() -> io::Result<()> {
     let listener = TcpListener::bind("0.0.0.0:7")?;
     loop {
         let (mut stream, _) = listener.accept().await?;
@@ -424,7 +410,7 @@ fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
         let bounds: u32 = 2048 << (seed % 4);
         let builder = Runtime::builder().recv_bound(bounds).send_bound(bounds as usize);
         let network = Network::on(&Sim::builder(seed).build(), seed, builder);
-        network.host("server", echo_to_the_end).unwrap();
+        network.host("server", echo).unwrap();
         network.host("proxy", move || restless_proxy(seed)).unwrap();
         let pause = Duration::from_millis(1)..SECOND / 5;
         let kinds = &[Disturbance::Partition, Disturbance::Reset, Disturbance::Delay];
