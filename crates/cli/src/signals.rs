@@ -16,7 +16,6 @@ pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     signals: Vec<i32>,
-    requested: Arc<AtomicBool>,
     /// The signal that arrived first; 0 before.
     first: Arc<AtomicUsize>,
 }
@@ -26,23 +25,21 @@ impl Stop {
     pub(crate) fn install(signals: &[i32]) -> io::Result<Stop> {
         let wanted = |signal: &i32| *signal != SIGHUP || !is_ignored(SIGHUP);
         let signals: Vec<i32> = signals.iter().copied().filter(wanted).collect();
-        let (requested, first) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (repeated, first) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         for &signal in &signals {
-            // Handlers run in this order: at the first signal the flag is not set yet.
-            flag::register_conditional_shutdown(
-                signal,
-                status_of(signal).into(),
-                Arc::clone(&requested),
-            )?;
+            // Actions run in this order. The one that takes note of the signal comes first: a signal that arrives between two of these
+            // calls must not be lost. The flag is set last, so the first signal does not end the process.
             flag::register_usize(signal, Arc::clone(&first), signal as usize)?;
-            flag::register(signal, Arc::clone(&requested))?;
+            let status = status_of(signal).into();
+            flag::register_conditional_shutdown(signal, status, Arc::clone(&repeated))?;
+            flag::register(signal, Arc::clone(&repeated))?;
         }
-        Ok(Stop { signals, requested, first })
+        Ok(Stop { signals, first })
     }
 
     pub(crate) fn has_come(&self) -> bool {
-        // Pairs with the store of the handler; it orders only the flag itself.
-        self.requested.load(Ordering::SeqCst)
+        // Pairs with the store of the handler; it orders only the number itself.
+        self.first.load(Ordering::SeqCst) != 0
     }
 
     /// The name of the first signal, and the exit status of a process that ends because of it.
