@@ -1,17 +1,29 @@
 //! What the standard test harness prints of tests that failed, picked from its output while that passes through, to be printed again at
-//! the end of a long run.
+//! the end of a long run, and to repeat them alone.
 
 use std::io::{self, BufRead, Write};
+use std::sync::Mutex;
 
 /// Lines that are kept of one run; the output itself has all.
 const MOST_LINES: usize = 200;
+/// Most failed tests that are repeated: if more fail, it is not by chance.
+const MOST_REPEATED: usize = 5;
 
-/// The reports of failed tests.
+/// Reports of tests that failed beside others and passed alone, in this process.
+static UNSTEADY: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The tests of one run: which failed, with their reports, and which passed.
 #[derive(Debug, Default)]
 pub(crate) struct FailedTests {
     report: Vec<String>,
     inside: bool,
     omitted: usize,
+    failed: Vec<String>,
+    passed: Vec<String>,
+    /// Failures by the harness' own count: names are lost if a test writes between them.
+    counted: usize,
+    /// Programs that began to run tests, less those that ended with a result.
+    unfinished: isize,
 }
 
 impl FailedTests {
@@ -28,6 +40,7 @@ impl FailedTests {
     }
 
     fn add(&mut self, line: &str) {
+        self.count(line);
         self.inside |= line == "failures:";
         if !self.inside {
             return;
@@ -37,6 +50,41 @@ impl FailedTests {
             false => self.omitted += 1,
         }
         self.inside = !line.starts_with("test result: ");
+    }
+
+    fn count(&mut self, line: &str) {
+        let test = line.strip_prefix("test ").and_then(|line| line.split_once(" ... "));
+        match test {
+            Some((name, "ok")) => self.passed.push(name.to_owned()),
+            Some((name, "FAILED")) => self.failed.push(name.to_owned()),
+            _ if line.starts_with("running ") && line.contains(" test") => self.unfinished += 1,
+            _ if line.starts_with("test result: ") => {
+                self.unfinished -= 1;
+                self.counted += failures(line);
+            }
+            _ => {}
+        }
+    }
+
+    /// The failed tests, if repeating them may tell whether they fail alone too: few, in programs that ended by themselves, and
+    /// with names that the harness takes, which those of examples in docs are not.
+    pub(crate) fn repeatable(&self) -> &[String] {
+        let named = self.failed.iter().all(|name| !name.contains(' '));
+        let complete = self.unfinished == 0 && self.failed.len() == self.counted;
+        let repeatable = complete && named && self.failed.len() <= MOST_REPEATED;
+        if repeatable { &self.failed } else { &[] }
+    }
+
+    /// Whether all of these ran, and none failed.
+    pub(crate) fn have_passed(&self, names: &[String]) -> bool {
+        self.counted == 0
+            && self.failed.is_empty()
+            && names.iter().all(|name| self.passed.contains(name))
+    }
+
+    /// Keeps the report of tests that passed alone, for the end of the run.
+    pub(crate) fn keep_as_unsteady(&self) {
+        UNSTEADY.lock().expect("no thread panics with it").push(self.report());
     }
 
     /// All of them, and how many lines were left out; empty if no test failed.
@@ -52,12 +100,23 @@ impl FailedTests {
     }
 }
 
+/// How many tests failed, by the line of a program's result.
+fn failures(result: &str) -> usize {
+    let count = result.split("; ").find_map(|part| part.strip_suffix(" failed"));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// The reports of all tests that failed beside others and passed alone; empty if there were none.
+pub(crate) fn unsteady() -> String {
+    UNSTEADY.lock().expect("no thread panics with it").join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const OUTPUT: &str = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nwrong\n\n\
-        failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c ... ok\n";
+        failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c ... ok\n\ntest result: ok. 1 passed; 0 failed\n";
 
     #[test]
     fn failures_are_kept_and_all_is_copied() {
@@ -81,5 +140,39 @@ mod tests {
     fn tests_that_pass_leave_nothing() {
         let passed = "test a ... ok\ntest result: ok. 1 passed; 0 failed\n";
         assert_eq!(FailedTests::read(passed.as_bytes(), io::sink()).unwrap().report(), "");
+    }
+
+    fn read(output: &str) -> FailedTests {
+        FailedTests::read(output.as_bytes(), io::sink()).unwrap()
+    }
+
+    #[test]
+    fn a_few_failed_tests_are_repeated_and_must_run_and_pass() {
+        let failed = read(OUTPUT);
+        assert_eq!(failed.repeatable(), ["b"]);
+        let alone = read("running 1 test\ntest b ... ok\n\ntest result: ok. 1 passed\n");
+        assert!(alone.have_passed(failed.repeatable()));
+        assert!(!failed.have_passed(failed.repeatable()));
+        assert!(
+            !read("running 0 tests\n\ntest result: ok. 0 passed\n")
+                .have_passed(failed.repeatable())
+        );
+    }
+
+    #[test]
+    fn what_is_not_by_chance_or_has_no_name_is_not_repeated() {
+        let result =
+            |failed| format!("test result: FAILED. 0 passed; {failed} failed; 0 ignored\n");
+        let output = |names: &[&str], failed| {
+            let lines: String =
+                names.iter().map(|name| format!("test {name} ... FAILED\n")).collect();
+            read(&format!("running 9 tests\n{lines}{}", result(failed)))
+        };
+        assert_eq!(output(&["a", "b"], 2).repeatable(), ["a", "b"]);
+        assert!(output(&["a"; MOST_REPEATED + 1], MOST_REPEATED + 1).repeatable().is_empty());
+        assert!(output(&["a"], 2).repeatable().is_empty(), "a name was lost");
+        let killed = format!("{OUTPUT}running 3 tests\ntest d ... ok\n");
+        assert!(read(&killed).repeatable().is_empty());
+        assert!(output(&["src/lib.rs - a (line 3)"], 1).repeatable().is_empty());
     }
 }

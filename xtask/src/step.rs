@@ -56,21 +56,52 @@ impl Step {
         }
     }
 
-    /// As [`run`](Self::run), for a command that runs tests: what it says of those that failed is repeated in the failure.
+    /// As [`run`](Self::run), for a cargo command that runs tests. Those that fail are repeated alone, one after the other: what then
+    /// passes does not fail the command, and is reported at the end of the whole run. What the tests say that fail again is repeated in
+    /// the failure.
     pub(crate) fn run_tests(mut self) -> Result<(), Failure> {
+        let (status, tests) = self.test()?;
+        if status.success() {
+            return Ok(());
+        }
+        let names = tests.repeatable();
+        if !names.is_empty() && self.alone(names).test()?.1.have_passed(names) {
+            tests.keep_as_unsteady();
+            return Ok(());
+        }
+        let text = format!("`{}` ended with {status}\n{}", self.line, tests.report());
+        Err(Failure::Failed(text.trim_end().to_owned()))
+    }
+
+    /// Prints the command, runs it, and reads what it says of tests.
+    fn test(&mut self) -> Result<(ExitStatus, FailedTests), Failure> {
         self.announce();
         let child = self.command.stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| self.not_started(&error))?;
         let output = child.stdout.take().expect("stdout is a pipe");
-        let failed = FailedTests::read(BufReader::new(output), io::stdout());
+        let tests = FailedTests::read(BufReader::new(output), io::stdout());
         let status = child.wait().map_err(|error| self.not_started(&error))?;
-        let report = match failed {
-            _ if status.success() => return Ok(()),
-            Ok(failed) => failed.report(),
-            Err(error) => format!("its output was not read to the end: {error}"),
+        let unread = |error| {
+            Failure::Failed(format!(
+                "the output of `{}` was not read to the end: {error}",
+                self.line
+            ))
         };
-        let text = format!("`{}` ended with {status}\n{report}", self.line);
-        Err(Failure::Failed(text.trim_end().to_owned()))
+        Ok((status, tests.map_err(unread)?))
+    }
+
+    /// The same command for these tests only, one after the other.
+    fn alone(&self, names: &[String]) -> Self {
+        let mut command = Command::new(self.command.get_program());
+        command.current_dir(root()).stdin(Stdio::null()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        let separator = (!self.command.get_args().any(|argument| argument == "--")).then_some("--");
+        let filter = separator.into_iter().chain(["--exact", "--test-threads=1"]);
+        let filter: Vec<&str> = filter.chain(names.iter().map(String::as_str)).collect();
+        command.args(&filter);
+        Self { command, line: format!("{} {}", self.line, filter.join(" ")) }
     }
 
     /// Prints the command, runs it, and returns how it ended.
