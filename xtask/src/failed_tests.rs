@@ -106,9 +106,15 @@ fn failures(result: &str) -> usize {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// The reports of all tests that failed beside others and passed alone; empty if there were none.
+/// What to say of the tests that failed beside others and passed alone; empty if there were none.
 pub(crate) fn unsteady() -> String {
-    UNSTEADY.lock().expect("no thread panics with it").join("\n")
+    let reports = UNSTEADY.lock().expect("no thread panics with it").join("\n");
+    match reports.as_str() {
+        "" => reports,
+        reports => format!(
+            "\n== tests that failed beside others and passed alone: mend them\n{reports}\n\n"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +159,9 @@ mod tests {
         let alone = read("running 1 test\ntest b ... ok\n\ntest result: ok. 1 passed\n");
         assert!(alone.have_passed(failed.repeatable()));
         assert!(!failed.have_passed(failed.repeatable()));
+        assert_eq!(unsteady(), "");
+        failed.keep_as_unsteady();
+        assert!(unsteady().contains("passed alone: mend them\nfailures:\n"));
         assert!(
             !read("running 0 tests\n\ntest result: ok. 0 passed\n")
                 .have_passed(failed.repeatable())

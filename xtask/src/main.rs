@@ -173,6 +173,7 @@ fn usage(message: &str) -> ExitCode {
 
 /// Prints the last line and turns the outcome into an exit code.
 fn verdict(name: &str, outcome: Outcome) -> ExitCode {
+    eprint!("{}", failed_tests::unsteady());
     match outcome {
         Ok(skipped) if skipped.is_empty() => {
             eprintln!("xtask {name}: ok");

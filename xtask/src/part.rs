@@ -4,7 +4,6 @@ use std::env;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::failed_tests;
 use crate::step::{Failure, Outcome};
 
 /// Something that is checked.
@@ -27,7 +26,7 @@ struct Ended {
 /// Runs every part, those after a failure too, so that one run tells all; then prints what became of each.
 pub(crate) fn run(parts: &[Part]) -> Outcome {
     let ended: Vec<Ended> = parts.iter().map(|part| attempt(part, is_ci())).collect();
-    eprint!("{}{}\n{}", unsteady(&failed_tests::unsteady()), reports(&ended), table(&ended));
+    eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
 }
 
@@ -48,16 +47,6 @@ fn attempt(part: &Part, is_ci: bool) -> Ended {
     let took = now() - began;
     eprintln!("== {}: {} after {}", part.name, verdict(&outcome), seconds(took));
     Ended { name: part.name, took, outcome }
-}
-
-/// The reports of tests that failed at first, under a headline.
-fn unsteady(reports: &str) -> String {
-    match reports {
-        "" => String::new(),
-        reports => {
-            format!("\n== tests that failed beside others and passed alone: mend them\n{reports}\n")
-        }
-    }
 }
 
 /// What parts that failed report beside their reason, each under a headline.
@@ -154,14 +143,6 @@ mod tests {
         assert!(table(&ended).lines().next().is_some_and(|line| line.ends_with("tests failed")));
         let Err(Failure::Failed(text)) = summary(ended) else { panic!("it passed") };
         assert_eq!(text, "a part (tests failed); a part (broken)");
-    }
-
-    #[test]
-    fn tests_that_are_unsteady_are_told() {
-        assert_eq!(unsteady(""), "");
-        assert!(
-            unsteady("failures:\n    one").contains("passed alone: mend them\nfailures:\n    one")
-        );
     }
 
     #[test]
