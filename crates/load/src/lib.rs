@@ -40,6 +40,7 @@ pub mod clock;
 pub mod fuzzing;
 pub mod idle;
 pub mod limits;
+pub mod recording;
 
 pub use annulus::affinity;
 pub use mode::Mode;

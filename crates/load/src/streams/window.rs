@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(window.claim(|| 100), Claim::Messages(1));
         assert_eq!(window.send(1), 10);
         assert_eq!(window.claim(|| 101), Claim::Full);
-        assert_eq!(receive(&mut window, 4, 150), []);
+        assert_eq!(receive(&mut window, 4, 150), [0_u64; 0]);
         assert_eq!(window.outstanding(), 6);
         assert_eq!(receive(&mut window, 6, 160), [60]);
         // It was due at 160, and sent later, at 190.

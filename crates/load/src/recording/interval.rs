@@ -1,0 +1,134 @@
+//! What happened in a second of a run.
+
+use super::Latencies;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What happened in one interval of a run: a second, unless the plan says otherwise; the last one may be shorter.
+///
+/// A request counts in the interval in which it is sent, its reply in that in which it is complete, a failure in that in
+/// which it is found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its start, in seconds since the measured time began.
+    pub start: f64,
+    /// Its length in seconds.
+    pub length: f64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Replies that were complete and as expected.
+    pub answered: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests sent more than a millisecond after they were due.
+    pub late: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Replies by what they say, such as `2xx` or `error reply`; empty if the protocol does not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outcomes: BTreeMap<String, u64>,
+    /// From the due time of a request to the end of its reply.
+    pub response: Latencies,
+    /// From when a request was written to the end of its reply; empty if that was not recorded.
+    pub service: Latencies,
+    /// The same by class of request, in the order of [`Recording::classes`](super::Recording::classes); empty if there
+    /// are not several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassInterval>,
+}
+
+/// What happened to the requests of one class in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassInterval {
+    /// Requests sent.
+    pub sent: u64,
+    /// Replies that were complete and as expected.
+    pub answered: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// From the due time of a request to the end of its reply.
+    pub response: Latencies,
+}
+
+impl Interval {
+    /// An interval in which nothing has happened.
+    pub fn new(start: f64, length: f64) -> Interval {
+        Interval { start, length, ..Interval::default() }
+    }
+
+    /// Its end, in seconds since the measured time began.
+    pub fn end(&self) -> f64 {
+        self.start + self.length
+    }
+
+    /// Adds what happened in `other`, exactly; its time is not added.
+    pub fn add(&mut self, other: &Interval) {
+        for (own, others) in [
+            (&mut self.sent, other.sent),
+            (&mut self.answered, other.answered),
+            (&mut self.failed, other.failed),
+            (&mut self.late, other.late),
+            (&mut self.bytes_sent, other.bytes_sent),
+            (&mut self.bytes_received, other.bytes_received),
+        ] {
+            *own = own.saturating_add(others);
+        }
+        for (outcome, count) in &other.outcomes {
+            let own = self.outcomes.entry(outcome.clone()).or_default();
+            *own = own.saturating_add(*count);
+        }
+        self.response.add(&other.response);
+        self.service.add(&other.service);
+        if self.classes.len() < other.classes.len() {
+            self.classes.resize_with(other.classes.len(), ClassInterval::default);
+        }
+        self.classes.iter_mut().zip(&other.classes).for_each(|(own, other)| own.add(other));
+    }
+}
+
+impl ClassInterval {
+    fn add(&mut self, other: &ClassInterval) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.answered = self.answered.saturating_add(other.answered);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.response.add(&other.response);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_happened_is_added() {
+        let class = |sent| ClassInterval {
+            sent,
+            answered: 2,
+            failed: 1,
+            response: Latencies::from_iter([sent]),
+        };
+        let one = Interval {
+            sent: 5,
+            answered: 4,
+            failed: 1,
+            late: 2,
+            bytes_sent: 50,
+            bytes_received: 40,
+            outcomes: BTreeMap::from([("2xx".into(), 3), ("5xx".into(), 1)]),
+            response: Latencies::from_iter([10, 20]),
+            service: Latencies::from_iter([5]),
+            classes: vec![class(3), class(2)],
+            ..Interval::new(1.0, 1.0)
+        };
+        let mut sum = Interval::new(7.0, 0.5);
+        sum.add(&one);
+        assert_eq!(sum, Interval { start: 7.0, length: 0.5, ..one.clone() });
+        sum.add(&one);
+        assert_eq!((sum.sent, sum.answered, sum.failed, sum.late), (10, 8, 2, 4));
+        assert_eq!((sum.bytes_sent, sum.bytes_received, sum.outcomes["2xx"]), (100, 80, 6));
+        assert_eq!((sum.response.len(), sum.service.len(), sum.classes[1].sent), (4, 2, 4));
+        assert_eq!((sum.start, sum.end()), (7.0, 7.5));
+    }
+}

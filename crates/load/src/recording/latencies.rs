@@ -1,0 +1,272 @@
+//! Latencies as counts by bucket, without the buckets that are empty.
+
+use hdrhistogram::Histogram;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The longest latency recorded as such, in ns: an hour. Longer ones count as an hour.
+pub(crate) const MAX_LATENCY: u64 = 3_600_000_000_000;
+/// The precision of latencies.
+pub(crate) const SIGNIFICANT_DIGITS: u8 = 3;
+/// Bits of a value that select its bucket: three significant digits take 2048 buckets a power of two.
+const PRECISION_BITS: u32 = 11;
+
+/// Latencies in ns, counted in the buckets of an HdrHistogram of 1 ns to an hour with three significant digits.
+///
+/// A second of latencies has some hundred buckets that are not empty, and takes 16 bytes for each; the histogram would take
+/// 270 KB. Adding is exact: what was recorded in parts and added is equal to what was recorded at once, bucket by bucket.
+///
+/// In JSON it is an array of pairs `[ns, count]`, ascending: the highest value of the bucket, and how many lie in it.
+///
+/// ```
+/// use annulus_load::recording::Latencies;
+///
+/// let mut latencies = Latencies::from_iter([1_500, 2_000_000, 1_500]);
+/// latencies.add(&Latencies::from_iter([2_000_100]));
+/// assert_eq!(latencies.buckets(), [(1_500, 2), (2_000_895, 2)]);
+/// assert_eq!((latencies.len(), latencies.quantile(0.5)), (4, 1_500));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Latencies {
+    /// The highest value of each bucket that is not empty, ascending, and its count.
+    buckets: Vec<(u64, u64)>,
+}
+
+impl Latencies {
+    /// Those of a histogram. Values above an hour count as an hour.
+    pub fn from_histogram(histogram: &Histogram<u64>) -> Latencies {
+        let recorded = histogram.iter_recorded();
+        let pairs = recorded.map(|step| (step.value_iterated_to(), step.count_at_value()));
+        pairs.collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.buckets.iter().map(|&(_, count)| count).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// The buckets that are not empty, ascending: the highest value in ns, and the count.
+    pub fn buckets(&self) -> &[(u64, u64)] {
+        &self.buckets
+    }
+
+    /// Adds all of `other`, exactly.
+    pub fn add(&mut self, other: &Latencies) {
+        if other.is_empty() {
+            return;
+        }
+        let room = self.buckets.len().max(other.buckets.len());
+        let own = std::mem::replace(&mut self.buckets, Vec::with_capacity(room));
+        let (mut own, mut other) =
+            (own.into_iter().peekable(), other.buckets.iter().copied().peekable());
+        while let Some(bucket) = next_of_both(&mut own, &mut other) {
+            self.buckets.push(bucket);
+        }
+    }
+
+    /// The same as a histogram.
+    pub fn histogram(&self) -> Histogram<u64> {
+        let mut histogram = empty_histogram();
+        self.buckets.iter().for_each(|&(value, count)| histogram.saturating_record_n(value, count));
+        histogram
+    }
+
+    /// The value in ns that this share of them does not exceed, to three digits; 0 if there are none.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let wanted = ((share.clamp(0.0, 1.0) * self.len() as f64).ceil() as u64).max(1);
+        let mut sum = 0;
+        let found = self.buckets.iter().find(|(_, count)| {
+            sum += count;
+            sum >= wanted
+        });
+        found.or(self.buckets.last()).map_or(0, |&(value, _)| value)
+    }
+
+    /// The shortest in ns, to three digits; 0 if there are none.
+    pub fn min(&self) -> u64 {
+        self.buckets.first().map_or(0, |&(value, _)| bucket_start(value))
+    }
+
+    /// The longest in ns, to three digits; 0 if there are none.
+    pub fn max(&self) -> u64 {
+        self.buckets.last().map_or(0, |&(value, _)| value)
+    }
+
+    /// The mean in ns, to three digits; 0 if there are none.
+    pub fn mean(&self) -> f64 {
+        let middle =
+            |value| (bucket_start(value) + (value - bucket_start(value)).div_ceil(2)) as f64;
+        let sum: f64 =
+            self.buckets.iter().map(|&(value, count)| middle(value) * count as f64).sum();
+        sum / (self.len() as f64).max(1.0)
+    }
+}
+
+/// The bucket that comes first; the sum of both if both have it.
+fn next_of_both(
+    one: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
+    other: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
+) -> Option<(u64, u64)> {
+    let (Some(&(a, _)), Some(&(b, _))) = (one.peek(), other.peek()) else {
+        return one.next().or_else(|| other.next());
+    };
+    if a != b {
+        return if a < b { one.next() } else { other.next() };
+    }
+    let ((value, a), (_, b)) = (one.next()?, other.next()?);
+    Some((value, a.saturating_add(b)))
+}
+
+/// Latencies in ns, in any order.
+impl FromIterator<u64> for Latencies {
+    fn from_iter<I: IntoIterator<Item = u64>>(values: I) -> Latencies {
+        values.into_iter().map(|value| (value, 1)).collect()
+    }
+}
+
+/// Latencies in ns and how often each, in any order.
+impl FromIterator<(u64, u64)> for Latencies {
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(pairs: I) -> Latencies {
+        let mut pairs: Vec<(u64, u64)> = pairs
+            .into_iter()
+            .filter(|&(_, count)| count > 0)
+            .map(|(value, count)| (bucket_end(value.min(MAX_LATENCY)), count))
+            .collect();
+        pairs.sort_unstable_by_key(|&(value, _)| value);
+        pairs.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                kept.1 = kept.1.saturating_add(next.1);
+            }
+            is_same
+        });
+        Latencies { buckets: pairs }
+    }
+}
+
+impl<'de> Deserialize<'de> for Latencies {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
+        let buckets = Vec::<(u64, u64)>::deserialize(deserializer)?;
+        let mut total = 0_u64;
+        let mut before = None;
+        for &(value, count) in &buckets {
+            if value > bucket_end(MAX_LATENCY) || bucket_end(value) != value {
+                let text =
+                    format!("{value} is not the highest value of a bucket up to an hour in ns");
+                return Err(D::Error::custom(text));
+            }
+            if before >= Some(value) {
+                return Err(D::Error::custom(format!(
+                    "the bucket {value} is not in ascending order"
+                )));
+            }
+            let sum = total.checked_add(count).filter(|_| count > 0);
+            total =
+                sum.ok_or_else(|| D::Error::custom(format!("{count} is no count of {value} ns")))?;
+            before = Some(value);
+        }
+        Ok(Latencies { buckets })
+    }
+}
+
+/// An empty histogram of latencies.
+pub(crate) fn empty_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS)
+        .expect("bounds that are constants")
+}
+
+/// The width of the bucket of a value, less one.
+fn bucket_mask(value: u64) -> u64 {
+    let bits = u64::BITS - (value | ((1 << PRECISION_BITS) - 1)).leading_zeros();
+    (1 << (bits - PRECISION_BITS)) - 1
+}
+
+/// The lowest value in the bucket of a value.
+fn bucket_start(value: u64) -> u64 {
+    value & !bucket_mask(value)
+}
+
+/// The highest value in the bucket of a value.
+fn bucket_end(value: u64) -> u64 {
+    value | bucket_mask(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn histogram(values: &[u64]) -> Histogram<u64> {
+        let mut histogram = empty_histogram();
+        values.iter().for_each(|&value| histogram.saturating_record(value));
+        histogram
+    }
+
+    /// Values of every size, as many below a microsecond as above a minute.
+    fn values() -> impl Strategy<Value = Vec<u64>> {
+        let value = (0_u32..=41, any::<u64>())
+            .prop_map(|(bits, value)| (value & ((1 << bits) - 1)).min(MAX_LATENCY));
+        proptest::collection::vec(value, 0..200)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_buckets_are_those_of_the_histogram(values in values()) {
+            let (dense, sparse) = (histogram(&values), Latencies::from_iter(values));
+            prop_assert_eq!(&sparse, &Latencies::from_histogram(&dense));
+            prop_assert_eq!(&sparse.histogram(), &dense);
+            prop_assert_eq!(sparse.len(), dense.len());
+            prop_assert_eq!((sparse.min(), sparse.max()), (dense.min(), dense.max()));
+            prop_assert!((sparse.mean() - dense.mean()).abs() <= dense.mean() * 1e-9);
+            for share in [0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                prop_assert_eq!(sparse.quantile(share), dense.value_at_quantile(share));
+            }
+        }
+
+        #[test]
+        fn four_parts_added_are_equal_to_the_whole(values in values(), places in proptest::collection::vec(0_usize..4, 200)) {
+            let mut parts: [Vec<u64>; 4] = Default::default();
+            values.iter().zip(places).for_each(|(&value, place)| parts[place].push(value));
+            let mut sum = Latencies::default();
+            parts.into_iter().for_each(|part| sum.add(&Latencies::from_iter(part)));
+            prop_assert_eq!(&sum, &Latencies::from_histogram(&histogram(&values)));
+        }
+
+        #[test]
+        fn what_was_written_is_read(values in values()) {
+            let latencies = Latencies::from_iter(values);
+            let text = serde_json::to_string(&latencies).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Latencies>(&text).unwrap(), latencies);
+        }
+    }
+
+    #[test]
+    fn latencies_beyond_an_hour_count_as_an_hour() {
+        let latencies = Latencies::from_iter([u64::MAX, MAX_LATENCY]);
+        assert_eq!(latencies.buckets(), [(bucket_end(MAX_LATENCY), 2)]);
+    }
+
+    #[test]
+    fn wrong_buckets_are_refused() {
+        for (text, part) in [
+            ("[[2048,1]]", "2048 is not the highest value"),
+            ("[[18446744073709551615,1]]", "up to an hour"),
+            ("[[5,1],[5,1]]", "5 is not in ascending order"),
+            ("[[5,0]]", "0 is no count of 5 ns"),
+            ("[[5,18446744073709551615],[6,1]]", "1 is no count of 6 ns"),
+            ("[[5]]", "length 1"),
+            ("[[-5,1]]", "-5"),
+        ] {
+            let error = serde_json::from_str::<Latencies>(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Recordings of runs: everything that results are computed from.
+//!
+//! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each second with the latencies of
+//! that second as counts by bucket ([`Latencies`]). [`Summary`] and [`Percentiles`] are computed from it. It is written and
+//! read as JSON, in a format with a name and a version; [`CsvLog`] and [`HdrLog`] write rows and interval logs while a run
+//! lasts. [`merge`] adds recordings of several machines, exactly.
+//!
+//! ```
+//! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
+//!
+//! let mut second = Interval::new(0.0, 1.0);
+//! second.answered = 2000;
+//! second.response = Latencies::from_iter((1..=2000).map(|n| n * 1_000));
+//! let recording = Recording { seconds: 1.0, intervals: vec![second], ..Recording::new(RunInfo::default()) };
+//!
+//! let mut text = Vec::new();
+//! recording.write(&mut text).unwrap();
+//! let read = Recording::read(&text[..]).unwrap();
+//! assert_eq!(read, recording);
+//! let latency = read.summary().latency_us;
+//! assert_eq!((latency.p50, latency.p99), (Some(1000.447), Some(1980.415)));
+//! assert_eq!(latency.p99_9, None, "2000 are too few for it");
+//! ```
+
+mod clocks;
+mod csv;
+mod document;
+mod hdr;
+mod interval;
+mod latencies;
+mod machine;
+mod merge;
+mod read_error;
+#[cfg(test)]
+mod schema;
+mod summary;
+
+pub use clocks::{ClockReading, Clocks};
+pub use csv::{COLUMNS, CsvLog};
+pub use document::{FORMAT, MAX_BYTES, VERSION};
+pub use hdr::HdrLog;
+pub use interval::{ClassInterval, Interval};
+pub use latencies::Latencies;
+pub use machine::Machine;
+pub use merge::{Alignment, MergeError, merge};
+pub use read_error::ReadError;
+pub use summary::{ENOUGH_BEYOND, Percentiles, Summary};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What was recorded of one run, or of several that were merged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// What ran, where and when.
+    pub run: RunInfo,
+    /// Whether the run was interrupted: the intervals end there.
+    pub interrupted: bool,
+    /// The measured time in seconds; 0 if measuring never began.
+    pub seconds: f64,
+    /// Failures of the whole run by kind, as in [`Report::errors`](crate::Report::errors).
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure as text.
+    pub first_error: Option<String>,
+    /// CPU time of the load in the measured time, in seconds.
+    pub cpu_seconds: f64,
+    /// Reasons to doubt the figures.
+    pub doubts: Vec<String>,
+    /// The recordings that this one was merged from; empty if it was not merged.
+    pub parts: Vec<Part>,
+    /// The names of the classes of requests; empty if all are alike.
+    pub classes: Vec<String>,
+    /// What happened in each second, ascending. One in which nothing has happened may be missing.
+    pub intervals: Vec<Interval>,
+}
+
+/// What ran, where and when. Times are in seconds, and points in time count from the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunInfo {
+    /// The command line.
+    pub command: Vec<String>,
+    /// A name given to the run.
+    pub label: Option<String>,
+    /// The version of annulus.
+    pub annulus: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// When measuring began, by the clock of the machine.
+    pub started: f64,
+    /// How that clock compares with another one, if that was measured.
+    pub clock: Option<ClockReading>,
+    /// The server.
+    pub address: String,
+    /// How clients and server talk, such as `echo` or `http`.
+    pub protocol: String,
+    /// Bytes per message, if all have the same length.
+    pub length: Option<u64>,
+    /// Clients: a connection or a socket each.
+    pub clients: u64,
+    /// Threads of the load.
+    pub threads: u64,
+    /// Requests in flight per connection.
+    pub pipeline: u64,
+    /// When requests are sent, as text.
+    pub schedule: String,
+    /// Requests a second over all clients, if they are sent at a fixed rate.
+    pub rate: Option<f64>,
+    /// Planned time before measuring.
+    pub warm_up: f64,
+    /// Planned time of measuring.
+    pub duration: f64,
+    /// The length of an interval.
+    pub interval: f64,
+    /// The seed of what the clients send.
+    pub seed: u64,
+    /// What the clients ran on.
+    pub driver: String,
+}
+
+/// One of the recordings that were merged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Part {
+    /// Its name, such as that of its file.
+    pub name: String,
+    /// What ran, where and when.
+    pub run: RunInfo,
+    /// Whether the run was interrupted.
+    pub interrupted: bool,
+    /// Its measured time in seconds.
+    pub seconds: f64,
+    /// Replies in that time.
+    pub responses: u64,
+    /// By how many seconds it began after the first one, as far as the clocks tell.
+    pub shift: f64,
+}
+
+impl Recording {
+    /// A recording of a run in which nothing was measured.
+    pub fn new(run: RunInfo) -> Recording {
+        Recording {
+            run,
+            interrupted: false,
+            seconds: 0.0,
+            errors: BTreeMap::new(),
+            first_error: None,
+            cpu_seconds: 0.0,
+            doubts: Vec::new(),
+            parts: Vec::new(),
+            classes: Vec::new(),
+            intervals: Vec::new(),
+        }
+    }
+
+    /// All intervals as one, over the measured time.
+    pub fn total(&self) -> Interval {
+        let mut total = Interval::new(0.0, self.seconds);
+        self.intervals.iter().for_each(|interval| total.add(interval));
+        total
+    }
+
+    /// The figures of the whole run.
+    pub fn summary(&self) -> Summary {
+        Summary::new(&self.total())
+    }
+
+    /// CPU time of the load divided by the measured time; 0 if nothing was measured.
+    pub fn cpu_share(&self) -> f64 {
+        if self.seconds > 0.0 { self.cpu_seconds / self.seconds } else { 0.0 }
+    }
+}

@@ -1,0 +1,185 @@
+//! The figures of a recording.
+
+use super::{Interval, Latencies};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A percentile is given if at least this many latencies lie beyond it.
+pub const ENOUGH_BEYOND: f64 = 10.0;
+
+/// The figures of an interval, or of all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Requests that ended: answered or failed.
+    pub requests: u64,
+    /// Replies that were complete and as expected.
+    pub responses: u64,
+    /// Replies divided by the time.
+    pub requests_per_second: f64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Requests sent more than a millisecond after they were due.
+    pub late: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Replies by what they say.
+    pub outcomes: BTreeMap<String, u64>,
+    /// Response times in µs: from the due time of a request to the end of its reply.
+    pub latency_us: Percentiles,
+    /// Service times in µs: from when a request was written to the end of its reply. No samples if that was not recorded.
+    pub service_us: Percentiles,
+}
+
+/// A distribution of latencies in µs, to three digits; all zero without samples.
+///
+/// A percentile is missing if fewer than ten latencies lie beyond it ([`ENOUGH_BEYOND`]): p99 takes a thousand samples,
+/// p99.999 a million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// How many latencies there are.
+    pub samples: u64,
+    /// The minimum.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: Option<f64>,
+    /// The 90th percentile.
+    pub p90: Option<f64>,
+    /// The 99th percentile.
+    pub p99: Option<f64>,
+    /// The 99.9th percentile.
+    #[serde(rename = "p99.9")]
+    pub p99_9: Option<f64>,
+    /// The 99.99th percentile.
+    #[serde(rename = "p99.99")]
+    pub p99_99: Option<f64>,
+    /// The 99.999th percentile.
+    #[serde(rename = "p99.999")]
+    pub p99_999: Option<f64>,
+    /// The maximum.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Of what happened in an interval, or in a sum of them.
+    pub fn new(interval: &Interval) -> Summary {
+        let Interval { length, answered, .. } = *interval;
+        Summary {
+            requests: answered.saturating_add(interval.failed),
+            responses: answered,
+            requests_per_second: if length > 0.0 { answered as f64 / length } else { 0.0 },
+            sent: interval.sent,
+            failed: interval.failed,
+            late: interval.late,
+            bytes_sent: interval.bytes_sent,
+            bytes_received: interval.bytes_received,
+            outcomes: interval.outcomes.clone(),
+            latency_us: Percentiles::new(&interval.response),
+            service_us: Percentiles::new(&interval.service),
+        }
+    }
+}
+
+impl Percentiles {
+    /// The names of the percentiles, and the share of the latencies that each does not exceed.
+    pub const SHARES: [(&'static str, f64); 6] = [
+        ("p50", 0.5),
+        ("p90", 0.9),
+        ("p99", 0.99),
+        ("p99.9", 0.999),
+        ("p99.99", 0.9999),
+        ("p99.999", 0.99999),
+    ];
+
+    /// Of these latencies.
+    pub fn new(latencies: &Latencies) -> Percentiles {
+        let samples = latencies.len();
+        let at = |share| {
+            let has_enough = samples >= Percentiles::samples_for(share);
+            has_enough.then(|| micros(latencies.quantile(share) as f64))
+        };
+        let [p50, p90, p99, p99_9, p99_99, p99_999] =
+            Percentiles::SHARES.map(|(_, share)| at(share));
+        Percentiles {
+            samples,
+            min: micros(latencies.min() as f64),
+            mean: micros(latencies.mean()),
+            p50,
+            p90,
+            p99,
+            p99_9,
+            p99_99,
+            p99_999,
+            max: micros(latencies.max() as f64),
+        }
+    }
+
+    /// The percentiles in the order of [`Percentiles::SHARES`].
+    pub fn values(&self) -> [Option<f64>; 6] {
+        [self.p50, self.p90, self.p99, self.p99_9, self.p99_99, self.p99_999]
+    }
+
+    /// How many samples the percentile of this share takes.
+    pub fn samples_for(share: f64) -> u64 {
+        (ENOUGH_BEYOND / (1.0 - share)).round() as u64
+    }
+}
+
+/// Nanoseconds as µs, to the nanosecond.
+fn micros(nanos: f64) -> f64 {
+    nanos.round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(count: u64) -> Percentiles {
+        Percentiles::new(&Latencies::from_iter((1..=count).map(|n| n * 1000)))
+    }
+
+    #[test]
+    fn without_samples_all_is_zero() {
+        assert_eq!(of(0), Percentiles::default());
+    }
+
+    #[test]
+    fn percentiles_have_three_digits() {
+        let figures = of(1_000_000);
+        assert_eq!((figures.samples, figures.min), (1_000_000, 1.0));
+        let wanted = [500_000.0, 900_000.0, 990_000.0, 999_000.0, 999_900.0, 999_990.0];
+        for (found, wanted) in figures.values().into_iter().zip(wanted) {
+            let found = found.expect("samples enough");
+            assert!((found / wanted - 1.0).abs() < 0.001, "{found} is not near {wanted}");
+        }
+        assert!((figures.mean / 500_000.5 - 1.0).abs() < 0.001, "{}", figures.mean);
+    }
+
+    #[test]
+    fn a_percentile_takes_ten_samples_beyond_it() {
+        for (place, (name, share)) in Percentiles::SHARES.into_iter().enumerate() {
+            let least = Percentiles::samples_for(share);
+            assert_eq!(least, [20, 100, 1000, 10_000, 100_000, 1_000_000][place], "{name}");
+            let at = |count| Percentiles::new(&[(1000, count)].into_iter().collect()).values();
+            assert_eq!(
+                at(least - 1).map(|value| value.is_some()).iter().filter(|has| **has).count(),
+                place
+            );
+            assert_eq!(at(least)[place], Some(1.0));
+        }
+    }
+
+    #[test]
+    fn rates_are_replies_by_the_time() {
+        let interval = Interval { answered: 30, failed: 2, ..Interval::new(0.0, 1.5) };
+        let summary = Summary::new(&interval);
+        assert_eq!((summary.requests, summary.responses), (32, 30));
+        assert_eq!(summary.requests_per_second, 20.0);
+        assert_eq!(Summary::new(&Interval::default()).requests_per_second, 0.0);
+    }
+}
