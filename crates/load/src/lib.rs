@@ -45,7 +45,7 @@ pub mod limits;
 pub mod recording;
 
 pub use annulus::affinity;
-pub use mix::{Sizes, SizesError};
+pub use mix::{Fill, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
 pub use per_connection::SOURCE_ADDRESSES;
 pub use plan::{
