@@ -24,6 +24,7 @@ mod prefetch;
 pub mod process;
 mod resource;
 mod socket;
+mod tls;
 mod uring;
 mod vectors;
 
@@ -41,6 +42,7 @@ pub use option::{Credentials, DeviceName, Ip, SocketOption, SocketQuery};
 pub use prefetch::prefetch;
 pub use resource::{Limit, Resource};
 pub use socket::{Domain, Shutdown, SocketType};
+pub use tls::{RECORD_ALERT, RECORD_DATA, TlsCipher, TlsKeys, TlsVersion};
 pub use uring::{
     CompletionOffsets, EnterArg, EnterFlags, Params, Register, RingId, SubmissionOffsets,
 };
