@@ -33,7 +33,7 @@ struct SendPages {
 // SAFETY: the call names no memory, and an `Fd` is open as long as it is used.
 unsafe impl CallArgs for SendPages {
     fn call(&mut self, from: RawFd) -> FileCall {
-        let Self { offset, to: PageSink { fd, signal }, len } = *self;
+        let Self { offset, to: PageSink { fd, signal, .. }, len } = *self;
         FileCall::Send { from, offset, to: fd.raw(), len, signal }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     fn sink_of(socket: &UnixStream) -> PageSink {
         // SAFETY: the socket is open for the whole test, which only sends to it.
         let fd = unsafe { Fd::from_raw(socket.as_raw_fd()) };
-        PageSink { fd, signal: pages::prepare(fd).unwrap() }
+        PageSink { fd, signal: pages::prepare(fd).unwrap(), encrypts: false }
     }
 
     #[test]

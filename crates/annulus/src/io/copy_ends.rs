@@ -80,6 +80,13 @@ pub struct OwnStream<'a> {
     pub(crate) takes_pages: bool,
 }
 
+impl OwnStream<'_> {
+    /// Bytes that were accepted, and that the kernel has not taken.
+    pub fn unsent(&self) -> usize {
+        self.handle.unsent()
+    }
+}
+
 mod sealed {
     pub trait Sealed<Role> {}
 }

@@ -44,6 +44,8 @@ pub use crate::op_error::os_error;
 pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
 pub use buf_writer::BufWriter;
 pub use copy::{copy, copy_at_most, copy_range};
+#[doc(hidden)]
+pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
 #[cfg(feature = "codec")]
 pub use framed::Framed;

@@ -6,11 +6,13 @@
 mod accepting;
 mod agenda;
 mod buffer_queue;
+mod by_call;
 mod chunk_queue;
 mod close;
 mod direct;
 mod forward;
 mod held_back;
+mod kernel_tls;
 mod pages;
 mod pipe;
 mod readiness;

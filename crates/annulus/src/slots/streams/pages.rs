@@ -6,9 +6,9 @@ use super::send_state::{SendPhase, SendState};
 use super::stream::Stream;
 use crate::runtime::io::Io;
 use annulus_driver::{Kind, Op};
-use annulus_kernel::Fd;
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
+use annulus_kernel::{Fd, SocketOption};
 use std::io;
 use std::mem::replace;
 use std::task::{Context, Poll};
@@ -18,20 +18,23 @@ use std::task::{Context, Poll};
 pub(crate) struct PageSink {
     pub(crate) fd: Fd,
     pub(crate) signal: SigPipe,
+    /// The kernel encrypts them.
+    pub(crate) encrypts: bool,
 }
 
 impl Stream {
     /// The socket as one that takes pages, which it is made the first time; `None` under a simulated kernel, which has none.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's. `QuotaExceeded` if nothing more may be encrypted with the keys that the kernel has.
     pub(crate) fn page_sink(&mut self, io: &Io) -> io::Result<Option<PageSink>> {
+        self.check_keys()?;
         let signal = match self.tx.pages {
             Some(signal) => signal,
             None if !io.driver.kernel().real_descriptors() => return Ok(None),
             None => *self.tx.pages.insert(pages::prepare(self.fd)?),
         };
-        Ok(Some(PageSink { fd: self.fd, signal }))
+        Ok(Some(PageSink { fd: self.fd, signal, encrypts: self.encrypts() }))
     }
 
     /// Ready once the socket has had space since the first call, of which `has_asked` is false.
@@ -50,6 +53,15 @@ impl Stream {
             io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
         }
         self.poll_sent(io, cx, SendState::is_idle)
+    }
+
+    /// No pages follow: what waits for them leaves.
+    pub(crate) fn push_sent(&self, io: &Io) {
+        if self.encrypts() {
+            return self.close_record(io);
+        }
+        // Only TCP waits, and knows the option.
+        _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork(false));
     }
 
     /// No pages follow that would wait for space.

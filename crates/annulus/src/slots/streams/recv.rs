@@ -121,7 +121,7 @@ impl Stream {
     /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none.
     #[inline]
     fn arm(&mut self, io: &mut Io, share: Option<u32>) {
-        let Some(share) = share.filter(|_| self.special.is_none()) else {
+        let Some(share) = share.filter(|_| self.special.is_none() || self.encrypts()) else {
             return self.arm_on_heap(io);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());

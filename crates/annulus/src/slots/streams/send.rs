@@ -46,8 +46,10 @@ impl Stream {
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        if self.special.is_some() && self.pipe().is_some() {
-            return self.send_to_pipe(shared, io, phase);
+        if self.special.is_some()
+            && let Some(call) = self.send_call()
+        {
+            return self.send_by_call(shared, io, call, phase);
         }
         let token = self.id.token(Kind::Send);
         let now = phase == SendPhase::Now;
@@ -315,9 +317,9 @@ impl Streams {
             SendPhase::Polling | SendPhase::StoppingPoll => return self.on_writable(io, slot),
             _ => return io.late(event),
         }
-        let result = match stream.pipe() {
+        let result = match stream.send_call() {
             None => event.result,
-            Some(signal) => stream.write_to_pipe(signal, event.result),
+            Some(call) => stream.call_send(io, call, event.result),
         };
         stream.on_sent(&mut self.shared, io, result);
         if stream.is_dropped() {

@@ -6,6 +6,7 @@
 
 use super::agenda::Agenda;
 use super::buffer_queue::Links;
+use super::kernel_tls::SendKeys;
 use super::recv_state::RecvState;
 use super::scm_rights::ScmRights;
 use super::send_state::{SendState, ZeroCopySend};
@@ -55,6 +56,8 @@ pub(super) enum Special {
     ScmRights(ScmRights),
     /// It is a pipe, which is read and written by calls.
     Pipe(SigPipe),
+    /// The kernel encrypts what it sends.
+    KernelTls(SendKeys),
 }
 
 /// What all streams share, beside `Io`.
