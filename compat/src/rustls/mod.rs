@@ -50,7 +50,8 @@
 //!
 //! # What there is not
 //!
-//! Keys are not handed to the kernel (kernel TLS): rustls encrypts, so a file that is copied to a session is read into memory first.
+//! The kernel decrypts nothing, and encrypts nothing unless it is asked to ([`KernelTls`]): rustls does, so a file that is copied to a session is
+//! read into memory first.
 //! Early data (0-RTT) is off; a session that tokio-rustls has made with it can be turned into a [`TlsStream`].
 //!
 //! # What dropping a future does
@@ -70,13 +71,16 @@ mod futures_io;
 mod gathered;
 #[cfg(feature = "axum")]
 mod incoming;
+mod kernel;
 mod limit;
 mod listener;
+mod session;
 mod stream;
 
 pub use acceptor::TlsAcceptor;
 pub use connector::TlsConnector;
 #[cfg(feature = "axum")]
 pub use incoming::TlsIncoming;
+pub use kernel::KernelTls;
 pub use listener::TlsListener;
 pub use stream::TlsStream;
