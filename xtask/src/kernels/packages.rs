@@ -18,12 +18,14 @@ struct Known {
     releases: &'static [&'static str],
     /// The driver that must be chosen there if none is demanded.
     driver: &'static str,
+    /// Its TLS has all ciphers, so that no test of it may be skipped.
+    kernel_tls: bool,
 }
 
 const KNOWN: [Known; 3] = [
-    Known { version: "5.10", releases: &["bullseye"], driver: "epoll" },
-    Known { version: "6.1", releases: &["bookworm"], driver: "uring" },
-    Known { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring" },
+    Known { version: "5.10", releases: &["bullseye"], driver: "epoll", kernel_tls: false },
+    Known { version: "6.1", releases: &["bookworm"], driver: "uring", kernel_tls: true },
+    Known { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring", kernel_tls: true },
 ];
 
 /// The versions that have packages.
@@ -48,6 +50,8 @@ pub(super) struct Kernel {
     pub(super) root: PathBuf,
     /// The driver that must be chosen on it.
     pub(super) driver: &'static str,
+    /// No test of kernel TLS may be skipped.
+    pub(super) kernel_tls: bool,
 }
 
 impl Kernel {
@@ -80,8 +84,10 @@ impl Packages {
         let release = newest(&names, &prefix).ok_or_else(|| self.lacking(version, &prefix))?;
         let root = self.unpacked(&format!("linux-image-{release}"))?;
         link_modules(&root)?;
-        let driver = known(version).map(|known| known.driver).next().unwrap_or("uring");
-        Ok(Kernel { release, root, driver })
+        let known = known(version).next();
+        let driver = known.map_or("uring", |known| known.driver);
+        let kernel_tls = known.is_some_and(|known| known.kernel_tls);
+        Ok(Kernel { release, root, driver, kernel_tls })
     }
 
     /// The packages that are unpacked already, a line each.

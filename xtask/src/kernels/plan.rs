@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::compat;
 use crate::step::{Failure, Step, root};
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ const CHOSEN: [(&str, Option<&str>); 9] = [
 
 /// Of these, the ones that take long without optimization: they try many random cases, or simulate most of what they do.
 const LONG: [(&str, Option<&str>); 2] = [("driver", None), ("annulus", Some("zero_copy"))];
+
+/// The test of `compat` that has a part for the kernel's TLS: it is run on every kernel, and says so if it has none.
+pub(super) const KERNEL_TLS: &str = "rustls";
 
 /// What cargo builds for all of them.
 const EVERYTHING: &str = "--workspace --exclude xtask --lib --bins --tests";
@@ -75,12 +79,13 @@ impl Scope {
         if !status.success() {
             return Err(Failure::Failed(format!("`cargo {verb} {what}` failed")));
         }
-        Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        Ok(parsed(&messages))
     }
 
     /// The options of a test's harness: it also shows the output of tests that pass, such as that they were skipped.
     fn options(self, test: Option<&str>) -> &'static str {
         match (self, test) {
+            (_, Some(KERNEL_TLS)) => " --show-output kernel_tls::",
             // Simulated kernels are the same everywhere; the other modes of the ring are named `uring_` and so on.
             (Self::Quick, Some("conformance")) => {
                 " --show-output --skip ::simulated --skip ::uring_"
@@ -125,6 +130,8 @@ impl Plan {
         let annulus = annulus.ok_or_else(|| Failure::Failed("cargo built no `annulus`".into()))?;
         let tests = built.iter().filter_map(test_of);
         let tests = tests.filter(|test| scope.has(test));
+        let kernel_tls = parsed(&compat::build_test(KERNEL_TLS)?);
+        let tests = tests.chain(kernel_tls.iter().filter_map(test_of));
         let mut tests: Vec<_> = tests.map(|test| Check::of(test, scope, &annulus)).collect();
         // Cargo reports them in the order in which it finishes them.
         tests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -189,6 +196,11 @@ fn chosen() -> String {
     let libraries = CHOSEN.iter().filter(|(_, test)| test.is_none());
     let packages = libraries.map(|(package, _)| format!(" -p annulus-{package}"));
     format!("-p annulus --lib{}{}", packages.collect::<String>(), tests.collect::<String>())
+}
+
+/// The messages of cargo.
+fn parsed(messages: &str) -> Vec<Value> {
+    messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// The features of the machine, for the log and for the table in the documents.

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::fault::Fault;
 use crate::idle::{IdleTracker, sweep_interval};
 use crate::metrics::{Metrics, Recorder};
+use crate::payload::Payload;
 use crate::phases::Pool;
 use crate::plan::{Plan, Streams};
 use annulus::{JoinError, JoinHandle, time};
@@ -38,11 +39,17 @@ impl ClientPool {
         connections: Vec<Connection>,
         metrics: &Arc<Metrics>,
     ) -> ClientPool {
-        let (now, windows) = (clock::now(), super::Windows::new(plan, streams));
+        let (now, began) = (clock::now(), clock::nanos());
         let client = |(number, stream)| {
+            let payload = Payload::new(plan.seed, number, plan.length);
             let recorder = Recorder::new(Arc::clone(metrics));
-            let client =
-                Client::new(number, stream, windows.payload(number), windows.of(number), recorder);
+            let client = Client::new(
+                number,
+                stream,
+                payload,
+                super::window(plan, streams, number, began),
+                recorder,
+            );
             let activity = client.activity();
             PooledClient {
                 idle: IdleTracker::new(activity.changes(), now),
