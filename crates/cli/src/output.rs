@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 /// A place for results, as given on the command line.
@@ -37,6 +37,12 @@ impl Target {
         })?;
         Ok(JsonFile { file: Some((path, file)) })
     }
+
+    /// Opens it for a log; truncates a file.
+    pub(crate) fn open_log(self) -> Result<LogFile> {
+        let JsonFile { file } = self.open()?;
+        Ok(LogFile { file, whole: 0, written: 0 })
+    }
 }
 
 /// The parser of options, as a path need not be UTF-8.
@@ -56,15 +62,63 @@ impl JsonFile {
         self.file.is_none()
     }
 
-    /// Writes `value` as indented JSON with a newline.
-    fn write_json(mut self, value: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(value)?;
-        text.push('\n');
-        match &mut self.file {
-            Some((path, file)) => file
-                .write_all(text.as_bytes())
+    /// Writes what `write` writes.
+    fn write_with(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let flushed = |mut writer: BufWriter<&mut dyn Write>| {
+            write(&mut writer).and_then(|()| writer.flush())
+        };
+        match self.file {
+            Some((path, mut file)) => flushed(BufWriter::new(&mut file))
                 .with_context(|| format!("cannot write {}", path.display())),
-            None => print(&text),
+            None => check_print(flushed(BufWriter::new(&mut io::stdout().lock()))),
+        }
+    }
+}
+
+/// A file, or standard output, that grows by pieces which are there as a whole or not at all.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    /// None for standard output.
+    file: Option<(PathBuf, File)>,
+    /// The end of the last whole piece.
+    whole: u64,
+    written: u64,
+}
+
+impl LogFile {
+    /// Its name in messages.
+    pub(crate) fn name(&self) -> String {
+        let path = self.file.as_ref().map(|(path, _)| path.display().to_string());
+        path.unwrap_or_else(|| "standard output".into())
+    }
+
+    /// A piece was written, or was not: then what there is of it is removed, if this is a file.
+    pub(crate) fn settle(&mut self, written: io::Result<()>) -> io::Result<()> {
+        if written.is_ok() {
+            self.whole = self.written;
+        } else if let Some((_, file)) = &mut self.file {
+            self.written = self.whole;
+            // Devices and pipes cannot be cut, and what they have taken cannot be taken back.
+            let _ = file.set_len(self.whole).and_then(|()| file.seek(SeekFrom::Start(self.whole)));
+        }
+        written
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = match &mut self.file {
+            Some((_, file)) => file.write(bytes),
+            None => io::stdout().write(bytes),
+        }?;
+        self.written += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.file {
+            Some((_, file)) => file.flush(),
+            None => io::stdout().flush(),
         }
     }
 }
@@ -75,11 +129,24 @@ pub(crate) fn deliver(
     result: &impl Serialize,
     text: Option<String>,
 ) -> Result<()> {
+    let write = |writer: &mut dyn Write| {
+        serde_json::to_writer_pretty(&mut *writer, result)?;
+        writer.write_all(b"\n")
+    };
+    deliver_with(json, write, text)
+}
+
+/// Writes a result: as text, if there is any, and by `write` if requested.
+pub(crate) fn deliver_with(
+    json: Option<JsonFile>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    text: Option<String>,
+) -> Result<()> {
     let occupied = json.as_ref().is_some_and(JsonFile::is_stdout);
     if let Some(text) = text.filter(|_| !occupied) {
         print(&text)?;
     }
-    json.map_or(Ok(()), |json| json.write_json(result))
+    json.map_or(Ok(()), |json| json.write_with(write))
 }
 
 /// Standard output is a pipe without a reader: the program ends without a message.

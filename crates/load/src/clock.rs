@@ -14,6 +14,11 @@ pub(crate) fn nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The time since the Unix epoch, by the clock of the machine, which can be set.
+pub fn unix() -> Duration {
+    duration(clock_gettime(ClockId::Realtime))
+}
+
 /// CPU time used by the calling thread; zero if the system denies the call.
 pub fn thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)

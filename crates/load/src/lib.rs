@@ -41,6 +41,7 @@ pub mod fuzzing;
 pub mod idle;
 pub mod limits;
 pub mod recording;
+pub mod reference_clock;
 
 pub use annulus::affinity;
 pub use mode::Mode;

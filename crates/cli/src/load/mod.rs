@@ -1,7 +1,11 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
+mod clock;
 mod datagrams;
+mod logs;
+mod merge;
 mod render;
+mod summary;
 
 use crate::duration;
 use crate::endpoint::Endpoint;
@@ -48,6 +52,8 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Kind {
     Udp(datagrams::UdpArgs),
+    Merge(merge::MergeArgs),
+    Clock(clock::ClockArgs),
 }
 
 /// Options of every load.
@@ -122,8 +128,11 @@ pub(crate) struct LoadArgs {
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
-    if let Some(Kind::Udp(args)) = args.kind {
-        return datagrams::run(args);
+    match args.kind {
+        Some(Kind::Udp(args)) => return datagrams::run(args),
+        Some(Kind::Merge(args)) => return merge::run(args),
+        Some(Kind::Clock(args)) => return clock::run(args),
+        None => {}
     }
     let workload = workload(&args)?;
     let LoadArgs { address, length, common, reply_timeout, connect_timeout, .. } = args;

@@ -9,6 +9,7 @@ mod file;
 mod interrupted;
 mod killed;
 mod load;
+mod load_merge;
 mod metrics;
 mod nop;
 mod printing;

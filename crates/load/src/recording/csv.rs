@@ -74,6 +74,11 @@ impl<W: Write> CsvLog<W> {
     }
 
     /// The writer.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.writer
+    }
+
+    /// The writer.
     pub fn into_inner(self) -> W {
         self.writer
     }

@@ -19,6 +19,9 @@ pub const VERSION: u64 = 1;
 /// The largest file that is read: 1 GiB. An hour by the second takes some 40 MB.
 pub const MAX_BYTES: u64 = 1 << 30;
 
+/// The largest time: some three thousand years.
+const LONGEST: f64 = 1e11;
+
 /// A recording as it is written.
 #[derive(Serialize)]
 struct Written<'a> {
@@ -146,16 +149,16 @@ fn ends_in_number(bytes: &[u8], error: &serde_json::Error) -> bool {
 impl Document {
     /// Checks what the types do not say.
     fn check(self) -> Result<Recording, ReadError> {
-        let Document { classes, intervals, seconds, cpu_seconds, .. } = &self;
+        let Document { classes, intervals, .. } = &self;
         let wrong = |what: String| Err(ReadError::Invalid(what));
-        if *seconds < 0.0 || *cpu_seconds < 0.0 {
-            return wrong(format!("a negative time: {seconds} s measured, {cpu_seconds} s of CPU"));
+        if let Some((name, time)) = self.times().find(|(_, time)| !(0.0..=LONGEST).contains(time)) {
+            return wrong(format!("its {name} is {time} s: a time is 0 to {LONGEST} s"));
         }
         let mut end = 0.0;
         for (number, interval) in intervals.iter().enumerate() {
             let Interval { start, length, .. } = *interval;
             // Starts are multiples of the length, to the precision of a float.
-            if length <= 0.0 || start < end - length / 2.0 || !interval.end().is_finite() {
+            if length <= 0.0 || start < end - length / 2.0 || interval.end() > LONGEST {
                 return wrong(format!(
                     "interval {number} of {length} s begins at {start} s, after {end} s"
                 ));
@@ -170,6 +173,26 @@ impl Document {
             end = interval.end();
         }
         Ok(self.into())
+    }
+
+    /// The times outside of intervals, with their names.
+    fn times(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let parts = self.parts.iter().flat_map(|part| {
+            [
+                ("part's seconds", part.seconds),
+                ("part's shift", part.shift),
+                ("part's start", part.run.started),
+            ]
+        });
+        let run = &self.run;
+        let own = [
+            ("measured time", self.seconds),
+            ("CPU time", self.cpu_seconds),
+            ("start", run.started),
+            ("interval", run.interval),
+            ("planned time", run.duration),
+        ];
+        own.into_iter().chain(parts)
     }
 }
 
@@ -370,7 +393,7 @@ mod tests {
     #[test]
     fn wrong_values_are_refused_with_their_place() {
         let text = text();
-        refused(&text.replace("\"seconds\": 1.5", "\"seconds\": -1"), "a negative time: -1 s");
+        refused(&text.replace("\"seconds\": 1.5", "\"seconds\": -1"), "its measured time is -1 s");
         refused(&text.replace("\"seconds\": 1.5", "\"seconds\": 1e999"), "out of range");
         refused(
             &text.replace("\"start\":1.0", "\"start\":0.0"),

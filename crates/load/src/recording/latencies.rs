@@ -43,7 +43,7 @@ impl Latencies {
 
     /// How many there are.
     pub fn len(&self) -> u64 {
-        self.buckets.iter().map(|&(_, count)| count).sum()
+        self.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Whether there are none.
@@ -80,9 +80,9 @@ impl Latencies {
     /// The value in ns that this share of them does not exceed, to three digits; 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share.clamp(0.0, 1.0) * self.len() as f64).ceil() as u64).max(1);
-        let mut sum = 0;
+        let mut sum = 0_u64;
         let found = self.buckets.iter().find(|(_, count)| {
-            sum += count;
+            sum = count.saturating_add(sum);
             sum >= wanted
         });
         found.or(self.buckets.last()).map_or(0, |&(value, _)| value)

@@ -88,7 +88,8 @@ pub fn merge(
         merged.seconds = merged.seconds.max(end(recording, shift));
         merged.cpu_seconds += recording.cpu_seconds;
         for (kind, count) in &recording.errors {
-            *merged.errors.entry(kind.clone()).or_default() += count;
+            let sum = merged.errors.entry(kind.clone()).or_default();
+            *sum = sum.saturating_add(*count);
         }
         let first_error = recording.first_error.as_ref().map(|text| format!("{name}: {text}"));
         merged.first_error = merged.first_error.or(first_error);
@@ -106,7 +107,7 @@ fn runs(recording: &Recording) -> impl Iterator<Item = &RunInfo> + Clone {
 fn parts(name: &str, recording: &Recording, shift: f64) -> Vec<Part> {
     if recording.parts.is_empty() {
         let Recording { run, interrupted, seconds, .. } = recording;
-        let responses = recording.intervals.iter().map(|interval| interval.answered).sum();
+        let responses = recording.total().answered;
         let (name, run) = (name.to_owned(), run.clone());
         return vec![Part {
             name,
@@ -196,8 +197,8 @@ fn sum_of_runs(recordings: &[(String, Recording)], shifts: &[f64]) -> RunInfo {
     let zero = measured.position(|(measured, &shift)| measured && shift == 0.0).unwrap_or(0);
     run.started = recordings[zero].1.run.started;
     run.clock.clone_from(&recordings[zero].1.run.clock);
-    run.clients = all().map(|run| run.clients).sum();
-    run.threads = all().map(|run| run.threads).sum();
+    run.clients = all().fold(0, |sum, run| sum.saturating_add(run.clients));
+    run.threads = all().fold(0, |sum, run| sum.saturating_add(run.threads));
     run.rate = all().map(|run| run.rate).sum();
     run.label =
         first.label.clone().filter(|label| all().all(|run| run.label.as_ref() == Some(label)));

@@ -1,0 +1,67 @@
+//! `annulus load merge`: recordings of several machines as one.
+
+use super::{logs::Logs, summary};
+use crate::output::{Target, deliver_with};
+use annulus_load::recording::{Alignment, Recording, merge};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Counts and histograms are added exactly, bucket by bucket, so that percentiles
+are those of all requests. Runs that were not together, of other protocols or
+with other classes of requests are refused; other differences of the plans are
+doubts. Intervals are aligned by when each run began: with clocks that were
+compared (load --clock) by those, else by what each clock says.
+
+Examples:
+  annulus load merge rank-*.json                     the sum as text
+  annulus load merge rank-*.json -o all.json         and as a recording
+  annulus load merge a.json b.json -o - | jq .latency_us";
+
+/// Add recordings of runs on several machines
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct MergeArgs {
+    /// Recordings, written by --json
+    #[arg(required = true, value_name = "RECORDING")]
+    recordings: Vec<PathBuf>,
+    /// Write the sum as a recording to a file, or to standard output as -
+    #[arg(short, long, value_name = "FILE|-")]
+    output: Option<Target>,
+    /// Write a row for each interval
+    #[arg(long, value_name = "FILE|-")]
+    csv: Option<Target>,
+    /// Write an interval log of HdrHistogram
+    #[arg(long, value_name = "FILE|-")]
+    hdr: Option<Target>,
+    /// A name for the sum
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// Align the recordings at their own starts, whatever their clocks say
+    #[arg(long)]
+    ignore_clocks: bool,
+}
+
+pub(super) fn run(args: MergeArgs) -> Result<ExitCode> {
+    let MergeArgs { recordings, output, csv, hdr, label, ignore_clocks } = args;
+    let recordings: Vec<_> = recordings.into_iter().map(read).collect::<Result<_>>()?;
+    let alignment = if ignore_clocks { Alignment::Starts } else { Alignment::Clocks };
+    let mut merged = merge(&recordings, alignment).context("cannot merge")?;
+    merged.run.label = label.or(merged.run.label);
+    let mut logs = Logs::open(csv, hdr)?;
+    logs.start(merged.run.started);
+    merged.intervals.iter().for_each(|interval| logs.write(interval));
+    let output = output.map(Target::open).transpose()?;
+    deliver_with(output, |writer| merged.write(writer), Some(summary::of(&merged)))?;
+    logs.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a recording; its name is that of its file.
+fn read(path: PathBuf) -> Result<(String, Recording)> {
+    let name = path.display().to_string();
+    let recording = Recording::open(&path).with_context(|| format!("cannot read {name}"))?;
+    Ok((name, recording))
+}

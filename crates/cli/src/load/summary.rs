@@ -1,0 +1,116 @@
+//! The figures of a recording as text.
+
+use crate::text::{Listing, thousands};
+use annulus_load::recording::{Clocks, Percentiles, Recording, Summary};
+
+/// The figures of a recording.
+pub(super) fn of(recording: &Recording) -> String {
+    let mut text = Listing::new();
+    let summary = recording.summary();
+    text.row("server", &server(recording));
+    text.row("requests/s", &thousands(summary.requests_per_second.round() as u64));
+    let seconds = recording.seconds;
+    text.row("responses", &format!("{} in {seconds:.3} s", thousands(summary.responses)));
+    outcomes(&mut text, &summary);
+    latencies(&mut text, &summary);
+    text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
+    if !recording.run.driver.is_empty() {
+        text.row("driver", &printable(&recording.run.driver));
+    }
+    parts(&mut text, recording);
+    if recording.errors.is_empty() {
+        text.row("errors", "none");
+    }
+    for (kind, count) in &recording.errors {
+        text.row("errors", &format!("{}: {}", printable(kind), thousands(*count)));
+    }
+    recording.doubts.iter().for_each(|doubt| text.row("doubt", &printable(doubt)));
+    text.finish()
+}
+
+fn server(recording: &Recording) -> String {
+    let run = &recording.run;
+    let mut what = format!("{}, {} clients", printable(&run.address), thousands(run.clients));
+    if let Some(length) = run.length {
+        what += &format!(" × {} bytes", thousands(length));
+    }
+    if run.pipeline > 1 {
+        what += &format!(", {} in flight each", run.pipeline);
+    }
+    if let Some(rate) = run.rate {
+        what += &format!(", at {rate} a second");
+    }
+    what
+}
+
+fn outcomes(text: &mut Listing, summary: &Summary) {
+    let outcomes = summary.outcomes.iter();
+    let outcomes: Vec<_> = outcomes
+        .map(|(name, count)| format!("{} {}", printable(name), thousands(*count)))
+        .collect();
+    if !outcomes.is_empty() {
+        text.row("replies", &outcomes.join(", "));
+    }
+    if summary.late > 0 {
+        let [late, sent] = [summary.late, summary.sent].map(thousands);
+        text.row(
+            "late",
+            &format!("{late} of {sent} requests were sent over 1 ms after they were due"),
+        );
+    }
+}
+
+/// Response and service times, a line for each percentile that has enough samples.
+fn latencies(text: &mut Listing, summary: &Summary) {
+    let (response, service) = (&summary.latency_us, &summary.service_us);
+    let has_service = service.samples > 0;
+    let line = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {
+        let cell = |figures| of(figures).map_or("–".to_owned(), |value| format!("{value:.1}"));
+        let second = if has_service { cell(service) } else { String::new() };
+        format!("{name:<9}{:>14}{second:>14}", cell(response)).trim_end().to_owned()
+    };
+    let second = if has_service { "service" } else { "" };
+    text.row("latency µs", format!("{:<9}{:>14}{second:>14}", "", "response").trim_end());
+    text.row("", &line("min", &|figures| Some(figures.min)));
+    text.row("", &line("mean", &|figures| Some(figures.mean)));
+    for (place, (name, share)) in Percentiles::SHARES.into_iter().enumerate() {
+        if response.samples >= Percentiles::samples_for(share) {
+            text.row("", &line(name, &|figures| figures.values()[place]));
+        }
+    }
+    text.row("", &line("max", &|figures| Some(figures.max)));
+    let missing = Percentiles::SHARES
+        .iter()
+        .find(|(_, share)| response.samples < Percentiles::samples_for(*share));
+    if let Some((name, share)) = missing {
+        let [samples, least] = [response.samples, Percentiles::samples_for(*share)].map(thousands);
+        text.row("samples", &format!("{samples}: too few for {name}, which takes {least}"));
+    }
+}
+
+/// What a recording was merged from.
+fn parts(text: &mut Listing, recording: &Recording) {
+    let parts = &recording.parts;
+    if parts.is_empty() {
+        return;
+    }
+    for part in parts {
+        let what = format!(
+            "{}: {} on {}, {} responses in {:.3} s, began at +{:.3} s{}",
+            printable(&part.name),
+            thousands(part.run.clients),
+            printable(&part.run.machine.host),
+            thousands(part.responses),
+            part.seconds,
+            part.shift,
+            if part.interrupted { ", interrupted" } else { "" }
+        );
+        text.row("merged", &what);
+    }
+    text.row("clocks", &printable(&Clocks::of(parts.iter().map(|part| &part.run)).to_string()));
+}
+
+/// Text of a file without what a terminal would take for commands.
+fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}
