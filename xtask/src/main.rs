@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+mod api;
 mod callgrind;
 mod check;
 mod compat;
@@ -13,6 +14,7 @@ mod fuzz;
 mod instructions;
 mod kernels;
 mod licences;
+mod package;
 mod part;
 mod peers;
 mod sanitizers;
@@ -116,6 +118,18 @@ const VERBS: &[Verb] = &[
         arguments: "[NAME...]",
         about: "build the servers in peers/, all or these, and check that they echo (needs python3 and their tools)",
         run: peers::run,
+    },
+    Verb {
+        name: "package",
+        arguments: "",
+        about: "every crate as it would be published, built from its package alone",
+        run: |_| package::check(),
+    },
+    Verb {
+        name: "api",
+        arguments: "[--write]",
+        about: "the public API against the lists in docs/api, which --write makes anew (needs a nightly toolchain)",
+        run: api::run,
     },
     Verb {
         name: "instructions",

@@ -2,10 +2,12 @@
 
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
-use crate::{check, compat, features, fuzz, instructions, kernels, licences, peers, sanitizers};
+use crate::{
+    api, check, compat, features, fuzz, instructions, kernels, licences, package, peers, sanitizers,
+};
 
 /// The rest of what CI runs, quick parts first.
-const MORE: [Part; 11] = [
+const MORE: [Part; 13] = [
     Part { name: "features", required: true, run: features::check },
     Part { name: "test", required: true, run: test },
     Part { name: "compat", required: false, run: compat::run },
@@ -13,6 +15,8 @@ const MORE: [Part; 11] = [
     Part { name: "instructions", required: false, run: || instructions::run(&[]) },
     Part { name: "kernels", required: false, run: kernels::quick },
     Part { name: "peers", required: false, run: peers::quick },
+    Part { name: "package", required: true, run: package::check },
+    Part { name: "api", required: false, run: api::check },
     Part { name: "fuzz", required: false, run: fuzz::all },
     Part { name: "miri", required: false, run: sanitizers::miri },
     Part { name: "asan", required: false, run: sanitizers::asan },

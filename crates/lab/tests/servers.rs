@@ -15,8 +15,7 @@ use annulus_load::{Mode, PerConnection, Plan, Streams, Workload};
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
 
 /// Two messages in flight per connection, from tasks.
-const PIPELINE: Streams =
-    Streams { pipeline: 2, rate: None, mode: Mode::Tasks(DriverChoice::Auto) };
+const PIPELINE: Streams = Streams { pipeline: 2, mode: Mode::Tasks(DriverChoice::Auto) };
 
 /// This program as a server with this behaviour.
 fn server(role: &str) -> Spec {

@@ -3,7 +3,7 @@
 //! A [`Plan`] names the server, a [`Workload`] and its size. Clients are tasks of the annulus runtime on one thread, or
 //! blocking threads ([`Mode`]). Every byte that comes back is verified. Measuring starts once every client is connected
 //! and the warm-up is over; only what completes within the measured time counts. Latency counts from the due time of a
-//! message: in a closed loop when a reply freed its slot, in an open loop at its scheduled time.
+//! message, which its [`Schedule`] says: in a closed loop when a reply freed its slot, in an open loop at its scheduled time.
 //!
 //! ```no_run
 //! use annulus_load::{Figures, Plan, Streams, run};
@@ -24,6 +24,7 @@ mod fault;
 mod join;
 mod measured;
 mod metrics;
+mod mix;
 mod mode;
 mod payload;
 mod per_connection;
@@ -31,6 +32,7 @@ mod phases;
 mod plan;
 mod report;
 mod run;
+mod schedule;
 mod server_address;
 mod streams;
 
@@ -44,6 +46,7 @@ pub mod recording;
 pub mod reference_clock;
 
 pub use annulus::affinity;
+pub use mix::{Fill, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
 pub use per_connection::SOURCE_ADDRESSES;
 pub use plan::{
@@ -56,4 +59,5 @@ pub use report::{
     TimeSummary,
 };
 pub use run::{LoadError, Observer, Progress, run};
+pub use schedule::{Arrivals, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number};
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};

@@ -1,6 +1,7 @@
 //! The metrics of a run, which its clients share.
 
 use crate::fault::Fault;
+use crate::schedule::Times;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -158,6 +159,11 @@ impl Recorder {
                 self.flush();
             }
         }
+    }
+
+    /// Records the times of a request that was answered now, if the window is open.
+    pub(crate) fn record_times(&mut self, times: Times, now: u64) {
+        self.record(now.saturating_sub(times.due), now);
     }
 
     fn flush(&mut self) {

@@ -1,6 +1,8 @@
 //! A run of the load generator: which server, which workload, how many clients, for how long.
 
+use crate::mix::Sizes;
 use crate::mode::Mode;
+use crate::schedule::{MAX_THINK, Schedule, Think};
 use crate::server_address::{MAX_PATH, ServerAddress};
 use annulus::DriverChoice;
 use std::fmt;
@@ -48,6 +50,12 @@ pub struct Plan {
     pub clients: usize,
     /// Bytes per message: 1 to [`MAX_LENGTH`], in datagrams to [`MAX_DATAGRAM`].
     pub length: usize,
+    /// The sizes of the messages of streams, if not all have `length` bytes.
+    pub sizes: Option<Sizes>,
+    /// When the requests of streams are due. The course of a rate begins with the measured time; in the warm-up it has its
+    /// first value. A request that is due while the pipeline is full is sent late; its response time still counts from its
+    /// due time.
+    pub schedule: Schedule,
     /// How long to run before measuring, once every client is connected. May be zero.
     pub warm_up: Duration,
     /// How long to measure.
@@ -78,10 +86,6 @@ pub enum Workload {
 pub struct Streams {
     /// Messages in flight per connection: 1 to [`MAX_PIPELINE`], and at most [`MAX_IN_FLIGHT`] bytes.
     pub pipeline: usize,
-    /// Messages per second over all connections, at fixed times: an open loop. A message that is due while the pipeline is
-    /// full is sent late; its latency still counts from its due time. `None` is a closed loop: a message is due when a
-    /// reply has freed its slot.
-    pub rate: Option<f64>,
     /// What the clients run on.
     pub mode: Mode,
 }
@@ -110,7 +114,7 @@ pub struct Datagrams {
 
 impl Default for Streams {
     fn default() -> Streams {
-        Streams { pipeline: 1, rate: None, mode: Mode::default() }
+        Streams { pipeline: 1, mode: Mode::default() }
     }
 }
 
@@ -158,6 +162,8 @@ impl Plan {
             workload,
             clients: 50,
             length: 512,
+            sizes: None,
+            schedule: Schedule::default(),
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(60),
             pin: None,
@@ -173,6 +179,7 @@ impl Plan {
     /// Names the first invalid value, its limit and a remedy.
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
+        self.check_schedule()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
         match self.workload {
             Workload::Streams(streams) => self.check_streams(streams)?,
@@ -199,9 +206,11 @@ impl Plan {
     }
 
     fn check_streams(&self, streams: Streams) -> Result<(), PlanError> {
-        let (length, Streams { pipeline, rate, mode }) = (self.length, streams);
+        let (sizes, Streams { pipeline, mode }) = (self.message_sizes(), streams);
+        let length = sizes.max();
         check_counts(&[
-            ("bytes a message", length, 1, MAX_LENGTH),
+            ("bytes a message", sizes.min(), 1, MAX_LENGTH),
+            ("bytes a message", length, sizes.min(), MAX_LENGTH),
             ("messages in flight", pipeline, 1, MAX_PIPELINE),
         ])?;
         if mode == Mode::Threads && self.clients > MAX_THREADS {
@@ -210,10 +219,24 @@ impl Plan {
         if pipeline * length > MAX_IN_FLIGHT {
             return Err(PlanError::InFlight { pipeline, length });
         }
-        match rate {
-            Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => Err(PlanError::Rate(rate)),
-            _ => Ok(()),
+        Ok(())
+    }
+
+    /// Only streams have a schedule, and messages of several sizes.
+    fn check_schedule(&self) -> Result<(), PlanError> {
+        let is_of_streams = matches!(self.workload, Workload::Streams(_));
+        if !is_of_streams && self.schedule != Schedule::default() {
+            return Err(PlanError::OnlyStreams("a schedule"));
         }
+        if !is_of_streams && self.sizes.is_some() {
+            return Err(PlanError::OnlyStreams("messages of several sizes"));
+        }
+        self.schedule.validate()
+    }
+
+    /// The sizes of the messages of streams.
+    pub(crate) fn message_sizes(&self) -> Sizes {
+        self.sizes.clone().unwrap_or(Sizes::Fixed(self.length))
     }
 
     /// Connections in total, of a run with [`Workload::PerConnection`].
@@ -283,8 +306,12 @@ pub enum PlanError {
         /// Bytes of each.
         length: usize,
     },
-    /// A rate of zero, or above [`MAX_RATE`].
+    /// A rate below zero or above [`MAX_RATE`], or none above zero.
     Rate(f64),
+    /// A think time above [`MAX_THINK`].
+    Think(Think),
+    /// What only streams have.
+    OnlyStreams(&'static str),
     /// A count outside its range.
     Count {
         /// What is counted.
@@ -328,6 +355,13 @@ impl fmt::Display for PlanError {
             PlanError::Rate(rate) => {
                 write!(f, "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}")
             }
+            PlanError::Think(think) => {
+                write!(f, "a think time of {think}: ask for at most {MAX_THINK:?}")
+            }
+            PlanError::OnlyStreams(what) => write!(
+                f,
+                "{what} with datagrams or a connection per message: only connections that stay open have that, leave it out"
+            ),
             PlanError::Count { what, value, least, most } => {
                 write!(f, "{value} {what}: ask for {least} to {most}")
             }
@@ -344,6 +378,7 @@ impl std::error::Error for PlanError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Rate;
 
     fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), PlanError> {
         let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);
@@ -366,16 +401,18 @@ mod tests {
         assert_eq!(check(Streams::default(), |plan| plan.length = MAX_LENGTH), Ok(()));
         let pipeline = MAX_PIPELINE;
         assert_eq!(
-            check(Streams { pipeline, rate: Some(0.5), ..Streams::default() }, |_| ()),
+            check(Streams { pipeline, ..Streams::default() }, |plan| {
+                plan.schedule = Schedule::open(Rate::constant(0.5));
+            }),
             Ok(())
         );
     }
 
     #[test]
     fn bytes_in_flight_and_rates_are_bounded() {
-        let streams = |pipeline, rate| Streams { pipeline, rate, ..Streams::default() };
+        let streams = |pipeline| Streams { pipeline, ..Streams::default() };
         let refused = |pipeline, length, part| {
-            let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams(pipeline, None));
+            let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams(pipeline));
             plan.length = length;
             let error = plan.validate().unwrap_err().to_string();
             assert!(error.contains(part), "{part} is not in: {error}");
@@ -384,9 +421,28 @@ mod tests {
         refused(MAX_PIPELINE + 1, 1, "4097 messages in flight");
         refused(65, 1 << 20, "ask for at most 64");
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2.0 * MAX_RATE] {
-            let error = check(streams(1, Some(rate)), |_| ()).unwrap_err().to_string();
+            let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams(1));
+            plan.schedule = Schedule::open(Rate::constant(rate));
+            let error = plan.validate().unwrap_err().to_string();
             assert!(error.contains("messages a second: ask for more than 0"), "{error}");
         }
+    }
+
+    #[test]
+    fn sizes_and_schedules_are_for_streams() {
+        let several: fn(&mut Plan) = |plan| plan.sizes = Some(Sizes::Uniform(1, 9));
+        let open: fn(&mut Plan) = |plan| plan.schedule = Schedule::open(Rate::constant(1.0));
+        assert_eq!(check(Streams::default(), several), Ok(()));
+        for change in [several, open] {
+            refused(Datagrams::default(), change, "only connections that stay open");
+            refused(PerConnection::default(), change, "only connections that stay open");
+        }
+        let reversed = |plan: &mut Plan| plan.sizes = Some(Sizes::Uniform(9, 1));
+        refused(Streams::default(), reversed, "1 bytes a message: ask for 9 to");
+        let long = |plan: &mut Plan| {
+            plan.schedule = Schedule::Closed { think: Think::Fixed(2 * MAX_THINK) };
+        };
+        refused(Streams::default(), long, "a think time of 172800s: ask for at most 86400s");
     }
 
     #[test]

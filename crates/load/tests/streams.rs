@@ -3,7 +3,8 @@
 mod common;
 
 use annulus_load::{
-    Figures, Mode, Observer, Plan, Progress, Report, StreamFigures, Streams, clock, run,
+    Figures, Mode, Observer, Plan, Progress, Rate, Report, Schedule, Sizes, StreamFigures, Streams,
+    clock, run,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -76,7 +77,7 @@ fn run_without_errors(plan: Plan) -> Report {
 
 /// Every kind of client, each with so many messages in flight.
 fn modes(pipeline: usize) -> [Streams; 2] {
-    [Mode::default(), Mode::Threads].map(|mode| Streams { pipeline, mode, ..Streams::default() })
+    [Mode::default(), Mode::Threads].map(|mode| Streams { pipeline, mode })
 }
 
 /// Runs a client of each kind with messages of 4096 bytes against a faulty server; expects one error, of this kind.
@@ -104,6 +105,31 @@ fn a_correct_echo_has_no_errors_at_any_length() {
             let report = run_without_errors(plan(address, clients, length, streams));
             assert_eq!(figures(&report).requests, figures(&report).responses, "{report:?}");
         }
+    }
+}
+
+#[test]
+fn messages_of_several_sizes_are_verified() {
+    let address = serve(echo);
+    let listed = Sizes::listed("1\n70000\n300\n").unwrap();
+    for sizes in [Sizes::Uniform(1, 5000), listed] {
+        for streams in modes(7) {
+            let plan = Plan { sizes: Some(sizes.clone()), ..plan(address, 3, 1, streams) };
+            run_without_errors(plan);
+        }
+    }
+}
+
+#[test]
+fn a_think_time_bounds_the_messages_of_a_client() {
+    let address = serve(echo);
+    for streams in modes(2) {
+        let began = clock::now();
+        let schedule = Schedule::Closed { think: "5ms..6ms".parse().unwrap() };
+        let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
+        // Three clients, two slots each, and at least 5 ms for each message.
+        let most = 6.0 * ((clock::now() - began).as_secs_f64() / 0.005 + 1.0);
+        assert!(figures(&report).responses as f64 <= most, "{most} were due: {report:?}");
     }
 }
 
@@ -166,8 +192,8 @@ fn an_open_loop_is_never_ahead_of_its_schedule() {
     let address = serve(echo);
     for streams in modes(4) {
         let began = clock::now();
-        let streams = Streams { rate: Some(RATE), ..streams };
-        let report = run_without_errors(plan(address, 3, 100, streams));
+        let schedule = Schedule::open(Rate::constant(RATE));
+        let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
         // A closed loop would send far more messages.
         let due = RATE * (clock::now() - began).as_secs_f64() + 1.0;
         assert!(figures(&report).responses as f64 <= due, "{due} messages were due: {report:?}");
@@ -185,9 +211,9 @@ fn latency_in_an_open_loop_counts_from_the_due_time() {
         echo(stream);
     });
     for streams in modes(1) {
-        let streams = Streams { rate: Some(1000.0), ..streams };
-        let duration = Duration::from_millis(500);
-        let plan = Plan { warm_up: Duration::ZERO, duration, ..plan(address, 1, 100, streams) };
+        let schedule = Schedule::open(Rate::constant(1000.0));
+        let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(500));
+        let plan = Plan { warm_up, duration, schedule, ..plan(address, 1, 100, streams) };
         let report = run_without_errors(plan);
         let late = figures(&report).histogram.count_between(5_000_000, u64::MAX);
         assert!(late >= 40, "{late} replies took 5 ms or more: {report:?}");

@@ -57,5 +57,10 @@ pub(super) struct UdpArgs {
 pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     let UdpArgs { address, length, common, window, segments, timeout, driver } = args;
     let workload = Datagrams { window: window as usize, segments, driver };
-    common.run(length, workload, move || address.datagrams(), |plan| plan.reply_timeout = timeout)
+    common.run(
+        length as usize,
+        workload,
+        move || address.datagrams(),
+        |plan| plan.reply_timeout = timeout,
+    )
 }

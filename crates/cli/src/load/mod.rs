@@ -6,6 +6,7 @@ mod logs;
 mod merge;
 mod render;
 mod summary;
+mod workload;
 
 use crate::duration;
 use crate::endpoint::Endpoint;
@@ -14,14 +15,15 @@ use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::text::thousands;
 use crate::usage::{UsageError, only_with};
 use annulus_load::{
-    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE, Mode,
-    Observer, PerConnection, Plan, Progress, Report, ServerAddress, Streams, Workload,
+    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_PIPELINE, Mode, Observer,
+    PerConnection, Plan, Progress, Report, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::process::ExitCode;
 use std::time::Duration;
+use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\
 Each client sends a message, waits for the whole reply, verifies every byte, and
@@ -31,15 +33,20 @@ failure, and after a run without a response.
 SIGINT, SIGTERM or SIGHUP: ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second one exits at once.
 
-Latency counts from the time at which a message is due: in a closed loop, when a
-reply frees its slot in the pipeline; with --rate, at its scheduled time, also if
-the pipeline is full then and the message is sent late.
+In a closed loop a client waits for its replies, so a server that pauses is asked
+less meanwhile, and few latencies show the pause. With --rate (an open loop)
+messages are due at their times, as those of independent users are. Latency is
+the response time: from when a message was due, also if it is sent late as its
+pipeline was full. The service time counts from when it was sent.
 
 Examples:
   annulus load                             50 clients, 512 bytes, a minute
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
   annulus load -l 128 --pipeline 16        16 messages in flight each
-  annulus load --rate 20000 --pipeline 64  an open loop of 20,000 a second
+  annulus load --rate 20k --pipeline 64    an open loop of 20,000 a second
+  annulus load --rate 1k..50k:30s --arrivals poisson
+                                           rising, as from independent users
+  annulus load -c 200 --think exp:100ms    users that pause
   annulus load --driver threads            a blocking thread per connection
   annulus load udp -c 50 -l 128            datagrams: echoed, lost, late, reordered
   annulus load --per-connection -c 1000 -l 16384 --threads 4
@@ -63,9 +70,9 @@ struct CommonArgs {
     #[arg(short = 'c', long = "number", value_name = "CLIENTS", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
     number: u64,
-    /// How long to measure: seconds, or 500ms, 2m
-    #[arg(short = 't', long, value_name = "TIME", default_value = "60", value_parser = duration::parse)]
-    duration: Duration,
+    /// How long to measure: seconds, or 500ms, 2m [default: 60]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
     /// How long to run before measuring
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::parse)]
     warm_up: Duration,
@@ -89,23 +96,17 @@ pub(crate) struct LoadArgs {
     /// The server: HOST:PORT, unix:/path or unix:@name
     #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     address: Endpoint,
-    /// Bytes per message, up to 64 MiB
-    #[arg(short, long, value_name = "BYTES", default_value_t = 512,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
-    length: u64,
+    #[command(flatten)]
+    workload: WorkloadArgs,
     #[command(flatten)]
     common: CommonArgs,
     /// Messages in flight per connection; at most 64 MiB of them
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
     pipeline: u64,
-    /// Messages a second over all clients, at fixed times [default: as fast
-    /// as replies arrive]
-    #[arg(long, value_name = "PER SECOND")]
-    rate: Option<f64>,
     /// A connection per message: connect, send, receive, close; and the
     /// average, p99 and totals of that
-    #[arg(long, conflicts_with_all = ["pipeline", "rate", "duration", "warm_up"])]
+    #[arg(long, conflicts_with_all = ["pipeline", "rate", "think", "duration", "warm_up"])]
     per_connection: bool,
     /// Connections in total, with --per-connection [default: as many as clients]
     #[arg(long, value_name = "COUNT",
@@ -135,13 +136,17 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         None => {}
     }
     let workload = workload(&args)?;
-    let LoadArgs { address, length, common, reply_timeout, connect_timeout, .. } = args;
+    let LoadArgs { address, common, reply_timeout, connect_timeout, .. } = args;
+    let (schedule, duration) = args.workload.schedule(common.duration)?;
+    let sizes = args.workload.length;
     common.run(
-        length,
+        sizes.max(),
         workload,
         move || address.streams(),
         |plan| {
             (plan.reply_timeout, plan.connect_timeout) = (reply_timeout, connect_timeout);
+            (plan.schedule, plan.duration) = (schedule, duration);
+            plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
         },
     )
 }
@@ -152,8 +157,14 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
         [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
     only_with("--per-connection", args.per_connection, &of_per_connection)?;
     if !args.per_connection {
-        let (pipeline, rate, mode) = (args.pipeline as usize, args.rate, args.driver);
-        return Ok(Streams { pipeline, rate, mode }.into());
+        let (pipeline, mode) = (args.pipeline as usize, args.driver);
+        return Ok(Streams { pipeline, mode }.into());
+    }
+    let sizes = &args.workload.length;
+    if sizes.min() < sizes.max() {
+        let text =
+            format!("--per-connection with messages of {sizes}: give one size, such as -l 512");
+        return Err(UsageError(text));
     }
     let Mode::Tasks(driver) = args.driver else {
         let text = "--per-connection with --driver threads: it runs on event loops, as many as --threads says";
@@ -168,7 +179,7 @@ impl CommonArgs {
     /// Runs a load: opens the file of results, resolves the address, measures, prints, and decides the exit status.
     fn run(
         self,
-        length: u64,
+        length: usize,
         workload: impl Into<Workload>,
         address: impl FnOnce() -> Result<ServerAddress>,
         time_outs: impl FnOnce(&mut Plan),
@@ -176,9 +187,9 @@ impl CommonArgs {
         let json = self.json.map(Target::open).transpose()?;
         let mut plan = Plan {
             clients: self.number as usize,
-            length: length as usize,
+            length,
             warm_up: self.warm_up,
-            duration: self.duration,
+            duration: self.duration.unwrap_or(workload::DURATION),
             pin: self.pin,
             seed: self.seed,
             ..Plan::new(address()?, workload)

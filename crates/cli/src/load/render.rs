@@ -36,10 +36,8 @@ fn streams(text: &mut Listing, report: &Report, figures: &StreamFigures) {
     if figures.pipeline > 1 {
         what += &format!(", {} in flight each", figures.pipeline);
     }
-    if let Some(rate) = figures.rate {
-        what += &format!(", at {rate} a second");
-    }
     text.row("server", &format!("{address}, {what}"));
+    text.row("schedule", &figures.schedule);
     text.row("requests/s", &thousands(figures.requests_per_second.round() as u64));
     text.row("responses", &format!("{} in {seconds:.3} s", thousands(figures.responses)));
     latency(text, &figures.latency_us);

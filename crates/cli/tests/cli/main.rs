@@ -10,7 +10,6 @@ mod interrupted;
 mod killed;
 mod load;
 mod load_merge;
-mod manual;
 mod metrics;
 mod nop;
 mod printing;

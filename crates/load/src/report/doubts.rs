@@ -121,7 +121,13 @@ mod tests {
     fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {
         let mut histogram = Histogram::new(3).unwrap();
         histogram.record_n(1000, responses).unwrap();
-        let figures = streams::figures(Streams::default(), measured, histogram, failed);
+        let figures = streams::figures(
+            &plan(Streams::default()),
+            Streams::default(),
+            measured,
+            histogram,
+            failed,
+        );
         doubts(&plan(Streams::default()), measured, figures, failed)
     }
 

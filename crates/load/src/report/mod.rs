@@ -60,8 +60,10 @@ pub enum Figures {
 pub struct StreamFigures {
     /// Messages in flight per connection.
     pub pipeline: usize,
-    /// The planned rate of an open loop, in messages per second.
+    /// The planned rate of an open loop, in messages per second, if it is constant.
     pub rate: Option<f64>,
+    /// When the requests were due, in words.
+    pub schedule: String,
     /// Requests that ended within the measured time: answered or failed.
     pub requests: u64,
     /// Complete and correct responses within the measured time.

@@ -6,11 +6,12 @@
 
 use super::client::{MAX_SLEEP, MISMATCH_WAIT};
 use super::pool::CLOSE_TIMEOUT;
-use super::window::{Claim, Window};
+use super::window::Window;
 use crate::clock;
 use crate::fault::Fault;
 use crate::metrics::Recorder;
 use crate::payload::Payload;
+use crate::schedule::Claim;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -99,7 +100,7 @@ impl Client {
     fn send_due(&mut self) -> Result<Option<u64>, Fault> {
         if self.unsent == 0 && self.recorder.metrics().is_open() {
             match self.window.claim(clock::nanos) {
-                Claim::Messages(messages) => self.unsent = self.window.send(messages),
+                Claim::Send(bytes) => self.unsent = bytes,
                 Claim::NotBefore(at) => return Ok(Some(at)),
                 Claim::Full => {}
             }
@@ -173,7 +174,7 @@ impl Client {
         }
         self.last_activity = clock::nanos();
         let (now, recorder) = (self.last_activity, &mut self.recorder);
-        self.window.receive(received, || now, |latency, now| recorder.record(latency, now));
+        self.window.receive(received, || now, |times, now| recorder.record_times(times, now));
         Ok(())
     }
 

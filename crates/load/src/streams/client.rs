@@ -1,12 +1,13 @@
 //! A client on the runtime: a connection, and a task that sends, receives and verifies.
 
 use super::connect::Connection;
-use super::window::{Claim, Window};
+use super::window::Window;
 use crate::clock;
 use crate::fault::Fault;
 use crate::join;
 use crate::metrics::{Metrics, Recorder};
 use crate::payload::Payload;
+use crate::schedule::Claim;
 use annulus::net::{RecvHalf, SendHalf};
 use annulus::time;
 use std::cell::{Cell, RefCell};
@@ -124,20 +125,19 @@ async fn send_loop(
     metrics: &Metrics,
     activity: &Activity,
 ) -> Result<(), Fault> {
-    while let Some(messages) = wait_to_send(window, metrics).await {
-        let bytes = window.borrow_mut().send(messages);
+    while let Some(bytes) = wait_to_send(window, metrics).await {
         activity.update(&window.borrow());
         send_all(sender, &mut payload, bytes).await?;
     }
     Ok(())
 }
 
-/// Waits until messages may be sent, and returns their number; `None` when the run is over.
+/// Waits until messages may be sent, and returns their bytes; `None` when the run is over.
 async fn wait_to_send(window: &RefCell<Window>, metrics: &Metrics) -> Option<usize> {
     while metrics.is_open() {
-        let claim = window.borrow().claim(clock::nanos);
+        let claim = window.borrow_mut().claim(clock::nanos);
         match claim {
-            Claim::Messages(messages) => return Some(messages),
+            Claim::Send(bytes) => return Some(bytes),
             Claim::NotBefore(at) => {
                 let wait = Duration::from_nanos(at.saturating_sub(clock::nanos()));
                 time::sleep(wait.min(MAX_SLEEP)).await;
@@ -191,7 +191,7 @@ async fn receive_loop(
                 Box::pin(classify_mismatch(receiver, outstanding - lease.len(), wrong)).await
             );
         }
-        let record = |latency, now| recorder.record(latency, now);
+        let record = |times, now| recorder.record_times(times, now);
         window.borrow_mut().receive(lease.len(), clock::nanos, record);
         activity.update(&window.borrow());
     }

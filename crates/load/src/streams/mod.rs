@@ -13,18 +13,22 @@ mod window;
 pub(crate) use client::send_all;
 pub(crate) use connect::{Connection, connect_unix};
 
+use crate::clock;
 use crate::measured::Measured;
 use crate::metrics::{Metrics, Phase, Totals};
+use crate::mix::Sizes;
 use crate::mode::Mode;
+use crate::payload::Payload;
 use crate::phases::{measure, on_runtime, unless_interrupted};
 use crate::plan::{Plan, Streams};
 use crate::report::{Figures, Findings, LatencySummary, StreamFigures};
 use crate::run::{LoadError, Observer};
+use crate::schedule::{Pacer, Purpose, Rate, Schedule, generator};
 use connect::connect_all;
 use hdrhistogram::Histogram;
 use pool::ClientPool;
 use std::sync::Arc;
-use window::Window;
+use window::{Lengths, Window};
 
 /// Runs the workload on the calling thread.
 pub(crate) fn run(
@@ -39,7 +43,7 @@ pub(crate) fn run(
     };
     // Every client is dropped, and so has flushed its recorder.
     let Totals { histogram, failed, faults } = metrics.take_totals();
-    let figures = figures(streams, measured, histogram, failed);
+    let figures = figures(plan, streams, measured, histogram, failed);
     Ok(Findings { driver, measured, figures, faults })
 }
 
@@ -65,6 +69,7 @@ async fn run_tasks(
 }
 
 pub(crate) fn figures(
+    plan: &Plan,
     streams: Streams,
     measured: Measured,
     histogram: Histogram<u64>,
@@ -73,7 +78,8 @@ pub(crate) fn figures(
     let responses = histogram.len();
     Figures::Streams(StreamFigures {
         pipeline: streams.pipeline,
-        rate: streams.rate,
+        rate: plan.schedule.rate().and_then(Rate::as_constant),
+        schedule: plan.schedule.to_string(),
         requests: responses + failed,
         responses,
         requests_per_second: measured.per_second(responses as f64),
@@ -82,11 +88,33 @@ pub(crate) fn figures(
     })
 }
 
-/// The window of a client that starts now. In an open loop the clients take turns.
-fn window(plan: &Plan, streams: Streams, client: usize, now: u64) -> Window {
-    let Streams { pipeline, rate, .. } = streams;
-    let Some(rate) = rate else { return Window::closed(plan.length, pipeline, now) };
-    let step = 1e9 / rate;
-    let origin = now as f64 + client as f64 * step;
-    Window::open(plan.length, pipeline, origin, plan.clients as f64 * step)
+/// The windows of clients that start now.
+struct Windows<'a> {
+    plan: &'a Plan,
+    pipeline: usize,
+    /// The course of a rate begins after the warm-up.
+    schedule: Schedule,
+    sizes: Sizes,
+    now: u64,
+}
+
+impl Windows<'_> {
+    fn new(plan: &Plan, streams: Streams) -> Windows<'_> {
+        let (pipeline, now) = (streams.pipeline, clock::nanos());
+        let schedule = plan.schedule.after(plan.warm_up);
+        Windows { plan, pipeline, schedule, sizes: plan.message_sizes(), now }
+    }
+
+    /// The window of a client.
+    fn of(&self, client: usize) -> Window {
+        let Plan { seed, clients, .. } = *self.plan;
+        let pacer = Pacer::new(&self.schedule, self.pipeline, [client, clients], seed, self.now);
+        let lengths = Lengths::new(&self.sizes, generator(seed, client, Purpose::Sizes));
+        Window::new(pacer, lengths)
+    }
+
+    /// The payload of a client.
+    fn payload(&self, client: usize) -> Payload {
+        Payload::new(self.plan.seed, client, self.sizes.max())
+    }
 }

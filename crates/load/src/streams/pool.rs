@@ -6,7 +6,6 @@ use crate::clock;
 use crate::fault::Fault;
 use crate::idle::{IdleTracker, sweep_interval};
 use crate::metrics::{Metrics, Recorder};
-use crate::payload::Payload;
 use crate::phases::Pool;
 use crate::plan::{Plan, Streams};
 use annulus::{JoinError, JoinHandle, time};
@@ -39,17 +38,11 @@ impl ClientPool {
         connections: Vec<Connection>,
         metrics: &Arc<Metrics>,
     ) -> ClientPool {
-        let (now, began) = (clock::now(), clock::nanos());
+        let (now, windows) = (clock::now(), super::Windows::new(plan, streams));
         let client = |(number, stream)| {
-            let payload = Payload::new(plan.seed, number, plan.length);
             let recorder = Recorder::new(Arc::clone(metrics));
-            let client = Client::new(
-                number,
-                stream,
-                payload,
-                super::window(plan, streams, number, began),
-                recorder,
-            );
+            let client =
+                Client::new(number, stream, windows.payload(number), windows.of(number), recorder);
             let activity = client.activity();
             PooledClient {
                 idle: IdleTracker::new(activity.changes(), now),

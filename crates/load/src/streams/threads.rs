@@ -5,7 +5,6 @@ use crate::clock;
 use crate::fault::Fault;
 use crate::measured::{ClientKind, Measured, Measuring, check_interrupted};
 use crate::metrics::{Metrics, Phase, Recorder};
-use crate::payload::Payload;
 use crate::plan::{Plan, Streams};
 use crate::run::{LoadError, Observer};
 use crate::server_address::{ServerAddress, unix_address};
@@ -173,12 +172,11 @@ fn start(
     streams: Vec<OwnedFd>,
     metrics: &Arc<Metrics>,
 ) -> Result<Vec<Thread>, LoadError> {
-    let began = clock::nanos();
+    let windows = super::Windows::new(plan, workload);
     let mut clients = Vec::with_capacity(streams.len());
     for (number, stream) in streams.into_iter().enumerate() {
-        let payload = Payload::new(plan.seed, number, plan.length);
+        let (payload, window) = (windows.payload(number), windows.of(number));
         let recorder = Recorder::new(Arc::clone(metrics));
-        let window = super::window(plan, workload, number, began);
         let stream = Arc::new(stream);
         let weak = Arc::downgrade(&stream);
         let client = Client::new(number, stream, payload, window, recorder, plan.reply_timeout);

@@ -1,185 +1,209 @@
-//! The messages of one connection that are in flight, and their due times.
+//! The messages of one connection that are in flight, in bytes.
 
 use crate::fault::Fault;
+use crate::mix::Sizes;
+use crate::schedule::{Claim, Pacer, Times};
+use fastrand::Rng;
+use std::collections::VecDeque;
 
-/// When the next message is due.
+/// The lengths of the messages of a connection.
 #[derive(Debug)]
-enum Pace {
-    /// As soon as a slot is free. Each slot holds the due time of its message.
-    Closed(Box<[u64]>),
-    /// At fixed times, whatever the server does.
-    Open { origin: f64, interval: f64 },
+pub(crate) enum Lengths {
+    /// All the same.
+    Fixed(usize),
+    /// Drawn for each message.
+    Drawn {
+        sizes: Sizes,
+        random: Rng,
+        /// Of the messages in flight, in order.
+        in_flight: VecDeque<usize>,
+    },
 }
 
-/// What may be sent now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// This many whole messages.
-    Messages(usize),
-    /// Nothing before this time.
-    NotBefore(u64),
-    /// Nothing before the next reply.
-    Full,
+impl Lengths {
+    pub(crate) fn new(sizes: &Sizes, random: Rng) -> Lengths {
+        match *sizes {
+            Sizes::Fixed(length) => Lengths::Fixed(length),
+            ref sizes => {
+                Lengths::Drawn { sizes: sizes.clone(), random, in_flight: VecDeque::new() }
+            }
+        }
+    }
+
+    /// Puts messages into flight; returns their bytes.
+    fn send(&mut self, messages: usize) -> usize {
+        match self {
+            Lengths::Fixed(length) => messages * *length,
+            Lengths::Drawn { sizes, random, in_flight } => {
+                let lengths = (0..messages).map(|_| sizes.draw(random));
+                lengths.inspect(|&length| in_flight.push_back(length)).sum()
+            }
+        }
+    }
+
+    /// The length of the message that is answered next. One must be in flight.
+    fn next(&self) -> usize {
+        match self {
+            Lengths::Fixed(length) => *length,
+            Lengths::Drawn { in_flight, .. } => *in_flight.front().expect("a message is in flight"),
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Lengths::Drawn { in_flight, .. } = self {
+            in_flight.pop_front();
+        }
+    }
 }
 
-/// A window of messages: counts messages sent and bytes received, and keeps the due time of each message.
-///
-/// In a closed loop a message is due when the reply arrives that frees its slot. In an open loop it is due at its
-/// scheduled time, even if no slot is free then. All times are nanoseconds of [`crate::clock`].
+/// A window of messages: claims them as they become due, and turns received bytes into answers.
 #[derive(Debug)]
 pub(crate) struct Window {
-    length: usize,
-    depth: usize,
-    pace: Pace,
-    sent: u64,
-    answered: u64,
+    pacer: Pacer,
+    lengths: Lengths,
+    outstanding: usize,
     /// Bytes received of the next reply.
     partial: usize,
 }
 
 impl Window {
-    /// A closed loop: `depth` messages at once, the first ones due now.
-    pub(crate) fn closed(length: usize, depth: usize, now: u64) -> Window {
-        Window::new(length, depth, Pace::Closed(vec![now; depth].into()))
-    }
-
-    /// An open loop: a message every `interval` ns from `origin`, at most `depth` at once.
-    pub(crate) fn open(length: usize, depth: usize, origin: f64, interval: f64) -> Window {
-        Window::new(length, depth, Pace::Open { origin, interval })
-    }
-
-    fn new(length: usize, depth: usize, pace: Pace) -> Window {
-        Window { length, depth, pace, sent: 0, answered: 0, partial: 0 }
+    pub(crate) fn new(pacer: Pacer, lengths: Lengths) -> Window {
+        Window { pacer, lengths, outstanding: 0, partial: 0 }
     }
 
     /// Bytes of replies still expected.
     pub(crate) fn outstanding(&self) -> usize {
-        self.in_flight() as usize * self.length - self.partial
+        self.outstanding
     }
 
     /// Messages sent whose reply is not complete.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.sent - self.answered
+        self.pacer.in_flight() as u64
     }
 
     /// Whether another message fits.
     pub(crate) fn has_room(&self) -> bool {
-        self.in_flight() < self.depth as u64
+        self.pacer.has_room()
     }
 
-    /// How many messages may be sent now.
-    pub(crate) fn claim(&self, now: impl FnOnce() -> u64) -> Claim {
-        let room = self.depth - self.in_flight() as usize;
-        if room == 0 {
-            return Claim::Full;
-        }
-        let Pace::Open { origin, interval } = self.pace else { return Claim::Messages(room) };
-        let due = ((now() as f64 - origin) / interval + 1.0).floor() as u64;
-        match due.saturating_sub(self.sent) {
-            0 => Claim::NotBefore((origin + self.sent as f64 * interval).ceil() as u64),
-            due => Claim::Messages(room.min(due as usize)),
+    /// Claims the messages that are due and fit; [`Claim::Send`] has their bytes.
+    pub(crate) fn claim(&mut self, now: impl FnOnce() -> u64) -> Claim {
+        match self.pacer.claim(now) {
+            Claim::Send(messages) => {
+                let bytes = self.lengths.send(messages);
+                self.outstanding += bytes;
+                Claim::Send(bytes)
+            }
+            nothing => nothing,
         }
     }
 
-    /// Counts messages as sent; returns their bytes.
-    pub(crate) fn send(&mut self, messages: usize) -> usize {
-        self.sent += messages as u64;
-        messages * self.length
-    }
-
-    /// Counts received bytes, at most those expected. Calls `record` with the latency and the time of each completed
-    /// message.
+    /// Counts received bytes, at most those expected. Calls `record` with the times and the end of each completed message.
     pub(crate) fn receive(
         &mut self,
         bytes: usize,
-        now: impl Fn() -> u64,
-        record: impl FnMut(u64, u64),
+        now: impl FnOnce() -> u64,
+        mut record: impl FnMut(Times, u64),
     ) {
-        debug_assert!(bytes <= self.outstanding(), "more than was owed");
+        debug_assert!(bytes <= self.outstanding, "more than was owed");
         self.partial += bytes;
-        if self.partial >= self.length {
-            let complete = self.partial / self.length;
-            self.partial %= self.length;
-            self.answer(complete as u64, now(), record);
+        self.outstanding -= bytes;
+        if self.pacer.in_flight() == 0 || self.partial < self.lengths.next() {
+            return;
+        }
+        let now = now();
+        while self.pacer.in_flight() > 0 && self.partial >= self.lengths.next() {
+            self.partial -= self.lengths.next();
+            self.lengths.pop();
+            if let Some(times) = self.pacer.answer(now) {
+                record(times, now);
+            }
         }
     }
 
     /// The server has closed the stream at this point.
     pub(crate) fn closed_early(&self) -> Fault {
-        Fault::closed_early(self.partial, self.length)
+        Fault::closed_early(self.partial, self.next_length())
     }
 
     /// A wrong byte, `at` bytes after those received so far.
     pub(crate) fn wrong_byte(&self, at: usize) -> Fault {
-        Fault::wrong_byte((self.partial + at) % self.length, self.length)
+        let mut at = self.partial + at;
+        let Lengths::Drawn { in_flight, .. } = &self.lengths else {
+            let length = self.lengths.next();
+            return Fault::wrong_byte(at % length, length);
+        };
+        let mut lengths = in_flight.iter().copied();
+        let mut length = lengths.next().unwrap_or_default();
+        while at >= length
+            && let Some(next) = lengths.next()
+        {
+            at -= length;
+            length = next;
+        }
+        Fault::wrong_byte(at, length)
     }
 
-    fn answer(&mut self, messages: u64, now: u64, mut record: impl FnMut(u64, u64)) {
-        for message in self.answered..self.answered + messages {
-            let started = match &mut self.pace {
-                Pace::Closed(slots) => {
-                    let slot = (message % slots.len() as u64) as usize;
-                    std::mem::replace(&mut slots[slot], now)
-                }
-                Pace::Open { origin, interval } => (*origin + message as f64 * *interval) as u64,
-            };
-            record(now.saturating_sub(started), now);
+    /// The length of the reply that comes next; zero if none is expected and lengths differ.
+    fn next_length(&self) -> usize {
+        match &self.lengths {
+            Lengths::Fixed(length) => *length,
+            Lengths::Drawn { in_flight, .. } => in_flight.front().copied().unwrap_or_default(),
         }
-        self.answered += messages;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::{Purpose, Schedule, generator};
     use proptest::prelude::*;
+
+    fn window(sizes: &Sizes, depth: usize, now: u64) -> Window {
+        let lengths = Lengths::new(sizes, generator(1, 0, Purpose::Sizes));
+        Window::new(Pacer::new(&Schedule::default(), depth, [0, 1], 1, now), lengths)
+    }
 
     fn receive(window: &mut Window, bytes: usize, now: u64) -> Vec<u64> {
         let mut latencies = Vec::new();
-        window.receive(bytes, || now, |latency, _| latencies.push(latency));
+        window.receive(bytes, || now, |times, now| latencies.push(now - times.due));
         latencies
     }
 
     #[test]
     fn a_single_message_is_due_when_the_last_reply_arrived() {
-        let mut window = Window::closed(10, 1, 100);
-        assert_eq!(window.claim(|| 100), Claim::Messages(1));
-        assert_eq!(window.send(1), 10);
+        let mut window = window(&Sizes::Fixed(10), 1, 100);
+        assert_eq!(window.claim(|| 100), Claim::Send(10));
         assert_eq!(window.claim(|| 101), Claim::Full);
         assert_eq!(receive(&mut window, 4, 150), [0_u64; 0]);
         assert_eq!(window.outstanding(), 6);
         assert_eq!(receive(&mut window, 6, 160), [60]);
         // It was due at 160, and sent later, at 190.
-        window.send(1);
+        window.claim(|| 190);
         assert_eq!(receive(&mut window, 10, 200), [40]);
     }
 
     #[test]
     fn a_slot_is_free_when_its_reply_is_complete() {
-        let mut window = Window::closed(10, 3, 0);
-        assert_eq!(window.send(3), 30);
+        let mut window = window(&Sizes::Fixed(10), 3, 0);
+        assert_eq!(window.claim(|| 0), Claim::Send(30));
         assert_eq!(receive(&mut window, 25, 50), [50, 50]);
-        assert_eq!((window.claim(|| 50), window.outstanding()), (Claim::Messages(2), 5));
-        window.send(2);
+        assert_eq!(window.outstanding(), 5);
+        assert_eq!(window.claim(|| 50), Claim::Send(20));
         assert_eq!(receive(&mut window, 25, 80), [80, 30, 30]);
     }
 
     #[test]
-    fn an_open_loop_keeps_its_schedule_if_the_server_is_late() {
-        let mut window = Window::open(10, 2, 1000.0, 100.0);
-        assert_eq!(window.claim(|| 999), Claim::NotBefore(1000));
-        assert_eq!(window.claim(|| 1000), Claim::Messages(1));
-        window.send(1);
-        assert_eq!(window.claim(|| 1050), Claim::NotBefore(1100));
-        assert_eq!(window.claim(|| 1450), Claim::Messages(1), "four are due, one slot is free");
-        window.send(1);
-        assert_eq!(window.claim(|| 1450), Claim::Full);
-        assert_eq!(receive(&mut window, 20, 1500), [500, 400], "meant to start at 1000 and 1100");
-        assert_eq!(
-            window.claim(|| 1500),
-            Claim::Messages(2),
-            "1200 and 1300 wait, the window has two"
-        );
+    fn a_wrong_byte_is_found_in_its_message() {
+        let mut window = window(&Sizes::Uniform(3, 50), 4, 0);
+        window.claim(|| 0);
+        let Lengths::Drawn { in_flight, .. } = &window.lengths else { unreachable!() };
+        let (first, second) = (in_flight[0], in_flight[1]);
+        let wrong = |window: &Window, at| window.wrong_byte(at).detail;
+        assert!(wrong(&window, first - 1).contains(&format!("of {first} ")));
+        assert!(wrong(&window, first + 2).contains(&format!("byte 2 of a reply of {second}")));
+        receive(&mut window, first + 1, 1);
+        assert!(wrong(&window, 1).contains(&format!("byte 2 of a reply of {second}")));
     }
 
     proptest! {
@@ -187,24 +211,28 @@ mod tests {
         /// than fit.
         #[test]
         fn every_message_is_answered_once(
-            length in 1_usize..50,
+            least in 1_usize..50,
+            more in 0_usize..50,
             depth in 1_usize..20,
             pieces in proptest::collection::vec(1_usize..400, 1..100),
         ) {
-            let mut window = Window::closed(length, depth, 0);
+            let sizes = if more == 0 { Sizes::Fixed(least) } else { Sizes::Uniform(least, least + more) };
+            let mut window = window(&sizes, depth, 0);
             let (mut sent, mut received, mut recorded) = (0, 0, 0);
             for (now, piece) in (1_u64..).zip(pieces) {
-                if let Claim::Messages(messages) = window.claim(|| now) {
-                    sent += window.send(messages);
+                if let Claim::Send(bytes) = window.claim(|| now) {
+                    sent += bytes;
                 }
-                prop_assert!(sent - received <= depth * length && sent - received == window.outstanding());
+                prop_assert!(sent - received <= depth * sizes.max() && sent - received == window.outstanding());
                 let piece = piece.min(window.outstanding());
                 received += piece;
                 let latencies = receive(&mut window, piece, now);
                 recorded += latencies.len();
                 prop_assert!(latencies.iter().all(|&latency| (1..=now).contains(&latency)));
             }
-            prop_assert_eq!(recorded, received / length);
+            let rest = receive(&mut window, sent - received, 1000).len();
+            prop_assert_eq!((window.in_flight(), window.outstanding()), (0, 0));
+            prop_assert!((recorded + rest) * least <= sent && (recorded + rest) * sizes.max() >= sent);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annulus_load::{Observer, Plan, ServerAddress, Streams};
+use annulus_load::{Observer, Plan, Rate, Schedule, ServerAddress, Streams};
 
 use crate::bench::Sample;
 use crate::own_load;
@@ -21,10 +21,12 @@ pub(super) fn run(
     observer: &mut dyn Observer,
 ) -> Result<Sample, String> {
     let address: ServerAddress = address.parse().map_err(one_line)?;
-    let streams = Streams { pipeline: load.depth as usize, rate, ..Streams::default() };
+    let streams = Streams { pipeline: load.depth as usize, ..Streams::default() };
+    let open = |rate| Schedule::open(Rate::constant(rate));
     let plan = Plan {
         clients: load.connections as usize,
         length: load.bytes as usize,
+        schedule: rate.map_or_else(Schedule::default, open),
         warm_up: WARM_UP,
         duration: Duration::from_secs(seconds),
         ..Plan::new(address, streams)

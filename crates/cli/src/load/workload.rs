@@ -1,0 +1,119 @@
+//! When the clients of `annulus load` send, and how much.
+
+use crate::usage::{UsageError, only_with};
+use annulus_load::{Arrivals, Rate, Schedule, Sizes, SizesError, Think};
+use clap::Args;
+use std::time::Duration;
+
+/// How long to measure unless the command line or a course of rates says so.
+pub(super) const DURATION: Duration = Duration::from_secs(60);
+
+/// Options of the workload.
+#[derive(Args, Debug)]
+pub(super) struct WorkloadArgs {
+    /// Bytes per message, up to 64 MiB: 512, 16K, 100..2000 (each as likely),
+    /// or @FILE with a size on each line (each line as likely)
+    #[arg(short, long, value_name = "BYTES", default_value = "512", value_parser = sizes)]
+    pub(super) length: Sizes,
+    /// Requests a second over all clients, whatever the server does (an open
+    /// loop): 10k; in steps, 1k,2k,5k:10s (each 10 s); rising, 1k..50k:30s.
+    /// Without a time, steps and ramps take all of -t [default: as fast as
+    /// replies arrive, a closed loop]
+    #[arg(long, value_name = "PER SECOND")]
+    rate: Option<String>,
+    /// With --rate: at equal distances (constant), or as from many independent
+    /// users (poisson) [default: constant]
+    #[arg(long, value_name = "constant|poisson")]
+    arrivals: Option<Arrivals>,
+    /// Without --rate: the time between a reply and the next request: 10ms,
+    /// 5ms..20ms (uniform), or exp:10ms (exponential, with this mean)
+    #[arg(long, value_name = "TIME", conflicts_with = "rate")]
+    think: Option<Think>,
+}
+
+fn sizes(text: &str) -> Result<Sizes, SizesError> {
+    text.parse()
+}
+
+impl WorkloadArgs {
+    /// The schedule, and how long to measure: as long as `duration` says, else as the course of the rate takes.
+    pub(super) fn schedule(
+        &self,
+        duration: Option<Duration>,
+    ) -> Result<(Schedule, Duration), UsageError> {
+        only_with("--rate", self.rate.is_some(), &[("--arrivals", self.arrivals.is_some())])?;
+        let Some(rate) = &self.rate else {
+            let think = self.think.unwrap_or_default();
+            return Ok((Schedule::Closed { think }, duration.unwrap_or(DURATION)));
+        };
+        let parsed = Rate::parse_within(rate, Some(duration.unwrap_or(DURATION)));
+        let course = parsed.map_err(|error| UsageError(format!("--rate: {error}")))?;
+        let length = course.length();
+        if let Some(duration) = duration.filter(|&duration| duration < length) {
+            return Err(UsageError(format!(
+                "--rate {rate} takes {length:?}, longer than the {duration:?} of -t: leave -t out, or shorten the steps"
+            )));
+        }
+        let arrivals = self.arrivals.unwrap_or_default();
+        let measured = if length.is_zero() { DURATION } else { length };
+        Ok((Schedule::Open { rate: course, arrivals }, duration.unwrap_or(measured)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        workload: WorkloadArgs,
+    }
+
+    fn schedule(args: &[&str], duration: Option<u64>) -> Result<(Schedule, Duration), String> {
+        let args = ["load"].iter().chain(args);
+        let command = Command::try_parse_from(args).map_err(|error| error.to_string())?;
+        let parsed = command.workload.schedule(duration.map(Duration::from_secs));
+        parsed.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_course_of_rates_says_how_long_to_measure() {
+        for (args, duration, text, seconds) in [
+            (&[][..], None, "closed loop", 60),
+            (
+                &["--think", "exp:1s"],
+                Some(5),
+                "closed loop, think time exponential with a mean of 1s",
+                5,
+            ),
+            (&["--rate", "10k"], None, "10000 a second", 60),
+            (&["--rate", "1,2:3s"], None, "1 a second for 3s, then 2 a second for 3s", 6),
+            (
+                &["--rate", "1..2", "--arrivals", "poisson"],
+                Some(8),
+                "1 to 2 a second in 8s, Poisson arrivals",
+                8,
+            ),
+            (&["--rate", "1..2:3s"], Some(8), "1 to 2 a second in 3s", 8),
+        ] {
+            let (schedule, measured) = schedule(args, duration).unwrap();
+            assert_eq!((schedule.to_string().as_str(), measured.as_secs()), (text, seconds));
+        }
+    }
+
+    #[test]
+    fn options_that_do_nothing_are_refused() {
+        for (args, parts) in [
+            (&["--arrivals", "poisson"][..], ["--arrivals does nothing", "--rate"]),
+            (&["--rate", "1", "--think", "1s"], ["--think", "--rate"]),
+            (&["--rate", "1,2:6s"], ["takes 12s", "10s of -t"]),
+            (&["--rate", "fast"], ["--rate: 'fast'", "10k"]),
+            (&["--length", "0"], ["0 is no valid number", "1 to 67108864"]),
+        ] {
+            let error = schedule(args, Some(10)).unwrap_err();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Templates of requests: text with fields.
+
+use super::Fill;
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+
+/// Most characters that `{hex N}` and `{text N}` write.
+const MAX_CHARACTERS: u64 = 1 << 20;
+/// The characters of `{text N}`.
+const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+
+/// Text with fields that are replaced in each request:
+///
+/// | field | is replaced with |
+/// |---|---|
+/// | `{n}` | the number of the request, from 0; no two requests of a run have the same |
+/// | `{client}` | the number of the client, from 0 |
+/// | `{random A B}` | a number from A to B, each as likely |
+/// | `{hex N}` | N random hexadecimal digits |
+/// | `{text N}` | N random letters, digits, `-` and `_` |
+/// | `{{` | a brace `{` |
+///
+/// A `}` outside a field stands for itself.
+///
+/// ```
+/// use annulus_load::{Fill, Template};
+///
+/// let template: Template = r#"{{"id": {n}, "user": "{random 1 9}"}"#.parse().unwrap();
+/// let mut body = Vec::new();
+/// template.write(&mut Fill::new(1, 0, 1), &mut body);
+/// assert!(body.starts_with(br#"{"id": 0, "user": ""#) && body.ends_with(b"\"}"));
+///
+/// let error = "GET key:{n".parse::<Template>().unwrap_err().to_string();
+/// assert!(error.starts_with("the field '{n' at character 9 has no end"), "{error}");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(Vec<u8>),
+    Number,
+    Client,
+    Random(u64, u64),
+    Hex(u64),
+    Letters(u64),
+}
+
+impl Template {
+    /// Bytes without fields: braces stand for themselves.
+    pub fn constant(bytes: impl Into<Vec<u8>>) -> Template {
+        let bytes = bytes.into();
+        let parts = if bytes.is_empty() { Vec::new() } else { vec![Part::Text(bytes)] };
+        Template { parts }
+    }
+
+    /// Parses a text of which `decode` makes bytes, such as one with escapes; it is called for what is not in fields.
+    ///
+    /// # Errors
+    /// If a field has no end, or is none of those above; and the errors of `decode`.
+    pub fn parse_with<E: From<TemplateError>>(
+        text: &str,
+        mut decode: impl FnMut(&str) -> Result<Vec<u8>, E>,
+    ) -> Result<Template, E> {
+        let mut template = Template { parts: Vec::new() };
+        let mut rest = text;
+        while let Some(at) = rest.find('{') {
+            template.push_text(decode(&rest[..at])?);
+            let field = &rest[at..];
+            if let Some(after) = field.strip_prefix("{{") {
+                template.push_text(b"{".to_vec());
+                rest = after;
+                continue;
+            }
+            let character = text[..text.len() - field.len()].chars().count() + 1;
+            let error = |kind| TemplateError { field: shown(field), character, kind };
+            let end = field.find('}').ok_or_else(|| error(ErrorKind::NoEnd))?;
+            template.parts.push(parse_field(&field[1..end]).map_err(error)?);
+            rest = &field[end + 1..];
+        }
+        template.push_text(decode(rest)?);
+        Ok(template)
+    }
+
+    /// Splits a text at white space, but not within fields or quotation marks (`"…"` or `'…'`, which are left out), and parses
+    /// each word.
+    ///
+    /// # Errors
+    /// As those of parsing; also if a quotation has no end.
+    ///
+    /// ```
+    /// use annulus_load::Template;
+    ///
+    /// let words = Template::words("SET key:{random 1 100} 'two words'").unwrap();
+    /// assert_eq!(words.len(), 3);
+    /// assert_eq!(words[2], Template::constant("two words"));
+    /// ```
+    pub fn words(text: &str) -> Result<Vec<Template>, TemplateError> {
+        split_words(text)?.iter().map(|word| word.parse()).collect()
+    }
+
+    /// The bytes, if there is no field.
+    pub fn as_constant(&self) -> Option<&[u8]> {
+        match self.parts.as_slice() {
+            [] => Some(&[]),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Appends the text with its fields replaced. A random field draws anew each time.
+    pub fn write(&self, fill: &mut Fill, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match *part {
+                Part::Text(ref text) => out.extend_from_slice(text),
+                Part::Number => write_number(fill.number(), out),
+                Part::Client => write_number(fill.client(), out),
+                Part::Random(least, most) => write_number(fill.random.u64(least..=most), out),
+                Part::Hex(count) => {
+                    out.extend((0..count).map(|_| b"0123456789abcdef"[fill.random.usize(..16)]));
+                }
+                Part::Letters(count) => {
+                    out.extend((0..count).map(|_| LETTERS[fill.random.usize(..64)]));
+                }
+            }
+        }
+    }
+
+    fn push_text(&mut self, text: Vec<u8>) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Text(before)) => before.extend(text),
+            _ => self.parts.push(Part::Text(text)),
+        }
+    }
+}
+
+fn write_number(number: u64, out: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = write!(out, "{number}");
+}
+
+/// The field `name argument argument`.
+fn parse_field(field: &str) -> Result<Part, ErrorKind> {
+    let words: Vec<_> = field.split_whitespace().collect();
+    let number = |text: &str| text.parse::<u64>().map_err(|_| ErrorKind::Number(text.into()));
+    let count = |text| match number(text)? {
+        count if count <= MAX_CHARACTERS => Ok(count),
+        _ => Err(ErrorKind::TooLong),
+    };
+    match words.as_slice() {
+        ["n"] => Ok(Part::Number),
+        ["client"] => Ok(Part::Client),
+        ["random", least, most] => match (number(least)?, number(most)?) {
+            (least, most) if least <= most => Ok(Part::Random(least, most)),
+            _ => Err(ErrorKind::Reversed),
+        },
+        ["hex", characters] => count(characters).map(Part::Hex),
+        ["text", characters] => count(characters).map(Part::Letters),
+        _ => Err(ErrorKind::Unknown),
+    }
+}
+
+/// Words, with the braces of fields and without the quotation marks.
+fn split_words(text: &str) -> Result<Vec<String>, TemplateError> {
+    let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut characters = text.char_indices().enumerate().peekable();
+    let mut quote: Option<(char, usize, usize)> = None;
+    let mut in_field = false;
+    while let Some((number, (at, character))) = characters.next() {
+        match character {
+            _ if quote.is_some_and(|(end, ..)| end == character) => quote = None,
+            '"' | '\'' if quote.is_none() && !in_field => {
+                quote = Some((character, number + 1, at));
+                word.get_or_insert_default();
+            }
+            _ if character.is_whitespace() && quote.is_none() && !in_field => {
+                words.extend(word.take())
+            }
+            _ => {
+                let word = word.get_or_insert_default();
+                word.push(character);
+                let doubled =
+                    character == '{' && characters.next_if(|(_, (_, next))| *next == '{').is_some();
+                word.push_str(if doubled { "{" } else { "" });
+                in_field = (in_field || character == '{') && !doubled && character != '}';
+            }
+        }
+    }
+    if let Some((_, character, at)) = quote {
+        return Err(TemplateError {
+            field: shown(&text[at..]),
+            character,
+            kind: ErrorKind::Quotation,
+        });
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// The beginning of a text, up to the end of its field.
+fn shown(text: &str) -> String {
+    let field = text.split_inclusive('}').next().unwrap_or_default();
+    let beginning: String = field.chars().take(40).collect();
+    if beginning.len() < field.len() { beginning + "…" } else { beginning }
+}
+
+impl FromStr for Template {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Template, TemplateError> {
+        Template::parse_with(text, |text| Ok(text.as_bytes().to_vec()))
+    }
+}
+
+/// A template that does not parse: the field and the character at which it begins, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateError {
+    field: String,
+    character: usize,
+    kind: ErrorKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ErrorKind {
+    NoEnd,
+    Unknown,
+    Number(String),
+    Reversed,
+    TooLong,
+    Quotation,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TemplateError { field, character, kind } = self;
+        if *kind == ErrorKind::Quotation {
+            return write!(
+                f,
+                "the quotation {field} at character {character} has no end: close it"
+            );
+        }
+        write!(f, "the field '{field}' at character {character} ")?;
+        match kind {
+            ErrorKind::NoEnd => f.write_str("has no end: close it with }, or write {{ for a brace"),
+            ErrorKind::Unknown => f.write_str(
+                "is not known: write {n}, {client}, {random 1 100}, {hex 8}, {text 8}, or {{ for a brace",
+            ),
+            ErrorKind::Number(text) => write!(f, "needs a number in place of '{text}'"),
+            ErrorKind::Reversed => f.write_str("ends before it begins: write the smaller number first"),
+            ErrorKind::TooLong => write!(f, "is too long: the most characters are {MAX_CHARACTERS}"),
+            ErrorKind::Quotation => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(text: &str) -> String {
+        let template: Template = text.parse().unwrap();
+        let (mut fill, mut out) = (Fill::new(1, 2, 5), Vec::new());
+        fill.next_request();
+        template.write(&mut fill, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn fields_are_replaced() {
+        assert_eq!(written("a {n} b{client}"), "a 7 b2");
+        assert_eq!(written("{{n} } {{{n}}"), "{n} } {7}");
+        assert_eq!(written("{random 5 5}-{ n }"), "5-7");
+        let hex = written("{hex 12}");
+        assert!(hex.len() == 12 && u64::from_str_radix(&hex, 16).is_ok(), "{hex}");
+        let text = written("{text 300}");
+        assert!(text.len() == 300 && text.bytes().all(|byte| LETTERS.contains(&byte)), "{text}");
+        assert_eq!(written("{text 0}ü"), "ü");
+    }
+
+    #[test]
+    fn random_numbers_reach_their_bounds_and_are_drawn_anew() {
+        let template: Template = "{random 3 5} ".parse().unwrap();
+        let (mut fill, mut out) = (Fill::new(1, 0, 1), Vec::new());
+        (0..200).for_each(|_| template.write(&mut fill, &mut out));
+        let text = String::from_utf8(out).unwrap();
+        let drawn: std::collections::BTreeSet<_> = text.split_whitespace().collect();
+        assert!(drawn.iter().eq(&["3", "4", "5"]), "{drawn:?}");
+    }
+
+    #[test]
+    fn errors_show_the_field_and_where_it_begins() {
+        for (text, part) in [
+            ("GET key:{n", "'{n' at character 9 has no end: close it with }, or write {{"),
+            ("ü{", "'{' at character 2 has no end"),
+            ("a {m} b {n}", "'{m}' at character 3 is not known: write {n}"),
+            ("{}", "'{}' at character 1 is not known"),
+            ("{random 1}", "is not known"),
+            ("{random 1 x}", "needs a number in place of 'x'"),
+            ("{random 1 -5}", "in place of '-5'"),
+            ("{random 5 1}", "ends before it begins"),
+            ("{hex 99999999}", "the most characters are 1048576"),
+        ] {
+            let error = text.parse::<Template>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_keep_fields_and_quotations() {
+        let words = |text| split_words(text).unwrap();
+        assert_eq!(
+            words("SET key:{random 1 9}  \"a b\"'c d' ''"),
+            ["SET", "key:{random 1 9}", "a bc d", ""]
+        );
+        assert_eq!(words(" {{ x } y "), ["{{", "x", "}", "y"]);
+        assert_eq!(words("it {{n }"), ["it", "{{n", "}"]);
+        let error = Template::words("GET 'a b").unwrap_err().to_string();
+        assert!(error.contains("'a b at character 5 has no end"), "{error}");
+        assert!(Template::words("GET {n").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_and_text_without_braces_stays(text in "\\PC{0,20}|[{}a-n0-9 '\"]{0,20}") {
+            let parsed = text.parse::<Template>();
+            let _ = Template::words(&text);
+            if !text.contains('{') {
+                prop_assert_eq!(parsed, Ok(Template::constant(text)));
+            }
+        }
+
+        #[test]
+        fn doubled_braces_are_braces(text in "\\PC{0,20}") {
+            let doubled = text.replace('{', "{{");
+            prop_assert_eq!(doubled.parse::<Template>().unwrap(), Template::constant(text));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The due times of one client in an open loop.
+
+use super::random::{Purpose, exponential, generator};
+use super::{Arrivals, Rate};
+use fastrand::Rng;
+
+/// The due times of one client, one after the other.
+///
+/// All clients together have the arrivals of the schedule: with constant arrivals they take turns; with Poisson arrivals each
+/// has a Poisson process with its share of the rate, and such processes add up to one.
+#[derive(Debug)]
+pub(super) struct DueTimes {
+    rate: Rate,
+    arrivals: Arrivals,
+    random: Rng,
+    /// The beginning, in ns of [`crate::clock`].
+    origin: u64,
+    clients: f64,
+    /// Requests of all clients that are due before the next one of this client.
+    count: f64,
+    /// The part of the rate's course that the next request is in.
+    part: usize,
+    next: u64,
+}
+
+impl DueTimes {
+    /// The due times of `client`, one of `clients`, from `origin`.
+    pub(super) fn new(
+        rate: Rate,
+        arrivals: Arrivals,
+        [client, clients]: [usize; 2],
+        seed: u64,
+        origin: u64,
+    ) -> DueTimes {
+        let random = generator(seed, client, Purpose::Arrivals);
+        let clients = clients as f64;
+        let mut due =
+            DueTimes { rate, arrivals, random, origin, clients, count: 0.0, part: 0, next: 0 };
+        match arrivals {
+            Arrivals::Constant => due.pass(client as f64),
+            Arrivals::Poisson => due.advance(),
+        }
+        due
+    }
+
+    /// When the next request is due.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes on to the request after it.
+    pub(super) fn advance(&mut self) {
+        match self.arrivals {
+            Arrivals::Constant => self.pass(self.clients),
+            Arrivals::Poisson => {
+                let distance = exponential(&mut self.random);
+                self.pass(self.clients * distance);
+            }
+        }
+    }
+
+    fn pass(&mut self, requests: f64) {
+        self.count += requests;
+        let seconds = self.rate.time_of(self.count, &mut self.part);
+        // A conversion of infinity gives the largest number.
+        self.next = self.origin.saturating_add((seconds * 1e9) as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    /// Due times of all clients within some seconds, sorted.
+    fn within(seconds: u64, rate: &Rate, arrivals: Arrivals, clients: usize) -> Vec<u64> {
+        let mut times = Vec::new();
+        for client in 0..clients {
+            let mut due = DueTimes::new(rate.clone(), arrivals, [client, clients], 7, 0);
+            while due.next() < seconds * 1_000_000_000 {
+                times.push(due.next());
+                due.advance();
+            }
+        }
+        times.sort_unstable();
+        times
+    }
+
+    #[test]
+    fn clients_take_turns() {
+        let times = within(1, &Rate::constant(10.0), Arrivals::Constant, 3);
+        let expected: Vec<_> = (0..10).map(|number| number * 100_000_000).collect();
+        assert_eq!(times, expected);
+    }
+
+    #[test]
+    fn a_rate_that_ends_at_zero_has_no_more_requests() {
+        let rate = Rate::steps(&[10.0, 0.0], Duration::from_secs(1));
+        assert_eq!(within(1000, &rate, Arrivals::Constant, 4).len(), 10);
+    }
+
+    #[test]
+    fn poisson_arrivals_have_the_rate_and_the_variance_of_a_poisson_process() {
+        for clients in [1, 50] {
+            let times = within(200, &Rate::constant(100.0), Arrivals::Poisson, clients);
+            let count = times.len() as f64;
+            // Five standard deviations.
+            assert!((count - 20_000.0).abs() < 5.0 * 20_000_f64.sqrt(), "{count}");
+            // Counts of intervals: their variance is their mean.
+            let mut counts = vec![0.0; 200];
+            times.iter().for_each(|time| counts[(time / 1_000_000_000) as usize] += 1.0);
+            let mean = count / 200.0;
+            let variance =
+                counts.iter().map(|count: &f64| (count - mean).powi(2)).sum::<f64>() / 199.0;
+            assert!((0.6..1.5).contains(&(variance / mean)), "{}", variance / mean);
+        }
+    }
+
+    proptest! {
+        /// However the rate changes and many clients share it: as many requests are due as the rate says, and those of
+        /// each client in order.
+        #[test]
+        fn all_clients_together_have_the_rate(
+            rates in proptest::collection::vec(0.0_f64..300.0, 1..5),
+            clients in 1_usize..40,
+        ) {
+            let rate = Rate::steps(&rates, Duration::from_secs(1));
+            let length = rates.len() as u64 + 1;
+            let times = within(length, &rate, Arrivals::Constant, clients);
+            let expected = rate.requests(Duration::from_secs(length));
+            prop_assert!((times.len() as f64 - expected).abs() <= 1.0 + 1e-6, "{} of {expected}", times.len());
+            for (second, rate) in (0..).zip(&rates) {
+                let in_second = second * 1_000_000_000..(second + 1) * 1_000_000_000_u64;
+                let due = times.iter().filter(|time| in_second.contains(time)).count() as f64;
+                prop_assert!((due - rate).abs() <= 1.0 + 1e-6, "{due} in second {second}, at {rate}");
+            }
+        }
+
+        #[test]
+        fn due_times_of_a_client_never_go_back(client in 0_usize..10, poisson: bool, from in 0.0_f64..1e4, to in 1.0_f64..1e4) {
+            let arrivals = if poisson { Arrivals::Poisson } else { Arrivals::Constant };
+            let mut due = DueTimes::new(Rate::ramp(from, to, Duration::from_secs(1)), arrivals, [client, 10], 1, 1000);
+            let mut last = 1000;
+            for _ in 0..100 {
+                prop_assert!(due.next() >= last);
+                last = due.next();
+                due.advance();
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! When requests are due: the schedule of a run, and the due times that follow for each client.
+//!
+//! In a *closed loop* a client sends its next request once the reply to an earlier one has come, and a think time has
+//! passed. A server that slows down is asked less, so its pauses show in few latencies. In an *open loop* requests are due
+//! at times that do not depend on the server, as those of independent users are. A request that is sent late, as all
+//! connections wait for replies, still counts from its due time.
+
+mod due;
+mod pacer;
+mod parse;
+mod random;
+mod rate;
+mod think;
+
+pub(crate) use pacer::{Claim, Pacer, Times};
+pub use parse::{ScheduleTextError, parse_number};
+pub(crate) use random::{Purpose, generator};
+pub use rate::Rate;
+pub use think::Think;
+
+use crate::plan::{MAX_RATE, PlanError};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Longest think time: a day.
+pub const MAX_THINK: Duration = Duration::from_secs(86_400);
+
+/// When the requests of a run are due.
+///
+/// ```
+/// use annulus_load::{Arrivals, Rate, Schedule};
+///
+/// let schedule = Schedule::Open { rate: "1k..50k:30s".parse().unwrap(), arrivals: Arrivals::Poisson };
+/// assert_eq!(schedule.to_string(), "1000 to 50000 a second in 30s, Poisson arrivals");
+/// assert_eq!(Schedule::open(Rate::constant(500.0)).rate().unwrap().at(7.0), 500.0);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Schedule {
+    /// A request is due when a reply has freed its slot in the pipeline, and the think time has passed.
+    Closed {
+        /// The time between a reply and the next request in its slot.
+        think: Think,
+    },
+    /// Requests are due at times that do not depend on replies.
+    Open {
+        /// Requests a second of all clients together, which may change in the course of the run.
+        rate: Rate,
+        /// How they are spread.
+        arrivals: Arrivals,
+    },
+}
+
+/// How the requests of an open loop are spread over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At equal distances.
+    #[default]
+    Constant,
+    /// At exponentially distributed distances, as from many independent users: some come close together, and a server
+    /// without reserve shows it.
+    Poisson,
+}
+
+impl Schedule {
+    /// An open loop with equal distances.
+    pub fn open(rate: Rate) -> Schedule {
+        Schedule::Open { rate, arrivals: Arrivals::Constant }
+    }
+
+    /// The rate of an open loop.
+    pub fn rate(&self) -> Option<&Rate> {
+        match self {
+            Schedule::Closed { .. } => None,
+            Schedule::Open { rate, .. } => Some(rate),
+        }
+    }
+
+    /// The same schedule after a warm-up at the rate with which it begins.
+    pub(crate) fn after(&self, warm_up: Duration) -> Schedule {
+        match self {
+            Schedule::Closed { .. } => self.clone(),
+            Schedule::Open { rate, arrivals } => {
+                Schedule::Open { rate: rate.after(warm_up), arrivals: *arrivals }
+            }
+        }
+    }
+
+    /// Checks that rates and times are within their limits.
+    pub(crate) fn validate(&self) -> Result<(), PlanError> {
+        match self {
+            Schedule::Closed { think } if think.longest() > MAX_THINK => {
+                Err(PlanError::Think(*think))
+            }
+            Schedule::Closed { .. } => Ok(()),
+            Schedule::Open { rate, .. } => match rate.invalid() {
+                Some(rate) => Err(PlanError::Rate(rate)),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// A closed loop without think time.
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule::Closed { think: Think::None }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Closed { think: Think::None } => f.write_str("closed loop"),
+            Schedule::Closed { think } => write!(f, "closed loop, think time {think}"),
+            Schedule::Open { rate, arrivals: Arrivals::Constant } => rate.fmt(f),
+            Schedule::Open { rate, arrivals: Arrivals::Poisson } => {
+                write!(f, "{rate}, Poisson arrivals")
+            }
+        }
+    }
+}
+
+impl FromStr for Arrivals {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Arrivals, String> {
+        match text {
+            "constant" => Ok(Arrivals::Constant),
+            "poisson" => Ok(Arrivals::Poisson),
+            _ => Err(format!("'{text}' is not constant or poisson")),
+        }
+    }
+}
+
+/// Whether a rate is within the limits, zero included.
+fn is_rate(rate: f64) -> bool {
+    (0.0..=MAX_RATE).contains(&rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_are_described() {
+        for (schedule, text) in [
+            (Schedule::default(), "closed loop"),
+            (
+                Schedule::Closed { think: "5ms..10ms".parse().unwrap() },
+                "closed loop, think time 5ms to 10ms",
+            ),
+            (Schedule::open(Rate::constant(1.5)), "1.5 a second"),
+            (
+                Schedule::Open { rate: Rate::constant(1e4), arrivals: "poisson".parse().unwrap() },
+                "10000 a second, Poisson arrivals",
+            ),
+        ] {
+            assert_eq!(schedule.to_string(), text);
+        }
+        assert!("even".parse::<Arrivals>().unwrap_err().contains("constant or poisson"));
+    }
+
+    #[test]
+    fn limits_are_checked() {
+        let open =
+            |rates: &[f64]| Schedule::open(Rate::steps(rates, Duration::from_secs(1))).validate();
+        assert_eq!(open(&[1.0, 0.0, MAX_RATE]), Ok(()));
+        assert_eq!(open(&[0.0, 0.0]), Err(PlanError::Rate(0.0)));
+        assert_eq!(open(&[1.0, -1.0]), Err(PlanError::Rate(-1.0)));
+        assert_eq!(open(&[]), Err(PlanError::Rate(0.0)));
+        assert!(open(&[f64::NAN]).is_err() && open(&[2.0 * MAX_RATE]).is_err());
+        let think = |think| Schedule::Closed { think }.validate();
+        assert_eq!(think(Think::Fixed(MAX_THINK)), Ok(()));
+        assert!(think(Think::Fixed(2 * MAX_THINK)).is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! The requests of one connection: which are due, which are in flight, and the times of each.
+
+use super::due::DueTimes;
+use super::random::{Purpose, generator};
+use super::{Schedule, Think};
+use fastrand::Rng;
+use std::collections::VecDeque;
+
+/// What may be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// So much, which counts as sent now.
+    Send(usize),
+    /// Nothing before this time.
+    NotBefore(u64),
+    /// Nothing before the next reply.
+    Full,
+}
+
+/// The times of a request, in ns of [`crate::clock`]: `due` ≤ `ready` ≤ `sent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// When it was due: the start of its response time.
+    pub(crate) due: u64,
+    /// When it was due and its connection had a free slot. What lies between this and `sent` is the load's own delay.
+    pub(crate) ready: u64,
+    /// When it was sent: the start of its service time.
+    pub(crate) sent: u64,
+}
+
+/// Claims requests as they become due, at most `depth` at once, and keeps their times until they are answered, which
+/// happens in order.
+///
+/// In a closed loop each slot has a due time: when a reply has freed it, plus the think time. In an open loop the schedule has
+/// them; a request that is due while no slot is free is claimed once one is.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    depth: usize,
+    pace: Pace,
+    in_flight: VecDeque<Times>,
+    /// When the last reply freed a slot while none was free.
+    room_since: u64,
+}
+
+#[derive(Debug)]
+enum Pace {
+    /// The due times of the free slots, in order.
+    Closed {
+        free: VecDeque<u64>,
+        think: Think,
+        random: Rng,
+    },
+    Open(DueTimes),
+}
+
+impl Pacer {
+    /// The requests of `client`, one of `clients`, of a schedule that begins now. The first requests of a closed loop are
+    /// due now; with a think time, after a first one, so that the clients do not begin together.
+    pub(crate) fn new(
+        schedule: &Schedule,
+        depth: usize,
+        [client, clients]: [usize; 2],
+        seed: u64,
+        now: u64,
+    ) -> Pacer {
+        let pace = match *schedule {
+            Schedule::Closed { think } => {
+                let mut random = generator(seed, client, Purpose::Think);
+                let mut free: Vec<_> = (0..depth).map(|_| now + think.draw(&mut random)).collect();
+                free.sort_unstable();
+                Pace::Closed { free: free.into(), think, random }
+            }
+            Schedule::Open { ref rate, arrivals } => {
+                Pace::Open(DueTimes::new(rate.clone(), arrivals, [client, clients], seed, now))
+            }
+        };
+        Pacer { depth, pace, in_flight: VecDeque::with_capacity(depth), room_since: now }
+    }
+
+    /// Requests sent that are not answered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether another request fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_flight.len() < self.depth
+    }
+
+    /// Claims the requests that are due and fit; [`Claim::Send`] has their number. `now` is called only if due times matter.
+    pub(crate) fn claim(&mut self, now: impl FnOnce() -> u64) -> Claim {
+        if !self.has_room() {
+            return Claim::Full;
+        }
+        if let Pace::Closed { free, think: Think::None, .. } = &mut self.pace {
+            let sent = free.len();
+            // The next request of a slot follows its reply at once.
+            let at_once = |due| Times { due, ready: due, sent: due };
+            self.in_flight.extend(free.drain(..).map(at_once));
+            return Claim::Send(sent);
+        }
+        self.claim_due(now())
+    }
+
+    fn claim_due(&mut self, now: u64) -> Claim {
+        let mut sent = 0;
+        while self.has_room() {
+            match self.next_due() {
+                due if due > now && sent == 0 => return Claim::NotBefore(due),
+                due if due > now => break,
+                due => {
+                    let ready = due.max(self.room_since).min(now);
+                    self.in_flight.push_back(Times { due, ready, sent: now });
+                }
+            }
+            self.advance();
+            sent += 1;
+        }
+        Claim::Send(sent)
+    }
+
+    /// When the next request is due. A slot must be free.
+    fn next_due(&self) -> u64 {
+        match &self.pace {
+            Pace::Closed { free, .. } => *free.front().expect("a slot that is free has a due time"),
+            Pace::Open(due) => due.next(),
+        }
+    }
+
+    fn advance(&mut self) {
+        match &mut self.pace {
+            Pace::Closed { free, .. } => _ = free.pop_front(),
+            Pace::Open(due) => due.advance(),
+        }
+    }
+
+    /// The oldest request in flight is answered, or has failed; returns its times.
+    pub(crate) fn answer(&mut self, now: u64) -> Option<Times> {
+        if !self.has_room() {
+            self.room_since = now;
+        }
+        let times = self.in_flight.pop_front()?;
+        if let Pace::Closed { free, think, random } = &mut self.pace {
+            let due = now + think.draw(random);
+            // At the end, unless think times differ.
+            let at = free.partition_point(|&earlier| earlier <= due);
+            free.insert(at, due);
+        }
+        Some(times)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Arrivals, Rate};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn open(rate: f64, depth: usize, now: u64) -> Pacer {
+        Pacer::new(&Schedule::open(Rate::constant(rate)), depth, [0, 1], 1, now)
+    }
+
+    fn closed(think: Think, depth: usize, now: u64) -> Pacer {
+        Pacer::new(&Schedule::Closed { think }, depth, [0, 1], 1, now)
+    }
+
+    fn times(due: u64, ready: u64, sent: u64) -> Option<Times> {
+        Some(Times { due, ready, sent })
+    }
+
+    #[test]
+    fn a_closed_loop_is_due_at_each_reply() {
+        let mut pacer = closed(Think::None, 2, 100);
+        let no_clock = || unreachable!("no due time lies in the future");
+        assert_eq!(pacer.claim(no_clock), Claim::Send(2));
+        assert_eq!(pacer.claim(no_clock), Claim::Full);
+        assert_eq!(pacer.answer(150), times(100, 100, 100));
+        assert_eq!(pacer.claim(no_clock), Claim::Send(1));
+        assert_eq!(pacer.answer(160), times(100, 100, 100));
+        assert_eq!(pacer.answer(170), times(150, 150, 150));
+        assert_eq!(pacer.answer(170), None);
+    }
+
+    #[test]
+    fn think_time_is_not_part_of_the_response() {
+        let mut pacer = closed(Think::Fixed(Duration::from_nanos(50)), 1, 100);
+        assert_eq!(pacer.claim(|| 100), Claim::NotBefore(150));
+        assert_eq!(pacer.claim(|| 155), Claim::Send(1));
+        assert_eq!(pacer.answer(200), times(150, 150, 155));
+        assert_eq!(pacer.claim(|| 249), Claim::NotBefore(250));
+        assert_eq!(pacer.claim(|| 250), Claim::Send(1));
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_schedule_if_the_server_is_late() {
+        let mut pacer = open(1e7, 2, 1000);
+        assert_eq!(pacer.claim(|| 999), Claim::NotBefore(1000));
+        assert_eq!(pacer.claim(|| 1000), Claim::Send(1));
+        assert_eq!(pacer.claim(|| 1050), Claim::NotBefore(1100));
+        assert_eq!(pacer.claim(|| 1450), Claim::Send(1), "four are due, one slot is free");
+        assert_eq!(pacer.claim(|| 1450), Claim::Full);
+        assert_eq!(pacer.answer(1500), times(1000, 1000, 1000));
+        assert_eq!(pacer.answer(1500), times(1100, 1100, 1450), "its sending was the load's delay");
+        assert_eq!(pacer.claim(|| 1510), Claim::Send(2));
+        assert_eq!(pacer.answer(1600), times(1200, 1500, 1510), "it waited for a slot until 1500");
+    }
+
+    proptest! {
+        /// Whatever the schedule: requests are claimed in order of their due times, none early, never more than fit, and
+        /// each is answered once with its times.
+        #[test]
+        fn every_request_has_its_times(
+            kind in 0_usize..4,
+            depth in 1_usize..10,
+            steps in proptest::collection::vec((1_u64..2000, any::<bool>()), 1..300),
+        ) {
+            let ms = Duration::from_nanos(700);
+            let schedule = match kind {
+                0 => Schedule::default(),
+                1 => Schedule::Closed { think: Think::Exponential(ms) },
+                2 => Schedule::open(Rate::constant(2e6)),
+                _ => Schedule::Open { rate: Rate::constant(2e6), arrivals: Arrivals::Poisson },
+            };
+            let mut pacer = Pacer::new(&schedule, depth, [0, 1], 3, 0);
+            let (mut now, mut claimed, mut answered, mut last) = (0, 0, 0, 0);
+            for (pass, reply) in steps {
+                now += pass;
+                match pacer.claim(|| now) {
+                    Claim::Send(count) => claimed += count,
+                    Claim::NotBefore(at) => prop_assert!(at > now && pacer.has_room()),
+                    Claim::Full => prop_assert!(!pacer.has_room()),
+                }
+                prop_assert!(pacer.in_flight() <= depth && pacer.in_flight() == claimed - answered);
+                if reply && let Some(Times { due, ready, sent }) = pacer.answer(now) {
+                    answered += 1;
+                    prop_assert!(due <= ready && ready <= sent && sent <= now && last <= due);
+                    last = due;
+                }
+            }
+        }
+
+        /// A server that answers at once gets every request of the schedule, and of a closed loop one for each reply and
+        /// think time.
+        #[test]
+        fn a_quick_server_gets_all_of_the_rate(rate in 1000.0_f64..1e6, depth in 1_usize..5) {
+            let mut pacer = open(rate, depth, 0);
+            let (mut now, mut sent) = (0, 0_u32);
+            while now < 1_000_000_000 / 50 {
+                match pacer.claim(|| now) {
+                    Claim::NotBefore(at) => now = at,
+                    _ => while pacer.answer(now).is_some() { sent += 1 },
+                }
+            }
+            prop_assert!((f64::from(sent) - rate / 50.0).abs() <= 2.0, "{sent} of {}", rate / 50.0);
+        }
+    }
+}

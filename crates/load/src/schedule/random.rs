@@ -1,0 +1,54 @@
+//! Random numbers: a generator for each client and purpose, so that no draw of one changes another.
+
+use fastrand::Rng;
+
+/// What numbers are drawn for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    Arrivals,
+    Think,
+    Sizes,
+    Requests,
+}
+
+/// The generator of a client for a purpose. Equal seeds give equal numbers.
+pub(crate) fn generator(seed: u64, client: usize, purpose: Purpose) -> Rng {
+    // Each step passes the number so far through the generator, so that neighbouring clients have unrelated numbers.
+    let client = Rng::with_seed(seed).u64(..) ^ client as u64;
+    Rng::with_seed(Rng::with_seed(client).u64(..) ^ purpose as u64)
+}
+
+/// An exponentially distributed number with a mean of 1.
+pub(super) fn exponential(random: &mut Rng) -> f64 {
+    // `f64` is below 1, so the logarithm is finite.
+    -(1.0 - random.f64()).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn clients_and_purposes_have_numbers_of_their_own() {
+        let mut seen = HashSet::new();
+        for client in 0..1000 {
+            for purpose in [Purpose::Arrivals, Purpose::Think, Purpose::Sizes, Purpose::Requests] {
+                assert!(seen.insert(generator(1, client, purpose).u64(..)));
+            }
+        }
+        let again = |seed| generator(seed, 3, Purpose::Think).u64(..);
+        assert!(again(1) == again(1) && again(1) != again(2));
+    }
+
+    #[test]
+    fn the_exponential_distribution_has_its_mean_and_its_median() {
+        let mut random = generator(1, 0, Purpose::Arrivals);
+        let mut drawn: Vec<f64> = (0..100_000).map(|_| exponential(&mut random)).collect();
+        let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        assert!((0.98..1.02).contains(&mean), "{mean}");
+        drawn.sort_by(f64::total_cmp);
+        let median = drawn[drawn.len() / 2];
+        assert!((0.67..0.72).contains(&median), "{median}");
+    }
+}

@@ -1,0 +1,124 @@
+//! The public API of the libraries, listed in `docs/api`: a change to it changes a list, in the same commit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use public_api::Builder;
+
+use crate::sanitizers::has_nightly;
+use crate::step::{Failure, Outcome, Step, root, target};
+
+/// The libraries that programs use. The others are parts of annulus.
+const LIBRARIES: [&str; 4] = ["annulus", "annulus-ring", "annulus-tokio", "annulus-load"];
+/// How many differing lines are shown.
+const SHOWN: usize = 20;
+
+/// Compares the API of every library with its list.
+pub(crate) fn check() -> Outcome {
+    run(&[])
+}
+
+/// Compares the API of every library with its list, or writes the lists anew.
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let write = match arguments {
+        [] => false,
+        [option] if option == "--write" => true,
+        [other, ..] => {
+            return Err(Failure::Usage(format!(
+                "unknown argument '{other}': api takes --write or nothing"
+            )));
+        }
+    };
+    if !has_nightly() {
+        return Ok(vec!["api (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
+    }
+    let mut changed = Vec::new();
+    for library in LIBRARIES {
+        let (listed, is) = (list_of(library), items(library)?);
+        match write {
+            true => fs::write(&listed, is).map_err(|error| failed(&listed, &error))?,
+            false => changed.extend(difference(
+                library,
+                &fs::read_to_string(&listed).unwrap_or_default(),
+                &is,
+            )),
+        }
+    }
+    if changed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let hint = "the public API is not as listed: if that is meant, `cargo xtask api --write`, and say so in CHANGELOG.md";
+    Err(Failure::Failed(format!("{hint}\n{}", changed.join("\n"))))
+}
+
+/// The file that lists a library's API.
+fn list_of(library: &str) -> PathBuf {
+    root().join("docs").join("api").join(format!("{library}.txt"))
+}
+
+/// Every public item of a library with all its features, a line each, sorted. What is derived or implemented for all types is left out.
+fn items(library: &str) -> Result<String, Failure> {
+    let line =
+        format!("run nightly cargo rustdoc --quiet -p {library} --lib --all-features --target-dir");
+    let directory = target().join("api");
+    let step = Step::new("rustup", &line).argument(&directory).argument("--");
+    step.argument("-Zunstable-options")
+        .argument("--output-format=json")
+        .argument("--cap-lints=allow")
+        .run()?;
+    let path = directory.join("doc").join(format!("{}.json", library.replace('-', "_")));
+    let builder =
+        Builder::from_rustdoc_json(&path).omit_blanket_impls(true).omit_auto_trait_impls(true);
+    let api =
+        builder.omit_auto_derived_impls(true).build().map_err(|error| failed(&path, &error))?;
+    let mut lines: Vec<String> = api.items().map(|item| format!("{item}\n")).collect();
+    lines.sort();
+    lines.dedup();
+    Ok(lines.concat())
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{}: {error}", path.display()))
+}
+
+/// What is missing in a library and what is new, some lines of each.
+fn difference(library: &str, listed: &str, is: &str) -> Vec<String> {
+    let not_in = |of: &str, other: &str, sign: char| -> Vec<String> {
+        let other: std::collections::HashSet<&str> = other.lines().collect();
+        of.lines()
+            .filter(|line| !other.contains(line))
+            .map(|line| format!("{sign} {line}"))
+            .collect()
+    };
+    let mut lines = [not_in(listed, is, '-'), not_in(is, listed, '+')].concat();
+    let count = lines.len();
+    if count > SHOWN {
+        lines.truncate(SHOWN);
+        lines.push(format!("({} more lines)", count - SHOWN));
+    }
+    if count > 0 {
+        lines.insert(0, format!("{library}:"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_and_what_is_missing_is_shown() {
+        assert!(difference("a", "x\ny\n", "y\nx\n").is_empty());
+        assert_eq!(difference("a", "x\ny\n", "y\nz\n"), ["a:", "- x", "+ z"]);
+        let many: String = (0..30).map(|line| format!("{line}\n")).collect();
+        assert_eq!(difference("a", "", &many).last().unwrap(), "(10 more lines)");
+    }
+
+    #[test]
+    fn every_library_has_a_list() {
+        for library in LIBRARIES {
+            let list = fs::read_to_string(list_of(library)).unwrap();
+            assert!(list.contains("\npub fn "), "{library}");
+        }
+    }
+}
