@@ -1,0 +1,237 @@
+//! Axes: a range, its scale, and the values that are labelled.
+
+use plotters::coord::ranged1d::{
+    KeyPointHint, KeyPointWeight, NoDefaultFormatting, Ranged, ValueFormatter,
+};
+use std::ops::Range;
+
+/// How values lie on an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    Linear,
+    Log,
+}
+
+/// One axis of a chart.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    title: String,
+    scale: Scale,
+    low: f64,
+    high: f64,
+    label: fn(f64) -> String,
+    /// Values with their labels; none if they are chosen by the range.
+    ticks: Option<Vec<(f64, String)>>,
+}
+
+/// Labels that an axis has at most, if it chooses them itself.
+const MOST_TICKS: usize = 7;
+
+impl Axis {
+    /// An axis with equal distances for equal differences. The range is widened to round values; `label` makes the text of a value. A
+    /// range that is empty or not finite becomes one that can be drawn.
+    pub fn linear(title: impl Into<String>, range: Range<f64>, label: fn(f64) -> String) -> Axis {
+        let Range { start, end } = finite(range, 0.0..1.0);
+        let end = if end > start { end } else { start + start.abs().max(1.0) };
+        let step = step(end - start);
+        let (low, high) = ((start / step).floor() * step, (end / step).ceil() * step);
+        Axis { title: title.into(), scale: Scale::Linear, low, high, label, ticks: None }
+    }
+
+    /// An axis with equal distances for equal ratios, from a positive value to a larger one. The range is widened to 1, 2 or 5 of a power of
+    /// ten; values that are not positive become the smallest.
+    pub fn log(title: impl Into<String>, range: Range<f64>, label: fn(f64) -> String) -> Axis {
+        let Range { start, end } = finite(range, 1.0..10.0);
+        let start = if start > 0.0 { start } else { 1.0 };
+        let low = round_down(start);
+        let high = round_up(end.max(start)).max(round_up(low * 1.5));
+        Axis { title: title.into(), scale: Scale::Log, low, high, label, ticks: None }
+    }
+
+    /// The axis from exactly the one value to the other, which must not be equal.
+    pub fn exact(self, range: Range<f64>) -> Axis {
+        Axis { low: range.start, high: range.end, ..self }
+    }
+
+    /// The axis with labels at these values. Those outside its range are left out.
+    pub fn with_ticks(self, ticks: Vec<f64>) -> Axis {
+        let ticks = ticks.into_iter().map(|tick| (tick, (self.label)(tick))).collect();
+        Axis { ticks: Some(ticks), ..self }
+    }
+
+    /// An upright axis of rows from the top, each labelled in its middle ([`row_middle`]).
+    pub(crate) fn rows(names: &[String]) -> Axis {
+        let high = names.len().max(1) as f64;
+        let named = names.iter().enumerate();
+        let ticks = named.map(|(row, name)| (row_middle(row, names.len()), name.clone())).collect();
+        let (title, scale) = (String::new(), Scale::Linear);
+        Axis { title, scale, low: 0.0, high, label: |_| String::new(), ticks: Some(ticks) }
+    }
+
+    /// What the axis shows.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Where a value lies between the ends, from 0 to 1; values beyond them lie at the ends.
+    fn share(&self, value: f64) -> f64 {
+        let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
+        let scaled = |value: f64| match self.scale {
+            Scale::Linear => value,
+            Scale::Log => value.log10(),
+        };
+        let low = scaled(self.low);
+        (scaled(value) - low) / (scaled(self.high) - low)
+    }
+
+    /// The labelled values, with their labels.
+    pub(crate) fn labels(&self) -> Vec<(f64, String)> {
+        let ticks = self.ticks.clone().unwrap_or_else(|| {
+            let ticks = match self.scale {
+                Scale::Linear => self.linear_ticks(),
+                Scale::Log => self.log_ticks(),
+            };
+            ticks.into_iter().map(|tick| (tick, (self.label)(tick))).collect()
+        });
+        // Rounding must not lose the last one.
+        let slack = (self.high - self.low) * 1e-9;
+        let inside = |tick: &f64| (self.low - slack..=self.high + slack).contains(tick);
+        ticks.into_iter().filter(|(tick, _)| inside(tick)).collect()
+    }
+
+    fn linear_ticks(&self) -> Vec<f64> {
+        let step = step(self.high - self.low);
+        let first = (self.low / step).ceil();
+        (0..=MOST_TICKS + 1).map(|n| (first + n as f64) * step).collect()
+    }
+
+    /// Values of 1, 2 and 5 of each power of ten if they are few; else powers of ten, or every second one, and so on.
+    fn log_ticks(&self) -> Vec<f64> {
+        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+        let powers = || (first..=last).map(|power| 10f64.powi(power));
+        let all: Vec<f64> =
+            powers().flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * power)).collect();
+        let inside = all.iter().filter(|tick| (self.low..=self.high).contains(*tick)).count();
+        if inside <= MOST_TICKS {
+            return all;
+        }
+        let every = powers().count().div_ceil(MOST_TICKS);
+        powers().step_by(every).collect()
+    }
+}
+
+/// The drawing library's view of an axis.
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        first + (self.share(*value) * f64::from(last - first)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // No lines between the labelled ones.
+        match hint.weight() {
+            KeyPointWeight::Bold => self.labels().into_iter().map(|(tick, _)| tick).collect(),
+            KeyPointWeight::Any => Vec::new(),
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, value: &f64) -> String {
+        let label = self.labels().into_iter().find(|(tick, _)| tick == value);
+        label.map_or(String::new(), |(_, label)| label)
+    }
+}
+
+/// Where the middle of a row lies on [`Axis::rows`].
+pub(crate) fn row_middle(row: usize, rows: usize) -> f64 {
+    (rows - row) as f64 - 0.5
+}
+
+/// The range, or another if an end of it is not a number.
+fn finite(range: Range<f64>, otherwise: Range<f64>) -> Range<f64> {
+    if range.start.is_finite() && range.end.is_finite() { range } else { otherwise }
+}
+
+/// The distance of labels on a linear axis of this length: 1, 2 or 5 times a power of ten.
+fn step(length: f64) -> f64 {
+    round_up(length / (MOST_TICKS - 1) as f64)
+}
+
+/// The least 1, 2 or 5 of a power of ten that is not below a positive value.
+fn round_up(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    let digits = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power);
+    digits.into_iter().find(|round| *round >= value * (1.0 - 1e-9)).unwrap_or(10.0 * power)
+}
+
+/// The largest 1, 2 or 5 of a power of ten that is not above a positive value.
+fn round_down(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    let digits = [5.0, 2.0, 1.0].map(|digit| digit * power);
+    digits.into_iter().find(|round| *round <= value * (1.0 + 1e-9)).unwrap_or(power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(value: f64) -> String {
+        format!("{value}")
+    }
+
+    fn labels(axis: &Axis) -> Vec<String> {
+        axis.labels().into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn linear_axes_begin_and_end_at_round_values() {
+        let axis = Axis::linear("", 0.0..84_000.0, plain);
+        assert_eq!(axis.low..axis.high, 0.0..100_000.0);
+        assert_eq!(labels(&axis), ["0", "20000", "40000", "60000", "80000", "100000"]);
+        assert_eq!(Axis::linear("", 0.97..1.06, plain).low, 0.96);
+    }
+
+    #[test]
+    fn logarithmic_axes_have_few_labels() {
+        let axis = Axis::log("", 37.0..410.0, plain);
+        assert_eq!(
+            (axis.low..axis.high, labels(&axis)),
+            (20.0..500.0, vec!["20".into(), "50".into(), "100".into(), "200".into(), "500".into()])
+        );
+        let wide = Axis::log("", 1.0..1e12, plain);
+        assert!((3..=MOST_TICKS).contains(&wide.labels().len()), "{:?}", wide.labels());
+        assert_eq!(
+            [0.0, 20.0, 100.0, 1e9].map(|value| axis.map(&value, (600, 0))),
+            [600, 600, 300, 0]
+        );
+    }
+
+    #[test]
+    fn senseless_ranges_can_be_drawn() {
+        let ranges = [5.0..5.0, 0.0..0.0, f64::NAN..1.0, 0.0..f64::INFINITY, -1.0..0.0];
+        for range in ranges {
+            for axis in
+                [Axis::linear("", range.clone(), plain), Axis::log("", range.clone(), plain)]
+            {
+                assert!(axis.low < axis.high, "{range:?}: {axis:?}");
+                assert_eq!(
+                    [f64::NAN, axis.low, axis.high].map(|value| axis.map(&value, (5, 9))),
+                    [5, 5, 9]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn chosen_labels_are_kept_if_they_are_inside() {
+        let axis = Axis::log("", 1.0..1e5, plain).with_ticks(vec![1.0, 10.0, 1e6]);
+        assert_eq!(labels(&axis), ["1", "10"]);
+    }
+}

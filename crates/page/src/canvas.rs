@@ -1,0 +1,106 @@
+//! What all charts share: the area, the axes with their labels, and the finished text.
+
+use crate::axis::Axis;
+use crate::ink::{Ink, with_classes};
+use plotters::coord::Shift;
+use plotters::element::{DynElement, IntoDynElement};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Units of the drawing, which are scaled to the width that the page gives.
+pub(crate) const WIDTH: u32 = 960;
+pub(crate) const HEIGHT: u32 = 600;
+
+/// The library's font size, which is 1.24 times that of the text: a thirtieth of the width, for labels that can be read on a phone.
+const FONT_SIZE: f64 = 37.0;
+
+/// The width of a character in the labels, estimated.
+const CHARACTER: u32 = 17;
+
+type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
+type Element<'a> = DynElement<'static, SVGBackend<'a>, (f64, f64)>;
+
+/// Something in the plane, by values of its axes.
+pub(crate) enum Mark {
+    /// A line through points, with its width.
+    Path(Ink, u32, Vec<(f64, f64)>),
+    /// A filled rectangle between two corners.
+    Area(Ink, [(f64, f64); 2]),
+    /// A filled circle.
+    Dot(Ink, (f64, f64)),
+}
+
+/// A picture of `marks` in the plane of these axes, as SVG.
+pub(crate) fn draw(size: (u32, u32), x: &Axis, y: &Axis, marks: &[Mark]) -> String {
+    let mut svg = String::new();
+    try_draw(&mut svg, size, x, y, marks).expect("a drawing in memory, of finite places");
+    without_size(with_classes(svg))
+}
+
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
+
+fn try_draw<'a>(
+    svg: &'a mut String,
+    size: (u32, u32),
+    x: &Axis,
+    y: &Axis,
+    marks: &[Mark],
+) -> Drawn<'a> {
+    let area = SVGBackend::with_string(svg, size).into_drawing_area();
+    let longest = y.labels().iter().map(|(_, label)| label.chars().count() as u32).max();
+    let mut plane = ChartBuilder::on(&area)
+        .margin_top(52)
+        .margin_right(64)
+        .x_label_area_size(96)
+        .y_label_area_size(longest.unwrap_or(0) * CHARACTER + 24)
+        .build_cartesian_2d(x.clone(), y.clone())?;
+    draw_axes(&mut plane)?;
+    draw_titles(&area, size, x, y)?;
+    plane.draw_series(marks.iter().map(element))?;
+    area.present()
+}
+
+fn text_style() -> TextStyle<'static> {
+    ("sans-serif", FONT_SIZE).into_font().color(&Ink::Text.color())
+}
+
+fn draw_axes<'a>(plane: &mut Plane<'a>) -> Drawn<'a> {
+    plane
+        .configure_mesh()
+        .bold_line_style(Ink::Grid.color().stroke_width(2))
+        .light_line_style(TRANSPARENT)
+        .axis_style(Ink::Axis.color().stroke_width(2))
+        .label_style(text_style())
+        .draw()
+}
+
+/// The title of the upright axis above it, so that it is read without turning; that of the other one below, at the right.
+fn draw_titles<'a>(
+    area: &DrawingArea<SVGBackend<'a>, Shift>,
+    (width, height): (u32, u32),
+    x: &Axis,
+    y: &Axis,
+) -> Drawn<'a> {
+    let at = |horizontal, vertical| text_style().pos(Pos::new(horizontal, vertical));
+    area.draw_text(y.title(), &at(HPos::Left, VPos::Top), (8, 4))?;
+    let corner = (width as i32 - 8, height as i32 - 8);
+    area.draw_text(x.title(), &at(HPos::Right, VPos::Bottom), corner)
+}
+
+fn element<'a>(mark: &Mark) -> Element<'a> {
+    match mark {
+        Mark::Path(ink, width, points) => {
+            PathElement::new(points.clone(), ink.color().stroke_width(*width)).into_dyn()
+        }
+        Mark::Area(ink, corners) => Rectangle::new(*corners, ink.color().filled()).into_dyn(),
+        Mark::Dot(ink, place) => Circle::new(*place, 8, ink.color().filled()).into_dyn(),
+    }
+}
+
+/// The picture without a size of its own: it is as wide as the page lets it be. What the page does not need is left out.
+fn without_size(svg: String) -> String {
+    let Some((_, rest)) = svg.split_once("viewBox") else { return svg };
+    let shorter = [" opacity=\"1\"", " stroke=\"none\"", " xmlns=\"http://www.w3.org/2000/svg\""];
+    let rest = shorter.into_iter().fold(rest.to_owned(), |text, part| text.replace(part, ""));
+    format!("<svg viewBox{rest}")
+}

@@ -1,0 +1,27 @@
+//! A picture with its caption and the key to its colours.
+
+use serde::Serialize;
+
+/// A chart, drawn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// What it shows.
+    pub title: String,
+    /// A sentence below; may be empty.
+    pub note: String,
+    /// The picture, as SVG.
+    pub svg: String,
+    /// What the colours mean; may be empty.
+    pub key: Vec<Key>,
+    /// Whether there was anything to draw.
+    pub has_data: bool,
+}
+
+/// The meaning of one colour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Key {
+    /// The name of the colour in the page's style.
+    pub(crate) ink: String,
+    /// What has it.
+    pub(crate) name: String,
+}

@@ -1,0 +1,101 @@
+//! Colours as classes.
+//!
+//! The drawing library knows colours as red, green and blue only, and a colour that is written into a picture cannot follow the reader's choice
+//! of light and dark. So each ink is drawn as a colour that stands for it, and the finished text names the ink's class in
+//! its place. The page's style says what a class looks like.
+
+use plotters::style::RGBColor;
+
+/// Inks of lines and of what is filled beside them, by number: more series take these again from the first.
+pub const SERIES: usize = 6;
+
+/// Steps from few to many, of a heat map.
+pub(crate) const HEATS: usize = 9;
+
+/// What is drawn, as far as its colour depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ink {
+    Text,
+    Grid,
+    Axis,
+    /// A series; any number.
+    Series(usize),
+    /// From few (0) to many (`HEATS` − 1).
+    Heat(usize),
+}
+
+const FIRST_SERIES: u8 = 4;
+const FIRST_HEAT: u8 = FIRST_SERIES + SERIES as u8;
+const END: u8 = FIRST_HEAT + HEATS as u8;
+
+impl Ink {
+    /// The colour that stands for it.
+    pub(crate) fn color(self) -> RGBColor {
+        RGBColor(0, 0, self.number())
+    }
+
+    /// Its name, as part of a class.
+    pub(crate) fn name(self) -> String {
+        name(self.number())
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Ink::Text => 1,
+            Ink::Grid => 2,
+            Ink::Axis => 3,
+            Ink::Series(series) => FIRST_SERIES + (series % SERIES) as u8,
+            Ink::Heat(heat) => FIRST_HEAT + heat.min(HEATS - 1) as u8,
+        }
+    }
+}
+
+fn name(number: u8) -> String {
+    match number {
+        1 => "text".into(),
+        2 => "grid".into(),
+        3 => "axis".into(),
+        number if number < FIRST_HEAT => format!("s{}", number - FIRST_SERIES),
+        number => format!("h{}", number - FIRST_HEAT),
+    }
+}
+
+/// Classes in place of the colours of a drawn picture: `fill-NAME` and `stroke-NAME`.
+///
+/// A text within the picture cannot be mistaken for an attribute, since its quotation marks are escaped.
+pub(crate) fn with_classes(mut svg: String) -> String {
+    for number in 1..END {
+        for attribute in ["fill", "stroke"] {
+            let colour = format!("{attribute}=\"#0000{number:02X}\"");
+            if svg.contains(&colour) {
+                svg = svg.replace(&colour, &format!("class=\"{attribute}-{}\"", name(number)));
+            }
+        }
+    }
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ink_has_a_class_of_its_own() {
+        let series = (0..SERIES).map(Ink::Series);
+        let heats = (0..HEATS).map(Ink::Heat);
+        let inks = [Ink::Text, Ink::Grid, Ink::Axis].into_iter().chain(series).chain(heats);
+        let names: std::collections::BTreeSet<String> = inks.map(Ink::name).collect();
+        assert_eq!(names.len(), 3 + SERIES + HEATS);
+        assert_eq!(Ink::Series(SERIES + 1).color(), Ink::Series(1).color());
+        assert_eq!(Ink::Heat(100).color(), Ink::Heat(HEATS - 1).color());
+    }
+
+    #[test]
+    fn colours_become_classes() {
+        let RGBColor(red, green, blue) = Ink::Series(1).color();
+        let drawn = format!("<line stroke=\"#{red:02X}{green:02X}{blue:02X}\" x1=\"1\"/>");
+        assert_eq!(with_classes(drawn), "<line class=\"stroke-s1\" x1=\"1\"/>");
+        let other = "<rect fill=\"#FFFFFF\"/>".to_owned();
+        assert_eq!(with_classes(other.clone()), other);
+    }
+}

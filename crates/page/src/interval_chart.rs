@@ -1,0 +1,104 @@
+//! Estimates with their intervals, one below the other.
+
+use crate::axis::{Axis, row_middle};
+use crate::canvas::{self, Mark};
+use crate::figure::Figure;
+use crate::ink::Ink;
+use std::ops::Range;
+
+/// Units of the drawing for a row.
+const ROW: u32 = 68;
+
+/// What lies above and below the rows.
+const FRAME: u32 = 150;
+
+/// Estimates with intervals, a row each.
+#[derive(Clone, Debug)]
+pub struct IntervalChart {
+    /// What it shows.
+    pub title: String,
+    /// A sentence below; may be empty.
+    pub note: String,
+    /// The axis of the estimates.
+    pub x: Axis,
+    /// Values marked by an upright line, such as 1 for ratios.
+    pub marks: Vec<f64>,
+    /// The rows, from the top.
+    pub rows: Vec<IntervalRow>,
+}
+
+/// One estimate.
+#[derive(Clone, Debug)]
+pub struct IntervalRow {
+    /// Its name.
+    pub name: String,
+    /// The estimate.
+    pub value: f64,
+    /// Its interval, if there is one.
+    pub interval: Option<Range<f64>>,
+    /// Its colour: one of [`SERIES`](crate::SERIES).
+    pub series: usize,
+}
+
+impl IntervalChart {
+    /// The chart, drawn.
+    pub fn figure(&self) -> Figure {
+        let rows = self.rows.iter().enumerate();
+        let estimates = rows.flat_map(|(row, estimate)| self.estimate(row, estimate));
+        let marks: Vec<Mark> = self.upright().chain(estimates).collect();
+        let names: Vec<String> = self.rows.iter().map(|row| row.name.clone()).collect();
+        let size = (canvas::WIDTH, FRAME + ROW * self.rows.len() as u32);
+        Figure {
+            title: self.title.clone(),
+            note: self.note.clone(),
+            has_data: !self.rows.is_empty(),
+            svg: canvas::draw(size, &self.x, &Axis::rows(&names), &marks),
+            key: Vec::new(),
+        }
+    }
+
+    fn upright(&self) -> impl Iterator<Item = Mark> {
+        let height = self.rows.len() as f64;
+        self.marks
+            .iter()
+            .map(move |&mark| Mark::Path(Ink::Axis, 3, vec![(mark, 0.0), (mark, height)]))
+    }
+
+    fn estimate(&self, row: usize, estimate: &IntervalRow) -> Vec<Mark> {
+        let height = row_middle(row, self.rows.len());
+        let ink = Ink::Series(estimate.series);
+        let line = estimate.interval.as_ref().map(|interval| {
+            let ends = [interval.start, interval.end].map(|end| (end, height));
+            Mark::Path(ink, 8, ends.into())
+        });
+        let dot = Mark::Dot(ink, (estimate.value, height));
+        line.into_iter().chain([dot]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    #[test]
+    fn rows_have_a_dot_and_an_interval_if_there_is_one() {
+        let row = |name: &str, interval, series| IntervalRow {
+            name: name.into(),
+            value: 1.05,
+            interval,
+            series,
+        };
+        let chart = IntervalChart {
+            title: String::new(),
+            note: String::new(),
+            x: Axis::linear("B ÷ A", 0.9..1.1, text::ratio),
+            marks: vec![1.0],
+            rows: vec![row("rate", Some(1.02..1.08), 0), row("p99", None, 1)],
+        };
+        let svg = chart.figure().svg;
+        assert_eq!(svg.matches("fill-s0").count() + svg.matches("fill-s1").count(), 2, "{svg}");
+        assert_eq!((svg.matches("stroke-s0").count(), svg.matches("stroke-s1").count()), (1, 0));
+        assert!(svg.contains("rate") && svg.contains("p99") && svg.contains("B ÷ A"), "{svg}");
+    }
+}
