@@ -38,10 +38,13 @@ mod streams;
 
 pub mod bulk;
 pub mod clock;
+pub mod compare;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod idle;
 pub mod limits;
+#[cfg(feature = "page")]
+pub mod page;
 pub mod recording;
 pub mod reference_clock;
 

@@ -1,0 +1,73 @@
+//! What was planned otherwise on the two sides.
+
+use crate::recording::{Recording, RunInfo};
+use serde::Serialize;
+
+/// Something that was planned otherwise on the two sides, or among the runs of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlanDifference {
+    /// What it is.
+    pub what: &'static str,
+    /// What it was for A; several values if its runs differ.
+    pub a: Vec<String>,
+    /// What it was for B.
+    pub b: Vec<String>,
+}
+
+type Aspect = (&'static str, fn(&RunInfo) -> String);
+
+/// What a run's figures may depend on.
+const ASPECTS: [Aspect; 14] = [
+    ("server", |run| run.address.clone()),
+    ("protocol", |run| run.protocol.clone()),
+    ("bytes", |run| run.length.map_or("several".into(), |length| length.to_string())),
+    ("clients", |run| run.clients.to_string()),
+    ("in flight", |run| run.pipeline.to_string()),
+    ("schedule", |run| run.schedule.clone()),
+    ("rate", |run| run.rate.map_or("as answered".into(), |rate| rate.to_string())),
+    ("threads", |run| run.threads.to_string()),
+    ("driver", |run| run.driver.clone()),
+    ("warm-up", |run| format!("{} s", run.warm_up)),
+    ("duration", |run| format!("{} s", run.duration)),
+    ("host", |run| run.machine.host.clone()),
+    ("kernel", |run| run.machine.kernel.clone()),
+    ("annulus", |run| run.annulus.clone()),
+];
+
+/// Everything in which not all runs of both sides agree.
+pub(super) fn differences(a: &[Recording], b: &[Recording]) -> Vec<PlanDifference> {
+    let difference = |(what, of): Aspect| {
+        let [a, b] = [a, b].map(|runs| values(runs, of));
+        (a != b || a.len() > 1).then_some(PlanDifference { what, a, b })
+    };
+    ASPECTS.into_iter().filter_map(difference).collect()
+}
+
+/// The values of the runs, each once.
+fn values(runs: &[Recording], of: fn(&RunInfo) -> String) -> Vec<String> {
+    let mut values: Vec<String> = runs.iter().map(|run| of(&run.run)).collect();
+    values.sort();
+    values.dedup();
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(clients: u64, address: &str) -> Recording {
+        Recording::new(RunInfo { clients, address: address.into(), ..RunInfo::default() })
+    }
+
+    #[test]
+    fn equal_plans_have_no_differences() {
+        assert_eq!(differences(&[run(1, "a"), run(1, "a")], &[run(1, "a")]), []);
+    }
+
+    #[test]
+    fn what_differs_between_or_within_the_sides_is_named() {
+        let found = differences(&[run(50, "a"), run(60, "a")], &[run(50, "b")]);
+        assert_eq!(found.iter().map(|found| found.what).collect::<Vec<_>>(), ["server", "clients"]);
+        assert_eq!((found[1].a.len(), found[1].b.len()), (2, 1));
+    }
+}

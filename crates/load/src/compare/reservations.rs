@@ -1,0 +1,78 @@
+//! Reasons to doubt a comparison.
+
+use super::{MetricRatio, Side};
+use crate::recording::{Percentiles, Recording};
+
+/// Fewer runs than this make wide intervals.
+const FEW_RUNS: usize = 4;
+
+/// Each reason once, with the sides that it holds for.
+pub(super) fn all(
+    runs: [&[Recording]; 2],
+    [a, b]: [&Side; 2],
+    ratios: &[MetricRatio],
+) -> Vec<String> {
+    let of = |side: &Side, runs: &[Recording]| [of_side(side, runs), own_doubts(runs)].concat();
+    let mut found: Vec<(String, &str)> = Vec::new();
+    found.extend(of(a, runs[0]).into_iter().map(|reason| (reason, "A")));
+    for reason in of(b, runs[1]) {
+        match found.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, sides)) => *sides = "A and B",
+            None => found.push((reason, "B")),
+        }
+    }
+    let fewest = a.responses.min(b.responses);
+    let samples = ratios.iter().filter_map(|ratio| too_few_samples(ratio, fewest));
+    found.into_iter().map(|(reason, sides)| format!("{sides}: {reason}")).chain(samples).collect()
+}
+
+/// What there is to say of a side.
+fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
+    let Side { runs: count, seconds, pieces, failed, responses, .. } = side;
+    let few = match (count, pieces) {
+        (1, 0) => Some(format!(
+            "one run of {seconds:.1} s is too short for an interval: measure for 20 s at least, or several times"
+        )),
+        (1, _) => Some(format!(
+            "one run, with the spread of {pieces} blocks of {:.1} s: what changes from run to run is not in the \
+             intervals; compare several runs",
+            seconds / *pieces as f64
+        )),
+        (2..FEW_RUNS, _) => Some(format!("{count} runs make wide intervals: take five or more")),
+        _ => None,
+    };
+    let interrupted = runs.iter().filter(|run| run.interrupted).count();
+    let interrupted =
+        (interrupted > 0).then(|| format!("{interrupted} of {count} runs ended early"));
+    let ended = failed + responses;
+    let failures = (*failed > 0)
+        .then(|| format!("{failed} of {ended} requests failed, and are in no latency"));
+    few.into_iter().chain(interrupted).chain(failures).collect()
+}
+
+/// A percentile that was measured by too few latencies on a side.
+fn too_few_samples(ratio: &MetricRatio, fewest: u64) -> Option<String> {
+    let least = Percentiles::samples_for(ratio.metric.share()?);
+    (fewest < least).then(|| {
+        format!(
+            "{} takes {least} latencies, and one side has {fewest}: measure for longer",
+            ratio.metric
+        )
+    })
+}
+
+/// What the runs themselves doubted, each doubt once.
+fn own_doubts(runs: &[Recording]) -> Vec<String> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for doubt in runs.iter().flat_map(|run| &run.doubts) {
+        match found.iter_mut().find(|(known, _)| known == doubt) {
+            Some((_, count)) => *count += 1,
+            None => found.push((doubt, 1)),
+        }
+    }
+    let of = |(doubt, count): (&str, usize)| match runs.len() {
+        1 => doubt.to_owned(),
+        all => format!("{doubt} ({count} of {all} runs)"),
+    };
+    found.into_iter().map(of).collect()
+}

@@ -1,0 +1,120 @@
+//! Comparisons of simulated runs, of which is known whether they differ.
+
+use super::{Comparison, Options, Outcome, Verdict, compare};
+use crate::recording::{Interval, Latencies, Recording, RunInfo};
+
+/// Comparisons of two equal sides.
+const COMPARISONS: u64 = 100;
+
+/// Runs of a simulated server.
+#[derive(Clone, Copy)]
+struct Runs {
+    count: usize,
+    seconds: usize,
+    /// Latencies are this many times as long.
+    factor: f64,
+    /// The standard deviation of the logarithm from run to run.
+    between: f64,
+    /// The same from second to second, half of which lasts into the next one.
+    within: f64,
+    /// Whether a run may have a slow spell of some seconds.
+    has_spells: bool,
+}
+
+const STEADY: Runs =
+    Runs { count: 5, seconds: 10, factor: 1.0, between: 0.01, within: 0.02, has_spells: false };
+
+/// Latencies in a second.
+const SAMPLES: usize = 120;
+
+impl Runs {
+    fn record(self, random: &mut fastrand::Rng) -> Vec<Recording> {
+        (0..self.count).map(|_| self.run(random)).collect()
+    }
+
+    fn run(self, random: &mut fastrand::Rng) -> Recording {
+        let base = self.factor * (self.between * normal(random)).exp();
+        let spell = random.usize(..self.seconds)..;
+        let spell = spell.start..spell.start + random.usize(1..=self.seconds / 4);
+        let shape = shape();
+        let mut drift = normal(random);
+        let second = |n: usize| {
+            // Neighbouring seconds are alike: half of the deviation stays.
+            drift = 0.5 * drift + 0.75_f64.sqrt() * normal(random);
+            let is_slow = self.has_spells && spell.contains(&n);
+            let slow = if is_slow { 1.1 } else { 1.0 };
+            let level = 100e3 * base * slow * (self.within * drift).exp();
+            // Each latency that is drawn stands for a hundred, so that there are enough for every percentile.
+            let latency = |_| ((level * shape[random.usize(..shape.len())]) as u64, 100);
+            let response: Latencies = (0..SAMPLES).map(latency).collect();
+            // A closed loop answers as often as it is fast.
+            let answered = (SAMPLES as f64 * 100.0 * 100e3 / level) as u64;
+            Interval { answered, response, ..Interval::new(n as f64, 1.0) }
+        };
+        let intervals: Vec<Interval> = (0..self.seconds).map(second).collect();
+        let answered: u64 = intervals.iter().map(|interval| interval.answered).sum();
+        let cpu_seconds = answered as f64 * 2e-6 * (0.01 * normal(random)).exp();
+        Recording {
+            seconds: self.seconds as f64,
+            intervals,
+            cpu_seconds,
+            ..Recording::new(RunInfo::default())
+        }
+    }
+}
+
+/// What single latencies are multiplied by: the quantiles of a distribution with a long tail.
+fn shape() -> [f64; 256] {
+    std::array::from_fn(|place| (1.0 - (place as f64 + 0.5) / 256.0).powf(-0.2))
+}
+
+/// A draw from the normal distribution: twelve draws from an equal one have this spread.
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
+}
+
+fn comparisons(a: Runs, b: Runs, seed: u64) -> impl Iterator<Item = Comparison> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..COMPARISONS).map(move |seed| {
+        let (a, b) = (a.record(&mut random), b.record(&mut random));
+        // Without a margin, so that nothing but the intervals keeps equal sides from being called different.
+        compare(&a, &b, &Options { margin: 0.0, seed }).unwrap()
+    })
+}
+
+/// How many of the comparisons of equal sides are called different.
+fn called_different(runs: Runs, seed: u64) -> usize {
+    comparisons(runs, runs, seed).filter(|found| found.outcome == Outcome::Different).count()
+}
+
+/// Of a hundred, five are 5 %.
+#[test]
+fn equal_sides_are_called_different_no_more_often_than_stated() {
+    let between = |between| Runs { between, ..STEADY };
+    let kinds = [
+        ("two runs each", Runs { count: 2, ..between(0.03) }),
+        ("three runs each", Runs { count: 3, ..between(0.03) }),
+        ("five runs each, with slow spells", Runs { has_spells: true, ..STEADY }),
+        ("one run each", Runs { count: 1, between: 0.0, seconds: 24, ..STEADY }),
+        (
+            "one run each, with slow spells",
+            Runs { count: 1, between: 0.0, seconds: 60, has_spells: true, ..STEADY },
+        ),
+    ];
+    for (seed, (kind, runs)) in (1..).zip(kinds) {
+        let different = called_different(runs, seed);
+        println!("{kind}: {different} of {COMPARISONS}");
+        assert!(different <= COMPARISONS as usize / 20, "{kind}: {different} of {COMPARISONS}");
+    }
+}
+
+#[test]
+fn a_difference_of_five_percent_is_found_with_enough_runs() {
+    let ten = Runs { count: 10, ..STEADY };
+    let slower = Runs { factor: 1.05, ..ten };
+    let found =
+        comparisons(ten, slower, 7).filter(|found| found.ratios[1].verdict == Verdict::Higher);
+    let found = found.count();
+    println!("{found} of {COMPARISONS}");
+    assert!(found >= COMPARISONS as usize * 9 / 10, "{found} of {COMPARISONS}");
+}

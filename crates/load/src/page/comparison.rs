@@ -1,0 +1,177 @@
+//! A comparison as a page.
+
+use super::charts::{percentile_chart, percentiles};
+use super::details;
+use crate::compare::{Comparison, Metric, MetricRatio, Outcome, Side, Verdict};
+use crate::recording::{Latencies, Recording};
+use annulus_page::{
+    Axis, Block, IntervalChart, IntervalRow, Line, Notice, Page, Section, Table, Tile, text,
+};
+
+/// A comparison with the runs that it is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared<'a> {
+    /// The comparison.
+    pub comparison: &'a Comparison,
+    /// The runs of A.
+    pub a: &'a [Recording],
+    /// The runs of B.
+    pub b: &'a [Recording],
+}
+
+/// The page of a comparison. It loads nothing and runs no script.
+pub fn comparison_html(compared: Compared<'_>) -> String {
+    compared.page().html()
+}
+
+impl Compared<'_> {
+    fn page(self) -> Page {
+        let Compared { comparison, .. } = self;
+        let section = |heading: &str, blocks| Section { heading: heading.into(), blocks };
+        let notice = |text: &String| Notice { text: text.clone(), advice: String::new() };
+        let mut sections = vec![section(
+            "Ratios",
+            vec![
+                Block::Figure(intervals(comparison)),
+                Block::Figure(self.latencies()),
+                Block::Table(ratios(comparison)),
+            ],
+        )];
+        if !comparison.plans.is_empty() {
+            sections
+                .push(section("What was planned otherwise", vec![Block::Table(plans(comparison))]));
+        }
+        for (name, runs) in [("A", self.a), ("B", self.b)] {
+            let first = runs.first().map(details::run).unwrap_or_default();
+            sections.push(section(&format!("The first run of {name}"), first));
+        }
+        Page {
+            title: title(comparison),
+            subtitle: comparison.sentence(),
+            tiles: comparison.ratios.iter().filter_map(tile).collect(),
+            notices: comparison.doubts.iter().map(notice).collect(),
+            sections,
+        }
+    }
+
+    /// All response times of both sides by percentile.
+    fn latencies(self) -> annulus_page::Figure {
+        let line = |name: &str, series, runs: &[Recording]| {
+            let mut all = Latencies::default();
+            runs.iter()
+                .flat_map(|run| &run.intervals)
+                .for_each(|interval| all.add(&interval.response));
+            Line::new(name, series, percentiles(&all))
+        };
+        let lines = vec![
+            line(&side("A", &self.comparison.a), 0, self.a),
+            line(&side("B", &self.comparison.b), 1, self.b),
+        ];
+        percentile_chart("Response time by percentile", "All runs of a side together.", lines)
+    }
+}
+
+/// The name of a side, with its label if there is one.
+fn side(name: &str, side: &Side) -> String {
+    side.label.as_ref().map_or(name.to_owned(), |label| format!("{name}: {label}"))
+}
+
+fn title(comparison: &Comparison) -> String {
+    let found = match comparison.outcome {
+        Outcome::Different => "different",
+        Outcome::Equal => "no difference",
+        Outcome::Undecided => "undecided",
+    };
+    format!("{} and {}: {found}", side("A", &comparison.a), side("B", &comparison.b))
+}
+
+fn tile(ratio: &MetricRatio) -> Option<Tile> {
+    let value = ratio.ratio?;
+    let note = match ratio.verdict {
+        Verdict::Higher => "B is higher",
+        Verdict::Lower => "B is lower",
+        Verdict::Equal => "no difference",
+        Verdict::Undecided => "undecided",
+    };
+    Some(Tile {
+        label: format!("{}, B ÷ A", ratio.metric),
+        value: text::ratio(value),
+        note: note.into(),
+    })
+}
+
+/// The colour of a verdict: better, worse, or neither.
+fn series(ratio: &MetricRatio) -> usize {
+    let is_higher = match ratio.verdict {
+        Verdict::Higher => true,
+        Verdict::Lower => false,
+        Verdict::Equal | Verdict::Undecided => return 5,
+    };
+    if is_higher == ratio.metric.is_better_if_higher() { 2 } else { 1 }
+}
+
+fn intervals(comparison: &Comparison) -> annulus_page::Figure {
+    let row = |ratio: &MetricRatio| {
+        let interval = ratio.bounds.map(|bounds| bounds.low..bounds.high);
+        let name = ratio.metric.name().to_owned();
+        Some(IntervalRow { name, value: ratio.ratio?, interval, series: series(ratio) })
+    };
+    let rows: Vec<IntervalRow> = comparison.ratios.iter().filter_map(row).collect();
+    let ends = rows.iter().flat_map(|row| {
+        let interval = row.interval.clone().unwrap_or(row.value..row.value);
+        [interval.start, interval.end, row.value]
+    });
+    // A very wide interval must not hide the others.
+    let ends = ends.map(|end| end.clamp(0.1, 10.0));
+    let range = ends.fold(0.95..1.05, |range: std::ops::Range<f64>, end| {
+        range.start.min(end)..range.end.max(end)
+    });
+    IntervalChart {
+        title: "Ratios with their intervals".into(),
+        note: "All intervals hold together in 95 % of comparisons. Green is better, orange is worse, grey is no \
+               difference that is supported."
+            .into(),
+        x: Axis::linear("B ÷ A", range, text::number),
+        marks: vec![1.0],
+        rows,
+    }
+    .figure()
+}
+
+fn ratios(comparison: &Comparison) -> Table {
+    let row = |ratio: &MetricRatio| {
+        let value = |side: Option<f64>| side.map_or("–".into(), |value| ratio.metric.text(value));
+        let interval = ratio.bounds.map_or("–".into(), |bounds| bounds.to_string());
+        let ratio_text = ratio.ratio.map_or("–".into(), text::ratio);
+        vec![
+            ratio.metric.to_string(),
+            value(ratio.a),
+            value(ratio.b),
+            ratio_text,
+            interval,
+            ratio.verdict.to_string(),
+        ]
+    };
+    let head = ["", "A", "B", "B ÷ A", "interval", "verdict"];
+    Table { head: head.map(String::from).into(), rows: comparison.ratios.iter().map(row).collect() }
+}
+
+fn plans(comparison: &Comparison) -> Table {
+    let row = |plan: &crate::compare::PlanDifference| {
+        vec![plan.what.to_owned(), plan.a.join(", "), plan.b.join(", ")]
+    };
+    Table {
+        head: ["", "A", "B"].map(String::from).into(),
+        rows: comparison.plans.iter().map(row).collect(),
+    }
+}
+
+impl Metric {
+    /// Its value as text, as it is shown: answers a second, or a time.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Metric::Rate => text::number(value) + "/s",
+            _ => text::nanoseconds(value),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What belongs to a run beside its latencies.
+
+use super::summary::{started, time};
+use crate::recording::{Percentiles, Recording};
+use annulus_page::{Block, Table, text};
+use std::collections::BTreeMap;
+
+/// Replies by what they say, failures by kind, and classes of requests; what there is of them.
+pub(super) fn outcomes(recording: &Recording) -> Vec<Block> {
+    let total = recording.total();
+    let tables = [
+        (!total.outcomes.is_empty()).then(|| counts("replies", &total.outcomes)),
+        (!recording.errors.is_empty())
+            .then(|| counts("failures of the whole run", &recording.errors)),
+        (!recording.classes.is_empty()).then(|| classes(recording)),
+    ];
+    let first = recording.first_error.as_ref();
+    let first = first.map(|error| Block::Text(format!("The first failure: {error}")));
+    tables.into_iter().flatten().map(Block::Table).chain(first).collect()
+}
+
+fn counts(title: &str, counts: &BTreeMap<String, u64>) -> Table {
+    let row = |(name, count): (&String, &u64)| vec![name.clone(), text::number(*count as f64)];
+    Table { head: vec![title.into(), "count".into()], rows: counts.iter().map(row).collect() }
+}
+
+fn classes(recording: &Recording) -> Table {
+    let total = recording.total();
+    let head = ["request", "sent", "answered", "failed", "p50", "p99"];
+    let row = |(name, class): (&String, &crate::recording::ClassInterval)| {
+        let latency = Percentiles::new(&class.response);
+        let counts =
+            [class.sent, class.answered, class.failed].map(|count| text::number(count as f64));
+        let times = [latency.p50, latency.p99].map(|micros| micros.map_or("–".into(), time));
+        std::iter::once(name.clone()).chain(counts).chain(times).collect()
+    };
+    let rows = recording.classes.iter().zip(&total.classes).map(row).collect();
+    Table { head: head.map(String::from).into(), rows }
+}
+
+/// The command, what was planned, and where it ran.
+pub(super) fn run(recording: &Recording) -> Vec<Block> {
+    let run = &recording.run;
+    let command = run.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let mut blocks = Vec::new();
+    if !command.is_empty() {
+        blocks.push(Block::Code(command));
+    }
+    let seconds = |value: f64| format!("{} s", text::number(value));
+    let rows = [
+        ("server", run.address.clone()),
+        ("protocol", run.protocol.clone()),
+        ("bytes a message", run.length.map_or(String::new(), |length| text::number(length as f64))),
+        ("clients", text::number(run.clients as f64)),
+        ("in flight per connection", text::number(run.pipeline as f64)),
+        ("schedule", run.schedule.clone()),
+        ("threads of the load", text::number(run.threads as f64)),
+        ("driver", run.driver.clone()),
+        ("warm-up", seconds(run.warm_up)),
+        ("planned time", seconds(run.duration)),
+        ("measured time", seconds(recording.seconds)),
+        ("began", started(run).unwrap_or_default()),
+        ("host", run.machine.host.clone()),
+        ("kernel", run.machine.kernel.clone()),
+        ("annulus", run.annulus.clone()),
+        ("seed", run.seed.to_string()),
+    ];
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).collect();
+    blocks.push(Block::Table(Table { head: Vec::new(), rows }));
+    blocks.extend(parts(recording).map(Block::Table));
+    blocks
+}
+
+/// What was merged.
+fn parts(recording: &Recording) -> Option<Table> {
+    let head = ["merged", "host", "measured", "answered", "began after the first"];
+    let row = |(number, part): (usize, &crate::recording::Part)| {
+        let name = part.run.label.clone().unwrap_or_else(|| format!("{}", number + 1));
+        let seconds = format!("{} s", text::number(part.seconds));
+        let shift = text::nanoseconds((part.shift * 1e9).max(0.0));
+        vec![
+            name,
+            part.run.machine.host.clone(),
+            seconds,
+            text::number(part.responses as f64),
+            shift,
+        ]
+    };
+    let rows: Vec<_> = recording.parts.iter().enumerate().map(row).collect();
+    (!rows.is_empty()).then(|| Table { head: head.map(String::from).into(), rows })
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_can_be_pasted_into_a_shell() {
+        let words = ["annulus", "http://h:1/?a=1&b", "GET key", "it's", "", "99%"];
+        let quoted = words.map(quoted);
+        assert_eq!(
+            quoted,
+            ["annulus", "'http://h:1/?a=1&b'", "'GET key'", "'it'\\''s'", "''", "99%"]
+        );
+    }
+}
