@@ -58,8 +58,13 @@ impl ValueParserFactory for Target {
 
 impl JsonFile {
     /// Whether this is standard output, where no other output may follow.
-    fn is_stdout(&self) -> bool {
+    pub(crate) fn is_stdout(&self) -> bool {
         self.file.is_none()
+    }
+
+    /// Writes text as it is.
+    pub(crate) fn write(self, text: &str) -> Result<()> {
+        self.write_with(|writer| writer.write_all(text.as_bytes()))
     }
 
     /// Writes what `write` writes.

@@ -1,9 +1,12 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
 mod clock;
+mod compare;
 mod datagrams;
 mod logs;
 mod merge;
+mod page;
+mod recordings;
 mod render;
 mod summary;
 mod workload;
@@ -55,12 +58,14 @@ Examples:
   annulus load -a unix:/run/echo           a Unix socket
   annulus load -t 5 --json - | jq .latency_us";
 
-/// Loads other than connections.
+/// Loads other than connections, and what is done with recordings.
 #[derive(Debug, Subcommand)]
 enum Kind {
     Udp(datagrams::UdpArgs),
     Merge(merge::MergeArgs),
     Clock(clock::ClockArgs),
+    Compare(compare::CompareArgs),
+    Page(page::PageArgs),
 }
 
 /// Options of every load.
@@ -133,6 +138,8 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(Kind::Udp(args)) => return datagrams::run(args),
         Some(Kind::Merge(args)) => return merge::run(args),
         Some(Kind::Clock(args)) => return clock::run(args),
+        Some(Kind::Compare(args)) => return compare::run(args),
+        Some(Kind::Page(args)) => return page::run(args),
         None => {}
     }
     let workload = workload(&args)?;

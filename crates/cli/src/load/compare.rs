@@ -1,0 +1,209 @@
+//! `annulus load compare`: whether runs differ.
+
+use super::recordings;
+use crate::output::{self, JsonFile, Target, note};
+use crate::text::{Listing, table, thousands, wrapped};
+use crate::usage::UsageError;
+use annulus_load::compare::{self, CompareError, Comparison, MetricRatio, Options, Side, Verdict};
+use annulus_load::page::{self, Compared};
+use annulus_load::recording::Recording;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+Each side is one run or several, as `annulus load --json` writes them. The
+ratios B ÷ A have intervals that hold together in 95 % of comparisons: sides
+that do not differ are called different in 5 % at most, by whichever figure.
+What varies from run to run is only seen by several runs of each side; five or
+more are best, taken in turns. A run that is alone must have 20 s at least, and
+its interval is that of its time only.
+
+\"different\" is said if the whole interval is beyond the margin, \"equal\" if it
+is within the margin, and \"undecided\" otherwise. The exit status is 0, unless
+--fail-if says otherwise.
+
+Examples:
+  annulus load compare before.json after.json
+  annulus load compare a1.json a2.json a3.json --with b1.json b2.json b3.json
+  annulus load compare old/*.json --with new/*.json --fail-if worse
+  annulus load compare old/*.json --with new/*.json --html changes.html";
+
+/// The format of the comparison as JSON.
+const FORMAT: &str = "annulus-load-comparison";
+/// Its version.
+const VERSION: u64 = 1;
+
+/// Compare runs: ratios with intervals, and what they support
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(super) struct CompareArgs {
+    /// The runs of A; without --with, one run of A and one of B
+    #[arg(value_name = "RECORDING", required = true)]
+    runs: Vec<PathBuf>,
+    /// The runs of B
+    #[arg(long, value_name = "RECORDING", num_args = 1..)]
+    with: Vec<PathBuf>,
+    /// Differences up to this many percent are none that matter
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    margin: f64,
+    /// Exit with 1 if B is different from A, or if it is worse by any figure
+    #[arg(long, value_name = "WHAT")]
+    fail_if: Option<FailIf>,
+    /// The seed of what is drawn for the intervals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the comparison as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE|-")]
+    html: Option<Target>,
+}
+
+/// What makes the exit status 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailIf {
+    /// Any difference
+    Different,
+    /// A lower rate, a longer latency, or more CPU time of the load
+    Worse,
+}
+
+/// The comparison with the files it is of.
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    version: u64,
+    files: [&'a [PathBuf]; 2],
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
+    let files = sides(&args.runs, &args.with)?;
+    let outputs = || args.json.iter().chain(&args.html);
+    for output in outputs() {
+        recordings::check_distinct(output, args.runs.iter().chain(&args.with))?;
+    }
+    let stdouts = outputs().filter(|output| **output == Target::Stdout).count();
+    if stdouts > 1 {
+        return Err(
+            UsageError("--json - and --html -: only one can be standard output".into()).into()
+        );
+    }
+    let [a, b] = [open(files[0])?, open(files[1])?];
+    let options = Options { margin: args.margin / 100.0, seed: args.seed };
+    let comparison = compare::compare(&a, &b, &options).map_err(|error| classify(error, files))?;
+    let json = args.json.map(Target::open).transpose()?;
+    let html = args.html.map(Target::open).transpose()?;
+    let is_shown = !html.as_ref().is_some_and(JsonFile::is_stdout);
+    if let Some(html) = html {
+        html.write(&page::comparison_html(Compared { comparison: &comparison, a: &a, b: &b }))?;
+    }
+    let document = Document { format: FORMAT, version: VERSION, files, comparison: &comparison };
+    output::deliver(json, &document, is_shown.then(|| text(&comparison)))?;
+    Ok(judge(&comparison, args.fail_if))
+}
+
+/// The files of A and of B.
+fn sides<'a>(runs: &'a [PathBuf], with: &'a [PathBuf]) -> Result<[&'a [PathBuf]; 2], UsageError> {
+    let sides = match (runs, with) {
+        ([_, _], []) => [&runs[..1], &runs[1..]],
+        (_, []) => {
+            let text = format!(
+                "without --with two recordings are compared, and this names {}: put those of B after --with",
+                runs.len()
+            );
+            return Err(UsageError(text));
+        }
+        _ => [runs, with],
+    };
+    for (name, side) in ["A", "B"].into_iter().zip(sides) {
+        let twice = side.iter().enumerate().find(|(place, file)| side[..*place].contains(file));
+        if let Some((_, file)) = twice {
+            let text = format!("{} is named twice in {name}: a run counts once", file.display());
+            return Err(UsageError(text));
+        }
+    }
+    Ok(sides)
+}
+
+fn open(files: &[PathBuf]) -> Result<Vec<Recording>> {
+    files.iter().map(|file| recordings::open(file)).collect()
+}
+
+fn classify(error: CompareError, [a, b]: [&[PathBuf]; 2]) -> anyhow::Error {
+    match error {
+        CompareError::NothingMeasured(side, run) => {
+            let files = if side == 'A' { a } else { b };
+            anyhow::anyhow!("{}: {error}", files[run - 1].display())
+        }
+        other => UsageError(other.to_string()).into(),
+    }
+}
+
+/// The exit status, with a line that says why it is not 0.
+fn judge(comparison: &Comparison, fail_if: Option<FailIf>) -> ExitCode {
+    let is_worse = |ratio: &MetricRatio| match ratio.verdict {
+        Verdict::Higher => !ratio.metric.is_better_if_higher(),
+        Verdict::Lower => ratio.metric.is_better_if_higher(),
+        Verdict::Equal | Verdict::Undecided => false,
+    };
+    let (what, fails): (_, &dyn Fn(&MetricRatio) -> bool) = match fail_if {
+        None => return ExitCode::SUCCESS,
+        Some(FailIf::Different) => ("different from", &|ratio| ratio.verdict.is_different()),
+        Some(FailIf::Worse) => ("worse than", &is_worse),
+    };
+    let found: Vec<_> = comparison.ratios.iter().filter(|ratio| fails(ratio)).collect();
+    if found.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    let found: Vec<_> = found.iter().map(|ratio| ratio.metric.name()).collect();
+    note(format_args!("annulus: B is {what} A: {}", found.join(", ")));
+    ExitCode::FAILURE
+}
+
+/// The comparison within 80 columns.
+fn text(comparison: &Comparison) -> String {
+    let mut text = Listing::new();
+    text.indent(4);
+    text.row("A", &side(&comparison.a));
+    text.row("B", &side(&comparison.b));
+    for plan in &comparison.plans {
+        let [a, b] = [&plan.a, &plan.b].map(|values| values.join(", "));
+        text.row("≠", &format!("{}: {a} | {b}", plan.what));
+    }
+    text.line("");
+    let mut text = text.finish();
+    text += &table(1, &rows(comparison));
+    text += "\n";
+    text += &wrapped("", &comparison.sentence());
+    text.extend(comparison.doubts.iter().map(|doubt| wrapped("! ", doubt)));
+    text
+}
+
+fn side(side: &Side) -> String {
+    let Side { label, runs, seconds, responses, .. } = side;
+    let label = label.as_ref().map_or(String::new(), |label| format!("{label}: "));
+    let runs = if *runs == 1 { "1 run".into() } else { format!("{runs} runs") };
+    format!("{label}{runs}, {seconds:.1} s, {} answers", thousands(*responses))
+}
+
+fn rows(comparison: &Comparison) -> Vec<Vec<String>> {
+    let head = ["", "A", "B", "B ÷ A", "interval", "verdict"].map(String::from).into();
+    let row = |ratio: &MetricRatio| {
+        let value = |side: Option<f64>| side.map_or("–".into(), |value| ratio.metric.text(value));
+        vec![
+            ratio.metric.to_string(),
+            value(ratio.a),
+            value(ratio.b),
+            ratio.ratio.map_or("–".into(), |ratio| format!("{ratio:.3}")),
+            ratio.bounds.map_or("–".into(), |bounds| bounds.to_string()),
+            ratio.verdict.to_string(),
+        ]
+    };
+    std::iter::once(head).chain(comparison.ratios.iter().map(row)).collect()
+}

@@ -1,0 +1,111 @@
+//! `annulus load compare`.
+
+use crate::common::annulus;
+use crate::recordings::{directory, recording, write};
+use annulus_load::recording::{Recording, RunInfo};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Five runs, whose latencies are as long as `factor` says.
+fn runs(directory: &Path, name: &str, factor: f64) -> Vec<PathBuf> {
+    let seed = name.bytes().map(u64::from).sum::<u64>();
+    let run = |n| write(directory, &format!("{name}{n}.json"), &recording(seed + n, factor));
+    (0..5).map(run).collect()
+}
+
+fn compare(a: &[PathBuf], b: &[PathBuf], options: &[&str]) -> crate::common::Finished {
+    let mut args: Vec<PathBuf> = vec!["load".into(), "compare".into()];
+    args.extend_from_slice(a);
+    args.push("--with".into());
+    args.extend_from_slice(b);
+    args.extend(options.iter().map(PathBuf::from));
+    annulus(args)
+}
+
+#[test]
+fn runs_that_differ_are_different_and_runs_that_do_not_are_not() {
+    let directory = directory("compare");
+    let [before, same] = ["before", "same"].map(|name| runs(&directory, name, 1.0));
+    let slower = runs(&directory, "slower", 1.1);
+
+    let equal = compare(&before, &same, &["--fail-if", "different"]);
+    assert_eq!((equal.code, equal.stderr.as_str()), (Some(0), ""), "{equal:?}");
+    assert!(!equal.stdout.contains("different"), "{equal:?}");
+
+    let different = compare(&before, &slower, &[]);
+    assert_eq!(different.code, Some(0), "{different:?}");
+    assert!(different.stdout.contains("different: higher"), "{different:?}");
+    assert!(different.stdout.contains("B differs from A: p50 10"), "{different:?}");
+    assert!(different.stdout.lines().all(|line| line.chars().count() <= 80), "{different:?}");
+
+    let json = compare(&before, &slower, &["--json", "-", "--fail-if", "worse"]);
+    json.fails_with(1, &["B is worse than A: p50, p99, p99.9, mean"]);
+    let json = json.json();
+    assert_eq!(
+        (&json["format"], &json["outcome"]),
+        (&"annulus-load-comparison".into(), &"different".into())
+    );
+    assert_eq!(json["files"][1].as_array().map(Vec::len), Some(5));
+
+    // The other way round it is better.
+    let better = compare(&slower, &before, &["--fail-if", "worse"]);
+    assert_eq!(better.code, Some(0), "{better:?}");
+}
+
+#[test]
+fn a_comparison_has_a_page() {
+    let directory = directory("compare-page");
+    let [a, b] = [1.0, 3.0]
+        .map(|factor| write(&directory, &format!("{factor}.json"), &recording(1, factor)));
+    let page = directory.join("page.html");
+    let files = [a.to_str().unwrap(), b.to_str().unwrap(), "--html", page.to_str().unwrap()];
+    let found = annulus(["load", "compare"].into_iter().chain(files));
+    assert_eq!(found.code, Some(0), "{found:?}");
+    let page = fs::read_to_string(page).unwrap();
+    for part in ["B differs from A", "a &lt;label&gt;", "Ratios with their intervals", "stroke-s1"]
+    {
+        assert!(page.contains(part), "{part} is not on the page");
+    }
+}
+
+#[test]
+fn other_plans_and_single_runs_are_said() {
+    let directory = directory("compare-plans");
+    let mut other = recording(2, 1.0);
+    other.run.clients = 70;
+    let files =
+        [write(&directory, "a.json", &recording(1, 1.0)), write(&directory, "b.json", &other)];
+    let found = annulus(["load".into(), "compare".into()].into_iter().chain(files));
+    for part in ["≠   clients: 50 | 70", "! A and B: one run, with the spread of 7 blocks"] {
+        assert!(found.stdout.contains(part), "{part} is not in {found:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let directory = directory("compare-refused");
+    let [good, other] =
+        ["good.json", "other.json"].map(|name| write(&directory, name, &recording(1, 1.0)));
+    let empty = write(&directory, "empty.json", &Recording::new(RunInfo::default()));
+    let text = directory.join("text.json");
+    fs::write(&text, "no recording").unwrap();
+    let [good, other, empty, text] =
+        [good, other, empty, text].map(|path| path.to_str().unwrap().to_owned());
+    let refused = |args: &[&str], code, parts: &[&str]| {
+        annulus(["load", "compare"].iter().chain(args)).fails_with(code, parts);
+    };
+    refused(&[&good], 2, &["without --with two recordings", "names 1"]);
+    refused(&[&good, &other, &good], 2, &["names 3", "--with"]);
+    refused(&[&good, &good, "--with", &other], 2, &["named twice in A"]);
+    refused(&[&good, &empty], 1, &["empty.json", "run 1 of B has measured nothing"]);
+    refused(&[&good, &text], 1, &["text.json", "no recording of annulus load"]);
+    refused(&[&good, "nothing.json"], 1, &["nothing.json", "No such file"]);
+    refused(&[&good, &other, "--margin=-1"], 2, &["a margin of -1 %", "from 0 to 1000 %"]);
+    refused(&[&good, &other, "--json", &other], 2, &["other.json", "write to another file"]);
+    refused(
+        &[&good, &other, "--json", "-", "--html", "-"],
+        2,
+        &["only one can be standard output"],
+    );
+    assert!(Recording::open(&other).is_ok(), "it was written over");
+}
