@@ -43,7 +43,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Echo(echo::EchoArgs),
-    Load(load::LoadArgs),
+    Load(Box<load::LoadArgs>),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Echo(args) => echo::run(args),
-        Command::Load(args) => load::run(args),
+        Command::Load(args) => load::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
     };

@@ -21,6 +21,7 @@
 
 mod datagrams;
 mod fault;
+mod find_rate;
 mod join;
 mod measured;
 mod metrics;
@@ -49,6 +50,10 @@ pub mod recording;
 pub mod reference_clock;
 
 pub use annulus::affinity;
+pub use find_rate::{
+    FoundRate, MIN_SEARCH, RateSearch, RateSearchError, RateWindow, SEARCH_WINDOWS, SearchEnd,
+    Target, TargetError,
+};
 pub use mix::{Fill, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
 pub use per_connection::SOURCE_ADDRESSES;

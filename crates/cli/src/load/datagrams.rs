@@ -60,6 +60,7 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     common.run(
         length as usize,
         workload,
+        None,
         move || address.datagrams(),
         |plan| plan.reply_timeout = timeout,
     )

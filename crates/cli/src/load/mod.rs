@@ -3,6 +3,7 @@
 mod clock;
 mod compare;
 mod datagrams;
+mod find_rate;
 mod logs;
 mod merge;
 mod page;
@@ -19,7 +20,7 @@ use crate::text::thousands;
 use crate::usage::{UsageError, only_with};
 use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_PIPELINE, Mode, Observer,
-    PerConnection, Plan, Progress, Report, ServerAddress, Streams, Workload,
+    PerConnection, Plan, Progress, RateSearch, Report, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -50,6 +51,7 @@ Examples:
   annulus load --rate 1k..50k:30s --arrivals poisson
                                            rising, as from independent users
   annulus load -c 200 --think exp:100ms    users that pause
+  annulus load --find-rate 'p99<1ms' -t 60 the highest rate that meets this
   annulus load --driver threads            a blocking thread per connection
   annulus load udp -c 50 -l 128            datagrams: echoed, lost, late, reordered
   annulus load --per-connection -c 1000 -l 16384 --threads 4
@@ -144,11 +146,13 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let workload = workload(&args)?;
     let LoadArgs { address, common, reply_timeout, connect_timeout, .. } = args;
+    let search = args.workload.search(common.duration);
     let (schedule, duration) = args.workload.schedule(common.duration)?;
     let sizes = args.workload.length;
     common.run(
         sizes.max(),
         workload,
+        search,
         move || address.streams(),
         |plan| {
             (plan.reply_timeout, plan.connect_timeout) = (reply_timeout, connect_timeout);
@@ -188,6 +192,7 @@ impl CommonArgs {
         self,
         length: usize,
         workload: impl Into<Workload>,
+        search: Option<RateSearch>,
         address: impl FnOnce() -> Result<ServerAddress>,
         time_outs: impl FnOnce(&mut Plan),
     ) -> Result<ExitCode> {
@@ -203,6 +208,9 @@ impl CommonArgs {
         };
         time_outs(&mut plan);
         let mut watch = Watch::new()?;
+        if let Some(search) = search {
+            return find_rate::run(json, &plan, &search, &mut watch);
+        }
         let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
         output::deliver(json, &report, render::report(&plan.address, &report))?;
         judge(&report, &watch)

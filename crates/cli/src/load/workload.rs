@@ -1,7 +1,7 @@
 //! When the clients of `annulus load` send, and how much.
 
 use crate::usage::{UsageError, only_with};
-use annulus_load::{Arrivals, Rate, Schedule, Sizes, SizesError, Think};
+use annulus_load::{Arrivals, Rate, RateSearch, Schedule, Sizes, SizesError, Target, Think};
 use clap::Args;
 use std::time::Duration;
 
@@ -21,7 +21,11 @@ pub(super) struct WorkloadArgs {
     /// replies arrive, a closed loop]
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<String>,
-    /// With --rate: at equal distances (constant), or as from many independent
+    /// Search for the highest rate that meets a target within -t: p99<1ms, or
+    /// several, p50<200us,p99.9<5ms,errors<0.1%
+    #[arg(long, value_name = "TARGET", conflicts_with_all = ["rate", "think", "per_connection", "warm_up"])]
+    find_rate: Option<Target>,
+    /// With --rate or --find-rate: at equal distances (constant), or as from many independent
     /// users (poisson) [default: constant]
     #[arg(long, value_name = "constant|poisson")]
     arrivals: Option<Arrivals>,
@@ -36,12 +40,20 @@ fn sizes(text: &str) -> Result<Sizes, SizesError> {
 }
 
 impl WorkloadArgs {
+    /// The search for a rate, if one is asked for.
+    pub(super) fn search(&self, duration: Option<Duration>) -> Option<RateSearch> {
+        let (arrivals, time) = (self.arrivals.unwrap_or_default(), duration.unwrap_or(DURATION));
+        let target = self.find_rate.clone()?;
+        Some(RateSearch { target, arrivals, time })
+    }
+
     /// The schedule, and how long to measure: as long as `duration` says, else as the course of the rate takes.
     pub(super) fn schedule(
         &self,
         duration: Option<Duration>,
     ) -> Result<(Schedule, Duration), UsageError> {
-        only_with("--rate", self.rate.is_some(), &[("--arrivals", self.arrivals.is_some())])?;
+        let open = self.rate.is_some() || self.find_rate.is_some();
+        only_with("--rate or --find-rate", open, &[("--arrivals", self.arrivals.is_some())])?;
         let Some(rate) = &self.rate else {
             let think = self.think.unwrap_or_default();
             return Ok((Schedule::Closed { think }, duration.unwrap_or(DURATION)));

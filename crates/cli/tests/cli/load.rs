@@ -256,3 +256,31 @@ fn a_run_without_a_response_is_a_failure() {
         assert_eq!(json["doubts"][0], "no response arrived within the measured time");
     }
 }
+
+#[test]
+fn the_highest_rate_is_searched_for() {
+    let server = Server::start(&[]);
+    let address = server.address.to_string();
+    let args = ["load", "-a", &address, "-c", "2", "-t", "3", "--json", "-"];
+    let finished = annulus(args.iter().chain(&["--find-rate", "p50<40ms"]));
+    let json = finished.json();
+    assert!(json["closed_loop"].as_f64().unwrap() > 0.0, "{json}");
+    assert!(finished.stderr.contains("30 windows of 100.0ms, 3s at most"), "{finished:?}");
+    // On a machine that is too busy for any rate the search fails, and says why.
+    match finished.code {
+        Some(0) => assert!(json["rate"].as_f64().unwrap() > 0.0, "{json}"),
+        code => assert!(code == Some(1) && finished.stderr.contains("p50<40ms"), "{finished:?}"),
+    }
+}
+
+#[test]
+fn senseless_searches_are_refused() {
+    let address = "127.0.0.1:9".parse().unwrap();
+    let refused =
+        |target, parts: &[&str]| load_only(address, &["--find-rate", target]).fails_with(2, parts);
+    refused("p99", &["'p99' is no condition", "p99<1ms"]);
+    refused("p99<0ms", &["is met by nothing"]);
+    refused("p99<1ms", &["200ms for a search", "at least 3s"]);
+    load_only(address, &["--arrivals", "poisson"]).fails_with(2, &["--find-rate"]);
+    load_only(address, &["--find-rate", "p99<1ms", "--rate", "5"]).fails_with(2, &["--rate"]);
+}

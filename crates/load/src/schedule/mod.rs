@@ -13,6 +13,7 @@ mod rate;
 mod think;
 
 pub(crate) use pacer::{Claim, Pacer, Times};
+pub(crate) use parse::parse_time;
 pub use parse::{ScheduleTextError, parse_number};
 pub(crate) use random::{Purpose, generator};
 pub use rate::Rate;

@@ -45,7 +45,7 @@ pub fn parse_number(text: &str) -> Result<f64, ScheduleTextError> {
 }
 
 /// Parses a time: seconds, or with a unit (`250ms`, `30s`, `2m`).
-fn parse_time(text: &str) -> Result<Duration, ScheduleTextError> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, ScheduleTextError> {
     let units = [
         ("ns", 1e-9),
         ("us", 1e-6),
