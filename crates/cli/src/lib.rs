@@ -13,13 +13,14 @@ mod endpoint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod load;
+mod manual;
 mod output;
 mod signals;
 mod size;
 mod text;
 mod usage;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -46,6 +47,8 @@ enum Command {
     Load(Box<load::LoadArgs>),
     Bench(bench::BenchArgs),
     Doctor(doctor::DoctorArgs),
+    Completions(manual::CompletionsArgs),
+    Manual(manual::ManualArgs),
 }
 
 /// Runs the command with the arguments of the process; returns its exit status.
@@ -59,6 +62,8 @@ pub fn main() -> ExitCode {
         Command::Load(args) => load::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Manual(args) => manual::manual(&args, Cli::command()),
     };
     done.unwrap_or_else(|error| usage::fail(&error))
 }
@@ -66,8 +71,8 @@ pub fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Arg;
     use clap::error::{ContextKind, ErrorKind};
-    use clap::{Arg, CommandFactory};
 
     /// Values, of which every option accepts one.
     const VALUES: [&str; 9] = [

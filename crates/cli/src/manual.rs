@@ -1,0 +1,85 @@
+//! `annulus completions` and `annulus manual`: what shells and `man` read, made from the definition of the command line.
+
+use crate::output;
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const COMPLETIONS: &str = "\
+Examples:
+  annulus completions bash > ~/.local/share/bash-completion/completions/annulus
+  annulus completions zsh > ~/.zfunc/_annulus     # a directory of $fpath
+  annulus completions fish > ~/.config/fish/completions/annulus.fish";
+
+const MANUAL: &str = "\
+Without a directory, prints the page of annulus itself; each command has a page
+of its own.
+
+Examples:
+  annulus manual ~/.local/share/man/man1 && man annulus-load
+  annulus manual | man -l -";
+
+/// Print completions of this command line for a shell
+#[derive(Args, Debug)]
+#[command(after_help = COMPLETIONS)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Write the manual pages
+#[derive(Args, Debug)]
+#[command(after_help = MANUAL)]
+pub(crate) struct ManualArgs {
+    /// The directory for a page of every command; it is made if it is missing
+    directory: Option<PathBuf>,
+}
+
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode> {
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
+    output::print(&String::from_utf8(script).context("the completions are not UTF-8")?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn manual(args: &ManualArgs, mut command: Command) -> Result<ExitCode> {
+    // Makes the names of commands and the options that all have.
+    command.build();
+    match &args.directory {
+        None => output::print(&String::from_utf8_lossy(&page(&command)?))?,
+        Some(directory) => write_all(&command, directory)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A page. The notes of a command are lines of at most 80 columns with aligned examples, which must not be filled.
+fn page(command: &Command) -> Result<Vec<u8>> {
+    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut page = Vec::new();
+    Man::new(command.clone().after_help(""))
+        .render(&mut page)
+        .context("the page cannot be made")?;
+    if !notes.is_empty() {
+        let mut roff = Roff::new();
+        roff.control("SH", ["NOTES"]).control("nf", []);
+        notes.lines().for_each(|line| _ = roff.text([roman(line)]));
+        roff.control("fi", []).to_writer(&mut page).context("the notes cannot be written")?;
+    }
+    Ok(page)
+}
+
+/// Writes the page of a command, and those of its subcommands.
+fn write_all(command: &Command, directory: &Path) -> Result<()> {
+    let advice = || format!("cannot write {}: choose another directory", directory.display());
+    fs::create_dir_all(directory).with_context(advice)?;
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    fs::write(directory.join(format!("{name}.1")), page(command)?).with_context(advice)?;
+    let described = command.get_subcommands().filter(|command| command.get_name() != "help");
+    described.into_iter().try_for_each(|command| write_all(command, directory))
+}
