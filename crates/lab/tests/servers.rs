@@ -15,7 +15,10 @@ use annulus_load::{Mode, PerConnection, Plan, Streams, Workload};
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
 
 /// Two messages in flight per connection, from tasks.
-const PIPELINE: Streams = Streams { pipeline: 2, mode: Mode::Tasks(DriverChoice::Auto) };
+fn pipeline() -> Streams {
+    let mode = Mode::Tasks(DriverChoice::Auto);
+    Streams { pipeline: 2, mode, ..Streams::default() }
+}
 
 /// This program as a server with this behaviour.
 fn server(role: &str) -> Spec {
@@ -39,8 +42,8 @@ fn measure(servers: &mut Servers, contender: usize) -> Outcome {
 #[test]
 fn a_server_and_its_control_are_both_measured() {
     let two = PerConnection { connections: Some(100), threads: 2, ..PerConnection::default() };
-    let threads = Streams { mode: Mode::Threads, ..PIPELINE };
-    for workload in [PIPELINE.into(), threads.into(), two.into()] {
+    let threads = Streams { mode: Mode::Threads, ..pipeline() };
+    for workload in [pipeline().into(), threads.into(), two.into()] {
         let mut servers = start("echo", workload);
         assert!(servers.memory().iter().all(|memory| memory.is_some()));
         for contender in [0, 1] {
@@ -57,14 +60,14 @@ fn a_server_and_its_control_are_both_measured() {
 
 #[test]
 fn a_slice_with_wrong_bytes_is_not_accepted() {
-    let mut servers = start("wrong", PIPELINE.into());
+    let mut servers = start("wrong", pipeline().into());
     let error = measure(&mut servers, 0).expect_err("wrong bytes");
     assert!(error.contains("wrong bytes"), "{error}");
 }
 
 #[test]
 fn a_server_that_ends_is_named_with_its_last_line() {
-    let mut servers = start("fall", PIPELINE.into());
+    let mut servers = start("fall", pipeline().into());
     let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
     assert!(error.ends_with("its last line: out of luck"), "{error}");

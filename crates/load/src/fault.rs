@@ -100,6 +100,19 @@ impl Fault {
         Fault::new(Kind::TooManyBytes, format!("at least {bytes} bytes came beyond what was sent"))
     }
 
+    /// A reply, and no request in flight.
+    pub(crate) fn unasked() -> Fault {
+        Fault::new(Kind::TooManyBytes, "a reply came to no request")
+    }
+
+    /// The end of the stream with so many requests in flight, and no byte of a reply.
+    pub(crate) fn unanswered(requests: usize) -> Fault {
+        Fault::new(
+            Kind::ClosedEarly,
+            format!("the server closed with {requests} requests in flight"),
+        )
+    }
+
     /// An echo that matches no datagram.
     pub(crate) fn corrupt(what: &str) -> Fault {
         Fault::new(Kind::Corrupt, what)

@@ -20,7 +20,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod datagrams;
+mod exchange;
 mod fault;
+mod fault_log;
 mod find_rate;
 mod join;
 mod measured;
@@ -36,6 +38,7 @@ mod run;
 mod schedule;
 mod server_address;
 mod streams;
+mod threads;
 
 pub mod bulk;
 pub mod clock;
@@ -50,13 +53,13 @@ pub mod recording;
 pub mod reference_clock;
 
 pub use annulus::affinity;
+pub use exchange::SOURCE_ADDRESSES;
 pub use find_rate::{
     FoundRate, MIN_SEARCH, RateSearch, RateSearchError, RateWindow, SEARCH_WINDOWS, SearchEnd,
     Target, TargetError,
 };
 pub use mix::{Fill, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
-pub use per_connection::SOURCE_ADDRESSES;
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT,
     MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError,

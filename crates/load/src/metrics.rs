@@ -1,18 +1,15 @@
-//! The metrics of a run, which its clients share.
+//! The metrics of a run, which its clients share: of datagrams, and of clients that have a thread each.
 
+use crate::exchange::Outcome;
 use crate::fault::Fault;
+use crate::recording::Recorder;
 use crate::schedule::Times;
-use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest latency recorded as such, in ns: an hour. Longer ones count as an hour.
-const MAX_LATENCY: u64 = 3_600_000_000_000;
-/// The precision of latencies.
-const SIGNIFICANT_DIGITS: u8 = 3;
-/// Latencies that a recorder collects before it takes the lock.
+/// Replies that a batch collects before it takes the lock.
 const BATCH: usize = 64;
 
 /// The phase of a run.
@@ -29,10 +26,7 @@ pub(crate) enum Phase {
 pub(crate) struct Metrics {
     /// A [`Phase`] as a number. No other memory is read because of it, so relaxed order is enough.
     phase: AtomicU8,
-    /// The start and the end of the pause before the window opened, in which clients had to wait.
-    pause: [AtomicU64; 2],
-    histogram: Mutex<Histogram<u64>>,
-    failed: AtomicU64,
+    recorder: Mutex<Recorder>,
     faults: Mutex<Faults>,
 }
 
@@ -45,30 +39,22 @@ pub(crate) struct Faults {
 
 /// The metrics at the end of a run.
 pub(crate) struct Totals {
-    pub(crate) histogram: Histogram<u64>,
-    /// Requests that failed within the window.
-    pub(crate) failed: u64,
+    pub(crate) recorded: Recorder,
     pub(crate) faults: Faults,
 }
 
 impl Metrics {
     pub(crate) fn new() -> Metrics {
-        let histogram = Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS)
-            .expect("bounds that are constants");
         Metrics {
             phase: AtomicU8::new(Phase::WarmUp as u8),
-            pause: Default::default(),
-            histogram: Mutex::new(histogram),
-            failed: AtomicU64::new(0),
+            recorder: Mutex::new(Recorder::new()),
             faults: Mutex::default(),
         }
     }
 
     /// Opens the window after a pause in which the clients had to wait. The pause is part of no latency.
     pub(crate) fn open(&self, pause: Range<u64>) {
-        let [from, to] = &self.pause;
-        from.store(pause.start, Relaxed);
-        to.store(pause.end, Relaxed);
+        lock(&self.recorder).open(pause);
         self.set_phase(Phase::Measuring);
     }
 
@@ -86,16 +72,9 @@ impl Metrics {
         self.phase.load(Relaxed) == Phase::Measuring as u8
     }
 
-    /// The part of a latency that lies outside the pause; it ends now.
-    fn without_pause(&self, latency: u64, now: u64) -> u64 {
-        let began = now.saturating_sub(latency);
-        let [from, to] = self.pause.each_ref().map(|edge| edge.load(Relaxed));
-        latency - to.saturating_sub(began.max(from)).min(latency)
-    }
-
-    /// Responses within the window so far, without those in recorders.
+    /// Responses within the window so far, without those in batches.
     pub(crate) fn responses(&self) -> u64 {
-        lock(&self.histogram).len()
+        lock(&self.recorder).response.len()
     }
 
     /// Records that `client` failed with this many requests in flight.
@@ -104,7 +83,7 @@ impl Metrics {
             return;
         }
         if self.is_measuring() {
-            self.failed.fetch_add(requests, Relaxed);
+            lock(&self.recorder).failed(requests);
         }
         lock(&self.faults).record(client, fault);
     }
@@ -113,12 +92,10 @@ impl Metrics {
         lock(&self.faults).by_kind.is_empty()
     }
 
-    /// Takes the metrics. Every recorder must have been dropped.
+    /// Takes the metrics. Every batch must have been dropped.
     pub(crate) fn take_totals(&self) -> Totals {
-        let empty = Histogram::new(SIGNIFICANT_DIGITS).expect("a constant number of digits");
         Totals {
-            histogram: std::mem::replace(&mut lock(&self.histogram), empty),
-            failed: self.failed.swap(0, Relaxed),
+            recorded: std::mem::replace(&mut lock(&self.recorder), Recorder::new()),
             faults: std::mem::take(&mut lock(&self.faults)),
         }
     }
@@ -136,43 +113,48 @@ fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Collects the latencies of one client; flushes the rest when dropped.
-pub(crate) struct Recorder {
+/// Collects the replies of one client; flushes the rest when dropped.
+pub(crate) struct Batch {
     metrics: Arc<Metrics>,
-    latencies: Vec<u64>,
+    /// With the time of their replies.
+    requests: Vec<(Times, u64)>,
 }
 
-impl Recorder {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Recorder {
-        Recorder { metrics, latencies: Vec::with_capacity(BATCH) }
+impl Batch {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Batch {
+        Batch { metrics, requests: Vec::with_capacity(BATCH) }
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Records the latency in ns of a response that arrived now, if the window is open.
-    pub(crate) fn record(&mut self, latency: u64, now: u64) {
+    /// Records a latency, which ends now, if the window is open.
+    pub(crate) fn record_latency(&mut self, latency: u64, now: u64) {
+        let began = now.saturating_sub(latency);
+        self.record(Times::all(began), now);
+    }
+
+    /// Records the reply to a request, which arrived now, if the window is open.
+    pub(crate) fn record(&mut self, request: Times, now: u64) {
         if self.metrics.is_measuring() {
-            self.latencies.push(self.metrics.without_pause(latency, now));
-            if self.latencies.len() == BATCH {
+            self.requests.push((request, now));
+            if self.requests.len() == BATCH {
                 self.flush();
             }
         }
     }
 
-    /// Records the times of a request that was answered now, if the window is open.
-    pub(crate) fn record_times(&mut self, times: Times, now: u64) {
-        self.record(now.saturating_sub(times.due), now);
-    }
-
     fn flush(&mut self) {
-        let mut histogram = lock(&self.metrics.histogram);
-        self.latencies.drain(..).for_each(|latency| histogram.saturating_record(latency));
+        let mut recorder = lock(&self.metrics.recorder);
+        for (request, now) in self.requests.drain(..) {
+            recorder.sent(&request);
+            recorder.answered(request, Outcome::Ok, now);
+        }
     }
 }
 
-impl Drop for Recorder {
+impl Drop for Batch {
     fn drop(&mut self) {
         self.flush();
     }
@@ -187,38 +169,21 @@ mod tests {
     fn only_the_window_counts() {
         let metrics = Arc::new(Metrics::new());
         let fault = Fault::new(Kind::Reset, "as expected");
-        let mut recorder = Recorder::new(Arc::clone(&metrics));
-        recorder.record(5, 5);
+        let mut batch = Batch::new(Arc::clone(&metrics));
+        batch.record_latency(5, 5);
         metrics.record_fault(0, 1, &fault);
         metrics.open(10..10);
         assert!(metrics.is_open());
-        (1..=100).for_each(|latency| recorder.record(latency, 200));
+        (1..=100).for_each(|latency| batch.record_latency(latency, 200));
         metrics.record_fault(3, 2, &fault);
         metrics.set_phase(Phase::Over);
-        recorder.record(5, 300);
+        batch.record_latency(5, 300);
         assert!(!metrics.is_open() && !metrics.has_no_faults());
-        drop(recorder);
-        let Totals { histogram, failed, faults } = metrics.take_totals();
-        assert_eq!((histogram.len(), histogram.max(), failed), (100, 100, 2));
+        drop(batch);
+        let Totals { recorded, faults } = metrics.take_totals();
+        assert_eq!((recorded.response.len(), recorded.response.max()), (100, 100));
+        assert_eq!((recorded.sent, recorded.failed), (100, 2));
         assert_eq!(faults.by_kind["reset"], 2);
         assert_eq!(faults.first.as_deref(), Some("client 0: as expected"));
-    }
-
-    #[test]
-    fn a_latency_beyond_the_longest_counts_as_the_longest() {
-        let metrics = Arc::new(Metrics::new());
-        metrics.open(0..0);
-        Recorder::new(Arc::clone(&metrics)).record(u64::MAX, u64::MAX);
-        assert_eq!(metrics.take_totals().histogram.len(), 1);
-    }
-
-    #[test]
-    fn the_pause_before_the_window_is_in_no_latency() {
-        let metrics = Metrics::new();
-        metrics.open(100..140);
-        // Started before the pause, in it, at its end, after it.
-        for (began, latency) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
-            assert_eq!(metrics.without_pause(150 - began, 150), latency, "begun at {began}");
-        }
     }
 }

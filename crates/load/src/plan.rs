@@ -1,13 +1,14 @@
 //! A run of the load generator: which server, which workload, how many clients, for how long.
 
+mod error;
+
+pub use error::PlanError;
+
 use crate::mix::Sizes;
 use crate::mode::Mode;
-use crate::schedule::{MAX_THINK, Schedule, Think};
-use crate::server_address::{MAX_PATH, ServerAddress};
+use crate::schedule::Schedule;
+use crate::server_address::ServerAddress;
 use annulus::DriverChoice;
-use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Most bytes in a message of a stream: 64 MiB.
@@ -88,6 +89,19 @@ pub struct Streams {
     pub pipeline: usize,
     /// What the clients run on.
     pub mode: Mode,
+    /// Threads with an event loop each that share the clients, with [`Mode::Tasks`]: 1 to [`MAX_EVENT_LOOPS`]. More than clients
+    /// are not started.
+    pub threads: usize,
+    /// Whether a client whose connection has failed goes on with another one, after a pause: 10 ms, and twice as long with each failure
+    /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
+    pub reconnect: bool,
+    /// Requests on one connection; then the client closes it and makes another one. The time for that is part of no service time, and of
+    /// the latency of the next request. With a server at an IPv4 loopback address, connections leave from
+    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES).
+    pub requests_per_connection: Option<u64>,
+    /// Connections to open per second, at the start and when they are replaced: more than 0, and at most [`MAX_RATE`]. `None` is as
+    /// fast as the server accepts them, 64 at a time.
+    pub connect_rate: Option<f64>,
 }
 
 /// A connection per message: connect, send, receive, close.
@@ -114,7 +128,14 @@ pub struct Datagrams {
 
 impl Default for Streams {
     fn default() -> Streams {
-        Streams { pipeline: 1, mode: Mode::default() }
+        Streams {
+            pipeline: 1,
+            mode: Mode::default(),
+            threads: 1,
+            reconnect: false,
+            requests_per_connection: None,
+            connect_rate: None,
+        }
     }
 }
 
@@ -206,20 +227,40 @@ impl Plan {
     }
 
     fn check_streams(&self, streams: Streams) -> Result<(), PlanError> {
-        let (sizes, Streams { pipeline, mode }) = (self.message_sizes(), streams);
+        let (sizes, Streams { pipeline, mode, .. }) = (self.message_sizes(), streams);
         let length = sizes.max();
         check_counts(&[
             ("bytes a message", sizes.min(), 1, MAX_LENGTH),
             ("bytes a message", length, sizes.min(), MAX_LENGTH),
             ("messages in flight", pipeline, 1, MAX_PIPELINE),
+            ("threads", streams.threads, 1, MAX_EVENT_LOOPS),
+            ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
         ])?;
-        if mode == Mode::Threads && self.clients > MAX_THREADS {
-            return Err(PlanError::Threads(self.clients));
+        if mode == Mode::Threads {
+            self.check_threads(streams)?;
         }
         if pipeline * length > MAX_IN_FLIGHT {
             return Err(PlanError::InFlight { pipeline, length });
         }
-        Ok(())
+        match streams.connect_rate {
+            Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => Err(PlanError::ConnectRate(rate)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks what a thread for each client cannot do.
+    fn check_threads(&self, streams: Streams) -> Result<(), PlanError> {
+        let wanted = [
+            ("more threads than clients", streams.threads > 1),
+            ("reconnects", streams.reconnect),
+            ("requests per connection", streams.requests_per_connection.is_some()),
+            ("a rate of connections", streams.connect_rate.is_some()),
+        ];
+        match wanted.iter().find(|(_, is_wanted)| *is_wanted) {
+            Some((what, _)) => Err(PlanError::NoEventLoop(what)),
+            None if self.clients > MAX_THREADS => Err(PlanError::Threads(self.clients)),
+            None => Ok(()),
+        }
     }
 
     /// Only streams have a schedule, and messages of several sizes.
@@ -260,8 +301,9 @@ impl Plan {
     pub(crate) fn threads(&self) -> usize {
         match self.workload {
             Workload::Streams(Streams { mode: Mode::Threads, .. }) => self.clients,
+            Workload::Streams(Streams { threads, .. }) => threads.min(self.clients),
             Workload::PerConnection(PerConnection { threads, .. }) => threads,
-            Workload::Streams(_) | Workload::Datagrams(_) => 1,
+            Workload::Datagrams(_) => 1,
         }
     }
 }
@@ -271,6 +313,10 @@ impl Datagrams {
     pub(crate) fn max_segments(&self, length: usize) -> usize {
         if self.segments { segments_that_fit(length) } else { 1 }
     }
+}
+
+fn requests_per_connection(streams: Streams) -> usize {
+    streams.requests_per_connection.map_or(usize::MAX, |count| count as usize)
 }
 
 /// Checks counts: name, value, least and most.
@@ -289,96 +335,11 @@ pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), Plan
     wrong.map_or(Ok(()), |(name, _)| Err(PlanError::Zero(name)))
 }
 
-/// An invalid plan.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// No server can listen on port 0.
-    NoPort(SocketAddr),
-    /// An empty path, or one longer than [`MAX_PATH`] bytes.
-    Path(PathBuf),
-    /// More threads than [`MAX_THREADS`].
-    Threads(usize),
-    /// More bytes in flight per connection than [`MAX_IN_FLIGHT`].
-    InFlight {
-        /// Messages in flight.
-        pipeline: usize,
-        /// Bytes of each.
-        length: usize,
-    },
-    /// A rate below zero or above [`MAX_RATE`], or none above zero.
-    Rate(f64),
-    /// A think time above [`MAX_THINK`].
-    Think(Think),
-    /// What only streams have.
-    OnlyStreams(&'static str),
-    /// A count outside its range.
-    Count {
-        /// What is counted.
-        what: &'static str,
-        /// The value.
-        value: usize,
-        /// The least valid value.
-        least: usize,
-        /// The largest valid value.
-        most: usize,
-    },
-    /// Segmentation for a Unix socket, which does not support it.
-    Segments(PathBuf),
-    /// The named duration is zero.
-    Zero(&'static str),
-}
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanError::NoPort(address) => write!(
-                f,
-                "cannot connect to {address}: no server listens on port 0, name the server's port"
-            ),
-            PlanError::Path(path) => write!(
-                f,
-                "the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_PATH}",
-                path.display(),
-                crate::server_address::length(path)
-            ),
-            PlanError::Threads(clients) => write!(
-                f,
-                "{clients} clients with a thread each: ask for at most {MAX_THREADS}, or for the uring or epoll driver"
-            ),
-            PlanError::InFlight { pipeline, length } => write!(
-                f,
-                "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT} bytes of a connection: \
-                 ask for at most {}",
-                MAX_IN_FLIGHT / length
-            ),
-            PlanError::Rate(rate) => {
-                write!(f, "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}")
-            }
-            PlanError::Think(think) => {
-                write!(f, "a think time of {think}: ask for at most {MAX_THINK:?}")
-            }
-            PlanError::OnlyStreams(what) => write!(
-                f,
-                "{what} with datagrams or a connection per message: only connections that stay open have that, leave it out"
-            ),
-            PlanError::Count { what, value, least, most } => {
-                write!(f, "{value} {what}: ask for {least} to {most}")
-            }
-            PlanError::Segments(path) => {
-                write!(f, "segments are for UDP: leave them out for {}", path.display())
-            }
-            PlanError::Zero(name) => write!(f, "a {name} of zero: ask for more, such as 1s"),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::schedule::Rate;
+    use crate::schedule::{MAX_THINK, Think};
 
     fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), PlanError> {
         let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);

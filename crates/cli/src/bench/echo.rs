@@ -221,7 +221,7 @@ fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageErro
             let threads = args.threads.unwrap_or(1) as usize;
             Ok(PerConnection { connections, threads, driver }.into())
         }
-        (_, mode) => Ok(Streams { pipeline, mode }.into()),
+        (_, mode) => Ok(Streams { pipeline, mode, ..Streams::default() }.into()),
     }
 }
 

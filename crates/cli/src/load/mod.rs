@@ -3,6 +3,7 @@
 mod clock;
 mod compare;
 mod datagrams;
+mod engine;
 mod find_rate;
 mod logs;
 mod merge;
@@ -19,8 +20,8 @@ use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::text::thousands;
 use crate::usage::{UsageError, only_with};
 use annulus_load::{
-    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_PIPELINE, Mode, Observer,
-    PerConnection, Plan, Progress, RateSearch, Report, ServerAddress, Streams, Workload,
+    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_PIPELINE, Mode, Observer, PerConnection, Plan,
+    Progress, RateSearch, Report, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -119,10 +120,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
     connections: Option<u64>,
-    /// Event loops that share the clients, with --per-connection [default: 1]
-    #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
-    threads: Option<u64>,
+    #[command(flatten)]
+    engine: engine::EngineArgs,
     /// How long a client waits for the next byte before it fails
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     reply_timeout: Duration,
@@ -164,12 +163,13 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
 
 /// The workload of connections.
 fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
-    let of_per_connection =
-        [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
+    let of_per_connection = [("--connections", args.connections.is_some())];
     only_with("--per-connection", args.per_connection, &of_per_connection)?;
     if !args.per_connection {
         let (pipeline, mode) = (args.pipeline as usize, args.driver);
-        return Ok(Streams { pipeline, mode }.into());
+        let mut streams = Streams { pipeline, mode, ..Streams::default() };
+        args.engine.set(&mut streams);
+        return Ok(streams.into());
     }
     let sizes = &args.workload.length;
     if sizes.min() < sizes.max() {
@@ -182,7 +182,7 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
         return Err(UsageError(text.into()));
     };
     let connections = args.connections.map(|count| count as usize);
-    let threads = args.threads.unwrap_or(1) as usize;
+    let threads = args.engine.threads.unwrap_or(1) as usize;
     Ok(PerConnection { connections, threads, driver }.into())
 }
 

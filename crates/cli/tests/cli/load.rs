@@ -48,6 +48,9 @@ fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let finished = load(address, &[&["--number", "3", "--length", "1000"], args].concat());
     finished.fails_with(1, &[kind, &address.to_string(), "client "]);
     let json = finished.json();
+    assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
+    let finished = load(address, &[&["--no-reconnect", "-c", "3", "-l", "1000"], args].concat());
+    let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| (1..=3).contains(&count)), "{json}");
 }
 
@@ -111,6 +114,12 @@ fn a_pipeline_out_of_range_is_refused_with_its_limit() {
     load(address, &["--pipeline", "65", "-l", "1048576"]).fails_with(2, &["at most 64", "65"]);
     load(address, &["--rate", "0"]).fails_with(2, &["0 messages a second", "more than 0"]);
     load(address, &["--driver", "threads", "-c", "10001"]).fails_with(2, &["10001", "10000"]);
+    load(address, &["--threads", "257"]).fails_with(2, &["257", "1..=256"]);
+    load(address, &["--connect-rate", "0"]).fails_with(2, &["0 connections a second"]);
+    let no_loop = "not with a blocking thread per client";
+    for option in ["--threads=2", "--requests-per-connection=5", "--connect-rate=5"] {
+        load(address, &["--driver", "threads", option]).fails_with(2, &[no_loop]);
+    }
 }
 
 #[test]
@@ -236,11 +245,10 @@ fn a_connection_per_message_reports_failures() {
     per_connection(&["--driver", "threads"]).fails_with(2, &["--driver threads", "--threads"]);
     per_connection(&["--rate", "5"]).fails_with(2, &["--rate", "--per-connection"]);
     per_connection(&["--threads", "0"]).fails_with(2, &["0", "1..=256"]);
-    for option in ["--connections=5", "--threads=2"] {
-        annulus(["load", option]).fails_with(2, &["does nothing without --per-connection"]);
-        annulus(["load", option, "-t", "1"])
-            .fails_with(2, &["does nothing without --per-connection"]);
-    }
+    per_connection(&["--no-reconnect"]).fails_with(2, &["--no-reconnect", "--per-connection"]);
+    annulus(["load", "--connections=5"]).fails_with(2, &["does nothing without --per-connection"]);
+    annulus(["load", "--connections=5", "-t", "1"])
+        .fails_with(2, &["does nothing without --per-connection"]);
 }
 
 /// Its first reply arrives during the warm-up, and the next message is due after a thousand seconds.

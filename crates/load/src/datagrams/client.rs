@@ -4,7 +4,7 @@ use super::in_flight::{Counts, Echo, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
 use super::socket::Socket;
 use crate::fault::Fault;
-use crate::metrics::{Metrics, Recorder};
+use crate::metrics::{Batch, Metrics};
 use crate::plan::{Datagrams, Plan};
 use crate::{clock, join};
 use annulus::Lease;
@@ -53,8 +53,8 @@ impl Client {
 
     /// Sends datagrams until the run is over and nothing is in flight. A failure ends the client and is recorded.
     pub(super) async fn run(self: Rc<Self>) {
-        let mut recorder = Recorder::new(Arc::clone(&self.metrics));
-        let ended = join::until(self.receive_loop(&mut recorder), self.send_loop(), || true).await;
+        let mut batch = Batch::new(Arc::clone(&self.metrics));
+        let ended = join::until(self.receive_loop(&mut batch), self.send_loop(), || true).await;
         if let Err(fault) = ended {
             self.mark_all_lost();
             self.metrics.record_fault(self.number, 0, &fault);
@@ -121,10 +121,10 @@ impl Client {
         .await
     }
 
-    async fn receive_loop(&self, recorder: &mut Recorder) -> Result<Infallible, Fault> {
+    async fn receive_loop(&self, batch: &mut Batch) -> Result<Infallible, Fault> {
         loop {
             match self.socket.recv().await {
-                Ok(lease) => self.handle_echo(&lease, recorder),
+                Ok(lease) => self.handle_echo(&lease, batch),
                 // The echo is longer than any datagram sent.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.record_corrupt(&error.to_string());
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    fn handle_echo(&self, lease: &Lease, recorder: &mut Recorder) {
+    fn handle_echo(&self, lease: &Lease, batch: &mut Batch) {
         let now = clock::nanos();
         let mut in_flight = self.in_flight.borrow_mut();
         let echo = match self.payload.read(lease) {
@@ -148,7 +148,7 @@ impl Client {
             }
         };
         match echo {
-            Echo::Answer(latency) => recorder.record(latency, now),
+            Echo::Answer(latency) => batch.record_latency(latency, now),
             Echo::Unknown => self.record_corrupt("an echo of a datagram that was never sent"),
             Echo::Late | Echo::Duplicate => {}
         }

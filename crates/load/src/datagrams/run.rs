@@ -28,9 +28,9 @@ pub(crate) fn run(
     let metrics = Arc::new(Metrics::new());
     let run = run_clients(plan, datagrams, observer, &metrics);
     let (driver, (measured, counts)) = on_runtime(datagrams.driver, run)?;
-    // Every client is dropped, and so has flushed its recorder.
-    let Totals { histogram, faults, .. } = metrics.take_totals();
-    let figures = super::figures(plan, datagrams, measured, counts, &histogram);
+    // Every client is dropped, and so has flushed its batch.
+    let Totals { recorded, faults } = metrics.take_totals();
+    let figures = super::figures(plan, datagrams, measured, counts, &recorded.response);
     Ok(Findings { driver, measured, figures, faults })
 }
 

@@ -1,22 +1,16 @@
 //! One connection and its message.
 
+use crate::exchange::{Connection, Sources, connect};
 use crate::fault::Fault;
 use crate::payload::Payload;
 use crate::plan::Plan;
-use crate::server_address::ServerAddress;
-use crate::streams::{Connection, connect_unix, send_all};
 use crate::{clock, join};
-use annulus::net::{ConnectOptions, RecvHalf, TcpStream};
+use annulus::net::{RecvHalf, SendHalf};
 use annulus::time;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr};
 use std::task::Poll;
-
-/// Source addresses of the clients of an IPv4 loopback server.
-pub const SOURCE_ADDRESSES: usize = 16;
 
 /// How long one connection took, in ns.
 #[derive(Clone, Copy, Debug)]
@@ -30,30 +24,13 @@ pub(crate) struct Times {
 /// Connects, sends one message, receives and verifies its reply, and closes.
 pub(super) async fn run_one(plan: &Plan, number: usize) -> Result<Times, Fault> {
     let began = clock::nanos();
-    let connection = connect(plan, number).await.map_err(|error| Fault::connect(&error))?;
+    let connected = connect(plan, Sources::Many, number).await;
+    let connection = connected.map_err(|error| Fault::connect(&error))?;
     let connected = clock::nanos();
     let mut receiver = exchange(plan, number, connection).await?;
     let ended = clock::nanos();
     expect_no_more(&mut receiver).await?;
     Ok(Times { echo: ended - connected, total: ended - began })
-}
-
-async fn connect(plan: &Plan, number: usize) -> io::Result<Connection> {
-    let address = match &plan.address {
-        ServerAddress::Inet(address) => *address,
-        ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
-    };
-    let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
-    if let Some(source) = source(address.ip(), number) {
-        options = options.source(source);
-    }
-    options.connect(address).await.map(TcpStream::split)
-}
-
-/// The source address of a connection, unless the kernel may choose it.
-fn source(server: IpAddr, number: usize) -> Option<IpAddr> {
-    let local = server.is_ipv4() && server.is_loopback();
-    local.then(|| Ipv4Addr::new(127, 0, 0, 1 + (number % SOURCE_ADDRESSES) as u8).into())
 }
 
 /// Sends and receives concurrently: a server may reply to a long message before it has all of it.
@@ -68,6 +45,21 @@ async fn exchange(
     let sending = async { send_all(&mut sender, &mut payload, plan.length).await };
     join::until(receiving, sending, || outstanding.get() == 0).await?;
     Ok(receiver)
+}
+
+/// Sends the next `bytes` of a payload.
+async fn send_all(
+    sender: &mut SendHalf,
+    payload: &mut Payload,
+    mut bytes: usize,
+) -> Result<(), Fault> {
+    while bytes > 0 {
+        let piece = payload.piece(bytes);
+        sender.send(piece).await.map_err(|error| Fault::transfer(&error))?;
+        payload.advance(piece.len());
+        bytes -= piece.len();
+    }
+    Ok(())
 }
 
 async fn receive_loop(

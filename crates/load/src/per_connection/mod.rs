@@ -4,12 +4,11 @@
 //! (from the send to the last byte, as in those tables) and the total (from before the connect). Every byte is verified.
 //!
 //! The kernel keeps the port of a connection that the client has closed for a minute. Clients of an IPv4 loopback server
-//! therefore use [`SOURCE_ADDRESSES`] source addresses, 127.0.0.1 to 127.0.0.16, each with ports of its own.
+//! therefore use [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) source addresses, 127.0.0.1 to 127.0.0.16, each with ports of its own.
 
 mod connection;
 mod run;
 
-pub use connection::SOURCE_ADDRESSES;
 pub(crate) use connection::Times;
 pub(crate) use run::run;
 

@@ -31,6 +31,7 @@ mod latencies;
 mod machine;
 mod merge;
 mod read_error;
+mod recorder;
 #[cfg(test)]
 mod schema;
 mod summary;
@@ -44,6 +45,7 @@ pub use latencies::Latencies;
 pub use machine::Machine;
 pub use merge::{Alignment, MergeError, merge};
 pub use read_error::ReadError;
+pub(crate) use recorder::Recorder;
 pub use summary::{ENOUGH_BEYOND, Percentiles, Summary};
 
 use serde::{Deserialize, Serialize};

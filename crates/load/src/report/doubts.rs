@@ -3,7 +3,7 @@
 use super::{DatagramFigures, Figures, Findings, PerConnectionFigures};
 use crate::affinity;
 use crate::measured::Measured;
-use crate::plan::Plan;
+use crate::plan::{Plan, Streams, Workload};
 use std::time::Duration;
 
 /// Above this share of its cores the load may be the bottleneck.
@@ -67,8 +67,11 @@ fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> 
 }
 
 fn of_streams(plan: &Plan, responses: u64, failed: u64) -> impl Iterator<Item = String> {
-    let failed = (failed > 0)
-        .then(|| format!("{failed} of {} clients failed and did not continue", plan.clients));
+    let reconnect = matches!(plan.workload, Workload::Streams(Streams { reconnect: true, .. }));
+    let failed = (failed > 0).then(|| match reconnect {
+        true => format!("{failed} times a connection failed, or could not be made again"),
+        false => format!("{failed} of {} clients failed and did not continue", plan.clients),
+    });
     let silent =
         (responses == 0).then(|| "no response arrived within the measured time".to_owned());
     failed.into_iter().chain(silent)
@@ -99,6 +102,7 @@ mod tests {
     use crate::metrics::Faults;
     use crate::per_connection::{self, Times};
     use crate::plan::{Datagrams, PerConnection, Streams, Workload};
+    use crate::recording::Recorder;
     use crate::streams;
     use hdrhistogram::Histogram;
 
@@ -119,16 +123,11 @@ mod tests {
     }
 
     fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {
-        let mut histogram = Histogram::new(3).unwrap();
-        histogram.record_n(1000, responses).unwrap();
-        let figures = streams::figures(
-            &plan(Streams::default()),
-            Streams::default(),
-            measured,
-            histogram,
-            failed,
-        );
-        doubts(&plan(Streams::default()), measured, figures, failed)
+        let mut recorded = Recorder::new();
+        recorded.response.record_n(1000, responses).unwrap();
+        let plan = plan(Streams::default());
+        let figures = streams::figures(&plan, Streams::default(), measured, recorded);
+        doubts(&plan, measured, figures, failed)
     }
 
     #[test]
@@ -138,6 +137,10 @@ mod tests {
         let busy = of_streams(measured(SECOND, 0.97, false), 1, 2);
         assert!(busy.contains("97% of its core") && busy.contains("2 of 50 clients"), "{busy}");
         assert!(of_streams(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
+        let plan = plan(Streams { reconnect: true, ..Streams::default() });
+        let measured = measured(SECOND, 0.5, false);
+        let figures = streams::figures(&plan, Streams::default(), measured, Recorder::new());
+        assert!(doubts(&plan, measured, figures, 3).starts_with("3 times a connection failed"));
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub struct Report {
     #[serde(flatten)]
     pub figures: Figures,
     /// Failures of the whole run by kind: `connect refused`, `connect timeout`, `no local port`, `connect failed`,
-    /// `reset`, `closed early`, `wrong bytes`, `too many bytes`, `reply timeout`, `corrupt`, `input/output error`. A client
-    /// of streams stops at its first failure, so each client counts at most once.
+    /// `reset`, `closed early`, `wrong bytes`, `too many bytes`, `reply timeout`, `corrupt`, `input/output error`. Unless
+    /// clients reconnect, a client of streams stops at its first failure, and so counts at most once.
     pub errors: BTreeMap<String, u64>,
     /// The first failure as text.
     pub first_error: Option<String>,
@@ -60,6 +60,8 @@ pub enum Figures {
 pub struct StreamFigures {
     /// Messages in flight per connection.
     pub pipeline: usize,
+    /// Threads of the load.
+    pub threads: usize,
     /// The planned rate of an open loop, in messages per second, if it is constant.
     pub rate: Option<f64>,
     /// When the requests were due, in words.
@@ -70,8 +72,14 @@ pub struct StreamFigures {
     pub responses: u64,
     /// Responses divided by the measured time.
     pub requests_per_second: f64,
+    /// Requests that were sent more than a millisecond after they were due.
+    pub late: u64,
+    /// Connections made in place of others within the measured time.
+    pub reconnects: u64,
     /// Latency in µs, from the due time of a message to the last byte of its response.
     pub latency_us: LatencySummary,
+    /// The same from when the message was sent: without the time for which the client could not send it.
+    pub service_us: LatencySummary,
     /// Every latency of the measured time, in ns.
     #[serde(skip)]
     pub histogram: Histogram<u64>,

@@ -26,6 +26,15 @@ pub(crate) struct Times {
     pub(crate) ready: u64,
     /// When it was sent: the start of its service time.
     pub(crate) sent: u64,
+    /// What kind of request it is: an index into the plan's mix.
+    pub(crate) class: u32,
+}
+
+impl Times {
+    /// Of a request that was due, ready and sent at once.
+    pub(crate) fn all(at: u64) -> Times {
+        Times { due: at, ready: at, sent: at, class: 0 }
+    }
 }
 
 /// Claims requests as they become due, at most `depth` at once, and keeps their times until they are answered, which
@@ -38,6 +47,8 @@ pub(crate) struct Pacer {
     depth: usize,
     pace: Pace,
     in_flight: VecDeque<Times>,
+    /// The due times of requests that are to be sent again, before all others.
+    again: VecDeque<u64>,
     /// When the last reply freed a slot while none was free.
     room_since: u64,
 }
@@ -74,7 +85,8 @@ impl Pacer {
                 Pace::Open(DueTimes::new(rate.clone(), arrivals, [client, clients], seed, now))
             }
         };
-        Pacer { depth, pace, in_flight: VecDeque::with_capacity(depth), room_since: now }
+        let in_flight = VecDeque::with_capacity(depth);
+        Pacer { depth, pace, in_flight, again: VecDeque::new(), room_since: now }
     }
 
     /// Requests sent that are not answered.
@@ -87,30 +99,21 @@ impl Pacer {
         self.in_flight.len() < self.depth
     }
 
-    /// Claims the requests that are due and fit; [`Claim::Send`] has their number. `now` is called only if due times matter.
-    pub(crate) fn claim(&mut self, now: impl FnOnce() -> u64) -> Claim {
+    /// Claims the requests that are due and fit, and at most so many; [`Claim::Send`] has their number. `now` is called only if one
+    /// fits.
+    pub(crate) fn claim(&mut self, most: usize, now: impl FnOnce() -> u64) -> Claim {
         if !self.has_room() {
             return Claim::Full;
         }
-        if let Pace::Closed { free, think: Think::None, .. } = &mut self.pace {
-            let sent = free.len();
-            // The next request of a slot follows its reply at once.
-            let at_once = |due| Times { due, ready: due, sent: due };
-            self.in_flight.extend(free.drain(..).map(at_once));
-            return Claim::Send(sent);
-        }
-        self.claim_due(now())
-    }
-
-    fn claim_due(&mut self, now: u64) -> Claim {
+        let now = now();
         let mut sent = 0;
-        while self.has_room() {
+        while sent < most && self.has_room() {
             match self.next_due() {
                 due if due > now && sent == 0 => return Claim::NotBefore(due),
                 due if due > now => break,
                 due => {
                     let ready = due.max(self.room_since).min(now);
-                    self.in_flight.push_back(Times { due, ready, sent: now });
+                    self.in_flight.push_back(Times { due, ready, sent: now, class: 0 });
                 }
             }
             self.advance();
@@ -119,8 +122,17 @@ impl Pacer {
         Claim::Send(sent)
     }
 
+    /// The last requests that were claimed, the oldest of them first.
+    pub(crate) fn claimed(&mut self, requests: usize) -> impl Iterator<Item = &mut Times> {
+        let from = self.in_flight.len() - requests;
+        self.in_flight.range_mut(from..)
+    }
+
     /// When the next request is due. A slot must be free.
     fn next_due(&self) -> u64 {
+        if let Some(&due) = self.again.front() {
+            return due;
+        }
         match &self.pace {
             Pace::Closed { free, .. } => *free.front().expect("a slot that is free has a due time"),
             Pace::Open(due) => due.next(),
@@ -128,6 +140,9 @@ impl Pacer {
     }
 
     fn advance(&mut self) {
+        if self.again.pop_front().is_some() {
+            return;
+        }
         match &mut self.pace {
             Pace::Closed { free, .. } => _ = free.pop_front(),
             Pace::Open(due) => due.advance(),
@@ -148,6 +163,20 @@ impl Pacer {
         }
         Some(times)
     }
+
+    /// Every request in flight has failed; returns how many.
+    pub(crate) fn fail(&mut self, now: u64) -> u64 {
+        let failed = self.in_flight.len() as u64;
+        while self.answer(now).is_some() {}
+        failed
+    }
+
+    /// The requests in flight were not taken by the server, and are to be sent again. They keep their due times.
+    pub(crate) fn unsend(&mut self) {
+        while let Some(times) = self.in_flight.pop_back() {
+            self.again.push_front(times.due);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -166,44 +195,79 @@ mod tests {
     }
 
     fn times(due: u64, ready: u64, sent: u64) -> Option<Times> {
-        Some(Times { due, ready, sent })
+        Some(Times { due, ready, sent, class: 0 })
     }
 
     #[test]
     fn a_closed_loop_is_due_at_each_reply() {
         let mut pacer = closed(Think::None, 2, 100);
-        let no_clock = || unreachable!("no due time lies in the future");
-        assert_eq!(pacer.claim(no_clock), Claim::Send(2));
-        assert_eq!(pacer.claim(no_clock), Claim::Full);
+        assert_eq!(pacer.claim(usize::MAX, || 100), Claim::Send(2));
+        assert_eq!(pacer.claim(usize::MAX, || unreachable!("nothing fits")), Claim::Full);
         assert_eq!(pacer.answer(150), times(100, 100, 100));
-        assert_eq!(pacer.claim(no_clock), Claim::Send(1));
+        // It was sent later: its connection was made again.
+        assert_eq!(pacer.claim(usize::MAX, || 155), Claim::Send(1));
         assert_eq!(pacer.answer(160), times(100, 100, 100));
-        assert_eq!(pacer.answer(170), times(150, 150, 150));
+        assert_eq!(pacer.answer(170), times(150, 150, 155));
         assert_eq!(pacer.answer(170), None);
     }
 
     #[test]
     fn think_time_is_not_part_of_the_response() {
         let mut pacer = closed(Think::Fixed(Duration::from_nanos(50)), 1, 100);
-        assert_eq!(pacer.claim(|| 100), Claim::NotBefore(150));
-        assert_eq!(pacer.claim(|| 155), Claim::Send(1));
+        assert_eq!(pacer.claim(usize::MAX, || 100), Claim::NotBefore(150));
+        assert_eq!(pacer.claim(usize::MAX, || 155), Claim::Send(1));
         assert_eq!(pacer.answer(200), times(150, 150, 155));
-        assert_eq!(pacer.claim(|| 249), Claim::NotBefore(250));
-        assert_eq!(pacer.claim(|| 250), Claim::Send(1));
+        assert_eq!(pacer.claim(usize::MAX, || 249), Claim::NotBefore(250));
+        assert_eq!(pacer.claim(usize::MAX, || 250), Claim::Send(1));
     }
 
     #[test]
     fn an_open_loop_keeps_its_schedule_if_the_server_is_late() {
         let mut pacer = open(1e7, 2, 1000);
-        assert_eq!(pacer.claim(|| 999), Claim::NotBefore(1000));
-        assert_eq!(pacer.claim(|| 1000), Claim::Send(1));
-        assert_eq!(pacer.claim(|| 1050), Claim::NotBefore(1100));
-        assert_eq!(pacer.claim(|| 1450), Claim::Send(1), "four are due, one slot is free");
-        assert_eq!(pacer.claim(|| 1450), Claim::Full);
+        assert_eq!(pacer.claim(usize::MAX, || 999), Claim::NotBefore(1000));
+        assert_eq!(pacer.claim(usize::MAX, || 1000), Claim::Send(1));
+        assert_eq!(pacer.claim(usize::MAX, || 1050), Claim::NotBefore(1100));
+        assert_eq!(
+            pacer.claim(usize::MAX, || 1450),
+            Claim::Send(1),
+            "four are due, one slot is free"
+        );
+        assert_eq!(pacer.claim(usize::MAX, || 1450), Claim::Full);
         assert_eq!(pacer.answer(1500), times(1000, 1000, 1000));
         assert_eq!(pacer.answer(1500), times(1100, 1100, 1450), "its sending was the load's delay");
-        assert_eq!(pacer.claim(|| 1510), Claim::Send(2));
+        assert_eq!(pacer.claim(usize::MAX, || 1510), Claim::Send(2));
         assert_eq!(pacer.answer(1600), times(1200, 1500, 1510), "it waited for a slot until 1500");
+    }
+
+    #[test]
+    fn what_is_sent_again_keeps_its_due_time() {
+        for mut pacer in [closed(Think::None, 3, 1000), open(2e9, 3, 1000)] {
+            assert_eq!(pacer.claim(2, || 1001), Claim::Send(2), "no more than asked for");
+            pacer.claimed(1).for_each(|times| times.class = 7);
+            assert_eq!(pacer.claim(usize::MAX, || 1001), Claim::Send(1));
+            let first = pacer.answer(1010).unwrap();
+            pacer.unsend();
+            assert_eq!(pacer.in_flight(), 0);
+            assert_eq!(pacer.claim(2, || 1020), Claim::Send(2));
+            let again = pacer.answer(1030).unwrap();
+            assert_eq!((first.due, first.class), (1000, 0));
+            assert_eq!((again.due, again.sent), (1000, 1020));
+        }
+    }
+
+    #[test]
+    fn requests_that_failed_are_over() {
+        let mut pacer = closed(Think::None, 2, 0);
+        pacer.claim(usize::MAX, || 1);
+        assert_eq!((pacer.fail(50), pacer.fail(50)), (2, 0));
+        pacer.claim(usize::MAX, || 60);
+        let times = pacer.answer(70).unwrap();
+        assert_eq!((times.due, times.sent), (50, 60), "the next ones are due at the failure");
+        let mut pacer = open(1e8, 2, 0);
+        pacer.claim(usize::MAX, || 15);
+        assert_eq!(pacer.fail(50), 2);
+        pacer.claim(1, || 60);
+        assert_eq!(pacer.answer(70).unwrap().due, 20, "the schedule goes on");
     }
 
     proptest! {
@@ -226,13 +290,13 @@ mod tests {
             let (mut now, mut claimed, mut answered, mut last) = (0, 0, 0, 0);
             for (pass, reply) in steps {
                 now += pass;
-                match pacer.claim(|| now) {
+                match pacer.claim(usize::MAX, || now) {
                     Claim::Send(count) => claimed += count,
                     Claim::NotBefore(at) => prop_assert!(at > now && pacer.has_room()),
                     Claim::Full => prop_assert!(!pacer.has_room()),
                 }
                 prop_assert!(pacer.in_flight() <= depth && pacer.in_flight() == claimed - answered);
-                if reply && let Some(Times { due, ready, sent }) = pacer.answer(now) {
+                if reply && let Some(Times { due, ready, sent, class: 0 }) = pacer.answer(now) {
                     answered += 1;
                     prop_assert!(due <= ready && ready <= sent && sent <= now && last <= due);
                     last = due;
@@ -247,7 +311,7 @@ mod tests {
             let mut pacer = open(rate, depth, 0);
             let (mut now, mut sent) = (0, 0_u32);
             while now < 1_000_000_000 / 50 {
-                match pacer.claim(|| now) {
+                match pacer.claim(usize::MAX, || now) {
                     Claim::NotBefore(at) => now = at,
                     _ => while pacer.answer(now).is_some() { sent += 1 },
                 }

@@ -1,211 +1,348 @@
-//! A client on the runtime: a connection, and a task that sends, receives and verifies.
+//! A client on the runtime: sends requests over one connection after the other, and takes the replies.
+//!
+//! One poll takes everything that has come, then writes what is due: a reply frees a slot that the next request uses in the same turn.
+//! Both directions go on at the same time, since a server may reply to a long request before it has all of it.
 
-use super::connect::Connection;
-use super::window::Window;
+use super::activity::{Activity, Stage};
+use super::backoff::Backoff;
+use super::context::Context;
 use crate::clock;
-use crate::fault::Fault;
-use crate::join;
-use crate::metrics::{Metrics, Recorder};
-use crate::payload::Payload;
-use crate::schedule::Claim;
-use annulus::net::{RecvHalf, SendHalf};
-use annulus::time;
-use std::cell::{Cell, RefCell};
-use std::convert::Infallible;
+use crate::exchange::{Exchange, Outgoing, Protocol, Transport};
+use crate::fault::{Fault, Kind};
+use crate::schedule::{Claim, Pacer};
+use annulus::time::{self, Instant, Sleep};
 use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::Poll;
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 /// How long to wait for more bytes after a wrong one.
-pub(crate) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
+pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest sleep before the next message of an open loop; bounds how late a client notices the end of the run.
-pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(20);
-
-/// What the sweep sees of a client.
-#[derive(Debug, Default)]
-pub(crate) struct Activity {
-    changes: Cell<u64>,
-    in_flight: Cell<u64>,
-    closing: Cell<bool>,
-}
-
-impl Activity {
-    /// How often bytes were sent or received.
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.get()
-    }
-
-    /// Messages without a complete reply.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight.get()
-    }
-
-    /// Whether every reply has arrived and only the server's close is awaited.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get()
-    }
-
-    fn update(&self, window: &Window) {
-        self.changes.set(self.changes.get().wrapping_add(1));
-        self.in_flight.set(window.in_flight());
-    }
-}
-
-/// One connection and its messages.
-pub(crate) struct Client {
+/// One client.
+pub(super) struct Client<P: Protocol> {
     number: usize,
-    receiver: RecvHalf,
-    sender: SendHalf,
-    payload: Payload,
-    window: RefCell<Window>,
-    recorder: Recorder,
+    context: Rc<Context<P>>,
+    exchange: P::Exchange,
+    /// Requests that are written, of which so many bytes were accepted.
+    out: <P::Exchange as Exchange>::Out,
+    accepted: usize,
+    pacer: Pacer,
+    /// Requests that may still be written to this connection.
+    left: u64,
+    backoff: Backoff,
+    /// Until the next request is due, at this time.
+    sleep: Option<(u64, Sleep)>,
     activity: Rc<Activity>,
 }
 
-impl Client {
-    pub(crate) fn new(
-        number: usize,
-        (receiver, sender): Connection,
-        payload: Payload,
-        window: Window,
-        recorder: Recorder,
-    ) -> Client {
-        let (window, activity) = (RefCell::new(window), Rc::default());
-        Client { number, receiver, sender, payload, window, recorder, activity }
+/// Why a connection is no longer used, without a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The run is over.
+    Over,
+    /// The plan or the server asks for another one.
+    Renewed,
+}
+
+impl<P: Protocol> Client<P> {
+    pub(super) fn new(number: usize, context: &Rc<Context<P>>, pacer: Pacer) -> Client<P> {
+        Client {
+            number,
+            context: Rc::clone(context),
+            exchange: context.protocol.exchange(number),
+            out: Default::default(),
+            accepted: 0,
+            pacer,
+            left: context.run.streams.requests_per_connection.unwrap_or(u64::MAX),
+            backoff: Backoff::new(number),
+            sleep: None,
+            activity: Rc::default(),
+        }
     }
 
-    pub(crate) fn activity(&self) -> Rc<Activity> {
+    pub(super) fn activity(&self) -> Rc<Activity> {
         Rc::clone(&self.activity)
     }
 
-    /// Exchanges messages until the run is over. A failure ends the client and is recorded.
-    pub(crate) async fn run(mut self) {
-        let mut ended = self.exchange().await;
-        if ended.is_ok() {
-            ended = self.close().await;
-        }
-        if let Err(fault) = ended {
-            self.recorder.metrics().record_fault(self.number, self.activity.in_flight(), &fault);
+    /// Exchanges messages until the run is over. A failure is recorded; the client then goes on with another connection, or ends.
+    pub(super) fn run(self, transport: P::Transport) -> impl Future<Output = ()> {
+        // Moved once, so that the task has it once.
+        let mut client = self;
+        async move {
+            let mut transport = transport;
+            loop {
+                match client.use_up(&mut transport).await {
+                    Ok(End::Over) => return,
+                    Ok(End::Renewed) => {}
+                    Err(fault) if client.fail(&fault) => {}
+                    Err(_) => return,
+                }
+                // Few connections are replaced at the same time: the memory for it is not part of the task.
+                match Box::pin(client.reconnect()).await {
+                    Some(next) => transport = next,
+                    None => return,
+                }
+            }
         }
     }
 
-    /// Sends and receives concurrently: a server may reply to a long message before it has all of it.
-    async fn exchange(&mut self) -> Result<(), Fault> {
-        let Client { receiver, sender, payload, window, recorder, activity, .. } = self;
-        let (payload, window, activity) = (*payload, &*window, &**activity);
-        let metrics = Arc::clone(recorder.metrics());
-        let receiving = receive_loop(receiver, payload, window, recorder, activity);
-        let sending = send_loop(sender, payload, window, &metrics, activity);
-        // Receiving is polled first: a reply frees a slot that sending can use in the same turn.
-        join::until(receiving, sending, || window.borrow().outstanding() == 0).await
+    /// Uses a connection as long as it may be used.
+    async fn use_up(&mut self, transport: &mut P::Transport) -> Result<End, Fault> {
+        match poll_fn(|cx| self.poll_exchange(transport, cx)).await {
+            Ok(End::Over) => self.close(transport).await.map(|()| End::Over),
+            Ok(End::Renewed) => Ok(End::Renewed),
+            Err(fault) => Err(Box::pin(self.classify(transport, fault)).await),
+        }
     }
 
-    /// Half-closes and waits for the server's close; any further byte is an error. Every reply has arrived, so it does
-    /// not matter how the connection ends.
-    async fn close(&mut self) -> Result<(), Fault> {
-        self.activity.closing.set(true);
-        if self.sender.shutdown().await.is_err() {
+    fn poll_exchange(
+        &mut self,
+        transport: &mut P::Transport,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Result<End, Fault>> {
+        self.activity.register(cx);
+        let mut now = None;
+        while let Poll::Ready(taken) =
+            transport.poll_receive(cx, |bytes| self.take(bytes, &mut now))
+        {
+            match taken {
+                Ok(Some(taken)) => taken?,
+                Ok(None) => return Poll::Ready(self.closed()),
+                Err(error) => return Poll::Ready(Err(Fault::transfer(&error))),
+            }
+        }
+        if self.activity.has_expired() {
+            let limit = self.context.run.plan.reply_timeout;
+            return Poll::Ready(Err(Fault::reply_timeout(limit)));
+        }
+        self.send_due(transport, cx, now)?;
+        self.end().map_or(Poll::Pending, |end| Poll::Ready(Ok(end)))
+    }
+
+    /// Takes received bytes; sets `now` if there are replies.
+    fn take(&mut self, bytes: &[u8], now: &mut Option<u64>) -> Result<(), Fault> {
+        let Client { exchange, pacer, context, .. } = self;
+        let mut recorder = context.recorder.borrow_mut();
+        recorder.bytes_received(bytes.len());
+        let mut is_asked = true;
+        *now = None;
+        let taken = exchange.receive(bytes, &mut |answer| {
+            let now = *now.get_or_insert_with(clock::nanos);
+            match pacer.answer(now) {
+                Some(request) => recorder.answered(request, answer.outcome, now),
+                None => is_asked = false,
+            }
+        });
+        if now.is_some() {
+            self.backoff.reset();
+        }
+        self.activity.update(self.pacer.in_flight());
+        if is_asked { taken } else { Err(Fault::unasked()) }
+    }
+
+    /// The server has closed its side.
+    #[cold]
+    fn closed(&mut self) -> Result<End, Fault> {
+        let Client { exchange, pacer, context, .. } = self;
+        let now = clock::nanos();
+        exchange.closed(&mut |answer| {
+            if let Some(request) = pacer.answer(now) {
+                context.recorder.borrow_mut().answered(request, answer.outcome, now);
+            }
+        })?;
+        self.activity.update(self.pacer.in_flight());
+        match self.pacer.in_flight() {
+            0 if self.context.is_open.get() => Ok(End::Renewed),
+            0 => Ok(End::Over),
+            requests => Err(Fault::unanswered(requests)),
+        }
+    }
+
+    /// Writes the requests that are due.
+    fn send_due(
+        &mut self,
+        transport: &mut P::Transport,
+        cx: &mut task::Context<'_>,
+        mut now: Option<u64>,
+    ) -> Result<(), Fault> {
+        loop {
+            match self.poll_flush(transport, cx) {
+                Poll::Ready(Ok(())) if self.may_send() => {}
+                Poll::Ready(Err(error)) => return Err(Fault::transfer(&error)),
+                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
+            }
+            let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+            match self.pacer.claim(most, || *now.get_or_insert_with(clock::nanos)) {
+                Claim::Send(requests) => {
+                    self.write(requests);
+                    now = None;
+                }
+                Claim::NotBefore(at) => {
+                    if self.poll_due(at, cx).is_pending() {
+                        return Ok(());
+                    }
+                    now = None;
+                }
+                Claim::Full => return Ok(()),
+            }
+        }
+    }
+
+    fn may_send(&self) -> bool {
+        self.left > 0 && self.context.is_open.get() && !self.exchange.is_last()
+    }
+
+    /// Writes requests that were claimed, to be sent.
+    fn write(&mut self, requests: usize) {
+        self.left -= requests as u64;
+        let mut recorder = self.context.recorder.borrow_mut();
+        for times in self.pacer.claimed(requests) {
+            times.class = self.exchange.request(&mut self.out) as u32;
+            recorder.sent(times);
+        }
+        drop(recorder);
+        self.activity.update(self.pacer.in_flight());
+    }
+
+    /// Has everything that is written accepted.
+    fn poll_flush(
+        &mut self,
+        transport: &mut P::Transport,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.out.len() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        while self.accepted < self.out.len() {
+            let count = ready!(transport.poll_send(cx, self.out.piece(self.accepted)))?;
+            self.accepted += count;
+            self.context.recorder.borrow_mut().bytes_sent(count);
+            self.activity.touch();
+        }
+        self.out.clear();
+        self.accepted = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready at a time in ns, or at once if that is over.
+    fn poll_due(&mut self, at: u64, cx: &mut task::Context<'_>) -> Poll<()> {
+        if self.sleep.as_ref().is_none_or(|(until, _)| *until != at) {
+            let wait = Duration::from_nanos(at.saturating_sub(clock::nanos()));
+            match &mut self.sleep {
+                Some((until, sleep)) => {
+                    *until = at;
+                    sleep.reset(Instant::now() + wait);
+                }
+                None => self.sleep = Some((at, time::sleep(wait))),
+            }
+        }
+        let Some((_, sleep)) = &mut self.sleep else { return Poll::Ready(()) };
+        ready!(Pin::new(sleep).poll(cx));
+        // Should the other clock be behind, the rest is waited for, too.
+        self.sleep = None;
+        Poll::Ready(())
+    }
+
+    /// Whether the connection is used up.
+    fn end(&self) -> Option<End> {
+        let is_open = self.context.is_open.get();
+        let is_idle = self.pacer.in_flight() == 0 && self.out.len() == 0;
+        if !is_open && (is_idle || self.exchange.is_last()) {
+            return Some(End::Over);
+        }
+        (self.exchange.is_last() || (self.left == 0 && is_idle)).then_some(End::Renewed)
+    }
+
+    /// Half-closes and waits for the server's close; any further reply is an error. Every reply has arrived, so it does not matter how
+    /// the connection ends.
+    async fn close(&mut self, transport: &mut P::Transport) -> Result<(), Fault> {
+        self.activity.set_stage(Stage::Closing);
+        if poll_fn(|cx| transport.poll_shutdown(cx)).await.is_err() {
             return Ok(());
         }
-        match self.receiver.recv().await {
-            Ok(Some(lease)) => Err(Fault::too_many_bytes(lease.len())),
-            Ok(None) | Err(_) => Ok(()),
-        }
-    }
-}
-
-/// Sends as many messages at once as the window allows, until the run is over.
-async fn send_loop(
-    sender: &mut SendHalf,
-    mut payload: Payload,
-    window: &RefCell<Window>,
-    metrics: &Metrics,
-    activity: &Activity,
-) -> Result<(), Fault> {
-    while let Some(bytes) = wait_to_send(window, metrics).await {
-        activity.update(&window.borrow());
-        send_all(sender, &mut payload, bytes).await?;
-    }
-    Ok(())
-}
-
-/// Waits until messages may be sent, and returns their bytes; `None` when the run is over.
-async fn wait_to_send(window: &RefCell<Window>, metrics: &Metrics) -> Option<usize> {
-    while metrics.is_open() {
-        let claim = window.borrow_mut().claim(clock::nanos);
-        match claim {
-            Claim::Send(bytes) => return Some(bytes),
-            Claim::NotBefore(at) => {
-                let wait = Duration::from_nanos(at.saturating_sub(clock::nanos()));
-                time::sleep(wait.min(MAX_SLEEP)).await;
+        let mut is_asked = true;
+        while let Ok(Some(taken)) = poll_fn(|cx| {
+            let exchange = &mut self.exchange;
+            transport.poll_receive(cx, |bytes| exchange.receive(bytes, &mut |_| is_asked = false))
+        })
+        .await
+        {
+            taken?;
+            if !is_asked {
+                return Err(Fault::unasked());
             }
-            // Only a reply frees a slot. The same task receives it, and polls this again.
-            Claim::Full => {
-                poll_fn(|_| match window.borrow().has_room() || !metrics.is_open() {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
-                })
-                .await;
+        }
+        Ok(())
+    }
+
+    /// Distinguishes wrong bytes from too many, if the exchange can: a reply sent twice looks wrong at first, but then more arrives
+    /// than expected.
+    async fn classify(&mut self, transport: &mut P::Transport, fault: Fault) -> Fault {
+        let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
+        if fault.kind != Kind::WrongBytes {
+            return fault;
+        }
+        loop {
+            let more = poll_fn(|cx| transport.poll_receive(cx, <[u8]>::len));
+            let Ok(Ok(Some(more))) = time::timeout(MISMATCH_WAIT, more).await else { return fault };
+            match outstanding.checked_sub(more) {
+                Some(rest) => outstanding = rest,
+                None => return Fault::too_many_bytes(more - outstanding),
             }
         }
     }
-    None
-}
 
-/// Sends the next `bytes` of a payload.
-pub(crate) async fn send_all(
-    sender: &mut SendHalf,
-    payload: &mut Payload,
-    mut bytes: usize,
-) -> Result<(), Fault> {
-    while bytes > 0 {
-        let piece = payload.piece(bytes);
-        sender.send(piece).await.map_err(|error| Fault::transfer(&error))?;
-        payload.advance(piece.len());
-        bytes -= piece.len();
+    /// The connection has failed; whether the client goes on with another one.
+    fn fail(&mut self, fault: &Fault) -> bool {
+        let failed = self.pacer.fail(clock::nanos());
+        self.context.recorder.borrow_mut().failed(failed);
+        self.context.run.faults.record(self.number, fault);
+        self.backoff.raise();
+        self.context.run.streams.reconnect && self.context.is_open.get()
     }
-    Ok(())
-}
 
-/// Receives and verifies bytes, until the first failure.
-async fn receive_loop(
-    receiver: &mut RecvHalf,
-    mut payload: Payload,
-    window: &RefCell<Window>,
-    recorder: &mut Recorder,
-    activity: &Activity,
-) -> Result<Infallible, Fault> {
-    loop {
-        let lease = receiver.recv().await.map_err(|error| Fault::transfer(&error))?;
-        let Some(lease) = lease else { return Err(window.borrow().closed_early()) };
-        let outstanding = window.borrow().outstanding();
-        if lease.len() > outstanding {
-            return Err(Fault::too_many_bytes(lease.len() - outstanding));
-        }
-        if let Err(at) = payload.check(&lease) {
-            let wrong = window.borrow().wrong_byte(at);
-            return Err(
-                Box::pin(classify_mismatch(receiver, outstanding - lease.len(), wrong)).await
-            );
-        }
-        let record = |times, now| recorder.record_times(times, now);
-        window.borrow_mut().receive(lease.len(), clock::nanos, record);
-        activity.update(&window.borrow());
-    }
-}
-
-/// Distinguishes wrong bytes from too many: a reply sent twice looks wrong at first, but then more arrives than
-/// expected.
-#[cold]
-async fn classify_mismatch(receiver: &mut RecvHalf, mut outstanding: usize, wrong: Fault) -> Fault {
-    while let Ok(Ok(Some(lease))) = time::timeout(MISMATCH_WAIT, receiver.recv()).await {
-        match outstanding.checked_sub(lease.len()) {
-            Some(rest) => outstanding = rest,
-            None => return Fault::too_many_bytes(lease.len() - outstanding),
+    /// Connects anew; `None` if the run is over, or if that failed and the plan has no second attempt. Requests that the last connection
+    /// did not take are sent again.
+    async fn reconnect(&mut self) -> Option<P::Transport> {
+        self.activity.set_stage(Stage::Connecting);
+        self.pacer.unsend();
+        self.out.clear();
+        self.accepted = 0;
+        self.exchange.reconnected();
+        let streams = &self.context.run.streams;
+        self.left = streams.requests_per_connection.unwrap_or(u64::MAX);
+        loop {
+            let pause = self.backoff.pause();
+            if !pause.is_zero() {
+                self.unless_over(time::sleep(pause)).await?;
+            }
+            // A connection that brings no reply is not replaced at once.
+            self.backoff.raise();
+            match self.unless_over(self.context.connect()).await? {
+                Ok(transport) => {
+                    self.context.recorder.borrow_mut().reconnected();
+                    self.activity.set_stage(Stage::Exchanging);
+                    self.activity.update(self.pacer.in_flight());
+                    return Some(transport);
+                }
+                Err(fault) => self.context.run.faults.record(self.number, &fault),
+            }
+            if !self.context.run.streams.reconnect {
+                return None;
+            }
         }
     }
-    wrong
+
+    /// Waits for a future; `None` if the run is over first.
+    async fn unless_over<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match self.context.is_open.get() {
+            true => future.as_mut().poll(cx).map(Some),
+            false => Poll::Ready(None),
+        })
+        .await
+    }
 }

@@ -1,120 +1,117 @@
-//! Messages over connections that stay open.
+//! Requests over connections that stay open.
 //!
-//! Each client keeps a number of messages in flight, verifies every byte as it arrives, and sends the next message when a
-//! reply arrives (a closed loop) or at fixed times (an open loop).
+//! Each client keeps a number of requests in flight, and sends the next one when a reply arrives (a closed loop) or at fixed times (an
+//! open loop). What a request and a reply are is the protocol's ([`crate::exchange`]); when a request is due, the schedule's
+//! ([`crate::schedule`]).
+//!
+//! # What a client is to the engine
+//! A task of a thread ([`pool`]) that has an [`Activity`](activity::Activity) for the sweep, and the thread's
+//! [`Context`](context::Context): it records into `recorder` what it sends and is answered, its failures into `run.faults`, and ends once
+//! `is_open` is false. A protocol that multiplexes brings a client of its own.
 
+mod activity;
+mod backoff;
 mod blocking;
 mod client;
 mod connect;
+mod connect_pace;
+mod context;
 mod pool;
-mod threads;
-mod window;
 
-pub(crate) use client::send_all;
-pub(crate) use connect::{Connection, connect_unix};
-
-use crate::clock;
+use crate::exchange::{EchoProtocol, Protocol, Sources};
 use crate::measured::Measured;
-use crate::metrics::{Metrics, Phase, Totals};
-use crate::mix::Sizes;
 use crate::mode::Mode;
-use crate::payload::Payload;
-use crate::phases::{measure, on_runtime, unless_interrupted};
 use crate::plan::{Plan, Streams};
+use crate::recording::Recorder;
 use crate::report::{Figures, Findings, LatencySummary, StreamFigures};
 use crate::run::{LoadError, Observer};
-use crate::schedule::{Pacer, Purpose, Rate, Schedule, generator};
-use connect::connect_all;
-use hdrhistogram::Histogram;
+use crate::schedule::{Pacer, Rate, Schedule};
+use crate::threads::{self, Ran, Times};
+use annulus::DriverChoice;
+use context::StreamsRun;
 use pool::ClientPool;
 use std::sync::Arc;
-use window::{Lengths, Window};
 
-/// Runs the workload on the calling thread.
+/// Runs the workload.
 pub(crate) fn run(
     plan: &Plan,
     streams: Streams,
     observer: &mut dyn Observer,
 ) -> Result<Findings, LoadError> {
-    let metrics = Arc::new(Metrics::new());
-    let (driver, measured) = match streams.mode {
-        Mode::Tasks(choice) => on_runtime(choice, run_tasks(plan, streams, observer, &metrics))?,
-        Mode::Threads => threads::run(plan, streams, observer, &metrics)?,
+    let driver = match streams.mode {
+        Mode::Tasks(driver) => driver,
+        Mode::Threads => return blocking::run(plan, streams, observer),
     };
-    // Every client is dropped, and so has flushed its recorder.
-    let Totals { histogram, failed, faults } = metrics.take_totals();
-    let figures = figures(plan, streams, measured, histogram, failed);
-    Ok(Findings { driver, measured, figures, faults })
+    let run = Arc::new(StreamsRun::new(plan, streams));
+    // Connections that the client closes keep their ports for a while.
+    let sources = match streams.requests_per_connection {
+        Some(_) => Sources::Many,
+        None => Sources::One,
+    };
+    run_protocol(&run, driver, observer, || EchoProtocol::new(plan, sources))
 }
 
-/// Measures nothing unless every client is connected. If the run is interrupted, its clients end with the runtime.
-async fn run_tasks(
-    plan: &Plan,
-    streams: Streams,
+/// Runs clients of one protocol, which each thread makes for itself.
+fn run_protocol<P: Protocol>(
+    run: &Arc<StreamsRun>,
+    driver: DriverChoice,
     observer: &mut dyn Observer,
-    metrics: &Arc<Metrics>,
-) -> Measured {
-    let connected = unless_interrupted(observer, connect_all(plan, metrics)).await;
-    let Some(connections) = connected else { return Measured::interrupted() };
-    let mut measured = Measured::default();
-    if metrics.has_no_faults() {
-        let mut pool = ClientPool::start(plan, streams, connections, metrics);
-        measured = measure(&mut pool, [plan.warm_up, plan.duration], observer, metrics).await;
-        metrics.set_phase(Phase::Over);
-        if !measured.interrupted {
-            measured.interrupted = unless_interrupted(observer, pool.finish()).await.is_none();
-        }
-    }
-    measured
+    protocol: impl Fn() -> P + Sync,
+) -> Result<Findings, LoadError> {
+    let plan = &run.plan;
+    let threads = plan.threads();
+    let times = Times { warm_up: plan.warm_up, duration: plan.duration };
+    let share = |index| ClientPool::new(run, protocol(), index, threads);
+    let interrupted = || run.faults.interrupt();
+    let ran = threads::run(threads, driver, times, observer, interrupted, share)?;
+    let Ran { driver, measured, found } = ran;
+    let mut recorded = Recorder::new();
+    found.iter().for_each(|more| recorded.merge(more));
+    let figures = figures(plan, run.streams, measured, recorded);
+    Ok(Findings { driver, measured, figures, faults: run.faults.take() })
 }
 
 pub(crate) fn figures(
     plan: &Plan,
     streams: Streams,
     measured: Measured,
-    histogram: Histogram<u64>,
-    failed: u64,
+    recorded: Recorder,
 ) -> Figures {
-    let responses = histogram.len();
+    let responses = recorded.response.len();
     Figures::Streams(StreamFigures {
         pipeline: streams.pipeline,
+        threads: plan.threads(),
         rate: plan.schedule.rate().and_then(Rate::as_constant),
         schedule: plan.schedule.to_string(),
-        requests: responses + failed,
+        requests: responses + recorded.failed,
         responses,
         requests_per_second: measured.per_second(responses as f64),
-        latency_us: LatencySummary::new(&histogram),
-        histogram,
+        late: recorded.late,
+        reconnects: recorded.reconnects,
+        latency_us: LatencySummary::new(&recorded.response),
+        service_us: LatencySummary::new(&recorded.service),
+        histogram: recorded.response,
     })
 }
 
-/// The windows of clients that start now.
-struct Windows<'a> {
+/// Says when the requests of clients are due that start at the same time.
+struct Pacers<'a> {
     plan: &'a Plan,
     pipeline: usize,
     /// The course of a rate begins after the warm-up.
     schedule: Schedule,
-    sizes: Sizes,
-    now: u64,
+    began: u64,
 }
 
-impl Windows<'_> {
-    fn new(plan: &Plan, streams: Streams) -> Windows<'_> {
-        let (pipeline, now) = (streams.pipeline, clock::nanos());
+impl Pacers<'_> {
+    fn new(plan: &Plan, streams: Streams, began: u64) -> Pacers<'_> {
         let schedule = plan.schedule.after(plan.warm_up);
-        Windows { plan, pipeline, schedule, sizes: plan.message_sizes(), now }
+        Pacers { plan, pipeline: streams.pipeline, schedule, began }
     }
 
-    /// The window of a client.
-    fn of(&self, client: usize) -> Window {
+    /// The requests of a client.
+    fn of(&self, client: usize) -> Pacer {
         let Plan { seed, clients, .. } = *self.plan;
-        let pacer = Pacer::new(&self.schedule, self.pipeline, [client, clients], seed, self.now);
-        let lengths = Lengths::new(&self.sizes, generator(seed, client, Purpose::Sizes));
-        Window::new(pacer, lengths)
-    }
-
-    /// The payload of a client.
-    fn payload(&self, client: usize) -> Payload {
-        Payload::new(self.plan.seed, client, self.sizes.max())
+        Pacer::new(&self.schedule, self.pipeline, [client, clients], seed, self.began)
     }
 }

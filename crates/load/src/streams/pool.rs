@@ -1,27 +1,32 @@
-//! The tasks of all clients, and the sweep that ends those without a reply.
+//! The clients of a thread, and the sweep that finds those without a reply.
 
-use super::client::{Activity, Client};
-use super::connect::Connection;
+use super::activity::{Activity, Stage};
+use super::client::Client;
+use super::connect::{Connected, connect_all};
+use super::context::{Context, StreamsRun};
 use crate::clock;
-use crate::fault::Fault;
+use crate::exchange::Protocol;
 use crate::idle::{IdleTracker, sweep_interval};
-use crate::metrics::{Metrics, Recorder};
-use crate::phases::Pool;
-use crate::plan::{Plan, Streams};
+use crate::recording::Recorder;
+use crate::threads::Share;
 use annulus::{JoinError, JoinHandle, time};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a server may take to close after the client's half-close. Exceeding it is no failure: every reply has
 /// arrived.
-pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The tasks of all clients.
-pub(crate) struct ClientPool {
+/// The clients of one of several threads.
+pub(super) struct ClientPool<P: Protocol> {
+    context: Rc<Context<P>>,
+    /// This thread, and how many there are.
+    index: usize,
+    threads: usize,
+    connections: Connected<P>,
     clients: Vec<PooledClient>,
-    metrics: Arc<Metrics>,
-    reply_timeout: Duration,
 }
 
 struct PooledClient {
@@ -30,38 +35,16 @@ struct PooledClient {
     idle: IdleTracker,
 }
 
-impl ClientPool {
-    /// Starts a client per connection.
-    pub(crate) fn start(
-        plan: &Plan,
-        streams: Streams,
-        connections: Vec<Connection>,
-        metrics: &Arc<Metrics>,
-    ) -> ClientPool {
-        let (now, windows) = (clock::now(), super::Windows::new(plan, streams));
-        let client = |(number, stream)| {
-            let recorder = Recorder::new(Arc::clone(metrics));
-            let client =
-                Client::new(number, stream, windows.payload(number), windows.of(number), recorder);
-            let activity = client.activity();
-            PooledClient {
-                idle: IdleTracker::new(activity.changes(), now),
-                activity,
-                task: annulus::spawn(client.run()),
-            }
-        };
-        let clients = connections.into_iter().enumerate().map(client).collect();
-        ClientPool { clients, metrics: Arc::clone(metrics), reply_timeout: plan.reply_timeout }
-    }
-
-    /// Waits until every client has ended; keeps sweeping meanwhile.
-    pub(crate) async fn finish(&mut self) {
-        let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
-        for number in 0..self.clients.len() {
-            while let Err(time::Elapsed { .. }) = self.wait(number, interval).await {
-                self.sweep();
-            }
-        }
+impl<P: Protocol> ClientPool<P> {
+    /// Of thread `index` of `threads`: every client whose number divided by `threads` leaves `index`.
+    pub(super) fn new(
+        run: &Arc<StreamsRun>,
+        protocol: P,
+        index: usize,
+        threads: usize,
+    ) -> ClientPool<P> {
+        let context = Rc::new(Context::new(Arc::clone(run), protocol, threads));
+        ClientPool { context, index, threads, connections: Vec::new(), clients: Vec::new() }
     }
 
     async fn wait(&mut self, number: usize, limit: Duration) -> Result<(), time::Elapsed> {
@@ -73,35 +56,80 @@ impl ClientPool {
     }
 }
 
-impl Pool for ClientPool {
+impl<P: Protocol> Share for ClientPool<P> {
+    type Found = Recorder;
+
+    async fn connect(&mut self) -> bool {
+        let clients = self.context.run.plan.clients;
+        let numbers = (self.index..clients).step_by(self.threads);
+        self.connections = connect_all(&self.context, numbers).await;
+        self.context.run.faults.is_empty()
+    }
+
+    fn start(&mut self, began: u64) {
+        let now = clock::now();
+        let pacers = super::Pacers::new(&self.context.run.plan, self.context.run.streams, began);
+        let client = |(number, transport)| {
+            let client = Client::new(number, &self.context, pacers.of(number));
+            let activity = client.activity();
+            let idle = IdleTracker::new(activity.changes(), now);
+            PooledClient { task: annulus::spawn(client.run(transport)), activity, idle }
+        };
+        self.clients = std::mem::take(&mut self.connections).into_iter().map(client).collect();
+    }
+
+    fn open(&mut self, pause: Range<u64>) {
+        self.context.recorder.borrow_mut().open(pause);
+    }
+
+    fn close(&mut self) {
+        self.context.recorder.borrow_mut().close();
+        self.context.is_open.set(false);
+        self.clients.iter().for_each(|client| client.activity.wake());
+    }
+
+    fn responses(&self) -> u64 {
+        self.context.recorder.borrow().response.len()
+    }
+
     fn is_finished(&self) -> bool {
         self.clients.iter().all(|client| client.task.is_finished())
     }
 
     fn sweep_interval(&self) -> Duration {
-        sweep_interval(self.reply_timeout)
+        sweep_interval(self.context.run.plan.reply_timeout)
     }
 
     fn sweep(&mut self) {
-        let now = clock::now();
-        for (number, client) in self.clients.iter_mut().enumerate() {
-            if !client.task.is_finished() {
-                client.check(number, now, self.reply_timeout, &self.metrics);
+        let (now, limit) = (clock::now(), self.context.run.plan.reply_timeout);
+        self.clients.iter_mut().for_each(|client| client.check(now, limit));
+    }
+
+    /// Keeps sweeping meanwhile.
+    async fn finish(&mut self) {
+        let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
+        for number in 0..self.clients.len() {
+            while let Err(time::Elapsed { .. }) = self.wait(number, interval).await {
+                self.sweep();
             }
         }
+    }
+
+    /// What is left ends with the runtime.
+    fn found(self) -> Recorder {
+        self.context.recorder.replace(Recorder::new())
     }
 }
 
 impl PooledClient {
-    fn check(&mut self, number: usize, now: Duration, limit: Duration, metrics: &Metrics) {
+    fn check(&mut self, now: Duration, limit: Duration) {
         let idle = self.idle.idle_for(self.activity.changes(), now);
-        if self.activity.is_closing() {
-            if idle >= limit.min(CLOSE_TIMEOUT) {
-                self.task.abort();
+        match self.activity.stage() {
+            Stage::Closing if idle >= limit.min(CLOSE_TIMEOUT) => self.task.abort(),
+            Stage::Exchanging if idle >= limit && self.activity.is_waiting() => {
+                self.activity.expire();
             }
-        } else if idle >= limit && self.activity.in_flight() > 0 {
-            self.task.abort();
-            metrics.record_fault(number, self.activity.in_flight(), &Fault::reply_timeout(limit));
+            _ => {}
         }
     }
 }

@@ -1,13 +1,17 @@
 //! A run with a blocking thread per client: connect, warm up, measure, close.
 
-use super::blocking::Client;
+mod client;
+
 use crate::clock;
+use crate::exchange::Echo;
 use crate::fault::Fault;
 use crate::measured::{ClientKind, Measured, Measuring, check_interrupted};
-use crate::metrics::{Metrics, Phase, Recorder};
+use crate::metrics::{Batch, Metrics, Phase, Totals};
 use crate::plan::{Plan, Streams};
+use crate::report::Findings;
 use crate::run::{LoadError, Observer};
 use crate::server_address::{ServerAddress, unix_address};
+use client::Client;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown};
@@ -30,18 +34,18 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often to check whether the clients have their last replies.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs the plan with a thread per client; returns a description of the mode, too.
+/// Runs the plan with a thread per client.
 pub(super) fn run(
     plan: &Plan,
     workload: Streams,
     observer: &mut dyn Observer,
-    metrics: &Arc<Metrics>,
-) -> Result<(String, Measured), LoadError> {
-    let measured = match connect_unless_interrupted(plan, observer, metrics)? {
+) -> Result<Findings, LoadError> {
+    let metrics = Arc::new(Metrics::new());
+    let measured = match connect_unless_interrupted(plan, observer, &metrics)? {
         None => Measured::interrupted(),
         Some(streams) if metrics.has_no_faults() => {
-            let clients = start(plan, workload, streams, metrics)?;
-            let mut measured = measure(plan, &clients, observer, metrics);
+            let clients = start(plan, workload, streams, &metrics)?;
+            let mut measured = measure(plan, &clients, observer, &metrics);
             metrics.set_phase(Phase::Over);
             if !measured.interrupted {
                 measured.interrupted = await_all(&clients, observer).is_break();
@@ -54,7 +58,11 @@ pub(super) fn run(
         }
         Some(_) => Measured::default(),
     };
-    Ok(("threads (a blocking thread a connection)".into(), measured))
+    // Every client is dropped, and so has flushed its batch.
+    let Totals { recorded, faults } = metrics.take_totals();
+    let figures = super::figures(plan, workload, measured, recorded);
+    let driver = "threads (a blocking thread a connection)".into();
+    Ok(Findings { driver, measured, figures, faults })
 }
 
 /// Warms up, then measures. Either phase ends early if every client has ended or the observer interrupts.
@@ -172,14 +180,16 @@ fn start(
     streams: Vec<OwnedFd>,
     metrics: &Arc<Metrics>,
 ) -> Result<Vec<Thread>, LoadError> {
-    let windows = super::Windows::new(plan, workload);
+    let pacers = super::Pacers::new(plan, workload, clock::nanos());
+    let sizes = plan.message_sizes();
     let mut clients = Vec::with_capacity(streams.len());
     for (number, stream) in streams.into_iter().enumerate() {
-        let (payload, window) = (windows.payload(number), windows.of(number));
-        let recorder = Recorder::new(Arc::clone(metrics));
+        let echo = Echo::new(plan.seed, number, &sizes);
+        let batch = Batch::new(Arc::clone(metrics));
+        let pacer = pacers.of(number);
         let stream = Arc::new(stream);
         let weak = Arc::downgrade(&stream);
-        let client = Client::new(number, stream, payload, window, recorder, plan.reply_timeout);
+        let client = Client::new(number, stream, echo, pacer, batch, plan.reply_timeout);
         match thread::Builder::new().stack_size(STACK).spawn(|| client.run()) {
             Ok(handle) => clients.push(Thread { handle, stream: weak }),
             Err(error) => {

@@ -4,14 +4,13 @@
 //! if the next message has a due time: a server may reply to a long message before it has all of it, so a client that
 //! kept sending without receiving could deadlock.
 
-use super::client::{MAX_SLEEP, MISMATCH_WAIT};
-use super::pool::CLOSE_TIMEOUT;
-use super::window::Window;
 use crate::clock;
-use crate::fault::Fault;
-use crate::metrics::Recorder;
-use crate::payload::Payload;
-use crate::schedule::Claim;
+use crate::exchange::{Echo, Exchange, Messages, Outgoing, Piece};
+use crate::fault::{Fault, Kind};
+use crate::metrics::Batch;
+use crate::schedule::{Claim, Pacer};
+use crate::streams::client::MISMATCH_WAIT;
+use crate::streams::pool::CLOSE_TIMEOUT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -23,18 +22,21 @@ use std::time::Duration;
 /// Bytes per receive.
 const BUFFER: usize = 64 << 10;
 
+/// The longest wait for the next message of an open loop; bounds how late a client notices the end of the run.
+const MAX_SLEEP: Duration = Duration::from_millis(20);
+
 /// One connection and its messages.
 pub(crate) struct Client {
     number: usize,
     /// Shared with the main thread, which shuts it down to end a blocked receive.
     stream: Arc<OwnedFd>,
-    to_send: Payload,
-    expected: Payload,
-    window: Window,
-    recorder: Recorder,
+    exchange: Echo,
+    /// Messages that are written, of which the socket has taken so many bytes.
+    out: Messages,
+    accepted: usize,
+    pacer: Pacer,
+    batch: Batch,
     reply_timeout: Duration,
-    /// Bytes counted as sent for which the socket had no space yet.
-    unsent: usize,
     /// When the last bytes were sent or received.
     last_activity: u64,
 }
@@ -43,30 +45,29 @@ impl Client {
     pub(crate) fn new(
         number: usize,
         stream: Arc<OwnedFd>,
-        payload: Payload,
-        window: Window,
-        recorder: Recorder,
+        exchange: Echo,
+        pacer: Pacer,
+        batch: Batch,
         reply_timeout: Duration,
     ) -> Client {
-        let last_activity = clock::nanos();
-        let (to_send, expected) = (payload, payload);
         Client {
             number,
             stream,
-            to_send,
-            expected,
-            window,
-            recorder,
+            exchange,
+            out: Messages::default(),
+            accepted: 0,
+            pacer,
+            batch,
             reply_timeout,
-            unsent: 0,
-            last_activity,
+            last_activity: clock::nanos(),
         }
     }
 
     /// Exchanges messages until the run is over. A failure ends the client and is recorded.
     pub(crate) fn run(mut self) {
         if let Err(fault) = self.exchange().and_then(|()| self.close()) {
-            self.recorder.metrics().record_fault(self.number, self.window.in_flight(), &fault);
+            let requests = self.pacer.in_flight() as u64;
+            self.batch.metrics().record_fault(self.number, requests, &fault);
         }
     }
 
@@ -74,13 +75,13 @@ impl Client {
         let limited = self.limit_receives(self.reply_timeout);
         limited.map_err(|error| Fault::transfer(&error.into()))?;
         let mut buffer = vec![0; BUFFER];
-        while self.recorder.metrics().is_open() || self.window.outstanding() > 0 {
+        while self.batch.metrics().is_open() || self.pacer.in_flight() > 0 {
             let due = self.send_due()?;
-            if self.window.outstanding() == 0 && due.is_none() {
+            if self.pacer.in_flight() == 0 && due.is_none() {
                 // The run has just ended.
                 break;
             }
-            if self.unsent == 0 && due.is_none() {
+            if self.out.len() == 0 && due.is_none() {
                 // Nothing to do except wait for a reply, so the receive may block.
                 self.receive(&mut buffer, RecvFlags::empty())?;
             } else if self.await_either(due)? {
@@ -98,9 +99,9 @@ impl Client {
     /// Sends what is due and the socket has space for; returns the due time of the next message, if it is in the
     /// future.
     fn send_due(&mut self) -> Result<Option<u64>, Fault> {
-        if self.unsent == 0 && self.recorder.metrics().is_open() {
-            match self.window.claim(clock::nanos) {
-                Claim::Send(bytes) => self.unsent = bytes,
+        if self.out.len() == 0 && self.batch.metrics().is_open() {
+            match self.pacer.claim(usize::MAX, clock::nanos) {
+                Claim::Send(messages) => self.write(messages),
                 Claim::NotBefore(at) => return Ok(Some(at)),
                 Claim::Full => {}
             }
@@ -109,20 +110,28 @@ impl Client {
         Ok(None)
     }
 
+    /// Writes messages, to be sent.
+    fn write(&mut self, messages: usize) {
+        for _ in 0..messages {
+            self.exchange.request(&mut self.out);
+        }
+    }
+
     fn send_what_fits(&mut self) -> Result<(), Fault> {
-        while self.unsent > 0 {
-            let piece = self.to_send.piece(self.unsent);
+        while self.accepted < self.out.len() {
+            let (Piece::Static(piece) | Piece::Borrowed(piece)) = self.out.piece(self.accepted);
             match send(&self.stream, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(count) => {
-                    self.to_send.advance(count);
-                    self.unsent -= count;
+                    self.accepted += count;
                     self.last_activity = clock::nanos();
                 }
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(Fault::transfer(&error.into())),
             }
         }
+        self.out.clear();
+        self.accepted = 0;
         Ok(())
     }
 
@@ -133,7 +142,7 @@ impl Client {
             |at: u64| Duration::from_nanos(at.saturating_sub(clock::nanos())).min(MAX_SLEEP);
         let limit = due.map_or(limit, |at| limit.min(until_due(at)));
         let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, self.unsent > 0);
+        flags.set(PollFlags::OUT, self.out.len() > 0);
         let mut events = [PollFd::new(&self.stream, flags)];
         match poll(&mut events, Timespec::try_from(limit).ok().as_ref()) {
             Ok(_) => Ok(events[0].revents().intersects(!PollFlags::OUT)),
@@ -144,7 +153,7 @@ impl Client {
 
     /// How long the server may still take for the next byte.
     fn patience(&self) -> Result<Duration, Fault> {
-        if self.window.outstanding() == 0 {
+        if self.pacer.in_flight() == 0 {
             return Ok(self.reply_timeout);
         }
         let idle = Duration::from_nanos(clock::nanos() - self.last_activity);
@@ -157,33 +166,29 @@ impl Client {
     /// Receives once and verifies the bytes.
     fn receive(&mut self, buffer: &mut [u8], flags: RecvFlags) -> Result<(), Fault> {
         let received = match recv(&self.stream, &mut *buffer, flags) {
-            Ok((0, _)) => return Err(self.window.closed_early()),
+            Ok((0, _)) => return self.exchange.closed(&mut |_| ()),
             Ok((received, _)) => received,
             Err(Errno::INTR) => return Ok(()),
             Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => return Ok(()),
             Err(Errno::AGAIN) => return Err(Fault::reply_timeout(self.reply_timeout)),
             Err(error) => return Err(Fault::transfer(&error.into())),
         };
-        let outstanding = self.window.outstanding();
-        if received > outstanding {
-            return Err(Fault::too_many_bytes(received - outstanding));
-        }
-        if let Err(at) = self.expected.check(&buffer[..received]) {
-            let wrong = self.window.wrong_byte(at);
-            return Err(self.classify_mismatch(buffer, outstanding - received, wrong));
-        }
         self.last_activity = clock::nanos();
-        let (now, recorder) = (self.last_activity, &mut self.recorder);
-        self.window.receive(received, || now, |times, now| recorder.record_times(times, now));
-        Ok(())
+        let Client { exchange, pacer, batch, last_activity: now, .. } = self;
+        let taken = exchange.receive(&buffer[..received], &mut |_| {
+            let request = pacer.answer(*now).expect("no more comes than was sent");
+            batch.record(request, *now);
+        });
+        taken.map_err(|fault| self.classify(buffer, fault))
     }
 
     /// Distinguishes wrong bytes from too many: a reply sent twice looks wrong at first, but then more arrives than
     /// expected.
     #[cold]
-    fn classify_mismatch(&self, buffer: &mut [u8], mut outstanding: usize, wrong: Fault) -> Fault {
-        if self.limit_receives(MISMATCH_WAIT).is_err() {
-            return wrong;
+    fn classify(&self, buffer: &mut [u8], fault: Fault) -> Fault {
+        let mut outstanding = self.exchange.outstanding().unwrap_or_default();
+        if fault.kind != Kind::WrongBytes || self.limit_receives(MISMATCH_WAIT).is_err() {
+            return fault;
         }
         while let Ok((received @ 1.., _)) = recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
             match outstanding.checked_sub(received) {
@@ -191,7 +196,7 @@ impl Client {
                 None => return Fault::too_many_bytes(received - outstanding),
             }
         }
-        wrong
+        fault
     }
 
     /// Half-closes and waits for the server's close; any further byte is an error. Every reply has arrived, so it does

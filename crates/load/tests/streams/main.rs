@@ -1,6 +1,8 @@
 //! Streams to correct and to faulty servers: each kind of failure is counted under its name.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod connections;
 
 use annulus_load::{
     Arrivals, Figures, MIN_SEARCH, Mode, Observer, Plan, Progress, Rate, RateSearch, Report,
@@ -77,7 +79,7 @@ fn run_without_errors(plan: Plan) -> Report {
 
 /// Every kind of client, each with so many messages in flight.
 fn modes(pipeline: usize) -> [Streams; 2] {
-    [Mode::default(), Mode::Threads].map(|mode| Streams { pipeline, mode })
+    [Mode::default(), Mode::Threads].map(|mode| Streams { pipeline, mode, ..Streams::default() })
 }
 
 /// Runs a client of each kind with messages of 4096 bytes against a faulty server; expects one error, of this kind.

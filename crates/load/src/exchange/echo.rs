@@ -1,0 +1,237 @@
+//! Messages that come back as they were sent: every byte is verified, and none is copied.
+
+use super::lengths::Lengths;
+use super::plain::{Plain, Sources, connect};
+use super::{Answer, Exchange, Outgoing, Piece, Protocol};
+use crate::fault::Fault;
+use crate::mix::Sizes;
+use crate::payload::Payload;
+use crate::plan::Plan;
+use crate::schedule::{Purpose, generator};
+
+/// The messages of one client.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    lengths: Lengths,
+    /// Messages not yet written.
+    to_send: Payload,
+    /// Bytes not yet received.
+    expected: Payload,
+    /// Bytes that were written and not received.
+    outstanding: usize,
+    /// Bytes received of the next reply.
+    partial: usize,
+}
+
+impl Echo {
+    pub(crate) fn new(seed: u64, client: usize, sizes: &Sizes) -> Echo {
+        let payload = Payload::new(seed, client, sizes.max());
+        let lengths = Lengths::new(sizes, generator(seed, client, Purpose::Sizes));
+        Echo { lengths, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
+    }
+
+    /// The position of a wrong byte, `at` bytes after those received so far.
+    #[cold]
+    fn wrong_byte(&self, at: usize) -> Fault {
+        let (at, length) = self.lengths.locate(self.partial + at);
+        Fault::wrong_byte(at, length)
+    }
+}
+
+impl Exchange for Echo {
+    type Out = Messages;
+
+    fn request(&mut self, out: &mut Messages) -> usize {
+        if out.length == 0 {
+            out.payload = self.to_send;
+        }
+        let length = self.lengths.send();
+        out.length += length;
+        self.to_send.advance(length);
+        self.outstanding += length;
+        0
+    }
+
+    fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        if input.len() > self.outstanding {
+            return Err(Fault::too_many_bytes(input.len() - self.outstanding));
+        }
+        if let Err(at) = self.expected.check(input) {
+            let wrong = self.wrong_byte(at);
+            self.outstanding -= input.len();
+            return Err(wrong);
+        }
+        self.outstanding -= input.len();
+        self.partial += input.len();
+        while self.partial > 0 && self.partial >= self.lengths.next() {
+            self.partial -= self.lengths.next();
+            self.lengths.pop();
+            answered(Answer::OK);
+        }
+        Ok(())
+    }
+
+    /// A server that echoes does not close first.
+    fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        Err(Fault::closed_early(self.partial, self.lengths.next()))
+    }
+
+    fn reconnected(&mut self) {
+        (self.expected, self.outstanding, self.partial) = (self.to_send, 0, 0);
+        self.lengths.clear();
+    }
+
+    fn outstanding(&self) -> Option<usize> {
+        Some(self.outstanding)
+    }
+}
+
+/// Messages to send: parts of the payload, one behind the other.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    payload: Payload,
+    length: usize,
+}
+
+impl Default for Messages {
+    fn default() -> Messages {
+        Messages { payload: Payload::new(0, 0, 1), length: 0 }
+    }
+}
+
+impl Outgoing for Messages {
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn piece(&self, at: usize) -> Piece<'_> {
+        let mut payload = self.payload;
+        payload.advance(at);
+        Piece::Static(payload.piece(self.length - at))
+    }
+
+    fn clear(&mut self) {
+        self.length = 0;
+    }
+}
+
+/// Echo over TCP and Unix streams.
+pub(crate) struct EchoProtocol {
+    plan: Plan,
+    sizes: Sizes,
+    sources: Sources,
+}
+
+impl EchoProtocol {
+    pub(crate) fn new(plan: &Plan, sources: Sources) -> EchoProtocol {
+        EchoProtocol { plan: plan.clone(), sizes: plan.message_sizes(), sources }
+    }
+}
+
+impl Protocol for EchoProtocol {
+    type Transport = Plain;
+    type Exchange = Echo;
+
+    async fn connect(&self, number: usize) -> Result<Plain, Fault> {
+        let connected = connect(&self.plan, self.sources, number).await;
+        connected.map(Plain::new).map_err(|error| Fault::connect(&error))
+    }
+
+    fn exchange(&self, client: usize) -> Echo {
+        Echo::new(self.plan.seed, client, &self.sizes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What was written, as the server receives it.
+    fn written(out: &mut Messages) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while bytes.len() < out.len() {
+            let (Piece::Static(piece) | Piece::Borrowed(piece)) = out.piece(bytes.len());
+            bytes.extend_from_slice(piece);
+        }
+        out.clear();
+        bytes
+    }
+
+    fn receive(echo: &mut Echo, bytes: &[u8]) -> Result<usize, Fault> {
+        let mut answers = 0;
+        echo.receive(bytes, &mut |_| answers += 1).map(|()| answers)
+    }
+
+    proptest! {
+        /// Any cut of the replies gives the same answers, over any number of connections.
+        #[test]
+        fn any_cut_gives_the_same_answers(
+            least in 1_usize..50_000,
+            more in 0_usize..50_000,
+            rounds in proptest::collection::vec((1_usize..5, 1_usize..70_000), 1..6),
+        ) {
+            let sizes = if more == 0 { Sizes::Fixed(least) } else { Sizes::Uniform(least, least + more) };
+            let mut echo = Echo::new(3, 4, &sizes);
+            let mut out = Messages::default();
+            for (messages, cut) in rounds {
+                (0..messages).for_each(|_| assert_eq!(echo.request(&mut out), 0));
+                let bytes = written(&mut out);
+                prop_assert!((messages * least..=messages * sizes.max()).contains(&bytes.len()));
+                let mut answers = 0;
+                for piece in bytes.chunks(cut) {
+                    answers += receive(&mut echo, piece).unwrap();
+                }
+                prop_assert_eq!((answers, echo.outstanding()), (messages, Some(0)));
+                // What was under way is forgotten with its connection.
+                echo.request(&mut out);
+                out.clear();
+                echo.reconnected();
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_bytes_and_too_many_are_found() {
+        let mut echo = Echo::new(1, 0, &Sizes::Fixed(100));
+        let mut out = Messages::default();
+        (0..2).for_each(|_| _ = echo.request(&mut out));
+        let mut bytes = written(&mut out);
+        let fault = receive(&mut echo, &[&bytes[..], b"!"].concat()).unwrap_err();
+        assert!(fault.detail.contains("1 bytes came beyond"), "{}", fault.detail);
+        assert_eq!(receive(&mut echo, &bytes[..30]).unwrap(), 0);
+        bytes[130] ^= 1;
+        let fault = receive(&mut echo, &bytes[30..]).unwrap_err();
+        assert!(fault.detail.contains("byte 30 of a reply of 100"), "{}", fault.detail);
+        assert_eq!(echo.outstanding(), Some(0));
+    }
+
+    #[test]
+    fn a_wrong_byte_is_found_in_its_message() {
+        let mut echo = Echo::new(1, 0, &Sizes::Uniform(3, 50));
+        let mut out = Messages::default();
+        let mut length = || {
+            let before = out.len();
+            echo.request(&mut out);
+            out.len() - before
+        };
+        let lengths = [length(), length()];
+        let mut bytes = written(&mut out);
+        receive(&mut echo, &bytes[..lengths[0] + 1]).unwrap();
+        bytes[lengths[0] + 2] ^= 1;
+        let fault = receive(&mut echo, &bytes[lengths[0] + 1..]).unwrap_err();
+        let text = format!("byte 2 of a reply of {}", lengths[1]);
+        assert!(fault.detail.contains(&text), "{}", fault.detail);
+    }
+
+    #[test]
+    fn a_close_says_what_is_missing() {
+        let mut echo = Echo::new(1, 0, &Sizes::Fixed(10));
+        let mut out = Messages::default();
+        echo.request(&mut out);
+        let bytes = written(&mut out);
+        receive(&mut echo, &bytes[..4]).unwrap();
+        let fault = echo.closed(&mut |_| unreachable!()).unwrap_err();
+        assert!(fault.detail.contains("after 4 of 10 bytes"), "{}", fault.detail);
+    }
+}

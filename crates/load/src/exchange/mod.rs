@@ -1,0 +1,184 @@
+//! What is said over a connection, and over what: the seam between the engine and the protocols.
+//!
+//! A *protocol* is three types:
+//! - An [`Exchange`] writes requests and recognizes their replies. It makes no I/O, reads no clock and counts nothing: the client does
+//!   ([`crate::streams`]). Each client has one, for all its connections, one after the other.
+//! - A [`Transport`] carries the bytes: [`Plain`], or one that wraps another, as TLS does.
+//! - A [`Protocol`] connects, and makes the exchanges. Each thread of the load has one.
+//!
+//! # A codec
+//! `Out` is `Vec<u8>`. [`Exchange::request`] appends a request, [`Exchange::receive`] takes bytes as they come and calls `answered`
+//! for each reply that is complete. What is incomplete stays in the exchange: only then does it need memory of its own. The client
+//! answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests unless the form of a
+//! reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
+//!
+//! ```text
+//! struct Line { request: Rc<[u8]>, rest: usize }
+//! impl Exchange for Line {
+//!     type Out = Vec<u8>;
+//!     fn request(&mut self, out: &mut Vec<u8>) -> usize { out.extend_from_slice(&self.request); 0 }
+//!     fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+//!         input.iter().filter(|&&byte| byte == b'\n').for_each(|_| answered(Answer::OK));
+//!         Ok(())
+//!     }
+//!     …
+//! }
+//! ```
+//!
+//! # TLS
+//! A transport that owns a [`Plain`] and the session. [`Transport::poll_receive`] passes plain text to `take`, from a buffer that the
+//! thread's connections share, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is
+//! a part of [`Protocol::connect`], within its time limit. No codec knows of it.
+//!
+//! # A protocol that multiplexes
+//! It has no exchange: see [`crate::streams`] for what a client is to the engine.
+
+mod echo;
+mod lengths;
+mod plain;
+
+pub(crate) use echo::{Echo, EchoProtocol, Messages};
+pub use plain::SOURCE_ADDRESSES;
+pub(crate) use plain::{Connection, Sources, connect};
+
+use crate::fault::Fault;
+use std::io;
+use std::task::{Context, Poll};
+
+/// The requests and replies of one client. Replies arrive in the order of the requests.
+pub(crate) trait Exchange {
+    /// What requests are written to.
+    type Out: Outgoing;
+
+    /// Appends the next request; returns its class: an index into the mix of the plan, 0 if there is one kind of request.
+    fn request(&mut self, out: &mut Self::Out) -> usize;
+
+    /// Takes received bytes; calls `answered` once for each reply that is complete. Any cut of the input gives the same replies.
+    ///
+    /// # Errors
+    /// If the bytes are not what a correct server sends. The connection is not used again; replies before that count.
+    fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
+
+    /// The server has closed its side: completes a reply that ends so.
+    ///
+    /// # Errors
+    /// If a reply is incomplete, and for a server that must not close first. Requests without any byte of a reply are the client's to
+    /// judge.
+    fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
+
+    /// Whether the connection must not be used for another request, as the server has said.
+    fn is_last(&self) -> bool {
+        false
+    }
+
+    /// A new connection: forgets what is left of the last one.
+    fn reconnected(&mut self);
+
+    /// Bytes of replies still expected, if that is known. A fault then waits a moment, to tell wrong bytes from too many.
+    fn outstanding(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A complete reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+}
+
+impl Answer {
+    /// As expected.
+    pub(crate) const OK: Answer = Answer { outcome: Outcome::Ok };
+}
+
+/// What a reply says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(dead_code, reason = "of protocols other than echo")]
+pub(crate) enum Outcome {
+    /// As expected.
+    Ok,
+    /// The status of HTTP.
+    Status(u16),
+    /// The server's word for a failure, in the protocol's own form.
+    ErrorReply,
+}
+
+impl Outcome {
+    /// Whether the server has not done what was asked for.
+    pub(crate) fn is_refusal(self) -> bool {
+        match self {
+            Outcome::Ok => false,
+            Outcome::Status(status) => status >= 400,
+            Outcome::ErrorReply => true,
+        }
+    }
+}
+
+/// Requests that are written and not all sent.
+pub(crate) trait Outgoing: Default {
+    /// Bytes in all.
+    fn len(&self) -> usize;
+
+    /// Bytes from `at` on: at least one, if there are so many.
+    fn piece(&self, at: usize) -> Piece<'_>;
+
+    /// All of them are sent.
+    fn clear(&mut self);
+}
+
+/// Most bytes in a buffer that stays with a connection when its requests are sent.
+const KEPT: usize = 1 << 10;
+
+impl Outgoing for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn piece(&self, at: usize) -> Piece<'_> {
+        Piece::Borrowed(&self[at..])
+    }
+
+    fn clear(&mut self) {
+        self.clear();
+        self.shrink_to(KEPT);
+    }
+}
+
+/// Bytes to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Piece<'a> {
+    /// Copied, unless they are many.
+    Borrowed(&'a [u8]),
+    /// Never copied.
+    Static(&'static [u8]),
+}
+
+/// A connection, as a stream of bytes in both directions. Dropping it closes it.
+pub(crate) trait Transport: 'static {
+    /// Passes the next received bytes to `take`; `None` at the end of the server's side.
+    fn poll_receive<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&[u8]) -> R,
+    ) -> Poll<io::Result<Option<R>>>;
+
+    /// Accepts bytes to send; returns how many: at least one. They leave by themselves.
+    fn poll_send(&mut self, cx: &mut Context<'_>, piece: Piece<'_>) -> Poll<io::Result<usize>>;
+
+    /// Ends the client's side, behind what was accepted.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// A protocol, as a thread of the load has it.
+pub(crate) trait Protocol: 'static {
+    /// What its bytes go over.
+    type Transport: Transport;
+    /// What is said.
+    type Exchange: Exchange + 'static;
+
+    /// Connects, within the plan's limit. `number` counts the connections of the whole run.
+    fn connect(&self, number: usize) -> impl Future<Output = Result<Self::Transport, Fault>>;
+
+    /// The exchange of a client. `client` counts the clients of the whole run.
+    fn exchange(&self, client: usize) -> Self::Exchange;
+}

@@ -1,0 +1,72 @@
+//! How long a client waits before it connects again.
+
+use std::time::Duration;
+
+/// The first pause, and the longest one.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// A pause that doubles with each failure until a reply has come. Clients that fail together return at different times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backoff {
+    /// Failures since the last reply.
+    failures: u8,
+    /// The part of the second half of a pause that this client waits, in 256ths.
+    share: u8,
+}
+
+impl Backoff {
+    pub(super) fn new(client: usize) -> Backoff {
+        // Neighbours are far from each other.
+        Backoff { failures: 0, share: (client as u8).wrapping_mul(159) }
+    }
+
+    /// How long to wait now; nothing unless there was a failure.
+    pub(super) fn pause(self) -> Duration {
+        let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
+        let pause = (PAUSES[0] * 2_u32.pow(doublings.into())).min(PAUSES[1]);
+        pause / 2 + pause / 2 * u32::from(self.share) / 255
+    }
+
+    /// A failure.
+    pub(super) fn raise(&mut self) {
+        self.failures = (self.failures + 1).min(8);
+    }
+
+    /// A reply has come.
+    pub(super) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_until_a_reply() {
+        let mut backoff = Backoff::new(0);
+        assert_eq!(backoff.pause(), Duration::ZERO);
+        let pauses: Vec<u128> = (0..20)
+            .map(|_| {
+                backoff.raise();
+                backoff.pause().as_millis()
+            })
+            .collect();
+        assert_eq!(pauses[..4], [5, 10, 20, 40]);
+        assert_eq!(pauses[19], 500);
+        backoff.reset();
+        assert_eq!(backoff.pause(), Duration::ZERO);
+    }
+
+    #[test]
+    fn clients_that_fail_together_return_at_different_times() {
+        let pause = |client| {
+            let mut backoff = Backoff::new(client);
+            (0..8).for_each(|_| backoff.raise());
+            backoff.pause()
+        };
+        let pauses: std::collections::BTreeSet<_> = (0..256).map(pause).collect();
+        assert_eq!(pauses.len(), 256);
+        assert!(pauses.iter().all(|pause| (PAUSES[1] / 2..=PAUSES[1]).contains(pause)));
+    }
+}

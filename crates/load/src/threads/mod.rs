@@ -1,0 +1,79 @@
+//! The threads of the load: each has a runtime with its share of the clients, and the calling thread observes.
+//!
+//! The calling thread tells the threads what to do ([`Command`]), and they tell how far they are ([`Event`]): all connect; once every
+//! client is connected all start at the same time; after the warm-up all stop for as long as the observer takes to open the
+//! window, so that the server is idle then (ADR 0017), and again when the window closes. Each thread closes the window by its own
+//! clock. Nothing is shared between threads while clients work, so one thread costs what it would cost without the others.
+
+mod observe;
+mod work;
+
+pub(crate) use observe::{Ran, Times, run};
+
+use std::io;
+use std::ops::Range;
+use std::time::Duration;
+
+/// A thread's share of the clients. It is made on that thread, within its runtime.
+pub(crate) trait Share: 'static {
+    /// What it leaves.
+    type Found: Send;
+
+    /// Makes every client ready to start; whether that succeeded. A failure is recorded. Ends soon if another thread has failed.
+    fn connect(&mut self) -> impl Future<Output = bool>;
+
+    /// Starts the clients; `began`, in ns of [`crate::clock`], is the same on all threads.
+    fn start(&mut self, began: u64);
+
+    /// The window opens, after a pause in which the thread stood still.
+    fn open(&mut self, pause: Range<u64>);
+
+    /// The window closes; clients send nothing more.
+    fn close(&mut self);
+
+    /// Responses within the window so far.
+    fn responses(&self) -> u64;
+
+    /// Whether every client has ended.
+    fn is_finished(&self) -> bool;
+
+    /// How often to call [`Share::sweep`].
+    fn sweep_interval(&self) -> Duration;
+
+    /// Ends or gives up what has waited too long.
+    fn sweep(&mut self);
+
+    /// Waits until every client has ended; sweeps meanwhile.
+    fn finish(&mut self) -> impl Future<Output = ()>;
+
+    /// Ends what is left.
+    fn found(self) -> Self::Found;
+}
+
+/// To a thread.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    /// Start the clients: all threads began then.
+    Start(u64),
+    /// Stand still until released, then measure.
+    Open,
+    /// Close the window early.
+    Close,
+}
+
+/// From a thread.
+#[derive(Debug)]
+enum Event {
+    /// Its runtime runs on this driver, or cannot be made.
+    Ready(io::Result<String>),
+    /// Whether its clients are connected.
+    Connected(bool),
+    /// It stands still, before the window opens.
+    Paused,
+    /// Every client of it has ended.
+    Finished,
+    /// It has closed the window, and stands still.
+    Closed { length: Duration, cpu: Duration },
+    /// It has ended.
+    Ended,
+}

@@ -1,0 +1,162 @@
+//! A thread of the load.
+
+use super::{Command, Event, Share};
+use crate::clock;
+use annulus::shards::Receiver;
+use annulus::{DriverChoice, Runtime, time};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A thread's connection to the calling thread. That the other end is gone means that the run is given up.
+pub(super) struct Link {
+    pub(super) index: usize,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) commands: Receiver<Command>,
+    /// Ends a standstill.
+    pub(super) release: mpsc::Receiver<()>,
+    /// Responses so far, of each thread.
+    pub(super) responses: Arc<[AtomicU64]>,
+}
+
+/// The run is given up.
+struct GivenUp;
+
+impl Drop for Link {
+    /// Also after a panic.
+    fn drop(&mut self) {
+        let _ = self.events.send(Event::Ended);
+    }
+}
+
+/// The life of a thread; `None` if it has nothing to tell.
+pub(super) fn work<S: Share>(
+    mut link: Link,
+    driver: DriverChoice,
+    duration: Duration,
+    share: impl FnOnce(usize) -> S,
+) -> Option<S::Found> {
+    // No data is left to send when the clients have ended.
+    let builder = Runtime::builder().driver(driver).shutdown_timeout(Duration::ZERO);
+    let mut runtime = match builder.build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            link.tell(Event::Ready(Err(error)));
+            return None;
+        }
+    };
+    link.tell(Event::Ready(Ok(runtime.driver().to_string())));
+    runtime.block_on(async {
+        let mut share = share(link.index);
+        // If it is given up, there are findings all the same: what went wrong, and what came before an interruption.
+        let _: Result<(), GivenUp> = link.run(&mut share, duration).await;
+        Some(share.found())
+    })
+}
+
+impl Link {
+    async fn run(&mut self, share: &mut impl Share, duration: Duration) -> Result<(), GivenUp> {
+        let connected = self.unless_given_up(share.connect()).await?;
+        self.tell(Event::Connected(connected));
+        if let Command::Start(began) = self.next().await? {
+            share.start(began);
+            self.warm_up(share).await?;
+            self.open(share, duration).await?;
+        }
+        self.unless_given_up(share.finish()).await.map(drop)
+    }
+
+    /// Lets the clients work until the window is to be opened.
+    async fn warm_up(&mut self, share: &mut impl Share) -> Result<(), GivenUp> {
+        let mut told = false;
+        loop {
+            if let Some(Command::Open) = self.next_within(share.sweep_interval()).await? {
+                return Ok(());
+            }
+            self.sweep(share, &mut told);
+        }
+    }
+
+    /// The window, from one standstill to the other.
+    async fn open(&mut self, share: &mut impl Share, duration: Duration) -> Result<(), GivenUp> {
+        let paused = clock::nanos();
+        self.tell(Event::Paused);
+        self.stand_still()?;
+        let (began, cpu) = (clock::now(), clock::thread_cpu());
+        share.open(paused..clock::nanos());
+        let measured = self.measure(share, began + duration).await;
+        share.close();
+        let (length, cpu) = (clock::now() - began, clock::thread_cpu() - cpu);
+        self.tell(Event::Closed { length, cpu });
+        measured?;
+        self.stand_still()
+    }
+
+    /// Lets the clients work until `end`, or until the window is to be closed.
+    async fn measure(&mut self, share: &mut impl Share, end: Duration) -> Result<(), GivenUp> {
+        let mut told = false;
+        loop {
+            let left = end.saturating_sub(clock::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let command = self.next_within(left.min(share.sweep_interval())).await?;
+            self.sweep(share, &mut told);
+            if let Some(Command::Close) = command {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sweep(&self, share: &mut impl Share, told: &mut bool) {
+        share.sweep();
+        self.responses[self.index].store(share.responses(), Relaxed);
+        if !*told && share.is_finished() {
+            *told = true;
+            self.tell(Event::Finished);
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        // If the receiver is gone, the next command says so.
+        let _ = self.events.send(event);
+    }
+
+    async fn next(&mut self) -> Result<Command, GivenUp> {
+        self.commands.recv().await.ok_or(GivenUp)
+    }
+
+    async fn next_within(&mut self, limit: Duration) -> Result<Option<Command>, GivenUp> {
+        match time::timeout(limit, self.commands.recv()).await {
+            Ok(command) => command.ok_or(GivenUp).map(Some),
+            Err(time::Elapsed { .. }) => Ok(None),
+        }
+    }
+
+    /// Stops this thread, with all its clients, until it is released.
+    fn stand_still(&self) -> Result<(), GivenUp> {
+        self.release.recv().map_err(|_| GivenUp)
+    }
+
+    /// Waits for a future.
+    async fn unless_given_up<T>(&mut self, future: impl Future<Output = T>) -> Result<T, GivenUp> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            match self.commands.poll_recv(cx) {
+                Poll::Ready(None) => return Poll::Ready(Err(GivenUp)),
+                // A command to close that came when the window was closed.
+                Poll::Ready(Some(_)) => cx.waker().wake_by_ref(),
+                Poll::Pending => {}
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}

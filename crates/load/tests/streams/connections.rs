@@ -1,0 +1,181 @@
+//! Connections over the time of a run: shared by threads, replaced, opened at a rate, lost.
+
+use super::{echo, figures, plan, run_without_errors, serve};
+use annulus_load::{Observer, Plan, Progress, Rate, Schedule, ServerAddress, Streams, clock, run};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn several_threads_share_the_clients() {
+    let address = serve(echo);
+    for schedule in [Schedule::default(), Schedule::open(Rate::constant(2000.0))] {
+        let streams = Streams { threads: 3, pipeline: 2, ..Streams::default() };
+        let report = run_without_errors(Plan { schedule, ..plan(address, 7, 300, streams) });
+        let figures = figures(&report);
+        assert_eq!((figures.threads, figures.requests), (3, figures.responses));
+        assert_eq!(figures.histogram.len(), figures.responses);
+    }
+    // There is no thread without a client.
+    let streams = Streams { threads: 5, ..Streams::default() };
+    assert_eq!(figures(&run_without_errors(plan(address, 2, 10, streams))).threads, 2);
+}
+
+/// The server closes each connection after two replies, and each client goes on with another one.
+#[test]
+fn clients_reconnect_and_failures_count() {
+    let address = serve(|mut stream| {
+        let mut message = [0; 100];
+        for _ in 0..2 {
+            if stream.read_exact(&mut message).is_err() || stream.write_all(&message).is_err() {
+                return;
+            }
+        }
+    });
+    let streams = Streams { reconnect: true, ..Streams::default() };
+    let mut plan = plan(address, 2, 100, streams);
+    loop {
+        let report = run(&plan, &mut ()).unwrap();
+        let figures = figures(&report);
+        if figures.reconnects < 4 {
+            // A busy machine needs more time.
+            plan.duration *= 2;
+            continue;
+        }
+        let faults: u64 = report.errors.values().sum();
+        assert!(faults >= figures.reconnects && figures.responses > 0, "{:?}", report.errors);
+        // The last byte of a connection may still be in flight when its socket is closed.
+        let known = ["closed early", "reset"];
+        assert!(
+            report.errors.keys().all(|kind| known.contains(&kind.as_str())),
+            "{:?}",
+            report.errors
+        );
+        return;
+    }
+}
+
+/// A server of a Unix socket that ends with its connections when it is dropped.
+struct Endable(Arc<Mutex<Option<Vec<UnixStream>>>>, PathBuf);
+
+impl Endable {
+    fn start(path: &Path) -> Endable {
+        let listener = UnixListener::bind(path).unwrap();
+        let streams = Arc::new(Mutex::new(Some(Vec::new())));
+        let open = Arc::clone(&streams);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                match &mut *open.lock().unwrap() {
+                    Some(streams) => streams.push(stream.try_clone().unwrap()),
+                    None => return,
+                }
+                std::thread::spawn(move || {
+                    let (mut input, mut output) = (&stream, &stream);
+                    std::io::copy(&mut input, &mut output)
+                });
+            }
+        });
+        Endable(streams, path.to_owned())
+    }
+}
+
+impl Drop for Endable {
+    fn drop(&mut self) {
+        let streams = self.0.lock().unwrap().take();
+        // Another connection ends the listener, once it is unreachable.
+        let last = UnixStream::connect(&self.1).unwrap();
+        std::fs::remove_file(&self.1).unwrap();
+        for stream in streams.unwrap() {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        // Ready once the listener has dropped it.
+        let _ = (&last).read(&mut [0]);
+    }
+}
+
+/// The server goes away in the middle of the run, and another one begins at the same address.
+#[test]
+fn a_server_that_comes_back_is_measured_on() {
+    struct Restart {
+        path: PathBuf,
+        server: Option<Endable>,
+        /// Responses before the restart, and how often there were no more.
+        before: (u64, u32),
+        is_over: bool,
+    }
+    impl Observer for Restart {
+        fn progress(&mut self, progress: Progress) {
+            let (before, silent) = self.before;
+            let more = progress.responses > before;
+            match (silent, more) {
+                // Responses are noted now and then, so there may be more of before the end.
+                (0..3, true) => {
+                    drop(self.server.take());
+                    self.before = (progress.responses, 0);
+                }
+                (0..3, false) if self.server.is_none() => self.before.1 += 1,
+                (0..3, false) => {}
+                (_, true) => self.is_over = true,
+                (_, false) => {
+                    self.server.get_or_insert_with(|| Endable::start(&self.path));
+                }
+            }
+        }
+        fn is_interrupted(&self) -> bool {
+            self.is_over
+        }
+    }
+    let path = std::env::temp_dir().join(format!("annulus-load-restart-{}", std::process::id()));
+    let server = Some(Endable::start(&path));
+    let streams = Streams { reconnect: true, threads: 2, ..Streams::default() };
+    let duration = Duration::from_secs(60);
+    let address = ServerAddress::Unix(path.clone());
+    let plan =
+        Plan { clients: 3, duration, warm_up: Duration::ZERO, ..Plan::new(address, streams) };
+    let mut restart = Restart { path, server, before: (0, 0), is_over: false };
+    let report = run(&plan, &mut restart).unwrap();
+    let figures = figures(&report);
+    let (responses, errors) = (figures.responses, &report.errors);
+    assert!(report.interrupted && responses > restart.before.0, "{responses} {errors:?}");
+    assert!(figures.reconnects >= 1 && errors.contains_key("connect failed"), "{errors:?}");
+}
+
+/// Every connection carries as many requests as planned, whatever the depth of the pipeline.
+#[test]
+fn connections_are_replaced_after_their_requests() {
+    static CUT: AtomicU64 = AtomicU64::new(0);
+    let address = serve(|mut stream| {
+        let (mut bytes, mut buffer) = (0, [0; 4096]);
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            bytes += count;
+            assert!(bytes <= 700, "more than seven messages on a connection");
+            if stream.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+        }
+        CUT.fetch_add(u64::from(bytes != 700), Ordering::Relaxed);
+    });
+    for pipeline in [1, 3, 16] {
+        let requests_per_connection = Some(7);
+        let streams = Streams { pipeline, requests_per_connection, ..Streams::default() };
+        let report = run_without_errors(plan(address, 3, 100, streams));
+        let figures = figures(&report);
+        assert!(figures.responses <= 7 * (figures.reconnects + 2 * 3), "{:?}", report.errors);
+        // A connection that the end of the run has found is not full.
+        assert!(CUT.swap(0, Ordering::Relaxed) <= 3 * 20, "{:?}", report.errors);
+    }
+}
+
+#[test]
+fn connections_are_opened_at_a_rate() {
+    let address = serve(echo);
+    let streams = Streams { connect_rate: Some(200.0), threads: 2, ..Streams::default() };
+    let began = clock::now();
+    run_without_errors(plan(address, 21, 100, streams));
+    // The first one begins at once.
+    assert!(clock::now() - began >= Duration::from_millis(100));
+}
