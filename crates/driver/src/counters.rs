@@ -69,6 +69,9 @@ counters! {
     /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and small chunks behind a send that waits for its
     /// peer. Counted above the driver.
     pub copied_bytes: u64,
+    /// Bytes that copies have moved from one stream to another through a pipe of the kernel, without a copy in the process. Counted above the
+    /// driver.
+    pub spliced_bytes: u64,
     /// Zero-copy sends.
     pub zero_copy_sends: u64,
     /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback. Reported from 6.2 on.

@@ -24,6 +24,7 @@ mod prefetch;
 pub mod process;
 mod resource;
 mod socket;
+pub mod splice;
 mod tls;
 mod uring;
 mod vectors;

@@ -99,7 +99,7 @@ impl Transfer {
             self.note(accepted);
             ready!(sent)?;
             // With space for them, bytes that are received now are accepted at once, and so not lost if this is dropped.
-            if let Err(error) = ready!(poll_room(cx, to)) {
+            if let Err(error) = ready!(self.poll_room(cx, to)) {
                 return Poll::Ready(if is_at_end(cx, from) { Ok(()) } else { Err(error) });
             }
             // Linked only if the receive itself waits: else bytes that come would overtake those that are there.
@@ -109,6 +109,14 @@ impl Transfer {
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
                 Poll::Pending => return self.wait_linked(from, to),
             }
+        }
+    }
+
+    /// Ready once what is received is accepted at once. If that goes through a pipe, the pipe is taken once nothing else is unsent.
+    fn poll_room(&self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
+        match (&self.link, to.own_stream()) {
+            (Some(link), Some(stream)) if link.is_splicing() => stream.handle.poll_drain(cx),
+            _ => poll_room(cx, to),
         }
     }
 

@@ -306,6 +306,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Whether the next bytes go through a pipe, which a target takes once it has sent everything else.
+    pub(crate) fn is_splicing(&self) -> bool {
+        self.core.enter().is_ok_and(|mut inner| inner.streams.is_splicing(self.from))
+    }
+
     /// How many bytes were passed on since the last call.
     pub(crate) fn take_forwarded(&self) -> u64 {
         self.core.enter().map_or(0, |mut inner| inner.streams.take_forwarded(self.from))

@@ -73,6 +73,7 @@ impl Default for Builder {
                 receive: 256 * 1024,
                 send: 256 * 1024,
                 zero_copy_threshold: None,
+                splice_threshold: 128 * 1024,
                 linger: Duration::from_secs(10),
             },
             shutdown_timeout: Duration::from_secs(5),
@@ -150,6 +151,19 @@ impl Builder {
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
+        self
+    }
+
+    /// Copies between two sockets ([`io::copy`](crate::io::copy()), [`copy_bidirectional`](crate::io::copy_bidirectional)) move bytes through a
+    /// pipe of the kernel once four receives in a row have brought at least so many bytes each, and until four in a row bring less than
+    /// half of that: then they are not copied to the process and back. 128 KiB by default; `None` is never.
+    ///
+    /// A pipe takes two descriptors while it is used, and until the runtime gives up what it does not need, ten seconds after receives; a
+    /// runtime has 64 at most, and copies beyond that go on as before. Up to 1 MiB of a connection is in its pipe, whatever [`send_bound`](Self::send_bound) says, in memory of the kernel. The sockets
+    /// become non-blocking. What has gone so is [`Counters::spliced_bytes`](crate::Counters::spliced_bytes). It is not done on a
+    /// simulated kernel, with [`sq_poll`](Self::sq_poll), or with other [`operations`](Self::operations) than the default.
+    pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
+        self.bounds.splice_threshold = bytes.unwrap_or(usize::MAX);
         self
     }
 

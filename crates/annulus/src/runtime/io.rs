@@ -30,6 +30,8 @@ pub(crate) struct Bounds {
     pub(crate) send: usize,
     /// Bytes of a send from which on it is not copied; `None` is never.
     pub(crate) zero_copy_threshold: Option<usize>,
+    /// Bytes of a receive from which on a copy between two sockets goes through a pipe.
+    pub(crate) splice_threshold: usize,
     /// How long a dropped stream may go on sending what it had accepted.
     pub(crate) linger: Duration,
 }

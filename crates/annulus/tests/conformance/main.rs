@@ -21,6 +21,7 @@ mod mode;
 mod nops;
 mod options;
 mod pressure;
+mod splices;
 mod stats;
 mod streams;
 mod timers;
@@ -208,6 +209,7 @@ suite! {
     forwards::a_chain_passes_bytes_and_ends, with small_bounds;
     forwards::a_ring_of_copies_carries_a_message_round;
     forwards::a_target_that_does_not_read_stops_its_source, with small_bounds;
+    splices::long_transfers_and_messages_take_turns, with |b| b.splice_threshold(None), then splices::went_by_receives;
     pressure::a_slow_reader_blocks_the_writer, with small_bounds;
     pressure::unread_bytes_are_bounded, with pressure::pages;
     pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;
@@ -235,6 +237,52 @@ suite! {
     nops::dropped_nops_leave_nothing;
     nops::a_nop_follows_its_future;
     ends::everything_may_be_in_flight;
+}
+
+/// Copies between two sockets, with a threshold so low that all that is long goes through pipes.
+mod splicing {
+    use super::*;
+
+    macro_rules! splicing_suite {
+        ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
+            mod $body {
+                use super::*;
+
+                fn case() -> Case {
+                    let case = Case::new(|| Box::pin($module::$body())).with(|builder| {
+                        let builder = builder.splice_threshold(Some(1));
+                        $(let builder = $settings(builder);)?
+                        builder
+                    });
+                    case$(.then($check))?
+                }
+
+                modes! {
+                    uring: Uring;
+                    uring_without_newer_flags: UringWithoutNewerFlags;
+                    epoll: Epoll;
+                }
+            }
+        )*};
+    }
+
+    splicing_suite! {
+        splices::long_transfers_and_messages_take_turns, then splices::went_through_pipes;
+        splices::unix_streams_go_through_pipes, then splices::went_through_pipes;
+        splices::a_stream_is_copied_to_itself, then splices::went_through_pipes;
+        splices::a_limit_is_kept_to_the_byte, then splices::went_through_pipes;
+        splices::what_was_copied_is_sent_by_a_dropped_stream, then splices::went_through_pipes;
+        splices::a_copy_goes_on_where_another_was_dropped, then splices::went_through_pipes;
+        splices::a_reset_of_the_source_is_an_error_and_no_end, then splices::went_through_pipes;
+        splices::a_reset_of_the_target_ends_the_copy, then splices::went_through_pipes;
+        splices::a_connection_moves_behind_what_is_in_its_pipe, then splices::went_through_pipes;
+        splices::bytes_are_equal_whatever_the_cuts, then splices::went_through_pipes;
+        copies::much_goes_both_ways, with small_bounds;
+        copies::dropped_copies_lose_nothing, with small_bounds;
+        forwards::a_chain_passes_bytes_and_ends, with small_bounds;
+        forwards::a_ring_of_copies_carries_a_message_round, with small_bounds;
+        forwards::a_target_that_does_not_read_stops_its_source, with small_bounds;
+    }
 }
 
 /// Bounds so small that everything waits.

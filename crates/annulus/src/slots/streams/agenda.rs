@@ -2,6 +2,7 @@
 
 use crate::runtime::memory::Memory;
 use crate::slots::arming::ArmList;
+use crate::slots::slot_id::SlotId;
 use std::collections::VecDeque;
 
 /// What the turn has to do for streams before it enters the kernel. Each list has a slot at most once, but for `held_back`.
@@ -11,6 +12,8 @@ pub(super) struct Agenda {
     pub(super) sends: Vec<u32>,
     /// Streams to arm.
     pub(super) arms: ArmList,
+    /// Linked streams whose bytes were sent from a pipe: they go on.
+    pub(super) resumed: Vec<SlotId>,
     /// Streams whose send went out in this turn: done, unless an event says otherwise.
     pub(super) unsettled: Vec<u32>,
     /// A task waits for one of the unsettled: no sleep before they are settled.

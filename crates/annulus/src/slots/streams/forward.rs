@@ -7,7 +7,6 @@
 //! them.
 
 use super::Streams;
-use super::recv_state::Forward;
 use super::stream::{Life, Shared, Stream};
 use crate::chunk::Chunk;
 use crate::runtime::io::Io;
@@ -23,9 +22,8 @@ impl Stream {
         }
     }
 
-    /// Whether nothing but bytes travels over it, so that it may be linked.
-    fn is_plain(&self) -> bool {
-        self.special.is_none() && !self.is_dropped()
+    fn may_be_linked(&self) -> bool {
+        self.is_plain() && !self.is_dropped()
     }
 
     /// The target of what was received first, if that may go there.
@@ -41,6 +39,9 @@ impl Stream {
         if let Some(forward) = &mut self.rx.forward {
             forward.bytes += lease.len() as u64;
             forward.left -= lease.len() as u64;
+            if forward.note(lease.len(), io.bounds.splice_threshold) {
+                self.begin_splicing(io);
+            }
         }
         Some(lease.into())
     }
@@ -63,17 +64,13 @@ impl Streams {
     /// bytes are passed on. The source is named by what is returned.
     pub(crate) fn link(&mut self, from: u32, to: u32, left: u64) -> Option<SlotId> {
         let to = self.slots.get(to);
-        let to = to.is_plain().then_some(to.id)?;
+        let to = to.may_be_linked().then_some(to.id)?;
         let source = self.slots.get(from);
-        if !source.is_plain() || source.rx.bytes > 0 || source.rx.end.is_some() {
+        if !source.may_be_linked() || source.rx.bytes > 0 || source.rx.end.is_some() {
             return None;
         }
-        let bytes = source.rx.forward.as_ref().map_or(0, |forward| forward.bytes);
-        let forward = Forward { to, left, bytes };
-        match &mut source.rx.forward {
-            Some(old) => **old = forward,
-            none => *none = Some(Box::new(forward)),
-        }
+        let forward = source.rx.forward.get_or_insert_default();
+        (forward.to, forward.left) = (to, left);
         source.life = Life::Linked;
         Some(source.id)
     }
@@ -83,6 +80,11 @@ impl Streams {
         let source = self.slots.find(from.index, from.generation);
         let forward = source.and_then(|source| source.rx.forward.as_mut());
         forward.map_or(0, |forward| mem::take(&mut forward.bytes))
+    }
+
+    /// Whether the bytes of a source that is or was linked go through a pipe.
+    pub(crate) fn is_splicing(&mut self, from: SlotId) -> bool {
+        self.slots.find(from.index, from.generation).is_some_and(|source| source.splices())
     }
 
     /// Ends the link of a source.

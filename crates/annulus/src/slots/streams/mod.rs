@@ -21,6 +21,7 @@ mod recv_state;
 mod scm_rights;
 mod send;
 mod send_state;
+mod splice;
 mod stream;
 mod vectors;
 mod zero_copy;
@@ -37,6 +38,7 @@ use buffer_queue::Links;
 pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;
+use splice::Pipes;
 use stream::Life;
 pub(crate) use stream::{Shared, Stream};
 use vectors::Vectors;
@@ -61,6 +63,7 @@ impl Streams {
             zero_copy: Slab::new(),
             agenda: Agenda { held_back, ..Agenda::default() },
             sent_directly: 0,
+            pipes: Pipes::default(),
         };
         Self { slots: Slab::new(), shared, most: 0 }
     }
@@ -141,10 +144,11 @@ impl Streams {
         self.shared.vectors.free_all();
     }
 
-    /// Gives memory back that is not needed. The heap's: that looks through all of it, which is worth it only after many
+    /// Gives pipes and memory back that are not needed. The heap's: that looks through all of it, which is worth it only after many
     /// connections have closed.
     #[cold]
     pub(crate) fn trim(&mut self, io: &Io) {
+        self.shared.pipes.trim();
         let streams = self.slots.len();
         if self.most >= streams + CROWD {
             io.driver.kernel().trim_heap();

@@ -1,7 +1,7 @@
 //! Readiness first, if the receiving operation cannot wait for it by itself: polled for, then received.
 
 use super::Streams;
-use super::stream::Stream;
+use super::stream::{Life, Stream};
 use crate::runtime::io::Io;
 use crate::slots::arming::Arming;
 use annulus_driver::{Event, Kind, Op};
@@ -29,6 +29,8 @@ impl Streams {
         } else if stopped {
             stream.wake_stopped(io);
             stream.recv_more(&mut self.shared, io);
+        } else if stream.life == Life::Linked && stream.splices() {
+            return self.splice(io, slot);
         } else {
             stream.want(&mut self.shared, io);
         }

@@ -101,9 +101,15 @@ impl Stream {
     /// Has the receive armed, if the stream wants more.
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.wants_more(io.bounds.receive) {
+        if self.wants_more(io) {
             self.want(shared, io);
         }
+    }
+
+    /// Whether to receive more before a task asks for it.
+    #[inline]
+    fn wants_more(&self, io: &Io) -> bool {
+        self.rx.wants_more(io.bounds.receive) && (self.rx.forward.is_none() || self.is_ahead())
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
@@ -121,7 +127,10 @@ impl Stream {
     /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none.
     #[inline]
     fn arm(&mut self, io: &mut Io, share: Option<u32>) {
-        let Some(share) = share.filter(|_| self.special.is_none() || self.encrypts()) else {
+        if self.life == Life::Linked && self.splices() {
+            return self.poll_readiness(io);
+        }
+        let Some(share) = share.filter(|_| self.is_plain() || self.encrypts()) else {
             return self.arm_on_heap(io);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
@@ -246,7 +255,7 @@ impl Stream {
     /// Arms again or stops.
     #[inline]
     pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.wants_more(io.bounds.receive) {
+        if self.wants_more(io) {
             self.want(shared, io);
         } else if io.memory.is_tight() {
             self.stop_if_over(io);
@@ -330,6 +339,9 @@ impl Streams {
     /// Arms the listed streams. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
+        if !self.shared.agenda.resumed.is_empty() {
+            self.resume_splicing(io);
+        }
         let arms = &mut self.shared.agenda.arms;
         if arms.is_empty() {
             return;

@@ -43,12 +43,17 @@ pub(super) struct OnHeap {
 }
 
 /// The target of what a linked stream receives: see `forward`.
+#[derive(Default)]
 pub(super) struct Forward {
     pub(super) to: SlotId,
     /// How many more bytes may go there.
     pub(super) left: u64,
     /// How many bytes went there that were not counted yet.
     pub(super) bytes: u64,
+    /// They go through a pipe: see `splice`.
+    pub(super) splices: bool,
+    /// Receives in a row that speak for the other way.
+    pub(super) run: u8,
 }
 
 impl RecvState {

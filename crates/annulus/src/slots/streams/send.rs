@@ -11,7 +11,7 @@ use super::chunk_queue::ChunkQueue;
 use super::pipe::end_pipe;
 use super::scm_rights::gather_one;
 use super::send_state::SendPhase;
-use super::stream::{Shared, Stream};
+use super::stream::{Shared, Special, Stream};
 use super::vectors::{MOST, Passed};
 use crate::runtime::io::{AHEAD, Io};
 use crate::time::Fire;
@@ -46,10 +46,14 @@ impl Stream {
     /// Sends what is queued: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        if self.special.is_some()
-            && let Some(call) = self.send_call()
-        {
-            return self.send_by_call(shared, io, call, phase);
+        match self.special.as_deref() {
+            None => {}
+            Some(Special::Spliced(_)) => return self.send_spliced(shared, io, phase),
+            Some(_) => {
+                if let Some(call) = self.send_call() {
+                    return self.send_by_call(shared, io, call, phase);
+                }
+            }
         }
         let token = self.id.token(Kind::Send);
         let now = phase == SendPhase::Now;
@@ -173,7 +177,7 @@ impl Stream {
             // Given up meanwhile.
             self.discard_unsent(io);
         }
-        if self.tx.queue.is_empty() {
+        if self.tx.bytes == 0 {
             self.all_sent(io);
         } else {
             self.list_send(shared);
@@ -226,6 +230,7 @@ impl Stream {
                 chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
             }
             (tx.bytes, tx.first_sent) = (0, 0);
+            self.discard_spliced();
         }
     }
 
@@ -261,8 +266,12 @@ impl Streams {
             let Some(stream) = self.slots.peek(slot) else { continue };
             let tx = &mut stream.tx;
             let listed = mem::take(&mut tx.listed);
-            if listed && tx.phase == SendPhase::Idle && !tx.queue.is_empty() {
+            if listed && tx.phase == SendPhase::Idle && tx.bytes > 0 {
                 stream.send(&mut self.shared, io, first);
+                // A call that has failed at once leaves nothing in flight.
+                if stream.is_dropped() && stream.tx.is_idle() {
+                    self.close_if_done(io, slot);
+                }
             }
         }
         // Nothing was listed meanwhile: the list keeps its memory.
@@ -318,6 +327,7 @@ impl Streams {
             _ => return io.late(event),
         }
         let result = match stream.send_call() {
+            None if stream.spliced().is_some() => stream.drain_pipe(&mut self.shared, event.result),
             None => event.result,
             Some(call) => stream.call_send(io, call, event.result),
         };

@@ -39,7 +39,7 @@ pub(super) struct SendState {
     pub(super) queue: ChunkQueue,
     /// Bytes of the first chunk that went already.
     pub(super) first_sent: usize,
-    /// Bytes accepted and not sent, those in flight included.
+    /// Bytes accepted and not sent, those in flight included: in a pipe (see `splice`), then in the queue, of which no chunk is empty.
     pub(super) bytes: usize,
     /// Of these, the bytes and chunks in flight.
     pub(super) flying: usize,
@@ -85,14 +85,14 @@ impl SendState {
     /// Nothing queued and nothing in flight.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.phase == SendPhase::Idle && self.queue.is_empty()
+        self.phase == SendPhase::Idle && self.bytes == 0
     }
 
     /// The kernel has taken everything: a poll for space may be in flight.
     pub(super) fn is_drained(&self) -> bool {
         let sends =
             !matches!(self.phase, SendPhase::Idle | SendPhase::Polling | SendPhase::StoppingPoll);
-        !sends && self.queue.is_empty()
+        !sends && self.bytes == 0
     }
 
     /// Nothing queued, nothing in flight, and no memory with the kernel. What was given up does not count: closing

@@ -10,6 +10,7 @@ use super::kernel_tls::SendKeys;
 use super::recv_state::RecvState;
 use super::scm_rights::ScmRights;
 use super::send_state::{SendState, ZeroCopySend};
+use super::splice::{Pipes, Spliced};
 use super::vectors::Vectors;
 use crate::net::Permit;
 use crate::op_error::{OpError, Operation};
@@ -50,7 +51,7 @@ pub(crate) struct Stream {
     pub(super) life: Life,
 }
 
-/// A stream that is no plain socket.
+/// What a stream has that a plain socket at rest has not.
 pub(super) enum Special {
     /// Descriptors travel with its bytes.
     ScmRights(ScmRights),
@@ -58,6 +59,8 @@ pub(super) enum Special {
     Pipe(SigPipe),
     /// The kernel encrypts what it sends.
     KernelTls(SendKeys),
+    /// It is a plain socket, of which bytes in a pipe are sent.
+    Spliced(Spliced),
 }
 
 /// What all streams share, beside `Io`.
@@ -69,6 +72,7 @@ pub(crate) struct Shared {
     pub(super) agenda: Agenda,
     /// Bytes that were sent directly in this turn.
     pub(super) sent_directly: usize,
+    pub(super) pipes: Pipes,
 }
 
 impl Stream {
@@ -76,6 +80,12 @@ impl Stream {
     #[inline]
     pub(super) fn is_dropped(&self) -> bool {
         self.life == Life::Dropped
+    }
+
+    /// Whether nothing but bytes travels over it, by the operations of sockets.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.special.as_deref().is_none_or(|special| matches!(special, Special::Spliced(_)))
     }
 
     /// Bytes received and not yet taken.

@@ -1,0 +1,44 @@
+//! Bytes of stream sockets that are moved through a pipe, and not copied to the process and back (`splice(2)`). The call has no flag for its
+//! sockets, so those must be non-blocking ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
+
+use crate::fd::Fd;
+use crate::linux::Linux;
+use crate::pipe::{SigPipe, without_signal};
+use rustix::fd::BorrowedFd;
+use rustix::io::Result;
+use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
+
+/// Makes a pipe hold so many bytes, if the system allows; how many it holds.
+///
+/// # Errors
+/// If it is no pipe.
+pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
+    // Refused if the user's pipes have more memory than `pipe-user-pages-soft` allows, or above `pipe-max-size`.
+    _ = fcntl_setpipe_size(pipe, bytes);
+    fcntl_getpipe_size(pipe)
+}
+
+/// Moves at most `most` bytes from a socket into a pipe. 0 is the end of the stream, or something that is no plain byte: a receive tells.
+///
+/// # Errors
+/// `AGAIN` if nothing is there, or the pipe is full; the socket's error, which is reported only once; `INVAL` if the socket has no such
+/// call.
+pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
+    let splice = || rustix::pipe::splice(Linux::borrow(socket), None, pipe, None, most, NOWAIT);
+    rustix::io::retry_on_intr(splice)
+}
+
+/// Moves at most `most` bytes from a pipe to a socket. What the process does with SIGPIPE is to be given.
+///
+/// # Errors
+/// `AGAIN` if the socket has no space; those of a send.
+pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> Result<usize> {
+    let splice = || rustix::pipe::splice(pipe, None, Linux::borrow(socket), None, most, NOWAIT);
+    match signal {
+        SigPipe::Ignored => rustix::io::retry_on_intr(splice),
+        SigPipe::Raised => without_signal(|| rustix::io::retry_on_intr(splice)),
+    }
+}
+
+/// The pipe is not waited for.
+const NOWAIT: SpliceFlags = SpliceFlags::NONBLOCK;
