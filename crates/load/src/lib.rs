@@ -38,6 +38,7 @@ mod run;
 mod schedule;
 mod server_address;
 mod streams;
+mod system;
 mod threads;
 
 pub mod bulk;
@@ -66,8 +67,8 @@ pub use plan::{
     Streams, Workload,
 };
 pub use report::{
-    DatagramFigures, Figures, LatencySummary, PerConnectionFigures, Report, StreamFigures,
-    TimeSummary,
+    DatagramFigures, DelaySummary, Figures, LatencySummary, PerConnectionFigures, Report,
+    StreamFigures, TimeSummary,
 };
 pub use run::{LoadError, Observer, Progress, run};
 pub use schedule::{Arrivals, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number};

@@ -4,6 +4,7 @@ use crate::affinity::{self, PinError};
 use crate::limits::{self, OpenFileShortage};
 use crate::plan::{Plan, PlanError, Workload};
 use crate::report::Report;
+use crate::system::Edges;
 use crate::{datagrams, per_connection, streams};
 use std::fmt;
 use std::io;
@@ -72,6 +73,8 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
+    let mut edges = Edges::new(observer);
+    let observer = &mut edges;
     let findings = match plan.workload {
         Workload::Streams(streams) => streams::run(plan, streams, observer)?,
         Workload::PerConnection(per_connection) => {
@@ -79,7 +82,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError
         }
         Workload::Datagrams(datagrams) => datagrams::run(plan, datagrams, observer)?,
     };
-    Ok(Report::new(plan, findings))
+    Ok(Report::new(plan, findings, edges.used()))
 }
 
 impl fmt::Display for LoadError {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// Most characters that `{hex N}` and `{text N}` write.
 const MAX_CHARACTERS: u64 = 1 << 20;
 /// The characters of `{text N}`.
-const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+const TEXT: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 
 /// Text with fields that are replaced in each request:
 ///
@@ -18,7 +18,7 @@ const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 /// | `{client}` | the number of the client, from 0 |
 /// | `{random A B}` | a number from A to B, each as likely |
 /// | `{hex N}` | N random hexadecimal digits |
-/// | `{text N}` | N random letters, digits, `-` and `_` |
+/// | `{text N}` | N random characters of `a`–`z`, `A`–`Z`, `0`–`9`, `-` and `_` |
 /// | `{{` | a brace `{` |
 ///
 /// A `}` outside a field stands for itself.
@@ -46,7 +46,7 @@ enum Part {
     Client,
     Random(u64, u64),
     Hex(u64),
-    Letters(u64),
+    Characters(u64),
 }
 
 impl Template {
@@ -122,8 +122,8 @@ impl Template {
                 Part::Hex(count) => {
                     out.extend((0..count).map(|_| b"0123456789abcdef"[fill.random.usize(..16)]));
                 }
-                Part::Letters(count) => {
-                    out.extend((0..count).map(|_| LETTERS[fill.random.usize(..64)]));
+                Part::Characters(count) => {
+                    out.extend((0..count).map(|_| TEXT[fill.random.usize(..64)]));
                 }
             }
         }
@@ -159,7 +159,7 @@ fn parse_field(field: &str) -> Result<Part, ErrorKind> {
             _ => Err(ErrorKind::Reversed),
         },
         ["hex", characters] => count(characters).map(Part::Hex),
-        ["text", characters] => count(characters).map(Part::Letters),
+        ["text", characters] => count(characters).map(Part::Characters),
         _ => Err(ErrorKind::Unknown),
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         let hex = written("{hex 12}");
         assert!(hex.len() == 12 && u64::from_str_radix(&hex, 16).is_ok(), "{hex}");
         let text = written("{text 300}");
-        assert!(text.len() == 300 && text.bytes().all(|byte| LETTERS.contains(&byte)), "{text}");
+        assert!(text.len() == 300 && text.bytes().all(|byte| TEXT.contains(&byte)), "{text}");
         assert_eq!(written("{text 0}ü"), "ü");
     }
 

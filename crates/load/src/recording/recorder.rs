@@ -26,6 +26,8 @@ pub(crate) struct Recorder {
     pub(crate) service: Histogram<u64>,
     /// Requests written.
     pub(crate) sent: u64,
+    /// By how much requests were written after they were due and their connection was free, in ns: the load's own delay.
+    pub(crate) delay: Histogram<u64>,
     /// Of these, those written more than a millisecond after they were due.
     pub(crate) late: u64,
     /// Requests that failed: lost with their connection.
@@ -42,6 +44,11 @@ fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_TIME, SIGNIFICANT_DIGITS).expect("bounds that are constants")
 }
 
+/// Of less precision: they are compared with times, and shown with one or two digits.
+fn delays() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_TIME, 1).expect("bounds that are constants")
+}
+
 impl Recorder {
     /// Closed.
     pub(crate) fn new() -> Recorder {
@@ -50,6 +57,7 @@ impl Recorder {
             pause: 0..0,
             response: times(),
             service: times(),
+            delay: delays(),
             sent: 0,
             late: 0,
             failed: 0,
@@ -74,7 +82,9 @@ impl Recorder {
     pub(crate) fn sent(&mut self, request: &Times) {
         if self.is_open {
             self.sent += 1;
-            self.late += u64::from(request.sent.saturating_sub(request.due) > LATE);
+            self.late += u64::from(self.since(request.due, request.sent) > LATE);
+            let delay = self.since(request.ready, request.sent);
+            self.delay.saturating_record(delay);
         }
     }
 
@@ -118,9 +128,11 @@ impl Recorder {
 
     /// Adds what another thread recorded.
     pub(crate) fn merge(&mut self, other: &Recorder) {
-        for (sum, more) in
-            [(&mut self.response, &other.response), (&mut self.service, &other.service)]
-        {
+        for (sum, more) in [
+            (&mut self.response, &other.response),
+            (&mut self.service, &other.service),
+            (&mut self.delay, &other.delay),
+        ] {
             sum.add(more).expect("histograms of the same bounds");
         }
         self.sent += other.sent;
@@ -187,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_was_due_in_the_pause_is_not_late() {
+        let mut recorder = Recorder::new();
+        recorder.open(1_000_000..9_000_000);
+        recorder.sent(&request(500_000, 9_100_000));
+        assert_eq!((recorder.sent, recorder.late), (1, 0));
+        assert!(recorder.delay.equivalent(recorder.delay.max(), 600_000));
+        // It waited for a reply until a moment before it was sent.
+        let (due, sent) = (10_000_000, 12_000_000);
+        recorder.sent(&Times { due, ready: sent - 50, sent, class: 0 });
+        assert_eq!((recorder.late, recorder.delay.count_at(50)), (1, 1));
+    }
+
+    #[test]
     fn merging_is_exact() {
         let mut all = Recorder::new();
         let mut parts = [Recorder::new(), Recorder::new(), Recorder::new()];
@@ -203,6 +228,7 @@ mod tests {
         sum.merge(&second);
         sum.merge(&third);
         assert_eq!((&sum.response, &sum.service), (&all.response, &all.service));
+        assert_eq!(sum.delay, all.delay);
         assert_eq!((sum.sent, sum.late), (all.sent, all.late));
     }
 }

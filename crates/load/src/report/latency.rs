@@ -23,6 +23,17 @@ pub struct LatencySummary {
     pub max: f64,
 }
 
+/// By how much something was late, in µs; all zero if nothing was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DelaySummary {
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The maximum.
+    pub max: f64,
+}
+
 /// A set of times in µs, exact; all zero if it is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TimeSummary {
@@ -58,6 +69,14 @@ impl LatencySummary {
             p99_9: at(0.999),
             max: micros(histogram.max() as f64),
         }
+    }
+}
+
+impl DelaySummary {
+    /// Summarizes a histogram of nanoseconds.
+    pub(crate) fn new(histogram: &Histogram<u64>) -> DelaySummary {
+        let LatencySummary { p50, p99, max, .. } = LatencySummary::new(histogram);
+        DelaySummary { p50, p99, max }
     }
 }
 

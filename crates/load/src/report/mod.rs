@@ -6,11 +6,12 @@ mod latency;
 use crate::measured::Measured;
 use crate::metrics::Faults;
 use crate::plan::Plan;
+use crate::system::SystemUse;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-pub use latency::{LatencySummary, TimeSummary};
+pub use latency::{DelaySummary, LatencySummary, TimeSummary};
 
 /// The result of one run.
 #[derive(Clone, Debug, Serialize)]
@@ -39,7 +40,8 @@ pub struct Report {
     pub client_cpu_share: f64,
     /// What the load ran on, and why.
     pub driver: String,
-    /// Reasons to doubt the figures.
+    /// Reasons to doubt the figures, each with advice: what may have been the load's own doing or the network's, and
+    /// figures that rest on too little.
     pub doubts: Vec<String>,
 }
 
@@ -72,7 +74,9 @@ pub struct StreamFigures {
     pub responses: u64,
     /// Responses divided by the measured time.
     pub requests_per_second: f64,
-    /// Requests that were sent more than a millisecond after they were due.
+    /// Requests that were sent.
+    pub sent: u64,
+    /// Of these, those that were sent more than a millisecond after they were due.
     pub late: u64,
     /// Connections made in place of others within the measured time.
     pub reconnects: u64,
@@ -80,6 +84,8 @@ pub struct StreamFigures {
     pub latency_us: LatencySummary,
     /// The same from when the message was sent: without the time for which the client could not send it.
     pub service_us: LatencySummary,
+    /// By how much messages were sent after they were due and their connection was free: how late the load's timers were.
+    pub delay_us: DelaySummary,
     /// Every latency of the measured time, in ns.
     #[serde(skip)]
     pub histogram: Histogram<u64>,
@@ -146,8 +152,8 @@ pub(crate) struct Findings {
 }
 
 impl Report {
-    pub(crate) fn new(plan: &Plan, findings: Findings) -> Report {
-        let doubts = doubts::all(plan, &findings);
+    pub(crate) fn new(plan: &Plan, findings: Findings, system: SystemUse) -> Report {
+        let doubts = doubts::all(plan, &findings, system);
         let Findings { driver, measured, figures, faults } = findings;
         Report {
             address: plan.address.to_string(),

@@ -23,7 +23,7 @@ use crate::measured::Measured;
 use crate::mode::Mode;
 use crate::plan::{Plan, Streams};
 use crate::recording::Recorder;
-use crate::report::{Figures, Findings, LatencySummary, StreamFigures};
+use crate::report::{DelaySummary, Figures, Findings, LatencySummary, StreamFigures};
 use crate::run::{LoadError, Observer};
 use crate::schedule::{Pacer, Rate, Schedule};
 use crate::threads::{self, Ran, Times};
@@ -86,10 +86,12 @@ pub(crate) fn figures(
         requests: responses + recorded.failed,
         responses,
         requests_per_second: measured.per_second(responses as f64),
+        sent: recorded.sent,
         late: recorded.late,
         reconnects: recorded.reconnects,
         latency_us: LatencySummary::new(&recorded.response),
         service_us: LatencySummary::new(&recorded.service),
+        delay_us: DelaySummary::new(&recorded.delay),
         histogram: recorded.response,
     })
 }
