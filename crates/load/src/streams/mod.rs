@@ -17,6 +17,8 @@ mod connect;
 mod connect_pace;
 mod context;
 mod pool;
+#[cfg(test)]
+mod simulated;
 
 use crate::exchange::{EchoProtocol, Protocol, Sources};
 use crate::measured::Measured;

@@ -1,0 +1,113 @@
+//! The client on the simulated kernel: any cut of the replies, and connections that break at any byte.
+
+use super::context::StreamsRun;
+use super::pool::ClientPool;
+use crate::clock;
+use crate::exchange::{EchoProtocol, Sources};
+use crate::metrics::Faults;
+use crate::mix::Sizes;
+use crate::plan::{Plan, Streams};
+use crate::recording::Recorder;
+use crate::threads::Share;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sim::{Link, Random, Sim, run_on};
+use annulus::{Runtime, time};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SEEDS: std::ops::Range<u64> = 0..40;
+
+/// A server that echoes in pieces of any length, and breaks each connection after so many bytes.
+async fn serve(listener: TcpListener, seed: u64, bytes: std::ops::Range<u64>) -> io::Result<()> {
+    let mut random = Random::new(seed);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let last = random.between(bytes.start, bytes.end);
+        annulus::spawn(echo(stream, Random::new(random.bits()), last));
+    }
+}
+
+async fn echo(mut stream: TcpStream, mut random: Random, mut left: u64) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        let mut rest = &lease[..];
+        while !rest.is_empty() {
+            let piece = random.between(1, 300).min(rest.len() as u64).min(left) as usize;
+            if piece == 0 {
+                return Ok(());
+            }
+            stream.send(rest[..piece].to_vec()).await?;
+            (rest, left) = (&rest[piece..], left - piece as u64);
+            if random.chance(300) {
+                stream.drain().await?;
+                time::sleep(Duration::from_micros(random.below(200))).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs clients for some milliseconds of virtual time, until every request has ended, against a server that breaks connections after
+/// so many bytes.
+fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Recorder, Faults) {
+    let mut random = Random::new(seed);
+    let latency = Duration::from_micros(random.between(1, 300));
+    let segment = random.between(1, 1500) as u32;
+    let sim = Sim::builder(seed).link(Link { latency, segment, ..Link::default() }).build();
+    let address = SocketAddr::from(([127, 0, 0, 1], 7000));
+    let requests_per_connection = random.chance(300).then(|| random.between(1, 20));
+    let pipeline = random.between(1, 9) as usize;
+    let streams = Streams { pipeline, reconnect, requests_per_connection, ..Streams::default() };
+    let sizes = Sizes::Uniform(1, random.between(2, 900) as usize);
+    let plan = Plan {
+        clients: random.between(1, 6) as usize,
+        sizes: Some(sizes),
+        reply_timeout: Duration::from_secs(60),
+        ..Plan::new(address.into(), streams)
+    };
+    run_on(&sim, Runtime::builder(), async {
+        annulus::spawn(serve(TcpListener::bind(address)?, seed, bytes));
+        let run = Arc::new(StreamsRun::new(&plan, streams));
+        let protocol = EchoProtocol::new(&plan, Sources::One);
+        let mut pool = ClientPool::new(&run, protocol, 0, 1);
+        assert!(pool.connect().await, "{:?}", run.faults.take().first);
+        pool.open(0..0);
+        pool.start(clock::nanos());
+        time::sleep(Duration::from_millis(20)).await;
+        pool.close();
+        // What ends now counts, too.
+        pool.open(0..0);
+        pool.finish().await;
+        io::Result::Ok((pool.found(), run.faults.take()))
+    })
+    .unwrap()
+}
+
+#[test]
+fn any_cut_of_the_replies_gives_every_answer_once() {
+    for seed in SEEDS {
+        let (recorded, faults) = exchange(seed, 1 << 60..1 << 61, false);
+        assert_eq!(faults.first, None, "seed {seed}");
+        assert!(recorded.sent > 0, "seed {seed}");
+        assert_eq!((recorded.response.len(), recorded.failed), (recorded.sent, 0), "seed {seed}");
+        assert_eq!(recorded.bytes_received, recorded.bytes_sent, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_at_any_byte_loses_what_is_in_flight_only() {
+    let mut broken = 0;
+    for seed in SEEDS {
+        let (recorded, faults) = exchange(seed, 0..5000, true);
+        let ended = recorded.response.len() + recorded.failed;
+        assert_eq!(ended, recorded.sent, "seed {seed}");
+        let known = ["closed early", "reset"];
+        let unknown = faults.by_kind.keys().find(|kind| !known.contains(&kind.as_str()));
+        assert_eq!(unknown, None, "seed {seed}: {:?}", faults.first);
+        let count = faults.by_kind.values().sum::<u64>();
+        assert!(recorded.failed == 0 || count > 0, "seed {seed}");
+        broken += count;
+    }
+    assert!(broken > SEEDS.end, "{broken} connections have broken");
+}
