@@ -2,8 +2,9 @@
 
 use super::charts::{percentile_chart, percentiles};
 use super::details;
+use super::summary::time;
 use crate::compare::{Comparison, Metric, MetricRatio, Outcome, Side, Verdict};
-use crate::recording::{Latencies, Recording};
+use crate::recording::{Latencies, Percentiles, Recording};
 use annulus_page::{
     Axis, Block, IntervalChart, IntervalRow, Line, Notice, Page, Section, Table, Tile, text,
 };
@@ -41,6 +42,7 @@ impl Compared<'_> {
             sections
                 .push(section("What was planned otherwise", vec![Block::Table(plans(comparison))]));
         }
+        sections.push(section("Runs", vec![Block::Table(self.runs())]));
         for (name, runs) in [("A", self.a), ("B", self.b)] {
             let first = runs.first().map(details::run).unwrap_or_default();
             sections.push(section(&format!("The first run of {name}"), first));
@@ -52,6 +54,23 @@ impl Compared<'_> {
             notices: comparison.doubts.iter().map(notice).collect(),
             sections,
         }
+    }
+
+    /// Every run with its figures.
+    fn runs(self) -> Table {
+        let a = self.a.iter().enumerate().map(|(number, run)| ("A", number, run));
+        let b = self.b.iter().enumerate().map(|(number, run)| ("B", number, run));
+        let row = |(name, number, run): (&str, usize, &Recording)| {
+            let summary = run.summary();
+            let Percentiles { p50, p99, p99_9, .. } = summary.latency_us;
+            let times = [p50, p99, p99_9].map(|micros| micros.map_or("–".into(), time));
+            let rate = text::number(summary.requests_per_second.round()) + "/s";
+            let failed = text::number(summary.failed as f64);
+            let first = [format!("{name} {}", number + 1), rate];
+            first.into_iter().chain(times).chain([failed]).collect()
+        };
+        let head = ["", "rate", "p50", "p99", "p99.9", "failed"];
+        Table { head: head.map(String::from).into(), rows: a.chain(b).map(row).collect() }
     }
 
     /// All response times of both sides by percentile.
