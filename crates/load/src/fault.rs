@@ -1,5 +1,6 @@
 //! Failures of a connection: a kind to count by, and a text.
 
+use rustls::CertificateError;
 use std::io;
 use std::time::Duration;
 
@@ -16,6 +17,14 @@ pub(crate) enum Kind {
     TooManyBytes,
     ReplyTimeout,
     Corrupt,
+    Malformed,
+    EndlessHead,
+    WrongLength,
+    Chunk,
+    TooLong,
+    Login,
+    Certificate,
+    Tls,
     Failed,
 }
 
@@ -33,6 +42,14 @@ impl Kind {
             Kind::TooManyBytes => "too many bytes",
             Kind::ReplyTimeout => "reply timeout",
             Kind::Corrupt => "corrupt",
+            Kind::Malformed => "malformed reply",
+            Kind::EndlessHead => "endless head",
+            Kind::WrongLength => "wrong length",
+            Kind::Chunk => "chunk error",
+            Kind::TooLong => "reply too long",
+            Kind::Login => "login refused",
+            Kind::Certificate => "bad certificate",
+            Kind::Tls => "TLS failed",
             Kind::Failed => "input/output error",
         }
     }
@@ -67,13 +84,39 @@ impl Fault {
         Fault::new(kind, format!("{error}; {advice}"))
     }
 
+    /// The handshake of TLS failed.
+    pub(crate) fn handshake(error: &io::Error) -> Fault {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        let (kind, advice) = match cause {
+            Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                (Kind::Certificate, "name the file of the root to trust, if it is right")
+            }
+            Some(error) if error.to_string().contains("CaUsedAsEndEntity") => (
+                Kind::Certificate,
+                "it is that of an authority (CA:TRUE): a server needs one of its own",
+            ),
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                (Kind::Certificate, "the server has to show one for the name that is asked for")
+            }
+            Some(rustls::Error::InvalidMessage(_)) => {
+                (Kind::Tls, "does the server speak TLS there?")
+            }
+            Some(_) => (Kind::Tls, "the server and this client do not agree"),
+            None if error.kind() == io::ErrorKind::UnexpectedEof => {
+                (Kind::Tls, "does the server speak TLS there?")
+            }
+            None => return Fault::connect(error),
+        };
+        Fault::new(kind, format!("{error}; {advice}"))
+    }
+
     /// A send or a receive failed.
     pub(crate) fn transfer(error: &io::Error) -> Fault {
         let kind = match error.kind() {
             // A datagram socket gets this error if no server listens.
             io::ErrorKind::ConnectionRefused => return Fault::connect(error),
             io::ErrorKind::ConnectionReset => Kind::Reset,
-            io::ErrorKind::BrokenPipe => Kind::ClosedEarly,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Kind::ClosedEarly,
             _ => Kind::Failed,
         };
         Fault::new(kind, error.to_string())

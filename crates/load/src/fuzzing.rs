@@ -1,8 +1,14 @@
 //! Entry points for the fuzz targets into private code. Not part of the public interface.
 
 use crate::datagrams::payload::DatagramPayload;
+use crate::exchange::cuts::assert_same_in_pieces;
+use crate::exchange::http::{Http, HttpExchange, HttpRequest, Requests};
+use crate::exchange::redis::{Commands, Redis, RedisExchange};
+use crate::exchange::script::{Framing, Script, ScriptExchange, ScriptRequest};
+use crate::mix::{Fill, Mix, Template};
 use crate::payload::Payload;
 use crate::recording::{Alignment, CsvLog, Recording, merge};
+use std::rc::Rc;
 
 /// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects the client and the
 /// length of the pieces.
@@ -48,4 +54,66 @@ pub fn recording(bytes: &[u8]) {
         sum.add(&both[1].1.total().response);
         assert_eq!(merged.total().response, sum, "merging adds");
     }
+}
+
+/// Requests that are outstanding while foreign bytes are received.
+const REQUESTS: usize = 8;
+
+/// Takes `bytes` as replies of HTTP/1, at once and in pieces. The first byte selects the method and the size of the pieces.
+pub fn http(bytes: &[u8]) {
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    let method = if first & 128 == 0 { "GET" } else { "HEAD" };
+    let requests = Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("a weight");
+    let http = Http { requests, ..Http::new("a:1", "/") };
+    let requests = Rc::new(Requests::new(&http).expect("a request that is a constant"));
+    let exchange = || HttpExchange::new(&requests, Fill::new(1, 0, 1));
+    assert_same_in_pieces(exchange, REQUESTS, bytes, piece(first));
+}
+
+/// Takes `bytes` as replies of Redis, at once and in pieces. The first byte selects the size of the pieces.
+pub fn redis(bytes: &[u8]) {
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    let mut redis = Redis::new("GET a");
+    redis.database = (first & 128 != 0).then_some(1);
+    let commands = Rc::new(Commands::new(&redis).expect("a command that is a constant"));
+    assert_same_in_pieces(
+        || RedisExchange::new(&commands, Fill::new(1, 0, 1)),
+        REQUESTS,
+        bytes,
+        piece(first),
+    );
+}
+
+/// Takes `bytes` as a script's framing, and its replies, at once and in pieces. The first byte selects the size of the pieces, the next
+/// ones the framing and the expected reply; all three are separated by a zero.
+pub fn script(bytes: &[u8]) {
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    let mut parts = bytes.splitn(3, |byte| *byte == 0);
+    let mut part = || parts.next().unwrap_or_default();
+    let (framing, expected, bytes) = (part(), part(), part());
+    let field = std::str::from_utf8(framing).ok().and_then(|text| text.parse().ok());
+    let framing = match field {
+        Some(field) => Framing::LengthField(field),
+        None if first & 128 != 0 => Framing::Fixed(framing.len()),
+        None => Framing::Delimiter(framing.to_vec()),
+    };
+    let expected = (first & 64 != 0).then(|| Template::constant(expected));
+    let request = ScriptRequest { request: Template::constant("x"), expected };
+    let requests = Mix::new([(1.0, request)]).expect("a weight");
+    let script = Script { requests, framing };
+    if let Err(error) = script.validate() {
+        return assert!(!error.to_string().is_empty());
+    }
+    let script = Rc::new(script);
+    assert_same_in_pieces(
+        || ScriptExchange::new(&script, Fill::new(1, 0, 1)),
+        REQUESTS,
+        bytes,
+        piece(first),
+    );
+}
+
+/// The size of pieces: 1 to 16 bytes.
+fn piece(first: u8) -> usize {
+    usize::from(first & 15) + 1
 }

@@ -33,6 +33,7 @@ mod payload;
 mod per_connection;
 mod phases;
 mod plan;
+mod protocol;
 mod report;
 mod run;
 mod schedule;
@@ -40,6 +41,7 @@ mod server_address;
 mod streams;
 mod system;
 mod threads;
+mod tls;
 
 pub mod bulk;
 pub mod clock;
@@ -55,6 +57,12 @@ pub mod reference_clock;
 
 pub use annulus::affinity;
 pub use exchange::SOURCE_ADDRESSES;
+pub use exchange::http::{Http, HttpError, HttpRequest};
+pub use exchange::redis::{Redis, RedisError, Resp};
+pub use exchange::script::{
+    Framing, LengthField, LengthFieldError, MAX_OFFSET, Script, ScriptError, ScriptRequest,
+    script_bytes, script_template,
+};
 pub use find_rate::{
     FoundRate, MIN_SEARCH, RateSearch, RateSearchError, RateWindow, SEARCH_WINDOWS, SearchEnd,
     Target, TargetError,
@@ -66,6 +74,7 @@ pub use plan::{
     MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError,
     Streams, Workload,
 };
+pub use protocol::Protocol;
 pub use report::{
     DatagramFigures, DelaySummary, Figures, LatencySummary, PerConnectionFigures, Report,
     StreamFigures, TimeSummary,
@@ -73,3 +82,4 @@ pub use report::{
 pub use run::{LoadError, Observer, Progress, run};
 pub use schedule::{Arrivals, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number};
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};
+pub use tls::{Tls, TlsError, Trust};

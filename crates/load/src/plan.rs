@@ -6,8 +6,10 @@ pub use error::PlanError;
 
 use crate::mix::Sizes;
 use crate::mode::Mode;
+use crate::protocol::Protocol;
 use crate::schedule::Schedule;
 use crate::server_address::ServerAddress;
+use crate::tls::Tls;
 use annulus::DriverChoice;
 use std::time::Duration;
 
@@ -47,6 +49,10 @@ pub struct Plan {
     pub address: ServerAddress,
     /// What the clients do.
     pub workload: Workload,
+    /// What clients of streams say.
+    pub protocol: Protocol,
+    /// How connections of streams are encrypted, if they are.
+    pub tls: Option<Tls>,
     /// Clients: 1 to [`MAX_CLIENTS`].
     pub clients: usize,
     /// Bytes per message: 1 to [`MAX_LENGTH`], in datagrams to [`MAX_DATAGRAM`].
@@ -181,6 +187,8 @@ impl Plan {
         Plan {
             address,
             workload,
+            protocol: Protocol::Echo,
+            tls: None,
             clients: 50,
             length: 512,
             sizes: None,
@@ -201,6 +209,7 @@ impl Plan {
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
         self.check_schedule()?;
+        self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
         match self.workload {
             Workload::Streams(streams) => self.check_streams(streams)?,
@@ -261,6 +270,28 @@ impl Plan {
             None if self.clients > MAX_THREADS => Err(PlanError::Threads(self.clients)),
             None => Ok(()),
         }
+    }
+
+    /// Only streams have a protocol and encryption, and those of event loops.
+    fn check_protocol(&self) -> Result<(), PlanError> {
+        let is_echo = self.protocol == Protocol::Echo;
+        let special = [("other protocols than echo", !is_echo), ("TLS", self.tls.is_some())];
+        if let Some((what, _)) = special.iter().find(|(_, is_asked)| *is_asked) {
+            match self.workload {
+                Workload::Streams(Streams { mode: Mode::Threads, .. }) => {
+                    return Err(PlanError::NoEventLoop(what));
+                }
+                Workload::Streams(_) => {}
+                Workload::PerConnection(_) | Workload::Datagrams(_) => {
+                    return Err(PlanError::OnlyStreams(what));
+                }
+            }
+        }
+        if self.sizes.is_some() && !is_echo {
+            return Err(PlanError::Sizes(self.protocol.name()));
+        }
+        self.protocol.validate()?;
+        self.tls.iter().try_for_each(|tls| tls.validate().map_err(PlanError::Tls))
     }
 
     /// Only streams have a schedule, and messages of several sizes.

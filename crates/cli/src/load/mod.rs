@@ -5,16 +5,21 @@ mod compare;
 mod datagrams;
 mod engine;
 mod find_rate;
+mod http;
 mod logs;
 mod merge;
 mod page;
 mod recordings;
+mod redis;
 mod render;
+mod script;
+mod spoken;
 mod summary;
+mod target;
+mod tls;
 mod workload;
 
 use crate::duration;
-use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::text::thousands;
@@ -26,8 +31,10 @@ use annulus_load::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use spoken::{ProtocolArgs, only_for_echo};
 use std::process::ExitCode;
 use std::time::Duration;
+use target::TargetArgs;
 use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\
@@ -57,8 +64,14 @@ Examples:
   annulus load udp -c 50 -l 128            datagrams: echoed, lost, late, reordered
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
-  annulus load -a [::1]:7000 --pin 1       IPv6, on CPU 1
-  annulus load -a unix:/run/echo           a Unix socket
+  annulus load [::1]:7000 --pin 1          IPv6, on CPU 1
+  annulus load unix:/run/echo              a Unix socket
+  annulus load http://127.0.0.1:8080/index.html
+                                           HTTP/1.1; https:// for TLS, --h2 for HTTP/2
+  annulus load http://127.0.0.1:8080 --request '9*/items/{random 1 100}' \\
+    --request '1*POST /items id={n}'     nine reads for one write
+  annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
+  annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load -t 5 --json - | jq .latency_us";
 
 /// Loads other than connections, and what is done with recordings.
@@ -95,15 +108,15 @@ struct CommonArgs {
     seed: u64,
 }
 
-/// Measure an echo server with a number of clients
+/// Measure a server with a number of clients: echo, HTTP, Redis, or any
+/// protocol of requests and replies
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
-    /// The server: HOST:PORT, unix:/path or unix:@name
-    #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
-    address: Endpoint,
+    #[command(flatten)]
+    target: TargetArgs,
     #[command(flatten)]
     workload: WorkloadArgs,
     #[command(flatten)]
@@ -132,6 +145,8 @@ pub(crate) struct LoadArgs {
     /// thread per connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
+    #[command(flatten)]
+    protocol: ProtocolArgs,
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
@@ -143,18 +158,23 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(Kind::Page(args)) => return page::run(args),
         None => {}
     }
-    let workload = workload(&args)?;
-    let LoadArgs { address, common, reply_timeout, connect_timeout, .. } = args;
+    let (workload, has_sizes) = (workload(&args)?, args.workload.has_sizes());
+    let LoadArgs { target, common, reply_timeout, connect_timeout, .. } = args;
     let search = args.workload.search(common.duration);
     let (schedule, duration) = args.workload.schedule(common.duration)?;
-    let sizes = args.workload.length;
+    let sizes = args.workload.sizes();
+    let (target, unix_socket) = target.into_parts();
+    let (protocol, tls) = args.protocol.resolve(&target)?;
+    let of_echo = [("--length", has_sizes), ("--per-connection", args.per_connection)];
+    only_for_echo(&protocol, &of_echo)?;
     common.run(
         sizes.max(),
         workload,
         search,
-        move || address.streams(),
+        move || target.resolve(unix_socket),
         |plan| {
             (plan.reply_timeout, plan.connect_timeout) = (reply_timeout, connect_timeout);
+            (plan.protocol, plan.tls) = (protocol, tls);
             (plan.schedule, plan.duration) = (schedule, duration);
             plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
         },
@@ -171,7 +191,7 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
         args.engine.set(&mut streams);
         return Ok(streams.into());
     }
-    let sizes = &args.workload.length;
+    let sizes = args.workload.sizes();
     if sizes.min() < sizes.max() {
         let text =
             format!("--per-connection with messages of {sizes}: give one size, such as -l 512");
@@ -232,7 +252,7 @@ fn judge(report: &Report, watch: &Watch) -> Result<ExitCode> {
         ));
         return Ok(status);
     }
-    let Report { address, errors, first_error, .. } = report;
+    let Report { address, protocol, errors, first_error, .. } = report;
     if !errors.is_empty() {
         let kinds: Vec<_> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         let first = first_error.as_deref().unwrap_or_default();
@@ -241,7 +261,7 @@ fn judge(report: &Report, watch: &Watch) -> Result<ExitCode> {
     if report.figures.answered() == 0 {
         bail!(
             "no response came from {address} within the measured time: measure for longer (--duration), or check \
-             that an echo server listens there"
+             that a server of {protocol} listens there"
         );
     }
     Ok(ExitCode::SUCCESS)

@@ -2,8 +2,8 @@
 
 use crate::text::{Listing, thousands};
 use annulus_load::{
-    DatagramFigures, Figures, LatencySummary, PerConnectionFigures, Report, ServerAddress,
-    StreamFigures, TimeSummary,
+    DatagramFigures, Figures, LatencySummary, PerConnectionFigures, Protocol, Report,
+    ServerAddress, StreamFigures, TimeSummary,
 };
 
 /// The report; `None` if nothing was measured.
@@ -31,15 +31,27 @@ pub(super) fn report(server: &ServerAddress, report: &Report) -> Option<String> 
 }
 
 fn streams(text: &mut Listing, report: &Report, figures: &StreamFigures) {
-    let Report { address, clients, seconds, .. } = report;
-    let mut what = format!("{clients} clients × {} bytes", thousands(report.length as u64));
+    let Report { address, clients, seconds, protocol, .. } = report;
+    let is_echo = protocol == Protocol::Echo.name();
+    let mut what = match is_echo {
+        true => format!("{clients} clients × {} bytes", thousands(report.length as u64)),
+        false => format!("{clients} clients of {protocol}"),
+    };
     if figures.pipeline > 1 {
         what += &format!(", {} in flight each", figures.pipeline);
     }
     text.row("server", &format!("{address}, {what}"));
+    if let Some(tls) = &report.tls {
+        text.row("TLS", tls);
+    }
     text.row("schedule", &figures.schedule);
     text.row("requests/s", &thousands(figures.requests_per_second.round() as u64));
     text.row("responses", &format!("{} in {seconds:.3} s", thousands(figures.responses)));
+    if !is_echo {
+        let outcome = |(name, count): (&String, &u64)| format!("{name} {}", thousands(*count));
+        let outcomes: Vec<_> = figures.outcomes.iter().map(outcome).collect();
+        text.row("of these", &outcomes.join(", "));
+    }
     latency(text, &figures.latency_us);
 }
 
@@ -157,6 +169,8 @@ mod tests {
             address: server.to_string(),
             clients: 100,
             length: 16_384,
+            protocol: "echo".into(),
+            tls: None,
             seconds: 0.037_482,
             interrupted: false,
             figures: Figures::PerConnection(figures),

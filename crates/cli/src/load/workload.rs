@@ -8,13 +8,16 @@ use std::time::Duration;
 /// How long to measure unless the command line or a course of rates says so.
 pub(super) const DURATION: Duration = Duration::from_secs(60);
 
+/// Bytes per message.
+const LENGTH: usize = 512;
+
 /// Options of the workload.
 #[derive(Args, Debug)]
 pub(super) struct WorkloadArgs {
     /// Bytes per message, up to 64 MiB: 512, 16K, 100..2000 (each as likely),
-    /// or @FILE with a size on each line (each line as likely)
-    #[arg(short, long, value_name = "BYTES", default_value = "512", value_parser = sizes)]
-    pub(super) length: Sizes,
+    /// or @FILE with a size on each line (each line as likely) [default: 512]
+    #[arg(short, long, value_name = "BYTES", value_parser = sizes)]
+    length: Option<Sizes>,
     /// Requests a second over all clients, whatever the server does (an open
     /// loop): 10k; in steps, 1k,2k,5k:10s (each 10 s); rising, 1k..50k:30s.
     /// Without a time, steps and ramps take all of -t [default: as fast as
@@ -40,6 +43,16 @@ fn sizes(text: &str) -> Result<Sizes, SizesError> {
 }
 
 impl WorkloadArgs {
+    /// The sizes of messages.
+    pub(super) fn sizes(&self) -> Sizes {
+        self.length.clone().unwrap_or(Sizes::Fixed(LENGTH))
+    }
+
+    /// Whether sizes were given.
+    pub(super) fn has_sizes(&self) -> bool {
+        self.length.is_some()
+    }
+
     /// The search for a rate, if one is asked for.
     pub(super) fn search(&self, duration: Option<Duration>) -> Option<RateSearch> {
         let (arrivals, time) = (self.arrivals.unwrap_or_default(), duration.unwrap_or(DURATION));

@@ -26,26 +26,36 @@
 //! ```
 //!
 //! # TLS
-//! A transport that owns a [`Plain`] and the session. [`Transport::poll_receive`] passes plain text to `take`, from a buffer that the
-//! thread's connections share, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is
-//! a part of [`Protocol::connect`], within its time limit. No codec knows of it.
+//! [`TlsTransport`](crate::tls) owns the halves of a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
+//! session has it, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is a part of
+//! [`Protocol::connect`]. No codec knows of it: a [`Codec`] runs over either.
 //!
 //! # A protocol that multiplexes
-//! It has no exchange: see [`crate::streams`] for what a client is to the engine.
+//! Its replies say which request they answer ([`Answer::position`]), and it acknowledges what it receives ([`Exchange::respond`]).
 
+mod codec;
+pub(crate) mod cuts;
 mod echo;
+pub(crate) mod http;
+pub(crate) mod http2;
+mod kept;
 mod lengths;
 mod plain;
+pub(crate) mod redis;
+pub(crate) mod script;
+mod wire;
 
+pub(crate) use codec::Codec;
 pub(crate) use echo::{Echo, EchoProtocol, Messages};
 pub use plain::SOURCE_ADDRESSES;
 pub(crate) use plain::{Connection, Sources, connect};
+pub(crate) use wire::Connector;
 
 use crate::fault::Fault;
 use std::io;
 use std::task::{Context, Poll};
 
-/// The requests and replies of one client. Replies arrive in the order of the requests.
+/// The requests and replies of one client.
 pub(crate) trait Exchange {
     /// What requests are written to.
     type Out: Outgoing;
@@ -58,6 +68,9 @@ pub(crate) trait Exchange {
     /// # Errors
     /// If the bytes are not what a correct server sends. The connection is not used again; replies before that count.
     fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
+
+    /// Appends what the protocol itself has to say after bytes have come, such as acknowledgements.
+    fn respond(&mut self, _out: &mut Self::Out) {}
 
     /// The server has closed its side: completes a reply that ends so.
     ///
@@ -84,16 +97,22 @@ pub(crate) trait Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
+    /// Which of the requests without a reply it answers: 0 is the oldest one, which then takes its place in the order.
+    pub(crate) position: usize,
 }
 
 impl Answer {
-    /// As expected.
-    pub(crate) const OK: Answer = Answer { outcome: Outcome::Ok };
+    /// As expected, to the oldest request.
+    pub(crate) const OK: Answer = Answer::new(Outcome::Ok);
+
+    /// To the oldest request.
+    pub(crate) const fn new(outcome: Outcome) -> Answer {
+        Answer { outcome, position: 0 }
+    }
 }
 
 /// What a reply says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(dead_code, reason = "of protocols other than echo")]
 pub(crate) enum Outcome {
     /// As expected.
     Ok,
@@ -101,17 +120,6 @@ pub(crate) enum Outcome {
     Status(u16),
     /// The server's word for a failure, in the protocol's own form.
     ErrorReply,
-}
-
-impl Outcome {
-    /// Whether the server has not done what was asked for.
-    pub(crate) fn is_refusal(self) -> bool {
-        match self {
-            Outcome::Ok => false,
-            Outcome::Status(status) => status >= 400,
-            Outcome::ErrorReply => true,
-        }
-    }
 }
 
 /// Requests that are written and not all sent.

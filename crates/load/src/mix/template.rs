@@ -102,6 +102,11 @@ impl Template {
         split_words(text)?.iter().map(|word| word.parse()).collect()
     }
 
+    /// Adds bytes behind it: braces stand for themselves.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.push_text(bytes.to_vec());
+    }
+
     /// The bytes, if there is no field.
     pub fn as_constant(&self) -> Option<&[u8]> {
         match self.parts.as_slice() {

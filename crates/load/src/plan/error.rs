@@ -3,6 +3,7 @@
 use super::{MAX_IN_FLIGHT, MAX_RATE, MAX_THREADS};
 use crate::schedule::{MAX_THINK, Think};
 use crate::server_address::MAX_PATH;
+use crate::tls::TlsError;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -47,6 +48,12 @@ pub enum PlanError {
     },
     /// Segmentation for a Unix socket, which does not support it.
     Segments(PathBuf),
+    /// Sizes of messages, and a protocol whose requests have their own.
+    Sizes(&'static str),
+    /// Requests that cannot be sent.
+    Protocol(String),
+    /// Encryption that cannot be set up.
+    Tls(TlsError),
     /// The named duration is zero.
     Zero(&'static str),
 }
@@ -94,6 +101,11 @@ impl fmt::Display for PlanError {
             PlanError::Count { what, value, least, most } => {
                 write!(f, "{value} {what}: ask for {least} to {most}")
             }
+            PlanError::Sizes(protocol) => {
+                write!(f, "sizes of messages are for echo: leave them out with {protocol}")
+            }
+            PlanError::Protocol(what) => f.write_str(what),
+            PlanError::Tls(error) => error.fmt(f),
             PlanError::Segments(path) => {
                 write!(f, "segments are for UDP: leave them out for {}", path.display())
             }

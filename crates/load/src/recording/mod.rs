@@ -30,6 +30,7 @@ mod interval;
 mod latencies;
 mod machine;
 mod merge;
+mod outcomes;
 mod read_error;
 mod recorder;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a thread of the load records.
 
+use super::outcomes::Outcomes;
 use crate::exchange::Outcome;
 use crate::schedule::Times;
 use hdrhistogram::Histogram;
@@ -32,8 +33,8 @@ pub(crate) struct Recorder {
     pub(crate) late: u64,
     /// Requests that failed: lost with their connection.
     pub(crate) failed: u64,
-    /// Replies that say that the server has failed, or not done what was asked for.
-    pub(crate) refused: u64,
+    /// What the replies said.
+    pub(crate) outcomes: Outcomes,
     /// Connections made in place of others.
     pub(crate) reconnects: u64,
     pub(crate) bytes_sent: u64,
@@ -61,7 +62,7 @@ impl Recorder {
             sent: 0,
             late: 0,
             failed: 0,
-            refused: 0,
+            outcomes: Outcomes::default(),
             reconnects: 0,
             bytes_sent: 0,
             bytes_received: 0,
@@ -94,7 +95,7 @@ impl Recorder {
             let times = [request.due, request.sent].map(|from| self.since(from, now));
             self.response.saturating_record(times[0]);
             self.service.saturating_record(times[1]);
-            self.refused += u64::from(outcome.is_refusal());
+            self.outcomes.add(outcome);
         }
     }
 
@@ -138,7 +139,7 @@ impl Recorder {
         self.sent += other.sent;
         self.late += other.late;
         self.failed += other.failed;
-        self.refused += other.refused;
+        self.outcomes.merge(&other.outcomes);
         self.reconnects += other.reconnects;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
@@ -174,7 +175,8 @@ mod tests {
         recorder.close();
         record(&mut recorder);
         assert_eq!((recorder.sent, recorder.late, recorder.failed), (1, 1, 2));
-        assert_eq!((recorder.refused, recorder.bytes_received), (1, 7));
+        assert_eq!(recorder.bytes_received, 7);
+        assert_eq!(recorder.outcomes.by_name(), [("5xx".to_owned(), 1)].into());
         assert_eq!((recorder.response.len(), recorder.service.len()), (1, 1));
         assert!(recorder.response.equivalent(recorder.response.max(), 2_999_995));
         assert!(recorder.service.equivalent(recorder.service.max(), 1_000_000));

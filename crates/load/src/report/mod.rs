@@ -7,6 +7,7 @@ use crate::measured::Measured;
 use crate::metrics::Faults;
 use crate::plan::Plan;
 use crate::system::SystemUse;
+use crate::tls::Tls;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +23,10 @@ pub struct Report {
     pub clients: usize,
     /// Bytes per message.
     pub length: usize,
+    /// What was spoken.
+    pub protocol: String,
+    /// How the connections were encrypted, if they were.
+    pub tls: Option<String>,
     /// The measured time; 0 if measuring never began.
     pub seconds: f64,
     /// Whether the run was interrupted: the figures are those up to that moment.
@@ -46,6 +51,7 @@ pub struct Report {
 }
 
 /// The figures of one workload.
+#[allow(clippy::large_enum_variant, reason = "there is one in a report")]
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Figures {
@@ -80,6 +86,9 @@ pub struct StreamFigures {
     pub late: u64,
     /// Connections made in place of others within the measured time.
     pub reconnects: u64,
+    /// The responses by what they say: `ok`; the class of a status of HTTP, such as `2xx`; `error reply`, for errors of Redis, streams of HTTP/2
+    /// that the server has reset, and replies of a script that are not as expected.
+    pub outcomes: BTreeMap<String, u64>,
     /// Latency in µs, from the due time of a message to the last byte of its response.
     pub latency_us: LatencySummary,
     /// The same from when the message was sent: without the time for which the client could not send it.
@@ -159,6 +168,8 @@ impl Report {
             address: plan.address.to_string(),
             clients: plan.clients,
             length: plan.length,
+            protocol: plan.protocol.name().to_owned(),
+            tls: plan.tls.as_ref().map(Tls::to_string),
             seconds: measured.length.as_secs_f64(),
             interrupted: measured.interrupted,
             figures,

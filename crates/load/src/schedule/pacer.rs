@@ -37,8 +37,7 @@ impl Times {
     }
 }
 
-/// Claims requests as they become due, at most `depth` at once, and keeps their times until they are answered, which
-/// happens in order.
+/// Claims requests as they become due, at most `depth` at once, and keeps their times until they are answered.
 ///
 /// In a closed loop each slot has a due time: when a reply has freed it, plus the think time. In an open loop the schedule has
 /// them; a request that is due while no slot is free is claimed once one is.
@@ -149,6 +148,14 @@ impl Pacer {
         }
     }
 
+    /// Of the requests in flight the one at a position is answered, 0 being the oldest one, which takes its place.
+    pub(crate) fn answer_at(&mut self, position: usize, now: u64) -> Option<Times> {
+        if position > 0 && position < self.in_flight.len() {
+            self.in_flight.swap(0, position);
+        }
+        self.answer(now)
+    }
+
     /// The oldest request in flight is answered, or has failed; returns its times.
     pub(crate) fn answer(&mut self, now: u64) -> Option<Times> {
         if !self.has_room() {
@@ -209,6 +216,18 @@ mod tests {
         assert_eq!(pacer.answer(160), times(100, 100, 100));
         assert_eq!(pacer.answer(170), times(150, 150, 155));
         assert_eq!(pacer.answer(170), None);
+    }
+
+    #[test]
+    fn a_request_that_is_answered_out_of_order_keeps_its_times() {
+        let mut pacer = open(1e7, 3, 1000);
+        for now in [1000, 1100, 1200] {
+            assert_eq!(pacer.claim(usize::MAX, || now), Claim::Send(1));
+        }
+        assert_eq!(pacer.answer_at(2, 1300), times(1200, 1200, 1200));
+        assert_eq!(pacer.answer_at(1, 1300), times(1000, 1000, 1000));
+        assert_eq!(pacer.answer_at(0, 1300), times(1100, 1100, 1100));
+        assert_eq!(pacer.answer_at(0, 1300), None);
     }
 
     #[test]

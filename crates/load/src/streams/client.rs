@@ -111,6 +111,8 @@ impl<P: Protocol> Client<P> {
             match taken {
                 Ok(Some(taken)) => taken?,
                 Ok(None) => return Poll::Ready(self.closed()),
+                // A server that has said so may reset the connection, if there are requests that it did not read.
+                Err(_) if self.exchange.is_last() => return Poll::Ready(Ok(self.renewed())),
                 Err(error) => return Poll::Ready(Err(Fault::transfer(&error))),
             }
         }
@@ -118,6 +120,7 @@ impl<P: Protocol> Client<P> {
             let limit = self.context.run.plan.reply_timeout;
             return Poll::Ready(Err(Fault::reply_timeout(limit)));
         }
+        self.exchange.respond(&mut self.out);
         self.send_due(transport, cx, now)?;
         self.end().map_or(Poll::Pending, |end| Poll::Ready(Ok(end)))
     }
@@ -131,7 +134,7 @@ impl<P: Protocol> Client<P> {
         *now = None;
         let taken = exchange.receive(bytes, &mut |answer| {
             let now = *now.get_or_insert_with(clock::nanos);
-            match pacer.answer(now) {
+            match pacer.answer_at(answer.position, now) {
                 Some(request) => recorder.answered(request, answer.outcome, now),
                 None => is_asked = false,
             }
@@ -149,16 +152,22 @@ impl<P: Protocol> Client<P> {
         let Client { exchange, pacer, context, .. } = self;
         let now = clock::nanos();
         exchange.closed(&mut |answer| {
-            if let Some(request) = pacer.answer(now) {
+            if let Some(request) = pacer.answer_at(answer.position, now) {
                 context.recorder.borrow_mut().answered(request, answer.outcome, now);
             }
         })?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
-            0 if self.context.is_open.get() => Ok(End::Renewed),
-            0 => Ok(End::Over),
+            // What it did not take is sent again.
+            _ if self.exchange.is_last() => Ok(self.renewed()),
+            0 => Ok(self.renewed()),
             requests => Err(Fault::unanswered(requests)),
         }
+    }
+
+    /// The server wants no further request on this connection.
+    fn renewed(&self) -> End {
+        if self.context.is_open.get() { End::Renewed } else { End::Over }
     }
 
     /// Writes the requests that are due.

@@ -19,8 +19,9 @@ mod context;
 mod pool;
 #[cfg(test)]
 mod simulated;
+mod spoken;
 
-use crate::exchange::{EchoProtocol, Protocol, Sources};
+use crate::exchange::{Protocol, Sources};
 use crate::measured::Measured;
 use crate::mode::Mode;
 use crate::plan::{Plan, Streams};
@@ -50,7 +51,7 @@ pub(crate) fn run(
         Some(_) => Sources::Many,
         None => Sources::One,
     };
-    run_protocol(&run, driver, observer, || EchoProtocol::new(plan, sources))
+    spoken::run(&run, driver, observer, sources)
 }
 
 /// Runs clients of one protocol, which each thread makes for itself.
@@ -91,6 +92,7 @@ pub(crate) fn figures(
         sent: recorded.sent,
         late: recorded.late,
         reconnects: recorded.reconnects,
+        outcomes: recorded.outcomes.by_name(),
         latency_us: LatencySummary::new(&recorded.response),
         service_us: LatencySummary::new(&recorded.service),
         delay_us: DelaySummary::new(&recorded.delay),

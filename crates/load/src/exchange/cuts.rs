@@ -1,0 +1,34 @@
+//! What comes of received bytes, whatever their pieces: for tests and fuzz targets.
+
+use super::{Exchange, Outcome};
+use crate::fault::Kind;
+
+/// The outcomes of the replies to so many requests, and the kind of the fault, if there is one.
+pub(crate) type Replies = (Vec<Outcome>, Option<Kind>);
+
+/// Sends requests, passes the pieces on, and closes.
+pub(crate) fn replies<'a>(
+    mut exchange: impl Exchange<Out = Vec<u8>>,
+    requests: usize,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Replies {
+    let (mut out, mut outcomes) = (Vec::new(), Vec::new());
+    (0..requests).for_each(|_| _ = exchange.request(&mut out));
+    let mut answered = |answer: super::Answer| outcomes.push(answer.outcome);
+    let received = pieces.into_iter().try_for_each(|piece| exchange.receive(piece, &mut answered));
+    let ended = received.and_then(|()| exchange.closed(&mut answered));
+    (outcomes, ended.err().map(|fault| fault.kind))
+}
+
+/// Asserts that pieces of this size, and the bytes at once, give the same.
+pub(crate) fn assert_same_in_pieces<X: Exchange<Out = Vec<u8>>>(
+    make: impl Fn() -> X,
+    requests: usize,
+    bytes: &[u8],
+    size: usize,
+) -> Replies {
+    let at_once = replies(make(), requests, [bytes]);
+    let in_pieces = replies(make(), requests, bytes.chunks(size));
+    assert_eq!(at_once, in_pieces, "pieces of {size} of \"{}\"", bytes.escape_ascii());
+    at_once
+}

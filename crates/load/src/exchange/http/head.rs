@@ -1,0 +1,170 @@
+//! The head of a reply: its status, how its body ends, and whether the connection ends with it.
+
+use crate::exchange::kept::Parsed;
+use crate::fault::{Fault, Kind};
+use httparse::{Error, Header, ParserConfig, Response, Status};
+use std::mem::MaybeUninit;
+
+/// Most bytes of a head, and of the trailers behind a body.
+pub(super) const MAX_HEAD: usize = 64 << 10;
+/// Most headers in a head.
+pub(super) const MAX_HEADERS: usize = 128;
+
+/// What matters of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) body: Body,
+    /// Whether the server closes the connection behind this reply.
+    pub(super) is_last: bool,
+}
+
+/// Where a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// After so many bytes.
+    Length(u64),
+    /// After the last chunk.
+    Chunked,
+    /// With the connection.
+    UntilClose,
+}
+
+/// The headers that say how a body ends.
+#[derive(Debug, Default)]
+struct Fields {
+    length: Option<u64>,
+    /// Whether the last coding of the transfer is `chunked`.
+    chunked: Option<bool>,
+    close: bool,
+    keep_alive: bool,
+}
+
+/// Parses the head of a reply to a request, whose method may have been HEAD.
+pub(super) fn parse(bytes: &[u8], to_head: bool) -> Parsed<Head> {
+    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_HEADERS];
+    let mut reply = Response::new(&mut []);
+    let parsed =
+        ParserConfig::default().parse_response_with_uninit_headers(&mut reply, bytes, &mut headers);
+    let length = match parsed {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Ok(None),
+        Err(Error::TooManyHeaders) => return Err(too_long("a head")),
+        Err(error) => return Err(malformed(bytes, error)),
+    };
+    let (Some(status @ 100..), Some(version)) = (reply.code, reply.version) else {
+        return Err(malformed(bytes, "a status below 100"));
+    };
+    let mut fields = Fields::default();
+    reply.headers.iter().try_for_each(|header| fields.note(header))?;
+    let is_new = version == 1;
+    let body = match (status, to_head) {
+        (100..=199 | 204 | 304, _) | (_, true) => Body::Length(0),
+        _ => fields.body(is_new)?,
+    };
+    let closes = if is_new { fields.close } else { !fields.keep_alive || fields.close };
+    let is_last = closes || body == Body::UntilClose;
+    Ok(Some((length, Head { status, body, is_last })))
+}
+
+/// Parses the trailers behind the last chunk, which are not used.
+pub(super) fn parse_trailers(bytes: &[u8]) -> Parsed<()> {
+    // Most replies have none.
+    if bytes.starts_with(b"\r\n") {
+        return Ok(Some((2, ())));
+    }
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    match httparse::parse_headers(bytes, &mut headers) {
+        Ok(Status::Complete((length, _))) => Ok(Some((length, ()))),
+        Ok(Status::Partial) => Ok(None),
+        Err(Error::TooManyHeaders) => Err(too_long("the trailers")),
+        Err(error) => Err(Fault::new(Kind::Chunk, format!("trailers of a reply: {error}"))),
+    }
+}
+
+/// A head, or trailers, above the limits.
+#[cold]
+pub(super) fn too_long(what: &str) -> Fault {
+    let text =
+        format!("{what} of a reply did not end within {MAX_HEAD} bytes and {MAX_HEADERS} headers");
+    Fault::new(Kind::EndlessHead, text)
+}
+
+/// A head that is none. Names the first bytes, so that a server of another protocol is recognized.
+#[cold]
+fn malformed(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
+    const SHOWN: usize = 32;
+    let shown = bytes[..bytes.len().min(SHOWN)].escape_ascii();
+    Fault::new(
+        Kind::Malformed,
+        format!("a reply that begins with \"{shown}\" is not of HTTP/1: {what}"),
+    )
+}
+
+impl Fields {
+    fn note(&mut self, header: &Header<'_>) -> Result<(), Fault> {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        match header.name.len() {
+            14 if is("content-length") => self.add_length(header.value),
+            17 if is("transfer-encoding") => {
+                self.chunked = words(header.value)
+                    .last()
+                    .map(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+                Ok(())
+            }
+            10 if is("connection") => {
+                for option in words(header.value) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Several equal lengths are one.
+    fn add_length(&mut self, value: &[u8]) -> Result<(), Fault> {
+        let value = value.trim_ascii();
+        let digits =
+            std::str::from_utf8(value).ok().filter(|_| value.iter().all(u8::is_ascii_digit));
+        let length = digits.and_then(|digits| digits.parse().ok());
+        let before = self.length;
+        match length {
+            Some(length) if before.is_none_or(|before| before == length) => {
+                self.length = Some(length);
+                Ok(())
+            }
+            Some(_) => {
+                Err(wrong_length("a reply has two different values of content-length".into()))
+            }
+            None => {
+                Err(wrong_length(format!("content-length: {} is no length", value.escape_ascii())))
+            }
+        }
+    }
+
+    fn body(&self, is_new: bool) -> Result<Body, Fault> {
+        match (self.length, self.chunked) {
+            (Some(_), Some(_)) => {
+                Err(wrong_length("a reply has both content-length and transfer-encoding".into()))
+            }
+            (_, Some(_)) if !is_new => {
+                Err(wrong_length("a reply of HTTP/1.0 has a transfer-encoding".into()))
+            }
+            (_, Some(true)) => Ok(Body::Chunked),
+            (Some(length), None) => Ok(Body::Length(length)),
+            (None, Some(false) | None) => Ok(Body::UntilClose),
+        }
+    }
+}
+
+#[cold]
+fn wrong_length(what: String) -> Fault {
+    Fault::new(Kind::WrongLength, what)
+}
+
+/// The members of a list, without those that are empty.
+fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
+}

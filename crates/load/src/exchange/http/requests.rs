@@ -1,0 +1,288 @@
+//! The requests of a run.
+
+use crate::exchange::http2;
+use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
+use std::fmt;
+
+/// Requests of HTTP. Paths, bodies and the values of headers are [`Template`]s.
+///
+/// ```
+/// use annulus_load::{Http, HttpRequest, Mix};
+///
+/// let mut http = Http::new("127.0.0.1:8080", "/index.html");
+/// http.headers.push(("x-request".into(), "{n}".into()));
+/// assert_eq!(http.validate(), Ok(()));
+///
+/// // Three times as many reads as writes.
+/// let write = HttpRequest { body: Some("{hex 8}".parse().unwrap()), ..HttpRequest::new("POST", "/items") };
+/// http.requests = Mix::new([(3.0, HttpRequest::new("GET", "/items/{random 1 9}")), (1.0, write)]).unwrap();
+/// assert_eq!(http.validate(), Ok(()));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// The host, and the port unless it is the scheme's own: the header `Host`, or `:authority`.
+    pub authority: String,
+    /// Further headers. One called `Host` replaces that of the authority.
+    pub headers: Vec<(String, String)>,
+    /// The requests, of which each client draws the next one.
+    pub requests: Mix<HttpRequest>,
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// The method, such as `GET`.
+    pub method: String,
+    /// The path.
+    pub path: String,
+    /// The body.
+    pub body: Option<Template>,
+}
+
+impl HttpRequest {
+    /// A request without a body.
+    pub fn new(method: impl Into<String>, path: impl Into<String>) -> HttpRequest {
+        HttpRequest { method: method.into(), path: path.into(), body: None }
+    }
+
+    /// Its name in results.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    fn validate(&self) -> Result<(), HttpError> {
+        if !is_token(&self.method) || self.method == "CONNECT" {
+            return Err(HttpError::Method(self.method.clone()));
+        }
+        let is_whole_server = self.path == "*" && self.method == "OPTIONS";
+        let path = sample(&self.path)?;
+        let is_graphic = path.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#');
+        match is_whole_server || (path.starts_with(b"/") && is_graphic) {
+            true => Ok(()),
+            false => Err(HttpError::Path(self.path.clone())),
+        }
+    }
+}
+
+impl Http {
+    /// `GET` of a path.
+    pub fn new(authority: impl Into<String>, path: impl Into<String>) -> Http {
+        let request = HttpRequest::new("GET", path);
+        let requests = Mix::new([(1.0, request)]).expect("a weight that is a constant");
+        Http { authority: authority.into(), headers: Vec::new(), requests }
+    }
+
+    /// Checks that each part is one of HTTP, and none contradicts another.
+    ///
+    /// # Errors
+    /// Names the first part that is wrong.
+    pub fn validate(&self) -> Result<(), HttpError> {
+        let authority = &self.authority;
+        if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(HttpError::Authority(authority.clone()));
+        }
+        self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
+        self.requests.entries().iter().try_for_each(HttpRequest::validate)
+    }
+
+    /// As [`validate`](Self::validate), for HTTP/2.
+    ///
+    /// # Errors
+    /// Also for headers about connections, which HTTP/2 does not have.
+    pub fn validate_http2(&self) -> Result<(), HttpError> {
+        http2::Requests::new(self, false).map(drop)
+    }
+
+    /// The header `Host` of the user, if there is one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| is_host(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+pub(crate) fn is_host(name: &str) -> bool {
+    name.eq_ignore_ascii_case("host")
+}
+
+/// What a template may become.
+fn sample(text: &str) -> Result<Vec<u8>, TemplateError> {
+    let template: Template = text.parse()?;
+    let mut written = Vec::new();
+    template.write(&mut Fill::new(0, 0, 1), &mut written);
+    Ok(written)
+}
+
+/// Headers that follow from the body.
+const OF_THE_BODY: [&str; 2] = ["content-length", "transfer-encoding"];
+
+/// Methods of which servers expect a body, if only an empty one.
+const NEED_A_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
+
+fn check_header(name: &str, value: &str) -> Result<(), HttpError> {
+    if !is_token(name) {
+        return Err(HttpError::HeaderName(name.to_owned()));
+    }
+    if sample(value)?.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+        return Err(HttpError::HeaderValue { name: name.to_owned(), value: value.to_owned() });
+    }
+    match OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        true => Err(HttpError::OfTheBody(name.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Whether a text is a token of HTTP: a method, the name of a header.
+fn is_token(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_part)
+}
+
+/// A part of [`Http`] that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// No method, or CONNECT, which asks for no path.
+    Method(String),
+    /// No path.
+    Path(String),
+    /// No host with a port.
+    Authority(String),
+    /// No name of a header.
+    HeaderName(String),
+    /// A value with a control character.
+    HeaderValue {
+        /// The header's name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+    /// A header that follows from the body.
+    OfTheBody(String),
+    /// A header about connections, which HTTP/2 has no use for.
+    NotOfHttp2(String),
+    /// A path or a value that is no template.
+    Template(TemplateError),
+    /// No request, or one without a weight.
+    Mix(MixError),
+}
+
+impl From<TemplateError> for HttpError {
+    fn from(error: TemplateError) -> HttpError {
+        HttpError::Template(error)
+    }
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HttpError::Method(method) => {
+                write!(
+                    f,
+                    "'{method}' is no method that asks for a path: write one word, such as GET"
+                )
+            }
+            HttpError::Path(path) => write!(
+                f,
+                "the path {path:?} cannot be asked for: begin with /, and write spaces, # and what is not ASCII as %20, \
+                 %23 and so on"
+            ),
+            HttpError::Authority(authority) => {
+                write!(f, "{authority:?} is no host with a port, such as 127.0.0.1:8080")
+            }
+            HttpError::HeaderName(name) => {
+                write!(f, "{name:?} is no name of a header: write 'NAME: VALUE'")
+            }
+            HttpError::HeaderValue { name, value } => {
+                write!(f, "the header {name} has a control character in {value:?}: leave it out")
+            }
+            HttpError::OfTheBody(name) => {
+                write!(f, "the header {name} follows from the body: leave it out")
+            }
+            HttpError::NotOfHttp2(name) => write!(f, "HTTP/2 has no header {name}: leave it out"),
+            HttpError::Template(error) => error.fmt(f),
+            HttpError::Mix(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+/// The requests of a run, made once for all clients of a thread.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    mix: Mix<Encoded>,
+    /// Whether all requests have the method HEAD, or none has; `None` if some have.
+    is_head: Option<bool>,
+}
+
+/// One kind of request.
+#[derive(Debug)]
+struct Encoded {
+    /// Up to the length of the body; all of the request, if that has no fields.
+    head: Template,
+    /// The body of a request whose body has fields.
+    body: Option<Template>,
+    is_head: bool,
+}
+
+impl Requests {
+    /// # Errors
+    /// As [`Http::validate`].
+    pub(crate) fn new(http: &Http) -> Result<Requests, HttpError> {
+        http.validate()?;
+        let mix = http.requests.clone().try_map(|request| encode(http, request))?;
+        let mut heads = mix.entries().iter().map(|request| request.is_head);
+        let first = heads.next().unwrap_or(false);
+        let is_head = heads.all(|head| head == first).then_some(first);
+        Ok(Requests { mix, is_head })
+    }
+
+    /// Appends the next request of a client; returns its index in the mix.
+    pub(super) fn write(&self, fill: &mut Fill, out: &mut Vec<u8>) -> usize {
+        let index = fill.draw(&self.mix);
+        let Encoded { head, body, .. } = &self.mix.entries()[index];
+        head.write(fill, out);
+        if let Some(body) = body {
+            let mut bytes = Vec::new();
+            body.write(fill, &mut bytes);
+            out.extend(format!("Content-Length: {}\r\n\r\n", bytes.len()).bytes());
+            out.extend(bytes);
+        }
+        fill.next_request();
+        index
+    }
+
+    /// Whether replies have heads only, if all requests are alike in this.
+    pub(super) fn is_head(&self) -> Option<bool> {
+        self.is_head
+    }
+
+    /// Whether the reply to a request of this index has a head only.
+    pub(super) fn is_head_of(&self, index: usize) -> bool {
+        self.mix.entries()[index].is_head
+    }
+}
+
+fn encode(http: &Http, request: HttpRequest) -> Result<Encoded, HttpError> {
+    let HttpRequest { method, path, body } = request;
+    let mut head = format!("{method} {path} HTTP/1.1\r\n");
+    let mut add = |name: &str, value: &str| head.push_str(&[name, ": ", value, "\r\n"].concat());
+    if http.host().is_none() {
+        add("Host", &http.authority);
+    }
+    http.headers.iter().for_each(|(name, value)| add(name, value));
+    let needs_body = NEED_A_BODY.contains(&&*method);
+    let constant = body.as_ref().map_or(Some(&[][..]), Template::as_constant).map(<[u8]>::to_vec);
+    if let Some(constant) = &constant
+        && (body.is_some() || needs_body)
+    {
+        add("Content-Length", &constant.len().to_string());
+    }
+    let is_head = method == "HEAD";
+    let Some(constant) = constant else {
+        return Ok(Encoded { head: head.parse()?, body, is_head });
+    };
+    head.push_str("\r\n");
+    let mut head: Template = head.parse()?;
+    head.append(&constant);
+    Ok(Encoded { head, body: None, is_head })
+}

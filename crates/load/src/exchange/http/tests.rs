@@ -1,0 +1,324 @@
+//! Replies of every form, whole and in pieces.
+
+use super::*;
+use crate::exchange::cuts::{assert_same_in_pieces, replies};
+use crate::mix::{Mix, Template};
+use proptest::prelude::*;
+
+fn exchange(method: &str) -> HttpExchange {
+    exchange_of(&of(HttpRequest::new(method, "/")))
+}
+
+fn of(request: HttpRequest) -> Http {
+    Http { requests: Mix::new([(1.0, request)]).unwrap(), ..Http::new("a:1", "/") }
+}
+
+fn exchange_of(http: &Http) -> HttpExchange {
+    HttpExchange::new(&Rc::new(Requests::new(http).unwrap()), Fill::new(1, 0, 1))
+}
+
+/// The bytes of so many requests.
+fn written(http: &Http, count: usize) -> String {
+    let (mut exchange, mut out) = (exchange_of(http), Vec::new());
+    (0..count).for_each(|_| _ = exchange.request(&mut out));
+    String::from_utf8(out).unwrap()
+}
+
+/// The statuses of the replies to so many requests, in any pieces.
+#[track_caller]
+fn statuses(method: &str, requests: usize, bytes: &str) -> (Vec<u16>, Option<Kind>) {
+    let mut found = None;
+    for size in [1, 2, 3, 7, 100] {
+        let replies = assert_same_in_pieces(|| exchange(method), requests, bytes.as_bytes(), size);
+        found = Some(replies);
+    }
+    let (outcomes, kind) = found.expect("some sizes");
+    let status = |outcome| match outcome {
+        Outcome::Status(status) => status,
+        other => panic!("{other:?}"),
+    };
+    (outcomes.into_iter().map(status).collect(), kind)
+}
+
+#[track_caller]
+fn answered(bytes: &str, expected: &[u16]) {
+    assert_eq!(statuses("GET", expected.len(), bytes), (expected.to_vec(), None), "{bytes}");
+}
+
+#[track_caller]
+fn fails(bytes: &str, kind: Kind) {
+    assert_eq!(statuses("GET", 1, bytes), (vec![], Some(kind)), "{bytes}");
+}
+
+#[test]
+fn a_body_ends_as_its_head_says() {
+    answered("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", &[200]);
+    answered("HTTP/1.1 200 OK\r\ncontent-length:  5 \r\nContent-Length: 5\r\n\r\nhello", &[200]);
+    answered(
+        "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\nHTTP/1.1 404\r\nContent-Length: 1\r\n\r\n!",
+        &[500, 404],
+    );
+    let chunks = "5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\n";
+    let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n{chunks}");
+    answered(&format!("{chunked}\r\n{chunked}trailer: a\r\nb: c\r\n\r\n"), &[200, 200]);
+    answered("HTTP/1.1 200 OK\n\nuntil the end", &[200]);
+    answered("HTTP/1.0 200 OK\r\n\r\n", &[200]);
+    answered("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nuntil the end", &[200]);
+}
+
+#[test]
+fn some_replies_have_no_body() {
+    let head = |status: u16| format!("HTTP/1.1 {status} x\r\nContent-Length: 99\r\n\r\n");
+    answered(&(head(204) + &head(304) + &head(204)), &[204, 304, 204]);
+    assert_eq!(statuses("HEAD", 2, &(head(200) + &head(404))), (vec![200, 404], None));
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n";
+    answered(&format!("{interim}{}{interim}{}", head(204), head(304)), &[204, 304]);
+}
+
+#[test]
+fn the_last_reply_of_a_connection_says_so() {
+    let is_last = |head: &str| {
+        let mut exchange = exchange("GET");
+        exchange.request(&mut Vec::new());
+        let bytes = format!("{head}\r\nContent-Length: 0\r\n\r\n");
+        exchange.receive(bytes.as_bytes(), &mut |_| ()).unwrap();
+        exchange.is_last()
+    };
+    assert!(!is_last("HTTP/1.1 200 OK"));
+    assert!(is_last("HTTP/1.1 200 OK\r\nConnection: x , Close"));
+    assert!(is_last("HTTP/1.0 200 OK"));
+    assert!(!is_last("HTTP/1.0 200 OK\r\nCONNECTION: keep-alive"));
+}
+
+#[test]
+fn wrong_lengths_are_named() {
+    let length = |values: &str| format!("HTTP/1.1 200 OK\r\n{values}\r\n\r\n");
+    for values in [
+        "Content-Length: -1",
+        "Content-Length: +1",
+        "Content-Length: 1 1",
+        "Content-Length: 1, 1",
+        "Content-Length:",
+        "Content-Length: 18446744073709551616",
+        "Content-Length: 1\r\nContent-Length: 2",
+        "Content-Length: 1\r\nTransfer-Encoding: chunked",
+    ] {
+        fails(&length(values), Kind::WrongLength);
+    }
+    fails("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Kind::WrongLength);
+}
+
+#[test]
+fn wrong_chunks_are_named() {
+    for chunks in [
+        "x\r\n",
+        "\r\n",
+        "5\r\nhello!",
+        "5\nhello",
+        "5\r\nhello\r\n\r\n",
+        "11111111111111111\r\n",
+        "0\r\n:\r\n\r\n",
+    ] {
+        fails(
+            &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"),
+            Kind::Chunk,
+        );
+    }
+    let long =
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{}", "x".repeat(5000));
+    fails(&long, Kind::Chunk);
+}
+
+#[test]
+fn a_head_has_limits() {
+    fails(&format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(65_600)), Kind::EndlessHead);
+    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(129)), Kind::EndlessHead);
+    fails(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(33), Kind::EndlessHead);
+    let trailers = "x: y\r\n".repeat(129);
+    fails(
+        &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}"),
+        Kind::EndlessHead,
+    );
+}
+
+#[test]
+fn another_protocol_is_named() {
+    for bytes in [
+        "SSH-2.0-x\r\n",
+        "+PONG\r\n",
+        "HTTP/2 200\r\n",
+        "HTTP/1.1 20 x\r\n",
+        "HTTP/1.1 20 x",
+        "HTTP/1.1 099 x\r\n\r\n",
+        "HTTP/1.1 101 x\r\n\r\n",
+    ] {
+        fails(bytes, Kind::Malformed);
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_named() {
+    for bytes in [
+        "HTTP/1.1 200 OK\r\nContent-Le",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: y\r\n",
+    ] {
+        fails(bytes, Kind::ClosedEarly);
+    }
+}
+
+#[test]
+fn bytes_that_no_request_asked_for_are_named() {
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(statuses("GET", 1, &[reply, reply].concat()), (vec![200], Some(Kind::TooManyBytes)));
+    let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(statuses("GET", 2, &[last, reply].concat()), (vec![200], Some(Kind::TooManyBytes)));
+}
+
+#[test]
+fn a_new_connection_starts_anew() {
+    let mut exchange = exchange("GET");
+    let mut out = Vec::new();
+    exchange.request(&mut out);
+    exchange
+        .receive(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhe",
+            &mut |_| (),
+        )
+        .unwrap();
+    exchange.reconnected();
+    assert!(!exchange.is_last());
+    exchange.request(&mut out);
+    let mut answers = 0;
+    exchange.receive(b"HTTP/1.1 204 No\r\n\r\n", &mut |_| answers += 1).unwrap();
+    assert_eq!(answers, 1);
+}
+
+#[test]
+fn requests_are_complete() {
+    let body = Some(Template::constant("{\"a\":1}"));
+    let mut http = of(HttpRequest { body, ..HttpRequest::new("POST", "/a?{n}") });
+    http.headers = vec![("accept".into(), "*/*".into()), ("x".into(), "{n}-{client}".into())];
+    let request = |n: usize| {
+        format!(
+            "POST /a?{n} HTTP/1.1\r\nHost: a:1\r\naccept: */*\r\nx: {n}-0\r\nContent-Length: 7\r\n\r\n{{\"a\":1}}"
+        )
+    };
+    assert_eq!(written(&http, 2), request(0) + &request(1));
+}
+
+#[test]
+fn a_body_with_fields_has_its_own_length() {
+    let body = Some("{n}{{".parse().unwrap());
+    let http = of(HttpRequest { body, ..HttpRequest::new("PUT", "/") });
+    let request = |length: usize, body: &str| {
+        format!("PUT / HTTP/1.1\r\nHost: a:1\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    let expected: String =
+        (0..11).map(|n| format!("{n}{{")).map(|body| request(body.len(), &body)).collect();
+    assert_eq!(written(&http, 11), expected);
+}
+
+#[test]
+fn requests_are_drawn_by_weight_and_replies_to_head_have_no_body() {
+    let kinds = [(1.0, HttpRequest::new("GET", "/")), (1.0, HttpRequest::new("HEAD", "/"))];
+    let http = Http { requests: Mix::new(kinds).unwrap(), ..Http::new("a:1", "/") };
+    let mut exchange = exchange_of(&http);
+    let (mut classes, mut replies) = ([0, 0], Vec::new());
+    for _ in 0..100 {
+        let class = exchange.request(&mut Vec::new());
+        classes[class] += 1;
+        replies.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
+        replies.extend(&b"abc"[..if class == 0 { 3 } else { 0 }]);
+    }
+    assert!(classes.iter().all(|count| *count > 20), "{classes:?}");
+    let mut answers = 0;
+    exchange.receive(&replies, &mut |_| answers += 1).unwrap();
+    assert_eq!(answers, 100);
+}
+
+#[test]
+fn a_host_of_the_user_replaces_the_own_one_and_an_empty_body_has_a_length() {
+    let mut http = of(HttpRequest::new("PUT", "/"));
+    http.headers = vec![("HOST".into(), "b".into())];
+    assert_eq!(written(&http, 1), "PUT / HTTP/1.1\r\nHOST: b\r\nContent-Length: 0\r\n\r\n");
+}
+
+#[test]
+fn parts_that_are_not_of_http_are_refused() {
+    let refused = |http: Http, part: &str| {
+        let error = http.validate().unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    let request = |method: &str, path: &str| of(HttpRequest::new(method, path));
+    refused(request("GE T", "/"), "'GE T' is no method");
+    refused(request("CONNECT", "/"), "'CONNECT' is no method that asks for a path");
+    refused(request("GET", "x"), "\"x\" cannot be asked for");
+    refused(request("GET", "*"), "\"*\" cannot be asked for");
+    refused(request("GET", "/ä b"), "write spaces");
+    refused(request("GET", "/{n"), "'{n' at character 2 has no end");
+    refused(Http { authority: String::new(), ..Http::new("a", "/") }, "\"\" is no host");
+    let header = |name: &str, value: &str| Http {
+        headers: vec![(name.into(), value.into())],
+        ..Http::new("a", "/")
+    };
+    refused(header("a b", "c"), "\"a b\" is no name of a header");
+    refused(header("a", "c\r\nd: e"), "control character");
+    refused(header("a", "{m}"), "'{m}' at character 1 is not known");
+    refused(header("Content-length", "5"), "follows from the body");
+    assert_eq!(request("OPTIONS", "*").validate(), Ok(()));
+    assert_eq!(request("GET", "/{random 1 9}?a={hex 3}").validate(), Ok(()));
+}
+
+/// A reply that is right, and one that is damaged in a byte.
+fn reply() -> impl Strategy<Value = Vec<u8>> {
+    let body = proptest::collection::vec(any::<u8>(), 0..40);
+    let length = body.clone().prop_map(|body| {
+        let head =
+            format!("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        [head.into_bytes(), body].concat()
+    });
+    let chunked = proptest::collection::vec(body, 0..4).prop_map(|chunks| {
+        let mut bytes = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
+            bytes.extend(chunk);
+            bytes.extend(b"\r\n");
+        }
+        bytes.extend(b"0\r\nt: u\r\n\r\n");
+        bytes
+    });
+    prop_oneof![length, chunked, Just(b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 304 N\r\n\r\n".to_vec())]
+}
+
+proptest! {
+    /// Any cut of the input gives the same answers.
+    #[test]
+    fn any_cut_gives_the_same_replies(
+        replies_sent in proptest::collection::vec(reply(), 1..6),
+        cuts in proptest::collection::vec(1_usize..60, 1..20),
+        damage in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
+    ) {
+        let count = replies_sent.len();
+        let mut bytes = replies_sent.concat();
+        if let Some((at, byte)) = damage {
+            *at.get_mut(&mut bytes) = byte;
+        }
+        let at_once = replies(exchange("GET"), count, [&bytes[..]]);
+        let mut pieces = Vec::new();
+        let (mut rest, mut cuts) = (&bytes[..], cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+            pieces.push(piece);
+            rest = behind;
+        }
+        prop_assert_eq!(&replies(exchange("GET"), count, pieces), &at_once);
+        if damage.is_none() {
+            prop_assert_eq!((at_once.0.len(), at_once.1), (count, None));
+        }
+    }
+}

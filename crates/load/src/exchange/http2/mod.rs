@@ -1,0 +1,69 @@
+//! HTTP/2 by h2: a stream for each request, as many at once as the pipeline has.
+//!
+//! h2 asks for a stream of bytes and a task. Here the stream is a pair of buffers ([`pipe`]), and h2 is polled when bytes have come or a
+//! request goes out. So it is a codec as the others: it reads no clock, any transport carries it, and any cut of the input gives the same
+//! replies.
+//!
+//! Requests above the server's limit of streams wait in the exchange; their times go on.
+
+mod pipe;
+mod requests;
+mod session;
+
+pub(crate) use requests::Requests;
+
+use super::{Answer, Exchange};
+use crate::fault::Fault;
+use crate::mix::Fill;
+use session::Session;
+use std::rc::Rc;
+
+/// The requests and replies of one client.
+pub(crate) struct Http2Exchange {
+    requests: Rc<Requests>,
+    fill: Fill,
+    session: Session,
+}
+
+impl Http2Exchange {
+    pub(crate) fn new(requests: &Rc<Requests>, fill: Fill) -> Http2Exchange {
+        Http2Exchange { requests: Rc::clone(requests), fill, session: Session::new() }
+    }
+}
+
+impl Exchange for Http2Exchange {
+    type Out = Vec<u8>;
+
+    fn request(&mut self, out: &mut Vec<u8>) -> usize {
+        let (index, request, body) = self.requests.next(&mut self.fill);
+        self.session.send(request, body);
+        self.session.write(out);
+        index
+    }
+
+    fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        self.session.receive(input);
+        self.session.progress(answered)
+    }
+
+    fn respond(&mut self, out: &mut Vec<u8>) {
+        self.session.write(out);
+    }
+
+    fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        self.session.close();
+        self.session.progress(answered)?;
+        self.session.check_closed()
+    }
+
+    fn is_last(&self) -> bool {
+        self.session.is_last()
+    }
+
+    fn reconnected(&mut self) {
+        self.session = Session::new();
+    }
+}
+
+#[cfg(test)]
+mod tests;

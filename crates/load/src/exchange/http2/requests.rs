@@ -1,0 +1,99 @@
+//! The requests of a run.
+
+use crate::exchange::http::{Http, HttpError, HttpRequest, is_host};
+use crate::mix::{Fill, Mix, Template};
+use bytes::Bytes;
+use http::Request;
+
+/// The requests of a run, made once for all clients of a thread.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    mix: Mix<Kind>,
+}
+
+/// One kind of request.
+#[derive(Debug)]
+struct Kind {
+    method: String,
+    /// The whole URI.
+    uri: Template,
+    headers: Vec<(String, Template)>,
+    body: Option<Template>,
+    /// The request, if it has no fields.
+    constant: Option<(Request<()>, Option<Bytes>)>,
+}
+
+/// Headers of HTTP/1 that say something of its connections.
+const OF_CONNECTIONS: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
+
+impl Requests {
+    /// # Errors
+    /// Names the first part that HTTP/2 does not have.
+    pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, HttpError> {
+        http.validate()?;
+        let scheme = if is_encrypted { "https" } else { "http" };
+        let mix = http.requests.clone().try_map(|request| Kind::new(http, scheme, request))?;
+        Ok(Requests { mix })
+    }
+
+    /// The next request of a client, with its body; and its index in the mix.
+    pub(super) fn next(&self, fill: &mut Fill) -> (usize, Request<()>, Option<Bytes>) {
+        let index = fill.draw(&self.mix);
+        let kind = &self.mix.entries()[index];
+        let (request, body) = match &kind.constant {
+            Some(constant) => constant.clone(),
+            None => kind
+                .make(fill)
+                .expect("what fields are replaced with fits in wherever a sample did"),
+        };
+        fill.next_request();
+        (index, request, body)
+    }
+}
+
+impl Kind {
+    fn new(http: &Http, scheme: &str, request: HttpRequest) -> Result<Kind, HttpError> {
+        let authority = http.host().unwrap_or(&http.authority);
+        // `*` stands for the server.
+        let path = if request.path == "*" { "" } else { &request.path };
+        let uri = format!("{scheme}://{authority}{path}").parse()?;
+        let mut headers = Vec::new();
+        for (name, value) in http.headers.iter().filter(|(name, _)| !is_host(name)) {
+            if OF_CONNECTIONS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+                return Err(HttpError::NotOfHttp2(name.clone()));
+            }
+            headers.push((name.clone(), value.parse()?));
+        }
+        let HttpRequest { method, body, .. } = request;
+        let mut kind = Kind { method, uri, headers, body, constant: None };
+        let sample = kind.make(&mut Fill::new(0, 0, 1));
+        let sample = sample.map_err(|_| HttpError::Authority(authority.to_owned()))?;
+        kind.constant = kind.is_constant().then_some(sample);
+        Ok(kind)
+    }
+
+    fn is_constant(&self) -> bool {
+        let values = self.headers.iter().map(|(_, value)| value);
+        let mut templates = values.chain([&self.uri]).chain(&self.body);
+        templates.all(|template| template.as_constant().is_some())
+    }
+
+    /// A request with its fields replaced.
+    fn make(&self, fill: &mut Fill) -> Result<(Request<()>, Option<Bytes>), http::Error> {
+        let mut write = |template: &Template| {
+            let mut bytes = Vec::new();
+            template.write(fill, &mut bytes);
+            bytes
+        };
+        let mut request = Request::builder().method(self.method.as_str()).uri(write(&self.uri));
+        for (name, value) in &self.headers {
+            request = request.header(name.as_str(), write(value));
+        }
+        let body = self.body.as_ref().map(write);
+        if let Some(body) = &body {
+            request = request.header("content-length", body.len());
+        }
+        let body = body.filter(|body| !body.is_empty()).map(Bytes::from);
+        Ok((request.body(())?, body))
+    }
+}

@@ -1,0 +1,144 @@
+//! Where a reply ends.
+
+use super::ScriptError;
+use crate::MAX_LENGTH;
+use std::fmt;
+use std::str::FromStr;
+
+/// Most bytes in front of a length field.
+pub const MAX_OFFSET: usize = 4096;
+
+/// Where a reply ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Behind these bytes, which do not occur earlier.
+    Delimiter(Vec<u8>),
+    /// As a field near its start says.
+    LengthField(LengthField),
+    /// After so many bytes: 1 to [`MAX_LENGTH`].
+    Fixed(usize),
+}
+
+impl Framing {
+    pub(super) fn validate(&self) -> Result<(), ScriptError> {
+        match self {
+            Framing::Delimiter(delimiter) if delimiter.is_empty() => Err(ScriptError::NoDelimiter),
+            Framing::Fixed(length) if !(1..=MAX_LENGTH).contains(length) => {
+                Err(ScriptError::Length(*length))
+            }
+            Framing::LengthField(field) if field.offset > MAX_OFFSET => {
+                Err(ScriptError::Offset(field.offset))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A number in a reply that says how long the reply is.
+///
+/// As text: `u8`, `u16be`, `u16le`, `u32be`, `u32le`, `u64be` or `u64le`; then, if it is not at the start, `@` and the bytes in front of
+/// it; then, if it does not count the bytes behind itself, what to add to it. `u32be-4` counts its own four bytes as well.
+///
+/// ```
+/// use annulus_load::LengthField;
+///
+/// let field: LengthField = "u16le@2-4".parse().unwrap();
+/// assert_eq!((field.offset, field.width, field.is_little, field.added), (2, 2, true, -4));
+/// assert_eq!(field.to_string(), "u16le@2-4");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthField {
+    /// Bytes in front of it: at most [`MAX_OFFSET`].
+    pub offset: usize,
+    /// Its bytes: 1, 2, 4 or 8.
+    pub width: usize,
+    /// Whether its first byte is the least significant one.
+    pub is_little: bool,
+    /// What to add to it for the number of bytes behind it.
+    pub added: i64,
+}
+
+impl LengthField {
+    /// Bytes up to the end of the field.
+    pub(super) fn end(&self) -> usize {
+        self.offset + self.width
+    }
+
+    /// The bytes behind the field, if they are not fewer than none. `head` ends with the field.
+    pub(super) fn rest(&self, head: &[u8]) -> Option<u64> {
+        let field = &head[self.offset..self.end()];
+        let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        let value = match self.is_little {
+            true => field.iter().rev().fold(0, add),
+            false => field.iter().fold(0, add),
+        };
+        value.checked_add_signed(self.added)
+    }
+}
+
+impl FromStr for LengthField {
+    type Err = LengthFieldError;
+
+    fn from_str(text: &str) -> Result<LengthField, LengthFieldError> {
+        parse(text).ok_or_else(|| LengthFieldError(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<LengthField> {
+    let (number, added) = match text.find(['+', '-']) {
+        Some(at) => (&text[..at], text[at..].parse().ok()?),
+        None => (text, 0),
+    };
+    let (number, offset) = match number.split_once('@') {
+        Some((number, offset)) => {
+            (number, offset.parse().ok().filter(|offset| *offset <= MAX_OFFSET)?)
+        }
+        None => (number, 0),
+    };
+    let (bits, order) = number.strip_prefix('u')?.split_at(number.len().min(3) - 1);
+    let field = |width, is_little| Some(LengthField { offset, width, is_little, added });
+    match (bits, order) {
+        ("16", "be") => field(2, false),
+        ("16", "le") => field(2, true),
+        ("32", "be") => field(4, false),
+        ("32", "le") => field(4, true),
+        ("64", "be") => field(8, false),
+        ("64", "le") => field(8, true),
+        ("8", "") => field(1, false),
+        _ => None,
+    }
+}
+
+impl fmt::Display for LengthField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LengthField { offset, width, is_little, added } = self;
+        write!(f, "u{}", width * 8)?;
+        if *width > 1 {
+            write!(f, "{}", if *is_little { "le" } else { "be" })?;
+        }
+        if *offset > 0 {
+            write!(f, "@{offset}")?;
+        }
+        if *added != 0 {
+            write!(f, "{added:+}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A text that is no [`LengthField`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LengthFieldError(String);
+
+impl fmt::Display for LengthFieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "'{}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at most \
+             {MAX_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for LengthFieldError {}

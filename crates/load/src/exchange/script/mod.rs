@@ -1,0 +1,257 @@
+//! Requests that the user wrote, and replies whose end is found by a delimiter, a length or a field with a length.
+
+mod framing;
+mod replies;
+
+pub use framing::{Framing, LengthField, LengthFieldError, MAX_OFFSET};
+
+use super::{Answer, Exchange, Outcome};
+use crate::fault::Fault;
+use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
+use replies::Replies;
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+
+/// Requests of any simple protocol: each is answered by one reply, in order.
+///
+/// ```
+/// use annulus_load::{Framing, Script, script_template};
+///
+/// let request = script_template(r"PING {n}\r\n").unwrap();
+/// let script = Script::new(request, Framing::Delimiter(b"\n".to_vec()));
+/// assert_eq!(script.validate(), Ok(()));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    /// The requests, of which each client draws the next one.
+    pub requests: Mix<ScriptRequest>,
+    /// Where a reply ends.
+    pub framing: Framing,
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptRequest {
+    /// What is sent: at least one byte.
+    pub request: Template,
+    /// The whole reply, with its delimiter or its length field, if it is known; others are counted as errors. Its fields get the values
+    /// of those of the request, in their order.
+    pub expected: Option<Template>,
+}
+
+impl Script {
+    /// One kind of request, and replies that are not compared.
+    pub fn new(request: Template, framing: Framing) -> Script {
+        let request = ScriptRequest { request, expected: None };
+        let requests = Mix::new([(1.0, request)]).expect("a weight that is a constant");
+        Script { requests, framing }
+    }
+
+    /// Checks that requests and replies have bytes, and that what is expected is one reply.
+    ///
+    /// # Errors
+    /// Names what is wrong.
+    pub fn validate(&self) -> Result<(), ScriptError> {
+        self.framing.validate()?;
+        self.requests.entries().iter().try_for_each(|request| request.validate(&self.framing))
+    }
+}
+
+impl ScriptRequest {
+    fn validate(&self, framing: &Framing) -> Result<(), ScriptError> {
+        let mut out = Vec::new();
+        let expected = self.write(&mut Fill::new(0, 0, 1), &mut out);
+        match expected {
+            _ if out.is_empty() => Err(ScriptError::NoRequest),
+            Some(expected) if !replies::whole(framing, &expected) => {
+                Err(ScriptError::NoReply(expected.escape_ascii().to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends a request; returns the reply that is expected.
+    fn write(&self, fill: &mut Fill, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
+        // Random fields are drawn once for both.
+        let again = self.expected.is_some().then(|| fill.clone());
+        self.request.write(fill, out);
+        fill.next_request();
+        let (expected, mut fill) = self.expected.as_ref().zip(again)?;
+        let mut bytes = Vec::new();
+        expected.write(&mut fill, &mut bytes);
+        Some(bytes.into())
+    }
+}
+
+/// A script that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScriptError {
+    /// A request without a byte.
+    NoRequest,
+    /// A delimiter without a byte.
+    NoDelimiter,
+    /// A length of replies that is outside its range.
+    Length(usize),
+    /// A length field that is too far from the start of a reply.
+    Offset(usize),
+    /// The expected reply would not be taken for one reply.
+    NoReply(String),
+    /// A request or a reply that is no template.
+    Template(TemplateError),
+    /// No request, or one without a weight.
+    Mix(MixError),
+    /// An unknown escape, or one without its end.
+    Escape {
+        /// The text.
+        text: String,
+        /// What stands behind the backslash.
+        escape: Option<char>,
+    },
+}
+
+impl From<TemplateError> for ScriptError {
+    fn from(error: TemplateError) -> ScriptError {
+        ScriptError::Template(error)
+    }
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScriptError::NoRequest => write!(f, "a request without a byte: give it some"),
+            ScriptError::NoDelimiter => {
+                write!(f, "a delimiter without a byte: give it some, such as \\n")
+            }
+            ScriptError::Length(length) => {
+                write!(f, "replies of {length} bytes: ask for 1 to {}", crate::MAX_LENGTH)
+            }
+            ScriptError::Offset(offset) => write!(
+                f,
+                "a length field {offset} bytes from the start: ask for at most {MAX_OFFSET}"
+            ),
+            ScriptError::NoReply(expected) => write!(
+                f,
+                "the expected reply \"{expected}\" is not exactly one reply: give it whole, with its delimiter or its length"
+            ),
+            ScriptError::Template(error) => error.fmt(f),
+            ScriptError::Mix(error) => error.fmt(f),
+            ScriptError::Escape { text, escape: Some(escape) } => write!(
+                f,
+                "\\{escape} is no escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \\xff"
+            ),
+            ScriptError::Escape { text, escape: None } => {
+                write!(f, "'{text}' ends with a backslash: write \\\\ for one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ScriptError {}
+
+/// A template of a text with escapes: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
+///
+/// # Errors
+/// Names an unknown escape, or what is wrong with a field.
+pub fn script_template(text: &str) -> Result<Template, ScriptError> {
+    Template::parse_with(text, script_bytes)
+}
+
+/// The bytes of a text with escapes: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
+///
+/// # Errors
+/// Names an unknown escape.
+pub fn script_bytes(text: &str) -> Result<Vec<u8>, ScriptError> {
+    let mut rest = text.bytes();
+    let mut bytes = Vec::new();
+    while let Some(byte) = rest.next() {
+        let wrong = |escape| ScriptError::Escape { text: text.to_owned(), escape };
+        bytes.push(match byte {
+            b'\\' => escaped(&mut rest).map_err(wrong)?,
+            byte => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+/// The byte behind a backslash, taken from `rest`.
+///
+/// # Errors
+/// What stands there in place of an escape; nothing at the end.
+fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
+    let byte = rest.next().ok_or(None)?;
+    Ok(match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'0' => 0,
+        b'\\' | b'"' | b'\'' => byte,
+        b'x' => {
+            let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+            let (high, low) = digit().zip(digit()).ok_or(Some('x'))?;
+            (high * 16 + low) as u8
+        }
+        other => return Err(Some(other.into())),
+    })
+}
+
+/// The requests and replies of one client.
+pub(crate) struct ScriptExchange {
+    script: Rc<Script>,
+    fill: Fill,
+    /// The replies that are expected, one for each request without a reply.
+    expected: VecDeque<Option<Box<[u8]>>>,
+    replies: Replies,
+}
+
+impl ScriptExchange {
+    pub(crate) fn new(script: &Rc<Script>, fill: Fill) -> ScriptExchange {
+        let (script, replies) = (Rc::clone(script), Replies::default());
+        ScriptExchange { script, fill, expected: VecDeque::new(), replies }
+    }
+}
+
+impl Exchange for ScriptExchange {
+    type Out = Vec<u8>;
+
+    fn request(&mut self, out: &mut Vec<u8>) -> usize {
+        let index = self.fill.draw(&self.script.requests);
+        let request = &self.script.requests.entries()[index];
+        self.expected.push_back(request.write(&mut self.fill, out));
+        index
+    }
+
+    fn receive(
+        &mut self,
+        mut input: &[u8],
+        answered: &mut impl FnMut(Answer),
+    ) -> Result<(), Fault> {
+        while !input.is_empty() {
+            let Some(expected) = self.expected.front() else {
+                return Err(Fault::too_many_bytes(input.len()));
+            };
+            let (taken, is_expected) =
+                self.replies.take(input, &self.script.framing, expected.as_deref())?;
+            input = &input[taken..];
+            if let Some(is_expected) = is_expected {
+                self.expected.pop_front();
+                let outcome = if is_expected { Outcome::Ok } else { Outcome::ErrorReply };
+                answered(Answer::new(outcome));
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        self.replies.closed()
+    }
+
+    fn reconnected(&mut self) {
+        self.replies = Replies::default();
+        self.expected.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Replies of every framing, whole and in pieces.
+
+use super::*;
+use crate::exchange::cuts::{assert_same_in_pieces, replies};
+use crate::fault::Kind;
+use proptest::prelude::*;
+
+const OK: Outcome = Outcome::Ok;
+const OTHER: Outcome = Outcome::ErrorReply;
+
+fn script(framing: Framing, expected: Option<&[u8]>) -> Script {
+    let (request, expected) = (Template::constant("x"), expected.map(Template::constant));
+    let requests = Mix::new([(1.0, ScriptRequest { request, expected })]).unwrap();
+    Script { requests, framing }
+}
+
+fn exchange(script: &Script) -> ScriptExchange {
+    ScriptExchange::new(&Rc::new(script.clone()), Fill::new(1, 0, 1))
+}
+
+fn until(delimiter: &str) -> Framing {
+    Framing::Delimiter(delimiter.into())
+}
+
+fn field(text: &str) -> Framing {
+    Framing::LengthField(text.parse().unwrap())
+}
+
+#[track_caller]
+fn outcomes(script: &Script, requests: usize, bytes: &[u8]) -> (Vec<Outcome>, Option<Kind>) {
+    let make = || exchange(script);
+    let all = [1, 2, 3, 5, 50].map(|size| assert_same_in_pieces(make, requests, bytes, size));
+    all[0].clone()
+}
+
+#[test]
+fn replies_end_as_the_framing_says() {
+    let answered = |framing: Framing, bytes: &[u8]| {
+        assert_eq!(outcomes(&script(framing, None), 2, bytes), (vec![OK, OK], None));
+    };
+    answered(until("\n"), b"one\n\n");
+    answered(until("\r\n"), b"o\rn\ne\r\r\n\r\n");
+    answered(until("aab"), b"aaaabaab");
+    answered(Framing::Fixed(3), b"abcdef");
+    answered(field("u8"), b"\x02ab\0");
+    answered(field("u16be"), b"\0\x02ab\0\x01a");
+    answered(field("u32le@1"), b"!\x02\0\0\0ab!\0\0\0\0");
+    answered(field("u64be-8"), b"\0\0\0\0\0\0\0\x0aab\0\0\0\0\0\0\0\x08");
+    answered(field("u8+1"), b"\0a\x01ab");
+}
+
+#[test]
+fn replies_are_compared_whole() {
+    let compared = |framing: Framing, expected: &[u8], bytes: &[u8], outcome: &[Outcome]| {
+        let script = script(framing, Some(expected));
+        assert_eq!(script.validate(), Ok(()));
+        assert_eq!(outcomes(&script, outcome.len(), bytes), (outcome.to_vec(), None));
+    };
+    compared(until("\n"), b"PONG\n", b"PONG\nPING\nPON\nPONG\n", &[OK, OTHER, OTHER, OK]);
+    compared(Framing::Fixed(3), b"abc", b"abcabdabc", &[OK, OTHER, OK]);
+    compared(
+        field("u8"),
+        b"\x02ab",
+        b"\x02ab\x02ac\x01a\x03abc\x02ab",
+        &[OK, OTHER, OTHER, OTHER, OK],
+    );
+}
+
+#[test]
+fn fields_of_the_reply_are_those_of_the_request() {
+    let request = script_template(r"{n} {hex 8}\n").unwrap();
+    let expected = Some(script_template(r"{n} {hex 8}!\n").unwrap());
+    let requests = Mix::new([(1.0, ScriptRequest { request, expected })]).unwrap();
+    let mut exchange = exchange(&Script { requests, framing: until("\n") });
+    let mut out = Vec::new();
+    (0..3).for_each(|_| _ = exchange.request(&mut out));
+    let mut lines: Vec<_> =
+        out.split(|byte| *byte == b'\n').map(|line| [line, b"!\n"].concat()).collect();
+    lines[1][3] ^= 1;
+    let mut outcomes = Vec::new();
+    exchange.receive(&lines[..3].concat(), &mut |answer| outcomes.push(answer.outcome)).unwrap();
+    assert_eq!(outcomes, [OK, OTHER, OK]);
+}
+
+#[test]
+fn faults_are_named() {
+    let fails = |framing: Framing, bytes: &[u8], kind| {
+        assert_eq!(outcomes(&script(framing, None), 1, bytes), (vec![], Some(kind)));
+    };
+    fails(until("\n"), b"abc", Kind::ClosedEarly);
+    fails(Framing::Fixed(3), b"ab", Kind::ClosedEarly);
+    fails(field("u16be"), b"\0", Kind::ClosedEarly);
+    fails(field("u16be"), b"\0\x02a", Kind::ClosedEarly);
+    fails(field("u16be-4"), b"\0\x03", Kind::WrongLength);
+    fails(field("u32be"), b"\xff\0\0\0", Kind::TooLong);
+    fails(field("u64be+1"), b"\xff\xff\xff\xff\xff\xff\xff\xff", Kind::WrongLength);
+    let script = script(Framing::Fixed(1), None);
+    assert_eq!(outcomes(&script, 1, b"ab"), (vec![OK], Some(Kind::TooManyBytes)));
+}
+
+#[test]
+fn a_delimiter_that_never_comes_is_too_long() {
+    let mut exchange = exchange(&script(until("\n"), None));
+    exchange.request(&mut Vec::new());
+    let piece = vec![b'x'; 1 << 20];
+    let received = (0..65).try_for_each(|_| exchange.receive(&piece, &mut |_| ()));
+    assert_eq!(received.unwrap_err().kind, Kind::TooLong);
+}
+
+#[test]
+fn scripts_that_cannot_work_are_refused() {
+    let refused = |script: Script, part: &str| {
+        let error = script.validate().unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(Script::new(Template::constant(""), until("\n")), "a request without a byte");
+    refused(script(until(""), None), "a delimiter without a byte");
+    refused(script(Framing::Fixed(0), None), "replies of 0 bytes: ask for 1 to 67108864");
+    refused(script(until("\n"), Some(b"a")), "\"a\" is not exactly one reply");
+    refused(script(until("\n"), Some(b"a\nb\n")), "not exactly one reply");
+    refused(script(Framing::Fixed(2), Some(b"abc")), "not exactly one reply");
+    refused(script(field("u8"), Some(b"")), "not exactly one reply");
+    let field = LengthField { offset: 5000, width: 1, is_little: false, added: 0 };
+    refused(script(Framing::LengthField(field), None), "5000 bytes from the start");
+}
+
+#[test]
+fn length_fields_are_written_as_they_are_read() {
+    for text in ["u8", "u16be", "u16le@2", "u32be-4", "u64le@4096+1", "u32le"] {
+        assert_eq!(text.parse::<LengthField>().unwrap().to_string(), text);
+    }
+    for text in [
+        "",
+        "u",
+        "u8be",
+        "u16",
+        "u24be",
+        "u32xe",
+        "u32be@",
+        "u32be@4097",
+        "u32be-",
+        "u32be-x",
+        "ü8",
+        "uüü",
+    ] {
+        let error = text.parse::<LengthField>().unwrap_err().to_string();
+        assert!(error.contains(&format!("'{text}' is no length field")), "{error}");
+    }
+}
+
+#[test]
+fn escapes_are_bytes() {
+    assert_eq!(script_bytes(r"a\n\r\t\0\\\x7F\xff").unwrap(), b"a\n\r\t\0\\\x7f\xff");
+    for (text, part) in [
+        (r"a\q", r"\q is no escape"),
+        (r"\x1", r"\x is no escape"),
+        ("a\\", "ends with a backslash"),
+    ] {
+        assert!(script_bytes(text).unwrap_err().to_string().contains(part), "{text}");
+        assert!(script_template(text).unwrap_err().to_string().contains(part), "{text}");
+    }
+}
+
+proptest! {
+    /// Any cut of the input gives the same answers.
+    #[test]
+    fn any_cut_gives_the_same_replies(
+        bytes in proptest::collection::vec(0_u8..4, 0..200),
+        size in 1_usize..40,
+        which in 0_usize..5,
+        expected in proptest::option::of(proptest::collection::vec(0_u8..4, 1..4)),
+    ) {
+        let framings = [until("\0\u{1}"), until("\u{1}\u{1}\u{2}"), Framing::Fixed(3), field("u8@1"), field("u16be-2")];
+        let script = script(framings[which].clone(), expected.as_deref());
+        let make = || exchange(&script);
+        let at_once = replies(make(), 1000, [&bytes[..]]);
+        prop_assert_eq!(replies(make(), 1000, bytes.chunks(size)), at_once);
+    }
+}

@@ -1,0 +1,80 @@
+//! What clients of streams say.
+
+use crate::exchange::http::{Http, HttpRequest};
+use crate::exchange::redis::Redis;
+use crate::exchange::script::Script;
+use crate::plan::PlanError;
+
+/// What clients of [`Workload::Streams`](crate::Workload::Streams) say, and what they expect.
+///
+/// ```no_run
+/// use annulus_load::{Http, Plan, Protocol, Streams, run};
+///
+/// let mut plan = Plan::new("127.0.0.1:8080".parse().unwrap(), Streams::default());
+/// plan.protocol = Protocol::Http(Http::new("127.0.0.1:8080", "/index.html"));
+/// let report = run(&plan, &mut ()).unwrap();
+/// println!("{}", report.figures.answered());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Messages of the plan's length, which come back as they were sent: every byte is verified.
+    #[default]
+    Echo,
+    /// HTTP/1.1. Pipelined, if more than one request is in flight.
+    Http(Http),
+    /// HTTP/2, without a question (prior knowledge), or by ALPN over TLS. A stream for each request.
+    Http2(Http),
+    /// Commands of Redis.
+    Redis(Redis),
+    /// Requests that the user wrote.
+    Script(Script),
+}
+
+impl Protocol {
+    /// Its name, as it stands in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Protocol::Echo => "echo",
+            Protocol::Http(_) => "HTTP/1.1",
+            Protocol::Http2(_) => "HTTP/2",
+            Protocol::Redis(_) => "Redis",
+            Protocol::Script(_) => "script",
+        }
+    }
+
+    /// Checks that each request can be sent.
+    pub(crate) fn validate(&self) -> Result<(), PlanError> {
+        let checked = match self {
+            Protocol::Echo => Ok(()),
+            Protocol::Http(http) => http.validate().map_err(|error| error.to_string()),
+            Protocol::Http2(http) => http.validate_http2().map_err(|error| error.to_string()),
+            Protocol::Redis(redis) => redis.validate().map_err(|error| error.to_string()),
+            Protocol::Script(script) => script.validate().map_err(|error| error.to_string()),
+        };
+        checked.map_err(PlanError::Protocol)
+    }
+
+    /// The kinds of its requests, in the order of its mix.
+    pub fn classes(&self) -> Vec<String> {
+        match self {
+            Protocol::Echo => Vec::new(),
+            Protocol::Http(http) | Protocol::Http2(http) => {
+                http.requests.entries().iter().map(HttpRequest::name).collect()
+            }
+            Protocol::Redis(redis) => redis.commands.entries().to_vec(),
+            Protocol::Script(script) => {
+                (1..=script.requests.entries().len()).map(|n| format!("request {n}")).collect()
+            }
+        }
+    }
+
+    /// The names by which it is asked for in a handshake of TLS (ALPN).
+    pub(crate) fn alpn(&self) -> &'static [&'static str] {
+        match self {
+            Protocol::Http(_) => &["http/1.1"],
+            Protocol::Http2(_) => &["h2"],
+            Protocol::Echo | Protocol::Redis(_) | Protocol::Script(_) => &[],
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a connection trusts, and which name it asks for.
+
+use super::unchecked::Unchecked;
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How connections are encrypted.
+///
+/// ```
+/// use annulus_load::{Tls, Trust};
+///
+/// let tls = Tls { server_name: "localhost".into(), trust: Trust::Unchecked };
+/// assert!(tls.validate().is_ok());
+/// let tls = Tls { server_name: "local host".into(), ..tls };
+/// assert!(tls.validate().unwrap_err().to_string().contains("'local host'"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The name that the certificate must be for, which the server is told (SNI) unless it is an address.
+    pub server_name: String,
+    /// Which certificates are trusted.
+    pub trust: Trust,
+}
+
+/// Which certificates are trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Trust {
+    /// Those whose chain ends at a root certificate of this system.
+    System,
+    /// Those whose chain ends at a certificate of this file (PEM), and no others.
+    Roots(PathBuf),
+    /// Any: neither chain, nor name, nor dates are checked. The connection is encrypted, and may be with another server.
+    Unchecked,
+}
+
+/// As it stands in reports.
+impl fmt::Display for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.trust {
+            Trust::System => {
+                write!(f, "certificates for {} of this system's roots", self.server_name)
+            }
+            Trust::Roots(path) => {
+                write!(
+                    f,
+                    "certificates for {} of the roots in {}",
+                    self.server_name,
+                    path.display()
+                )
+            }
+            Trust::Unchecked => {
+                write!(
+                    f,
+                    "certificates are NOT CHECKED: any server can stand for {}",
+                    self.server_name
+                )
+            }
+        }
+    }
+}
+
+impl Tls {
+    /// Checks the name, and reads what is trusted.
+    ///
+    /// # Errors
+    /// For a name that is neither a DNS name nor an address, for a file that cannot be read or has no certificate, and for a system without
+    /// root certificates.
+    pub fn validate(&self) -> Result<(), TlsError> {
+        connector(self, &[]).map(drop)
+    }
+}
+
+/// Settings that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// Neither a DNS name nor an address.
+    Name(String),
+    /// A file that cannot be read, or is no PEM.
+    File(PathBuf, String),
+    /// A file without a certificate.
+    NoCertificate(PathBuf),
+    /// A system without a root certificate.
+    NoRoots(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsError::Name(name) => {
+                write!(
+                    f,
+                    "'{name}' is neither a DNS name nor an address, as the name in a certificate is"
+                )
+            }
+            TlsError::File(path, why) => {
+                write!(f, "certificates cannot be read from {}: {why}", path.display())
+            }
+            TlsError::NoCertificate(path) => {
+                write!(f, "{} has no certificate: name a file in the PEM format", path.display())
+            }
+            TlsError::NoRoots(why) => write!(
+                f,
+                "this system has no root certificates{why}: install its package ca-certificates, or name a file with the roots to trust"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// Makes the sessions of a run.
+#[derive(Clone)]
+pub(crate) struct Session {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Session {
+    /// A session that has not begun.
+    pub(super) fn start(&self) -> Result<ClientConnection, rustls::Error> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+/// What makes sessions, which ask for one of these protocols (ALPN) if there are any.
+pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<Session, TlsError> {
+    let name = ServerName::try_from(tls.server_name.clone())
+        .map_err(|_| TlsError::Name(tls.server_name.clone()))?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has what TLS 1.2 and 1.3 need");
+    let builder = match &tls.trust {
+        Trust::System => builder.with_root_certificates(system_roots()?),
+        Trust::Roots(path) => builder.with_root_certificates(roots_of(path)?),
+        Trust::Unchecked => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked::new()))
+        }
+    };
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.resumption = Resumption::disabled();
+    Ok(Session { config: Arc::new(config), name })
+}
+
+/// The roots of this system. Single files that are damaged do not count, as long as one is right.
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let loaded = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(loaded.certs);
+    if roots.is_empty() {
+        let why = loaded.errors.first().map(|error| format!(" ({error})"));
+        return Err(TlsError::NoRoots(why.unwrap_or_default()));
+    }
+    Ok(roots)
+}
+
+fn roots_of(path: &PathBuf) -> Result<RootCertStore, TlsError> {
+    let failed = |why: &dyn fmt::Display| TlsError::File(path.clone(), why.to_string());
+    let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&bytes) {
+        let certificate = certificate.map_err(|error| failed(&error))?;
+        roots.add(certificate).map_err(|error| failed(&error))?;
+    }
+    if roots.is_empty() { Err(TlsError::NoCertificate(path.clone())) } else { Ok(roots) }
+}

@@ -1,0 +1,350 @@
+//! Protocols over real sockets: with servers that are right, and with hostile ones, whose faults are counted under their names.
+
+mod common;
+
+use annulus_load::{
+    Figures, Framing, Http, HttpRequest, Mix, Mode, Plan, Protocol, Redis, Report, Script,
+    ScriptRequest, StreamFigures, Streams, Template, Tls, Trust, run,
+};
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A stream, encrypted or not.
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+/// A server with a thread a connection; it ends with the process of the test.
+fn serve(talk: impl Fn(&mut dyn Stream) + Send + Clone + 'static) -> SocketAddr {
+    serve_streams(move |stream| talk(&mut { stream }))
+}
+
+fn serve_streams(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, talk) = (stream.unwrap(), talk.clone());
+            stream.set_nodelay(true).unwrap();
+            std::thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
+
+/// Answers every request of HTTP without a body with the bytes that `reply` returns, until either side closes or a reply is empty.
+fn answer(stream: &mut dyn Stream, reply: impl Fn(&str) -> Vec<u8>) {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while let Ok(1..) = stream.read_line(&mut head) {
+        if !head.ends_with("\r\n\r\n") {
+            continue;
+        }
+        let bytes = reply(&std::mem::take(&mut head));
+        if bytes.is_empty() || stream.get_mut().write_all(&bytes).is_err() {
+            return;
+        }
+    }
+}
+
+/// A reply with a body.
+fn ok(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn plan(address: SocketAddr, protocol: Protocol) -> Plan {
+    Plan {
+        clients: 3,
+        protocol,
+        warm_up: Duration::from_millis(20),
+        duration: Duration::from_millis(150),
+        reply_timeout: Duration::from_secs(20),
+        ..Plan::new(address.into(), Streams { pipeline: 2, ..Streams::default() })
+    }
+}
+
+fn http(path: &str) -> Protocol {
+    Protocol::Http(Http::new("a.example", path))
+}
+
+fn figures(report: &Report) -> &StreamFigures {
+    match &report.figures {
+        Figures::Streams(figures) => figures,
+        other => panic!("not of streams: {other:?}"),
+    }
+}
+
+/// Runs a plan, for longer and longer until there is a response: a busy machine may need more than one window.
+#[track_caller]
+fn answered(mut plan: Plan) -> Report {
+    loop {
+        let report = run(&plan, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{report:?}");
+        if figures(&report).responses > 0 {
+            return report;
+        }
+        plan.duration *= 2;
+    }
+}
+
+/// Runs a client without reconnects; expects one error, of this kind, which says `part`.
+#[track_caller]
+fn fails(kind: &str, part: &str, plan: &Plan) {
+    let plan = Plan { clients: 1, ..plan.clone() };
+    let report = run(&plan, &mut ()).unwrap();
+    let errors: Vec<_> =
+        report.errors.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+    assert_eq!(errors, [(kind, 1)], "{:?}", report.first_error);
+    let first = report.first_error.unwrap();
+    assert!(first.contains(part), "'{part}' is not in: {first}");
+}
+
+/// The outcomes of a run.
+fn outcomes(report: &Report) -> Vec<(&str, bool)> {
+    figures(report).outcomes.iter().map(|(name, count)| (name.as_str(), *count > 0)).collect()
+}
+
+#[test]
+fn replies_of_http_are_counted_by_the_class_of_their_status() {
+    let address = serve(|stream| {
+        answer(stream, |head| match head.split(' ').nth(1) {
+            Some("/missing") => {
+                b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nno!\r\n0\r\n\r\n"
+                    .to_vec()
+            }
+            Some("/broken") => {
+                b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_vec()
+            }
+            _ => ok("hello"),
+        });
+    });
+    for pipeline in [1, 6] {
+        let paths = ["/", "/missing", "/broken"].map(|path| (1.0, HttpRequest::new("GET", path)));
+        let requests = Http { requests: Mix::new(paths).unwrap(), ..Http::new("a.example", "/") };
+        let mut plan = plan(address, Protocol::Http(requests));
+        plan.workload = Streams { pipeline, ..Streams::default() }.into();
+        let report = loop {
+            let report = answered(plan.clone());
+            if figures(&report).outcomes.len() == 3 {
+                break report;
+            }
+            plan.duration *= 2;
+        };
+        assert_eq!(outcomes(&report), [("2xx", true), ("4xx", true), ("5xx", true)]);
+        assert_eq!(figures(&report).outcomes.values().sum::<u64>(), figures(&report).responses);
+    }
+}
+
+#[test]
+fn a_server_that_closes_behind_each_reply_gets_new_connections() {
+    for head in [
+        "HTTP/1.0 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n",
+    ] {
+        let address = serve_streams(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while let Ok(3..) = reader.read_line(&mut line) {
+                line.clear();
+            }
+            _ = write!(stream, "{head}hello");
+            // Unread requests must not reset the connection.
+            _ = stream.shutdown(std::net::Shutdown::Write);
+            _ = std::io::copy(&mut reader, &mut std::io::sink());
+        });
+        let mut plan = plan(address, http("/"));
+        plan.workload = Streams { reconnect: true, ..Streams::default() }.into();
+        let report = answered(plan);
+        assert_eq!(outcomes(&report), [("2xx", true)]);
+        assert!(figures(&report).reconnects > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn hostile_servers_of_http_are_named() {
+    let hostile = |reply: &'static str| {
+        plan(serve(move |stream| answer(stream, |_| reply.as_bytes().to_vec())), http("/"))
+    };
+    fails(
+        "wrong length",
+        "two different values",
+        &hostile("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+    );
+    fails(
+        "wrong length",
+        "content-length: x",
+        &hostile("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"),
+    );
+    fails(
+        "chunk error",
+        "in place of the size",
+        &hostile("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
+    );
+    fails("malformed reply", "SSH-2.0", &hostile("SSH-2.0-OpenSSH_9.2\r\n"));
+    fails(
+        "too many bytes",
+        "",
+        &hostile(
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        ),
+    );
+}
+
+#[test]
+fn a_head_without_an_end_is_named() {
+    let address = serve(|stream| {
+        _ = stream.read(&mut [0; 1000]);
+        _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
+        while stream.write_all(b"x: endless\r\n").is_ok() {}
+    });
+    fails("endless head", "did not end within", &plan(address, http("/")));
+}
+
+#[test]
+fn a_server_that_closes_in_the_middle_of_a_body_is_named() {
+    let address = serve_streams(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        _ = reader.read_line(&mut String::new());
+        _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf");
+        _ = stream.shutdown(std::net::Shutdown::Write);
+        _ = std::io::copy(&mut reader, &mut std::io::sink());
+    });
+    fails("closed early", "46 bytes of the body", &plan(address, http("/")));
+}
+
+#[test]
+fn redis_and_scripts_count_what_is_not_as_expected() {
+    let address = serve_streams(|stream| {
+        let mut writer = stream.try_clone().unwrap();
+        let mut number = 0;
+        for line in BufReader::new(stream).lines() {
+            // The word of each command of one word.
+            if line.is_ok_and(|line| line == "PING") {
+                number += 1;
+                let reply: &[u8] = if number % 2 == 0 { b"+PONG\r\n" } else { b"-ERR odd\r\n" };
+                if writer.write_all(reply).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let request = ScriptRequest {
+        request: Template::constant("PING\n"),
+        expected: Some(Template::constant("+PONG\r\n")),
+    };
+    let requests = Mix::new([(1.0, request)]).unwrap();
+    let script = Script { requests, framing: Framing::Delimiter(b"\r\n".to_vec()) };
+    for protocol in [Protocol::Redis(Redis::new("PING")), Protocol::Script(script)] {
+        let mut plan = plan(address, protocol);
+        plan.workload = Streams { pipeline: 4, ..Streams::default() }.into();
+        let report = loop {
+            let report = answered(plan.clone());
+            if figures(&report).outcomes.len() == 2 {
+                break report;
+            }
+            plan.duration *= 2;
+        };
+        assert_eq!(outcomes(&report), [("error reply", true), ("ok", true)]);
+    }
+    fails("closed early", "", &plan(serve(|_| ()), Protocol::Redis(Redis::new("PING"))));
+}
+
+/// A certificate of its own in a file, which is removed when the value is dropped; and the server's settings.
+struct Certificate(PathBuf, Arc<ServerConfig>);
+
+impl Certificate {
+    fn new(name: &str, alpn: &[&str]) -> Certificate {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let path =
+            std::env::temp_dir().join(format!("annulus-protocols-{}-{name}", std::process::id()));
+        std::fs::write(&path, made.cert.pem()).unwrap();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Certificate(path, Arc::new(config))
+    }
+
+    /// A server that answers requests of HTTP over TLS.
+    fn serve(&self) -> SocketAddr {
+        let config = Arc::clone(&self.1);
+        serve_streams(move |stream| {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            answer(&mut StreamOwned::new(session, stream), |_| ok("over TLS"));
+        })
+    }
+
+    fn tls(&self, name: &str) -> Tls {
+        Tls { server_name: name.into(), trust: Trust::Roots(self.0.clone()) }
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn http_over_tls_is_checked() {
+    let certificate = Certificate::new("checked.example", &["http/1.1"]);
+    let address = certificate.serve();
+    let with = |tls: Tls| Plan { tls: Some(tls), ..plan(address, http("/")) };
+    let report = answered(with(certificate.tls("checked.example")));
+    assert_eq!(outcomes(&report), [("2xx", true)]);
+    fails("bad certificate", "other.example", &with(certificate.tls("other.example")));
+    let other = Certificate::new("unrelated.example", &[]);
+    fails("bad certificate", "", &with(other.tls("checked.example")));
+    let unchecked = Tls { server_name: "any.example".into(), trust: Trust::Unchecked };
+    answered(with(unchecked.clone()));
+    let plain = serve(|stream| answer(stream, |_| ok("plain")));
+    fails(
+        "TLS failed",
+        "does the server speak TLS",
+        &Plan { tls: Some(unchecked), ..plan(plain, http("/")) },
+    );
+}
+
+#[test]
+fn http2_is_agreed_on_over_tls() {
+    let certificate = Certificate::new("h2.example", &["http/1.1"]);
+    let h2 = Protocol::Http2(Http::new("h2.example", "/"));
+    let mut plan = plan(certificate.serve(), h2);
+    plan.tls = Some(certificate.tls("h2.example"));
+    fails("TLS failed", "", &plan);
+    // It knows no ALPN.
+    let certificate = Certificate::new("none.example", &[]);
+    plan.address = certificate.serve().into();
+    plan.tls = Some(certificate.tls("none.example"));
+    fails("TLS failed", "did not agree to HTTP/2", &plan);
+}
+
+#[test]
+fn plans_that_cannot_be_run_are_refused() {
+    let (_bound, address) = common::closed_tcp();
+    let refused = |change: fn(&mut Plan), part: &str| {
+        let mut plan = plan(address, http("/"));
+        change(&mut plan);
+        let error = run(&plan, &mut ()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(|plan| plan.protocol = http("x y"), "cannot be asked for");
+    refused(|plan| plan.protocol = Protocol::Redis(Redis::new(" ")), "has no word");
+    refused(
+        |plan| plan.workload = Streams { mode: Mode::Threads, ..Streams::default() }.into(),
+        "other protocols than echo: not with a blocking thread per client",
+    );
+    refused(
+        |plan| plan.tls = Some(Tls { server_name: "a b".into(), trust: Trust::System }),
+        "'a b' is neither a DNS name nor an address",
+    );
+}
