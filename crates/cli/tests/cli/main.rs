@@ -12,6 +12,7 @@ mod load;
 mod load_compare;
 mod load_merge;
 mod load_page;
+mod load_protocols;
 mod manual;
 mod metrics;
 mod nop;

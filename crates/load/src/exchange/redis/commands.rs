@@ -54,15 +54,16 @@ impl Redis {
         let mut start = Vec::new();
         let mut add = |words: &[&str]| encode(words, &mut start);
         let mut count = 0;
-        if self.resp == Resp::V3 {
-            add(&["HELLO", "3"]);
-            count += 1;
-        }
+        // A server with a password takes no other command before.
         if let Some((user, password)) = &self.login {
             match user {
                 Some(user) => add(&["AUTH", user, password]),
                 None => add(&["AUTH", password]),
             }
+            count += 1;
+        }
+        if self.resp == Resp::V3 {
+            add(&["HELLO", "3"]);
             count += 1;
         }
         if let Some(database) = self.database {

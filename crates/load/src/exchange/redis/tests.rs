@@ -128,10 +128,10 @@ fn a_connection_logs_in_and_selects_first() {
     let mut out = Vec::new();
     (0..2).for_each(|_| _ = exchange.request(&mut out));
     let get = "*2\r\n$3\r\nGET\r\n$3\r\na b\r\n";
-    let start = "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n";
+    let start = "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n";
     assert_eq!(String::from_utf8(out.clone()).unwrap(), format!("{start}{get}{get}"));
     let mut answers = Vec::new();
-    let received = b"%1\r\n+a\r\n+b\r\n+OK\r\n+OK\r\n$-1\r\n";
+    let received = b"+OK\r\n%1\r\n+a\r\n+b\r\n+OK\r\n$-1\r\n";
     exchange.receive(received, &mut |answer| answers.push(answer.outcome)).unwrap();
     assert_eq!(answers, [OK]);
     // So does the next one.

@@ -1,0 +1,192 @@
+//! `annulus load` and servers of other protocols: programs of the system, which are skipped if they are missing, and a server of the test.
+
+use crate::common::{Finished, annulus, free_address};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A program of the system as a server; killed when dropped.
+struct Program {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Program {
+    /// Starts it in a directory of its own, and waits until it accepts connections. If it is missing, the test is skipped, with a note past
+    /// the capture of its output.
+    fn start(
+        name: &str,
+        package: &str,
+        address: SocketAddr,
+        args: impl Fn(&Path) -> Vec<String>,
+    ) -> Option<Program> {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{address}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut command = Command::new(name);
+        command
+            .args(args(&directory))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // Debian has some of these where only root looks.
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        let Ok(child) = command.spawn() else {
+            _ = writeln!(io::stderr(), "skipped: no {name}: apt-get install {package}");
+            return None;
+        };
+        let mut program = Program { child, directory };
+        while TcpStream::connect(address).is_err() {
+            let ended = program.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{name} ended with {ended:?}");
+            std::thread::yield_now();
+        }
+        Some(program)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+        _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Runs a short load, for longer and longer until there is a response: a busy machine may need more than one window.
+fn load(args: &[&str]) -> Finished {
+    let mut duration = 0.2;
+    loop {
+        let time = duration.to_string();
+        let common = ["load", "-c", "3", "-t", &time, "--warm-up", "0.05", "--json", "-"];
+        let finished = annulus(common.iter().chain(args));
+        if !finished.stderr.contains("no response came") {
+            return finished;
+        }
+        duration *= 2.0;
+    }
+}
+
+/// The outcomes of a load that succeeds.
+#[track_caller]
+fn outcomes(args: &[&str]) -> Vec<String> {
+    let finished = load(args);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{args:?}: {finished:?}");
+    let outcomes = finished.json()["outcomes"].clone();
+    outcomes.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn nginx_is_measured_over_http() {
+    let address = free_address();
+    let nginx = Program::start("nginx", "nginx-light", address, |directory| {
+        let root = directory.display();
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let paths: String = paths.map(|path| format!("{path}_temp_path {root}/{path};")).concat();
+        let config = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log {root}/errors; events {{}}
+             http {{ access_log off; {paths} server {{ listen {address}; root {root}; }} }}"
+        );
+        std::fs::write(directory.join("nginx.conf"), config).unwrap();
+        std::fs::write(directory.join("small"), [b'x'; 128]).unwrap();
+        vec![
+            "-p".into(),
+            format!("{root}/"),
+            "-c".into(),
+            "nginx.conf".into(),
+            "-e".into(),
+            format!("{root}/errors"),
+        ]
+    });
+    let Some(_nginx) = nginx else { return };
+    let url = |path: &str| format!("http://{address}{path}");
+    assert_eq!(outcomes(&[&url("/small")]), ["2xx"]);
+    assert_eq!(outcomes(&[&url("/small"), "-X", "HEAD", "--pipeline", "4"]), ["2xx"]);
+    assert_eq!(outcomes(&["-a", &url("/missing{n}"), "--rate", "2000"]), ["4xx"]);
+    let close = [&url("/small"), "-H", "Connection: close"];
+    assert_eq!(outcomes(&close), ["2xx"], "connections are replaced");
+}
+
+#[test]
+fn redis_is_measured_with_commands_and_as_a_script() {
+    let address = free_address();
+    let redis = Program::start("redis-server", "redis-server", address, |directory| {
+        let (ip, port, root) =
+            (address.ip().to_string(), address.port().to_string(), directory.display());
+        [
+            "--bind",
+            &ip,
+            "--port",
+            &port,
+            "--save",
+            "",
+            "--dir",
+            &root.to_string(),
+            "--requirepass",
+            "secret",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    });
+    let Some(_redis) = redis else { return };
+    let url = format!("redis://:secret@{address}/1");
+    assert_eq!(outcomes(&[&url]), ["ok"]);
+    let mixed = ["--redis", "SET key:{random 1 9} '{text 9}'", "--redis", "3*GET key:{random 1 9}"];
+    assert_eq!(outcomes(&[&[&*url, "--resp3", "--pipeline", "8"], &mixed[..]].concat()), ["ok"]);
+    assert_eq!(outcomes(&[&url, "--redis", "NOSUCH command"]), ["error reply"]);
+    let wrong = load(&[&url.replace("secret", "wrong")]);
+    wrong.fails_with(1, &["login refused", "WRONGPASS"]);
+    let address = address.to_string();
+    let refused = ["--send", r"PING\r\n", "--expect", r"+PONG\r\n", "--reply-until", r"\r\n"];
+    assert_eq!(
+        outcomes(&[&[&*address], &refused[..]].concat()),
+        ["error reply"],
+        "without a password"
+    );
+}
+
+/// Answers each line with `reply`.
+fn serve(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                // Of a head one line ends it.
+                for line in lines.map_while(Result::ok) {
+                    if (line.is_empty() || line == "ping") && stream.write_all(reply).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address.to_string()
+}
+
+#[test]
+fn hostile_replies_and_wrong_usage_are_named() {
+    let http = |reply| load(&[&format!("http://{}/", serve(reply)), "--no-reconnect"]);
+    let error = |finished: Finished, kind: &str| finished.fails_with(1, &[kind, "client "]);
+    error(http(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "wrong length");
+    error(http(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"), "chunk error");
+    error(http(b"220 mail.example ESMTP\r\n"), "malformed reply");
+    let plain = format!("https://{}/", serve(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+    let tls = load(&[&plain, "--tls-skip-certificate-check", "--no-reconnect"]);
+    assert_eq!(tls.code, Some(1), "{tls:?}");
+    let script = serve(b"pong\n");
+    assert_eq!(outcomes(&[&script, "--send", r"ping\n", "--expect", r"pong\n"]), ["ok"]);
+
+    let usage =
+        |args: &[&str], part: &str| annulus(["load"].iter().chain(args)).fails_with(2, &[part]);
+    usage(&["htp://a/"], "the scheme 'htp' is not spoken");
+    usage(&["http://a:port/"], "the port 'port' is none");
+    usage(&["http://a/{n"], "'{n' at character 2 has no end");
+    usage(&["http://a/", "-l", "100"], "--length is for echo, and means nothing with HTTP/1.1");
+    usage(&["redis://a", "-H", "a: b"], "--header does nothing without");
+    usage(&["redis://127.0.0.1", "--driver", "threads"], "not with a blocking thread per client");
+    usage(&["http://127.0.0.1:1", "-a", "127.0.0.1:1"], "cannot be used with");
+}
