@@ -124,7 +124,28 @@ def hostile_clients(path):
         proxy.line(": 0 bytes up, 0 bytes down", "refused")
 
 
+def past_its_limit_it_refuses_and_serves_the_others(path):
+    with target(echo) as to, running(path, "127.0.0.1:0", to, 60, 2) as proxy:
+        served = [proxy.connect(), proxy.connect()]
+        for client in served:
+            client.sendall(b"a place")
+            assert exactly(client, 7) == b"a place"
+        for _ in range(20):
+            with proxy.connect() as client:
+                assert ends(client)
+        for client in served:
+            client.sendall(b"still there")
+            assert exactly(client, 11) == b"still there"
+        served.pop().close()
+        proxy.line("18 bytes up")
+        with proxy.connect() as client:
+            client.sendall(b"a free place")
+            assert exactly(client, 12) == b"a free place"
+        served.pop().close()
+
+
 CHECKS = [
+    past_its_limit_it_refuses_and_serves_the_others,
     a_half_close_goes_through,
     curl_through_the_proxy,
     both_directions_at_once,

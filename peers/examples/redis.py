@@ -135,7 +135,34 @@ def hostile_clients(path):
             assert rest(half) == b"+PONG\r\n" and ends(half)
 
 
+def past_its_limit_it_refuses_and_serves_the_others(path):
+    with running(path, "127.0.0.1:0", 2) as store:
+        served = [store.connect(), store.connect()]
+
+        def answered(client):
+            client.sendall(b"PING\r\n")
+            return exactly(client, 5).decode()
+
+        assert [answered(client) for client in served] == ["+PONG"] * 2
+        for _ in range(20):
+            with store.connect() as client:
+                client.sendall(b"PING\r\n")
+                assert rest(client) == b"-ERR max number of clients reached\r\n"
+        for client in served:
+            client.sendall(b"PING\r\n")
+            assert exactly(client, 9) == b"\r\n+PONG\r\n"
+        served.pop().close()
+
+        def has_a_place():
+            with store.connect() as client:
+                return answered(client) == "+PONG"
+
+        eventually(has_a_place, "a place is free")
+        served.pop().close()
+
+
 CHECKS = [
+    past_its_limit_it_refuses_and_serves_the_others,
     commands_of_redis_cli,
     keys_end_at_their_time,
     values_of_redis_cli_are_whole,

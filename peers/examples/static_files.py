@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import time
 
-from harness import PATIENCE, ends, output, payload, reset, rest, running, tool
+from harness import PATIENCE, ends, eventually, output, payload, reset, rest, running, tool
 
 FILES = {
     "index.html": b"<h1>root</h1>",
@@ -203,7 +203,30 @@ def hostile_clients(path):
             assert ends(client)
 
 
+def past_its_limit_it_refuses_and_serves_the_others(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root, 2) as server:
+
+        def connection():
+            return http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+
+        def get(client):
+            client.request("GET", "/style.css")
+            answer = client.getresponse()
+            answer.read()
+            return answer.status, answer.getheader("connection")
+
+        served = [connection(), connection()]
+        assert [get(client) for client in served] == [(200, "keep-alive")] * 2
+        for _ in range(20):
+            assert get(connection()) == (503, "close")
+        assert [get(client) for client in served] == [(200, "keep-alive")] * 2
+        served.pop().close()
+        eventually(lambda: get(connection())[0] == 200, "a place is free")
+        served.pop().close()
+
+
 CHECKS = [
+    past_its_limit_it_refuses_and_serves_the_others,
     files_over_one_connection,
     parts_and_copies_that_are_still_good,
     curl_gets_files,

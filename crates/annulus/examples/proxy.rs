@@ -1,12 +1,13 @@
 //! A TCP proxy: each connection goes on to a target, direction by direction.
-//! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60`
+//! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60 4000`
 //!
 //! An end of one direction is passed on while the other continues. A connection over which nothing has gone for so many
-//! seconds, or up to a quarter more, is closed. For each connection it prints how many bytes went each way, and how it ended.
+//! seconds, or up to a quarter more, is closed. While so many are open, further ones are closed at once. For each connection it prints how many bytes went each way, and how it ended.
 
 use annulus::io::copy_bidirectional;
 use annulus::net::{TcpListener, TcpStream};
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 fn main() -> io::Result<()> {
@@ -14,11 +15,18 @@ fn main() -> io::Result<()> {
     let listen = args.next().unwrap_or("127.0.0.1:7000".into());
     let target = args.next().unwrap_or("127.0.0.1:8000".into());
     let seconds = args.next().unwrap_or("60".into()).parse().map_err(io::Error::other)?;
+    let most = args.next().unwrap_or("4000".into()).parse().map_err(io::Error::other)?;
     annulus::run(async {
         let listener = TcpListener::bind(listen)?;
         eprintln!("listening on {}", listener.local_addr()?);
+        let target: Rc<str> = target.into();
         loop {
             let (client, peer) = listener.accept().await?;
+            // Each connection has the target's address.
+            if Rc::strong_count(&target) > most {
+                eprintln!("{peer}: refused, since {most} connections are open");
+                continue;
+            }
             let target = target.clone();
             annulus::spawn(async move {
                 let idle = Duration::from_secs(seconds);

@@ -1,11 +1,12 @@
-//! A store that speaks the Redis protocol: `cargo run --release -p annulus --example redis -- 127.0.0.1:6379`, then
+//! A store that speaks the Redis protocol: `cargo run --release -p annulus --example redis -- 127.0.0.1:6379 10000`, then
 //! `redis-cli` or `redis-benchmark -t get,set -P 16`.
 //!
 //! PING, ECHO, GET, SET (with EX and PX), MGET, MSET, DEL, EXISTS, INCR, EXPIRE, TTL, and what clients ask first. Commands
-//! are parsed in the memory that the kernel has received them into. The answers to all that came together leave together.
+//! are parsed in the memory that the kernel has received them into. The answers to all that came together leave together. While so many
+//! clients are served, others get an error at once, as from redis-server.
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::time::{Instant, interval};
+use annulus::time::{Instant, interval, timeout};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,9 +18,13 @@ use std::time::Duration;
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
+/// How long a client that is refused may take to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn main() -> io::Result<()> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6379".into());
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or("127.0.0.1:6379".into());
+    let most: usize = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
     annulus::run(async {
         let listener = TcpListener::bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
@@ -27,9 +32,22 @@ fn main() -> io::Result<()> {
         annulus::spawn(expire(store.clone()));
         loop {
             let (stream, _peer) = listener.accept().await?;
-            annulus::spawn(serve(stream, store.clone()));
+            // Each client that is served has the store, and so have this task and that of the deadlines.
+            if Rc::strong_count(&store) < most + 2 {
+                annulus::spawn(serve(stream, store.clone()));
+            } else {
+                annulus::spawn(refuse(stream));
+            }
         }
     })
+}
+
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    stream.send("-ERR max number of clients reached\r\n").await?;
+    stream.shutdown().await?;
+    // What the client has sent is read: else it would see a reset, perhaps before it sees the error.
+    let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
+    Ok(timeout(PATIENCE, rest).await?)
 }
 
 async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {

@@ -1,8 +1,9 @@
-//! A server of static files over HTTP/1.1: `cargo run --release -p annulus --example static_files -- 127.0.0.1:8080 public`
+//! A server of static files over HTTP/1.1: `cargo run --release -p annulus --example static_files -- 127.0.0.1:8080 public 10000`
 //!
 //! GET and HEAD, keep-alive, pipelining, `index.html` for directories, a range of a file, and 304 for a client whose copy is still good.
 //! Files stay open between requests, and are looked for again after a second. No path leads out of the directory, not by symbolic
-//! links either. A client that takes too long over a request, or between two, is disconnected.
+//! links either. A client that takes too long over a request, or between two, is disconnected. While so many connections are served, others are
+//! answered with 503 and closed, so that the requests of these wait no longer than for each other.
 
 use annulus::fs::{CachedFile, Dir, FileCache};
 use annulus::io::{AsyncRecv, copy_range};
@@ -22,23 +23,28 @@ const BAD: &str = "400 Bad Request";
 const NOT_FOUND: &str = "404 Not Found";
 const PARTIAL: &str = "206 Partial Content";
 const OUTSIDE: &str = "416 Range Not Satisfiable";
+const FULL: &str = "503 Service Unavailable";
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:8080".into());
     let root = args.next().unwrap_or(".".into());
+    let most = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
     annulus::run(async {
         let files = FileCache::new(Dir::open(root).await?);
         let listener = TcpListener::bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
+        let served = Rc::new(());
         loop {
             let (stream, _peer) = listener.accept().await?;
-            annulus::spawn(serve(stream, files.clone()));
+            let place = (Rc::strong_count(&served) <= most).then(|| served.clone());
+            annulus::spawn(serve(stream, files.clone(), place));
         }
     })
 }
 
-async fn serve(mut stream: TcpStream, files: FileCache) -> io::Result<()> {
+/// Serves a connection that has a place among those that are served.
+async fn serve(mut stream: TcpStream, files: FileCache, place: Option<Rc<()>>) -> io::Result<()> {
     loop {
         let head = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
             Ok(None) => return Ok(()),
@@ -46,10 +52,12 @@ async fn serve(mut stream: TcpStream, files: FileCache) -> io::Result<()> {
             Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
             Err(error) => return Err(error),
         };
-        let request = head.as_ref().map_err(|status| *status).and_then(|head| Request::parse(head));
+        let head = head.as_ref().map_err(|status| *status);
+        let request = place.as_ref().ok_or(FULL).and(head).and_then(|head| Request::parse(head));
         let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
         let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
-        let answer = async { request?.answer(&files).await }.await;
+        // Boxed, so that a connection that waits for its next request holds nothing of this one.
+        let answer = Box::pin(async { request?.answer(&files).await }).await;
         let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
         let connection = if keep_alive { "keep-alive" } else { "close" };
         let head = format!("HTTP/1.1 {status}\r\nconnection: {connection}\r\n{headers}\r\n");
@@ -57,7 +65,8 @@ async fn serve(mut stream: TcpStream, files: FileCache) -> io::Result<()> {
         match file {
             Some((file, range)) if with_body => {
                 let length = range.end - range.start;
-                if copy_range(file.file(), range, &mut stream).await? != length {
+                let copied = Box::pin(copy_range(file.file(), range, &mut stream));
+                if copied.await? != length {
                     return Err(io::Error::other("the file has become shorter"));
                 }
             }

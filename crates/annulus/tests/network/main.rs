@@ -3,6 +3,7 @@
 
 mod crashes;
 mod layers;
+mod overload;
 mod panics;
 mod programs;
 mod seeds;

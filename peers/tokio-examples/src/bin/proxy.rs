@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -14,10 +15,17 @@ async fn main() -> io::Result<()> {
     let listen = args.next().unwrap_or("127.0.0.1:7000".into());
     let target = args.next().unwrap_or("127.0.0.1:8000".into());
     let seconds = args.next().unwrap_or("60".into()).parse().map_err(io::Error::other)?;
+    let most = args.next().unwrap_or("4000".into()).parse().map_err(io::Error::other)?;
     let listener = TcpListener::bind(listen).await?;
     eprintln!("listening on {}", listener.local_addr()?);
+    let target: Rc<str> = target.into();
     loop {
         let (client, peer) = listener.accept().await?;
+        // Each connection has the target's address.
+        if Rc::strong_count(&target) > most {
+            eprintln!("{peer}: refused, since {most} connections are open");
+            continue;
+        }
         let target = target.clone();
         tokio::task::spawn_local(async move {
             let last = Cell::new(Instant::now());

@@ -9,24 +9,46 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, timeout};
 
 /// The most bytes of a command, of one that is a line of text, and of answers that wait for each other.
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
+/// How long a client that is refused may take to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "local")]
 async fn main() -> io::Result<()> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6379".into());
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or("127.0.0.1:6379".into());
+    let most: usize = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
     let listener = TcpListener::bind(address).await?;
     eprintln!("listening on {}", listener.local_addr()?);
     let store = Rc::new(RefCell::new(Store::default()));
     tokio::task::spawn_local(expire(store.clone()));
     loop {
         let (stream, _peer) = listener.accept().await?;
-        tokio::task::spawn_local(serve(stream, store.clone()));
+        // Each client that is served has the store, and so have this task and that of the deadlines.
+        if Rc::strong_count(&store) < most + 2 {
+            tokio::task::spawn_local(serve(stream, store.clone()));
+        } else {
+            tokio::task::spawn_local(refuse(stream));
+        }
     }
+}
+
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(b"-ERR max number of clients reached\r\n").await?;
+    stream.shutdown().await?;
+    // What the client has sent is read: else it would see a reset, perhaps before it sees the error.
+    let mut buffer = BytesMut::new();
+    let rest = async {
+        while let Ok(1..) = stream.read_buf(&mut buffer).await {
+            buffer.clear()
+        }
+    };
+    Ok(timeout(PATIENCE, rest).await?)
 }
 
 async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<()> {

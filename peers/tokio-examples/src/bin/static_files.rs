@@ -24,21 +24,25 @@ const BAD: &str = "400 Bad Request";
 const NOT_FOUND: &str = "404 Not Found";
 const PARTIAL: &str = "206 Partial Content";
 const OUTSIDE: &str = "416 Range Not Satisfiable";
+const FULL: &str = "503 Service Unavailable";
 
 #[tokio::main(flavor = "local")]
 async fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:8080".into());
     let root: Rc<Path> = Path::new(&args.next().unwrap_or(".".into())).canonicalize()?.into();
+    let most = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
     let listener = TcpListener::bind(address).await?;
     eprintln!("listening on {}", listener.local_addr()?);
+    let served = Rc::new(());
     loop {
         let (stream, _peer) = listener.accept().await?;
-        tokio::task::spawn_local(serve(stream, root.clone()));
+        let place = (Rc::strong_count(&served) <= most).then(|| served.clone());
+        tokio::task::spawn_local(serve(stream, root.clone(), place));
     }
 }
 
-async fn serve(mut stream: TcpStream, root: Rc<Path>) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = BytesMut::new();
     loop {
@@ -48,7 +52,8 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>) -> io::Result<()> {
             Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
             Err(error) => return Err(error),
         };
-        let request = head.as_ref().map_err(|status| *status).and_then(|head| Request::parse(head));
+        let head = head.as_ref().map_err(|status| *status);
+        let request = place.as_ref().ok_or(FULL).and(head).and_then(|head| Request::parse(head));
         let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
         let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
         let answer = async { request?.answer(&root).await }.await;
