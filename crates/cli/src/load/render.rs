@@ -2,7 +2,7 @@
 
 use crate::text::{Listing, thousands};
 use annulus_load::{
-    DatagramFigures, Figures, LatencySummary, PerConnectionFigures, Protocol, Report,
+    DatagramFigures, Figures, LatencySummary, PerConnectionFigures, Protocol, Report, Schedule,
     ServerAddress, StreamFigures, TimeSummary,
 };
 
@@ -53,6 +53,20 @@ fn streams(text: &mut Listing, report: &Report, figures: &StreamFigures) {
         text.row("of these", &outcomes.join(", "));
     }
     latency(text, &figures.latency_us);
+    if figures.schedule != Schedule::default().to_string() {
+        starts(text, figures);
+    }
+}
+
+/// How late messages were sent, and what that is of the latencies.
+fn starts(text: &mut Listing, figures: &StreamFigures) {
+    let StreamFigures { sent, late, delay_us, .. } = figures;
+    row_of(text, "service µs", &figures.service_us);
+    let late = format!("{} of {} by more than 1 ms", thousands(*late), thousands(*sent));
+    let own =
+        format!("the load's own delay: p99 {:.1} µs, max {:.1} µs", delay_us.p99, delay_us.max);
+    text.row("sent late", &late);
+    text.row("", &own);
 }
 
 fn per_connection(text: &mut Listing, report: &Report, figures: &PerConnectionFigures) {
@@ -105,9 +119,13 @@ fn datagrams(
 
 fn latency(text: &mut Listing, l: &LatencySummary) {
     let names = ["min", "mean", "p50", "p90", "p99", "p99.9", "max"];
-    let values = [l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max];
     text.row("latency µs", &names.map(|name| format!("{name:<9}")).concat());
-    text.row("", &values.map(|value| format!("{value:<9.1}")).concat());
+    row_of(text, "", l);
+}
+
+fn row_of(text: &mut Listing, name: &str, l: &LatencySummary) {
+    let values = [l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max];
+    text.row(name, &values.map(|value| format!("{value:<9.1}")).concat());
 }
 
 fn times(times: &TimeSummary) -> String {

@@ -6,6 +6,8 @@
 //! connections wait for replies, still counts from its due time.
 
 mod due;
+#[cfg(test)]
+mod frozen;
 mod pacer;
 mod parse;
 mod random;

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod connections;
+mod freezing;
 
 use annulus_load::{
     Arrivals, Figures, MIN_SEARCH, Mode, Observer, Plan, Progress, Rate, RateSearch, Report,

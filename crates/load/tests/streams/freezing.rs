@@ -1,0 +1,63 @@
+//! A server that freezes for 100 ms in each second, which an open loop sees. In virtual time the exact values are tested beside the schedules;
+//! here on sockets, on any machine, that the times are no shorter than they must be.
+
+use super::{figures, plan};
+use annulus_load::{Plan, Rate, Schedule, Streams, run};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+const FREEZE: Duration = Duration::from_millis(100);
+
+/// Answers each read while no freeze holds the lock.
+fn serve_between(mut stream: TcpStream, freeze: &RwLock<()>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let _between = freeze.read().unwrap();
+        if stream.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// An echo server that is frozen for at least a tenth of the time: after each 900 ms for 100 ms.
+fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let freeze = Arc::new(RwLock::new(()));
+    std::thread::spawn({
+        let freeze = Arc::clone(&freeze);
+        move || loop {
+            std::thread::sleep(9 * FREEZE);
+            let _frozen = freeze.write().unwrap();
+            std::thread::sleep(FREEZE);
+        }
+    });
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, freeze) = (stream.unwrap(), Arc::clone(&freeze));
+            stream.set_nodelay(true).unwrap();
+            std::thread::spawn(move || serve_between(stream, &freeze));
+        }
+    });
+    address
+}
+
+#[test]
+fn an_open_loop_sees_a_freeze_that_service_times_hide() {
+    let plan = Plan {
+        duration: Duration::from_secs(2),
+        schedule: Schedule::open(Rate::constant(500.0)),
+        ..plan(serve(), 4, 100, Streams::default())
+    };
+    let report = run(&plan, &mut ()).unwrap();
+    let found = figures(&report);
+    // One hundredth of the requests is due in the first 10 ms of a freeze, or later on a machine that is too busy to freeze in time. Of
+    // four clients each sends at most one request into a freeze, so that few service times have it.
+    assert!(found.responses > 0 && report.errors.is_empty(), "{report:?}");
+    assert!(found.latency_us.p99 >= 81_000.0, "{report:?}");
+    assert!(found.service_us.p99 <= found.latency_us.p99 / 2.0, "{report:?}");
+    assert!(found.late * 20 >= found.sent, "a tenth was due within a freeze: {report:?}");
+    assert!(report.doubts.iter().any(|doubt| doubt.contains("late")), "{report:?}");
+}
