@@ -1,6 +1,7 @@
 //! `annulus load compare`: whether runs differ.
 
 use super::recordings;
+use super::summary::printable;
 use crate::output::{self, JsonFile, Target, note};
 use crate::text::{Listing, table, thousands, wrapped};
 use crate::usage::UsageError;
@@ -174,20 +175,20 @@ fn text(comparison: &Comparison) -> String {
     text.row("B", &side(&comparison.b));
     for plan in &comparison.plans {
         let [a, b] = [&plan.a, &plan.b].map(|values| values.join(", "));
-        text.row("≠", &format!("{}: {a} | {b}", plan.what));
+        text.row("≠", &printable(&format!("{}: {a} | {b}", plan.what)));
     }
     text.line("");
     let mut text = text.finish();
     text += &table(1, &rows(comparison));
     text += "\n";
     text += &wrapped("", &comparison.sentence());
-    text.extend(comparison.doubts.iter().map(|doubt| wrapped("! ", doubt)));
+    text.extend(comparison.doubts.iter().map(|doubt| wrapped("! ", &printable(doubt))));
     text
 }
 
 fn side(side: &Side) -> String {
     let Side { label, runs, seconds, responses, .. } = side;
-    let label = label.as_ref().map_or(String::new(), |label| format!("{label}: "));
+    let label = label.as_ref().map_or(String::new(), |label| format!("{}: ", printable(label)));
     let runs = if *runs == 1 { "1 run".into() } else { format!("{runs} runs") };
     format!("{label}{runs}, {seconds:.1} s, {} answers", thousands(*responses))
 }

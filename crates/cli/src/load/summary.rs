@@ -111,6 +111,6 @@ fn parts(text: &mut Listing, recording: &Recording) {
 }
 
 /// Text of a file without what a terminal would take for commands.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
 }

@@ -31,7 +31,7 @@ fn the_page_has_everything() {
     for part in [
         "<title>a &lt;label&gt;</title>",
         "2026-09-21 14:13:20 UTC",
-        "p99 response time",
+        "<dt>p99.9</dt>",
         "Latency by percentile",
         "Response time over time",
         "Heat map of response times",

@@ -1,6 +1,6 @@
 //! The charts of a recording.
 
-use crate::recording::{Interval, Latencies, Recording};
+use crate::recording::{ENOUGH_BEYOND, Interval, Latencies, Recording};
 use annulus_page::{Axis, Cell, Figure, HeatMap, Line, LineChart, text};
 use std::ops::Range;
 
@@ -33,9 +33,12 @@ pub(super) fn percentile_chart(title: &str, note: &str, lines: Vec<Line>) -> Fig
     LineChart { title: title.into(), note: note.into(), x: x.with_ticks(ticks), y, lines }.figure()
 }
 
-/// The latency in ns at 1 ÷ (1 − share), as far as there are samples.
+/// The latency in ns at 1 ÷ (1 − share), as far as enough samples lie beyond it.
 pub(super) fn percentiles(latencies: &Latencies) -> Vec<(f64, f64)> {
-    let count = latencies.len() as f64;
+    let count = match latencies.is_empty() {
+        true => 0.0,
+        false => (latencies.len() as f64 / ENOUGH_BEYOND).max(1.0),
+    };
     let places = (0..=POINTS * DECADES).map(|step| 10f64.powf(step as f64 / POINTS as f64));
     let at = |place: f64| (place, latencies.quantile(1.0 - 1.0 / place) as f64);
     places.take_while(|place| *place <= count).map(at).collect()
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn a_line_by_percentile_ends_with_its_samples() {
         let line = percentiles(&Latencies::from_iter((1..=1000).map(|n| n * 1000)));
-        assert_eq!((line[0].0, line.len()), (1.0, 3 * POINTS + 1));
+        assert_eq!((line[0].0, line.len()), (1.0, 2 * POINTS + 1));
         assert!(line.windows(2).all(|pair| pair[0].1 <= pair[1].1));
         assert!(percentiles(&Latencies::default()).is_empty());
     }

@@ -64,9 +64,9 @@ fn percentile_tile(name: &str, share: f64, micros: Option<f64>) -> Tile {
     let missing =
         || format!("takes {} samples", text::number(Percentiles::samples_for(share) as f64));
     Tile {
-        label: format!("{name} response time"),
+        label: name.into(),
         value: micros.map_or("–".into(), time),
-        note: if micros.is_some() { String::new() } else { missing() },
+        note: if micros.is_some() { "response time".into() } else { missing() },
     }
 }
 
