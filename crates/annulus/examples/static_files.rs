@@ -3,7 +3,7 @@
 //! GET and HEAD, keep-alive, pipelining, `index.html` for directories, a range of a file, and 304 for a client whose copy is still good.
 //! Files stay open between requests, and are looked for again after a second. No path leads out of the directory, not by symbolic
 //! links either. A client that takes too long over a request, or between two, is disconnected. While so many connections are served, others are
-//! answered with 503 and closed, so that the requests of these wait no longer than for each other.
+//! answered with 503 and closed, so that requests over the first wait for each other at most.
 
 use annulus::fs::{CachedFile, Dir, FileCache};
 use annulus::io::{AsyncRecv, copy_range};
