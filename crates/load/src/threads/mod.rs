@@ -6,9 +6,11 @@
 //! clock. Nothing is shared between threads while clients work, so one thread costs what it would cost without the others.
 
 mod observe;
+mod settings;
 mod work;
 
 pub(crate) use observe::{Ran, Times, run};
+pub(crate) use settings::Settings;
 
 use std::io;
 use std::ops::Range;

@@ -1,11 +1,10 @@
 //! The calling thread's part: starts the threads, opens and closes the window, and observes.
 
 use super::work::{Link, work};
-use super::{Command, Event, Share};
+use super::{Command, Event, Settings, Share};
 use crate::clock;
 use crate::measured::Measured;
 use crate::run::{LoadError, Observer, Progress};
-use annulus::DriverChoice;
 use annulus::shards::{self, Sender};
 use std::io;
 use std::ops::ControlFlow;
@@ -38,7 +37,7 @@ pub(crate) struct Ran<F> {
 /// Runs shares of clients on threads of their own. `interrupted` is called before an interrupted run ends its clients.
 pub(crate) fn run<S: Share>(
     threads: usize,
-    driver: DriverChoice,
+    settings: Settings,
     times: Times,
     observer: &mut dyn Observer,
     interrupted: impl Fn(),
@@ -56,7 +55,7 @@ pub(crate) fn run<S: Share>(
             let share = &share;
             let handle = thread::Builder::new()
                 .name(format!("load {index}"))
-                .spawn_scoped(scope, move || work(link, driver, times.duration, share))
+                .spawn_scoped(scope, move || work(link, settings, times.duration, share))
                 .map_err(|error| LoadError::Threads { started: index, wanted: threads, error })?;
             links.push(Thread { commands, release });
             handles.push(handle);

@@ -1,9 +1,9 @@
 //! A thread of the load.
 
-use super::{Command, Event, Share};
+use super::{Command, Event, Settings, Share};
 use crate::clock;
 use annulus::shards::Receiver;
-use annulus::{DriverChoice, Runtime, time};
+use annulus::time;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,13 +36,11 @@ impl Drop for Link {
 /// The life of a thread; `None` if it has nothing to tell.
 pub(super) fn work<S: Share>(
     mut link: Link,
-    driver: DriverChoice,
+    settings: Settings,
     duration: Duration,
     share: impl FnOnce(usize) -> S,
 ) -> Option<S::Found> {
-    // No data is left to send when the clients have ended.
-    let builder = Runtime::builder().driver(driver).shutdown_timeout(Duration::ZERO);
-    let mut runtime = match builder.build() {
+    let mut runtime = match settings.builder().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             link.tell(Event::Ready(Err(error)));
