@@ -91,9 +91,15 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
+    #[allow(dead_code, reason = "some options are only named by others")]
     struct Command {
         #[command(flatten)]
         workload: WorkloadArgs,
+        /// Only named, by the options of the workload.
+        #[arg(long)]
+        per_connection: bool,
+        #[arg(long)]
+        warm_up: bool,
     }
 
     fn schedule(args: &[&str], duration: Option<u64>) -> Result<(Schedule, Duration), String> {

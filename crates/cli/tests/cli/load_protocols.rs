@@ -77,29 +77,62 @@ fn outcomes(args: &[&str]) -> Vec<String> {
     outcomes.as_object().unwrap().keys().cloned().collect()
 }
 
+/// nginx with a file of 128 bytes; `listen` is added to what it listens on, and may name `$ROOT`, its directory, which has a certificate for
+/// localhost.
+fn nginx(address: SocketAddr, listen: &str) -> Option<Program> {
+    Program::start("nginx", "nginx-light", address, |directory| {
+        let root = directory.display();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(directory.join("certificate"), made.cert.pem()).unwrap();
+        std::fs::write(directory.join("key"), made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(directory.join("small"), [b'x'; 128]).unwrap();
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let paths: String = paths.map(|path| format!("{path}_temp_path {root}/{path};")).concat();
+        let listen = listen.replace("$ROOT", &root.to_string());
+        let config = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log {root}/errors; events {{}}
+             http {{ access_log off; {paths} server {{ listen {address}{listen}; root {root}; }} }}"
+        );
+        std::fs::write(directory.join("nginx.conf"), config).unwrap();
+        ["-p", &format!("{root}/"), "-c", "nginx.conf", "-e", &format!("{root}/errors")]
+            .map(str::to_owned)
+            .to_vec()
+    })
+}
+
+#[test]
+fn nginx_is_measured_over_tls_and_http2() {
+    let address = free_address();
+    let keys = "; ssl_certificate $ROOT/certificate; ssl_certificate_key $ROOT/key";
+    let Some(nginx) = nginx(address, &format!(" ssl http2{keys}")) else { return };
+    let url = format!("https://{address}/small");
+    let ca = nginx.directory.join("certificate");
+    let ca = ["--tls-ca", ca.to_str().unwrap()];
+    let trusted = [&[&*url], &ca[..], &["--tls-server-name", "localhost"]].concat();
+    assert_eq!(outcomes(&[&trusted[..], &["--pipeline", "2"]].concat()), ["2xx"]);
+    assert_eq!(outcomes(&[&trusted[..], &["--h2", "--pipeline", "32"]].concat()), ["2xx"]);
+    let unchecked = [&*url, "--tls-skip-certificate-check"];
+    assert_eq!(outcomes(&unchecked), ["2xx"]);
+    let common = ["load", "-c", "1", "-t", "0.3", "--warm-up", "0"];
+    let text = annulus(common.iter().chain(&unchecked));
+    assert!(text.stdout.contains("certificates are NOT CHECKED"), "{text:?}");
+    let no_name = [&[&*url], &ca[..]].concat();
+    load(&no_name).fails_with(1, &["bad certificate", &address.ip().to_string()]);
+    load(&[&url]).fails_with(1, &["bad certificate"]);
+}
+
+#[test]
+fn nginx_is_measured_over_http2_without_tls() {
+    let address = free_address();
+    let Some(_nginx) = nginx(address, " http2") else { return };
+    let url = format!("http://{address}/small");
+    assert_eq!(outcomes(&[&url, "--h2", "--pipeline", "200", "--rate", "5000"]), ["2xx"]);
+}
+
 #[test]
 fn nginx_is_measured_over_http() {
     let address = free_address();
-    let nginx = Program::start("nginx", "nginx-light", address, |directory| {
-        let root = directory.display();
-        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let paths: String = paths.map(|path| format!("{path}_temp_path {root}/{path};")).concat();
-        let config = format!(
-            "daemon off; master_process off; pid {root}/pid; error_log {root}/errors; events {{}}
-             http {{ access_log off; {paths} server {{ listen {address}; root {root}; }} }}"
-        );
-        std::fs::write(directory.join("nginx.conf"), config).unwrap();
-        std::fs::write(directory.join("small"), [b'x'; 128]).unwrap();
-        vec![
-            "-p".into(),
-            format!("{root}/"),
-            "-c".into(),
-            "nginx.conf".into(),
-            "-e".into(),
-            format!("{root}/errors"),
-        ]
-    });
-    let Some(_nginx) = nginx else { return };
+    let Some(_nginx) = nginx(address, "") else { return };
     let url = |path: &str| format!("http://{address}{path}");
     assert_eq!(outcomes(&[&url("/small")]), ["2xx"]);
     assert_eq!(outcomes(&[&url("/small"), "-X", "HEAD", "--pipeline", "4"]), ["2xx"]);
@@ -173,7 +206,7 @@ fn hostile_replies_and_wrong_usage_are_named() {
     let error = |finished: Finished, kind: &str| finished.fails_with(1, &[kind, "client "]);
     error(http(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "wrong length");
     error(http(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"), "chunk error");
-    error(http(b"220 mail.example ESMTP\r\n"), "malformed reply");
+    error(http(b"220 relay.example ESMTP\r\n"), "malformed reply");
     let plain = format!("https://{}/", serve(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
     let tls = load(&[&plain, "--tls-skip-certificate-check", "--no-reconnect"]);
     assert_eq!(tls.code, Some(1), "{tls:?}");

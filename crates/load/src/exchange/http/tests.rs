@@ -67,7 +67,7 @@ fn a_body_ends_as_its_head_says() {
 }
 
 #[test]
-fn some_replies_have_no_body() {
+fn some_replies_are_a_head_only() {
     let head = |status: u16| format!("HTTP/1.1 {status} x\r\nContent-Length: 99\r\n\r\n");
     answered(&(head(204) + &head(304) + &head(204)), &[204, 304, 204]);
     assert_eq!(statuses("HEAD", 2, &(head(200) + &head(404))), (vec![200, 404], None));
@@ -224,7 +224,7 @@ fn a_body_with_fields_has_its_own_length() {
 }
 
 #[test]
-fn requests_are_drawn_by_weight_and_replies_to_head_have_no_body() {
+fn requests_are_drawn_by_weight_and_replies_to_head_are_heads_only() {
     let kinds = [(1.0, HttpRequest::new("GET", "/")), (1.0, HttpRequest::new("HEAD", "/"))];
     let http = Http { requests: Mix::new(kinds).unwrap(), ..Http::new("a:1", "/") };
     let mut exchange = exchange_of(&http);
