@@ -38,6 +38,7 @@ mod report;
 mod run;
 mod schedule;
 mod server_address;
+mod start_time;
 mod streams;
 mod system;
 mod threads;
@@ -82,4 +83,5 @@ pub use report::{
 pub use run::{LoadError, Observer, Progress, run};
 pub use schedule::{Arrivals, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number};
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};
+pub use start_time::StartError;
 pub use tls::{Tls, TlsError, Trust};

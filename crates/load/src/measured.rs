@@ -28,6 +28,8 @@ impl ClientKind {
 /// The measured time, and the CPU time of the load in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
+    /// When measuring began, since the Unix epoch.
+    pub(crate) started: Duration,
     pub(crate) length: Duration,
     pub(crate) cpu: Duration,
     /// Whether the observer ended the run early.
@@ -61,6 +63,7 @@ pub(crate) struct Measuring<'a> {
     total: Duration,
     clients: ClientKind,
     began: Duration,
+    started: Duration,
     cpu: Duration,
 }
 
@@ -76,12 +79,13 @@ impl<'a> Measuring<'a> {
         observer.window_opened();
         let opened = clock::nanos();
         metrics.open(if clients == ClientKind::Tasks { requested..opened } else { opened..opened });
-        let (began, cpu) = (clock::now(), clients.cpu());
-        Measuring { observer, metrics, total, clients, began, cpu }
+        let (began, started, cpu) = (clock::now(), clock::unix(), clients.cpu());
+        Measuring { observer, metrics, total, clients, began, started, cpu }
     }
 
     /// Notifies the observer, and breaks if it interrupts.
     pub(crate) fn progress(&mut self, elapsed: Duration) -> ControlFlow<()> {
+        self.metrics.collector.collect(|interval| self.observer.interval(interval));
         let responses = self.metrics.responses();
         self.observer.progress(Progress { elapsed, total: self.total, responses });
         check_interrupted(self.observer)
@@ -90,6 +94,7 @@ impl<'a> Measuring<'a> {
     /// Closes the window; the clients send no further message.
     pub(crate) fn close(self, ended: ControlFlow<()>) -> Measured {
         let measured = Measured {
+            started: self.started,
             length: clock::now() - self.began,
             cpu: self.clients.cpu() - self.cpu,
             interrupted: ended.is_break(),

@@ -2,12 +2,14 @@
 
 use crate::exchange::Outcome;
 use crate::fault::Fault;
-use crate::recording::Recorder;
+use crate::plan::Plan;
+use crate::recording::{Collector, Interval, Recorder};
 use crate::schedule::Times;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Replies that a batch collects before it takes the lock.
 const BATCH: usize = 64;
@@ -26,6 +28,7 @@ pub(crate) enum Phase {
 pub(crate) struct Metrics {
     /// A [`Phase`] as a number. No other memory is read because of it, so relaxed order is enough.
     phase: AtomicU8,
+    pub(crate) collector: Arc<Collector>,
     recorder: Mutex<Recorder>,
     faults: Mutex<Faults>,
 }
@@ -39,15 +42,17 @@ pub(crate) struct Faults {
 
 /// The metrics at the end of a run.
 pub(crate) struct Totals {
-    pub(crate) recorded: Recorder,
+    pub(crate) intervals: Vec<Interval>,
     pub(crate) faults: Faults,
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Metrics {
+    pub(crate) fn new(plan: &Plan) -> Metrics {
+        let collector = Collector::new(plan.duration, plan.interval);
         Metrics {
             phase: AtomicU8::new(Phase::WarmUp as u8),
-            recorder: Mutex::new(Recorder::new()),
+            recorder: Mutex::new(Recorder::new(&collector)),
+            collector,
             faults: Mutex::default(),
         }
     }
@@ -74,7 +79,7 @@ impl Metrics {
 
     /// Responses within the window so far, without those in batches.
     pub(crate) fn responses(&self) -> u64 {
-        lock(&self.recorder).response.len()
+        lock(&self.recorder).responses()
     }
 
     /// Records that `client` failed with this many requests in flight.
@@ -92,10 +97,11 @@ impl Metrics {
         lock(&self.faults).by_kind.is_empty()
     }
 
-    /// Takes the metrics. Every batch must have been dropped.
-    pub(crate) fn take_totals(&self) -> Totals {
+    /// Takes the metrics of a run that took this long. Every batch must have been dropped.
+    pub(crate) fn take_totals(&self, measured: Duration, each: impl FnMut(&Interval)) -> Totals {
+        lock(&self.recorder).finish();
         Totals {
-            recorded: std::mem::replace(&mut lock(&self.recorder), Recorder::new()),
+            intervals: self.collector.finish(measured, each),
             faults: std::mem::take(&mut lock(&self.faults)),
         }
     }
@@ -164,10 +170,12 @@ impl Drop for Batch {
 mod tests {
     use super::*;
     use crate::fault::Kind;
+    use crate::plan::Streams;
 
     #[test]
     fn only_the_window_counts() {
-        let metrics = Arc::new(Metrics::new());
+        let plan = Plan::new("127.0.0.1:7000".parse().unwrap(), Streams::default());
+        let metrics = Arc::new(Metrics::new(&plan));
         let fault = Fault::new(Kind::Reset, "as expected");
         let mut batch = Batch::new(Arc::clone(&metrics));
         batch.record_latency(5, 5);
@@ -180,7 +188,8 @@ mod tests {
         batch.record_latency(5, 300);
         assert!(!metrics.is_open() && !metrics.has_no_faults());
         drop(batch);
-        let Totals { recorded, faults } = metrics.take_totals();
+        let Totals { intervals, faults } = metrics.take_totals(Duration::from_secs(60), |_| ());
+        let [recorded] = &intervals[..] else { panic!("not one interval: {intervals:?}") };
         assert_eq!((recorded.response.len(), recorded.response.max()), (100, 100));
         assert_eq!((recorded.sent, recorded.failed), (100, 2));
         assert_eq!(faults.by_kind["reset"], 2);

@@ -75,6 +75,11 @@ pub struct Plan {
     pub connect_timeout: Duration,
     /// The seed of the payload.
     pub seed: u64,
+    /// The length of the intervals that are recorded: a second, unless a long run asks for fewer.
+    pub interval: Duration,
+    /// When to begin to measure, as the time since the Unix epoch; at once, after the warm-up, if `None`. Clients begin to
+    /// connect a connect time-out and the warm-up before; the warm-up lasts until then.
+    pub start_at: Option<Duration>,
 }
 
 /// What the clients do.
@@ -199,6 +204,8 @@ impl Plan {
             reply_timeout,
             connect_timeout: Duration::from_secs(5),
             seed: 1,
+            interval: Duration::from_secs(1),
+            start_at: None,
         }
     }
 
@@ -229,6 +236,7 @@ impl Plan {
             }
         }
         check_times(&[
+            ("recorded interval", self.interval),
             ("duration", self.duration),
             ("reply time-out", self.reply_timeout),
             ("connect time-out", self.connect_timeout),

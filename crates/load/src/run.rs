@@ -3,7 +3,9 @@
 use crate::affinity::{self, PinError};
 use crate::limits::{self, OpenFileShortage};
 use crate::plan::{Plan, PlanError, Workload};
+use crate::recording::Interval;
 use crate::report::Report;
+use crate::start_time::{StartError, StartTime};
 use crate::system::Edges;
 use crate::{datagrams, per_connection, streams};
 use std::fmt;
@@ -19,6 +21,9 @@ pub trait Observer {
     fn window_closed(&mut self) {}
     /// About ten times a second while measuring.
     fn progress(&mut self, _progress: Progress) {}
+    /// An interval of a run of streams is complete: its requests and replies are counted. Called in order, while measuring and
+    /// shortly afterwards.
+    fn interval(&mut self, _interval: &Interval) {}
     /// Whether to end the run now, with the figures so far; called about ten times a second.
     fn is_interrupted(&self) -> bool {
         false
@@ -51,6 +56,8 @@ pub enum LoadError {
     Pin(PinError),
     /// The runtime could not be set up, or this thread already has one.
     Runtime(io::Error),
+    /// The run could not begin at the time of the plan.
+    Start(StartError),
     /// The system does not start as many threads.
     Threads {
         /// Threads that were started.
@@ -73,6 +80,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
+    StartTime::of(plan).await_connect(observer).map_err(LoadError::Start)?;
     let mut edges = Edges::new(observer);
     let observer = &mut edges;
     let findings = match plan.workload {
@@ -90,6 +98,7 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Plan(error) => error.fmt(f),
             LoadError::Files(error) => error.fmt(f),
+            LoadError::Start(error) => error.fmt(f),
             LoadError::Pin(error) => error.fmt(f),
             LoadError::Runtime(error) => write!(f, "the load cannot run here: {error}"),
             LoadError::Threads { started, wanted, error } => write!(

@@ -1,6 +1,7 @@
 //! `annulus load udp`: datagrams.
 
 use super::CommonArgs;
+use super::recorded::Output;
 use crate::duration;
 use crate::endpoint::Endpoint;
 use annulus::DriverChoice;
@@ -61,6 +62,7 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
         length as usize,
         workload,
         None,
+        Output::default(),
         move || address.datagrams(),
         |plan| plan.reply_timeout = timeout,
     )

@@ -29,7 +29,9 @@ pub(super) fn run(
     let found = found.map_err(classify)?;
     output::deliver(json, &found, Some(listing(plan, &found)))?;
     match (&found.last, found.end) {
-        (Some(last), SearchEnd::Failed | SearchEnd::Interrupted) => judge(last, watch),
+        (Some(last), SearchEnd::Failed | SearchEnd::Interrupted) => {
+            judge(last, &watch.stop, Ok(()))
+        }
         (_, SearchEnd::NoRate) => bail!("no rate meets {} at {}", found.target, plan.address),
         (_, SearchEnd::TooFewResponses) => bail!(
             "too few responses for {} in windows of {:.1} s: measure for longer (-t), or ask for a lower percentile",

@@ -9,6 +9,7 @@ mod http;
 mod logs;
 mod merge;
 mod page;
+mod recorded;
 mod recordings;
 mod redis;
 mod render;
@@ -17,13 +18,16 @@ mod spoken;
 mod summary;
 mod target;
 mod tls;
+mod together;
 mod workload;
 
+use self::recorded::Output;
 use crate::duration;
-use crate::output::{self, Target, note};
+use crate::output::{self, JsonFile, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::text::thousands;
 use crate::usage::{UsageError, only_with};
+use annulus_load::recording::Interval;
 use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_PIPELINE, Mode, Observer, PerConnection, Plan,
     Progress, RateSearch, Report, ServerAddress, Streams, Workload,
@@ -72,7 +76,10 @@ Examples:
     --request '1*POST /items id={n}'     nine reads for one write
   annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
-  annulus load -t 5 --json - | jq .latency_us";
+  annulus load -t 5 --json - | jq .latency_us
+  annulus load --csv rows.csv --hdr a.hdr  a row and histograms for each second
+  annulus load --start-at +20s --clock ntp.example --json $(hostname).json
+                                           one of several machines: load merge";
 
 /// Loads other than connections, and what is done with recordings.
 #[derive(Debug, Subcommand)]
@@ -135,6 +142,10 @@ pub(crate) struct LoadArgs {
     connections: Option<u64>,
     #[command(flatten)]
     engine: engine::EngineArgs,
+    #[command(flatten)]
+    output: recorded::OutputArgs,
+    #[command(flatten)]
+    together: together::TogetherArgs,
     /// How long a client waits for the next byte before it fails
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     reply_timeout: Duration,
@@ -158,6 +169,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(Kind::Page(args)) => return page::run(args),
         None => {}
     }
+    check_recording(&args)?;
     let (workload, has_sizes) = (workload(&args)?, args.workload.has_sizes());
     let LoadArgs { target, common, reply_timeout, connect_timeout, .. } = args;
     let search = args.workload.search(common.duration);
@@ -167,18 +179,39 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     let (protocol, tls) = args.protocol.resolve(&target)?;
     let of_echo = [("--length", has_sizes), ("--per-connection", args.per_connection)];
     only_for_echo(&protocol, &of_echo)?;
+    let (options, together) = (args.output, args.together);
+    let output = options.open(common.json.as_ref(), &together)?;
     common.run(
         sizes.max(),
         workload,
         search,
+        output,
         move || target.resolve(unix_socket),
         |plan| {
+            options.set(plan, &together);
             (plan.reply_timeout, plan.connect_timeout) = (reply_timeout, connect_timeout);
             (plan.protocol, plan.tls) = (protocol, tls);
             (plan.schedule, plan.duration) = (schedule, duration);
             plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
         },
     )
+}
+
+/// Refuses options of recordings for runs that leave none.
+fn check_recording(args: &LoadArgs) -> Result<(), UsageError> {
+    let without = match (args.per_connection, args.workload.search(args.common.duration).is_some())
+    {
+        (true, _) => "--per-connection",
+        (_, true) => "--find-rate",
+        _ => return Ok(()),
+    };
+    let options = args.output.given().into_iter().chain(args.together.given());
+    match options.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(UsageError(format!(
+            "{option} is for runs that are recorded, and {without} is not: leave one of them out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The workload of connections.
@@ -213,6 +246,7 @@ impl CommonArgs {
         length: usize,
         workload: impl Into<Workload>,
         search: Option<RateSearch>,
+        output: Output,
         address: impl FnOnce() -> Result<ServerAddress>,
         time_outs: impl FnOnce(&mut Plan),
     ) -> Result<ExitCode> {
@@ -227,14 +261,27 @@ impl CommonArgs {
             ..Plan::new(address()?, workload)
         };
         time_outs(&mut plan);
-        let mut watch = Watch::new()?;
+        let mut watch = Watch::new(output)?;
         if let Some(search) = search {
             return find_rate::run(json, &plan, &search, &mut watch);
         }
         let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
-        output::deliver(json, &report, render::report(&plan.address, &report))?;
-        judge(&report, &watch)
+        let Watch { stop, output, .. } = watch;
+        deliver(json, &plan, &report, &output)?;
+        judge(&report, &stop, output.finish())
     }
+}
+
+/// Prints the figures, and writes the recording of a run that left one, else its report.
+fn deliver(json: Option<JsonFile>, plan: &Plan, report: &Report, output: &Output) -> Result<()> {
+    let Some(recording) = &report.recording else {
+        return output::deliver(json, report, render::report(&plan.address, report));
+    };
+    let mut recording = recording.clone();
+    output.complete(&mut recording);
+    let has_figures = recording.seconds > 0.0 && !output.takes_stdout();
+    let text = has_figures.then(|| summary::of(&recording));
+    output::deliver_with(json, |writer| recording.write(writer), text)
 }
 
 fn classify(error: LoadError) -> anyhow::Error {
@@ -244,9 +291,10 @@ fn classify(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// The exit status. An interrupted run exits as after its signal. A run with errors, or without any response, fails.
-fn judge(report: &Report, watch: &Watch) -> Result<ExitCode> {
-    if let Some((signal, status)) = watch.stop.reason().filter(|_| report.interrupted) {
+/// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, or whose logs lack
+/// something, fails.
+fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
+    if let Some((signal, status)) = stop.reason().filter(|_| report.interrupted) {
         note(format_args!(
             "annulus: interrupted by {signal}: the results are of a part of the run"
         ));
@@ -264,7 +312,7 @@ fn judge(report: &Report, watch: &Watch) -> Result<ExitCode> {
              that a server of {protocol} listens there"
         );
     }
-    Ok(ExitCode::SUCCESS)
+    logs.map(|()| ExitCode::SUCCESS)
 }
 
 /// Steps of the bar.
@@ -274,19 +322,28 @@ const LENGTH: u64 = 1000;
 struct Watch {
     bar: ProgressBar,
     stop: Stop,
+    output: Output,
 }
 
 impl Watch {
-    fn new() -> Result<Watch> {
+    fn new(output: Output) -> Result<Watch> {
         let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}");
         let bar = bar.with_style(style.expect("a template that is a constant"));
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        Ok(Watch { bar, stop })
+        Ok(Watch { bar, stop, output })
     }
 }
 
 impl Observer for Watch {
+    fn window_opened(&mut self) {
+        self.output.start();
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        self.output.write(interval);
+    }
+
     fn window_closed(&mut self) {
         self.bar.finish_and_clear();
     }

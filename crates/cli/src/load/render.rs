@@ -197,6 +197,7 @@ mod tests {
             client_cpu_share: 0.5,
             driver: "uring".into(),
             doubts: Vec::new(),
+            recording: None,
         };
         let text = super::report(&server, &report).unwrap();
         let document = "\nall echo sync:\nsum:1655333us\naverage:16553us\np99:23459us\n\

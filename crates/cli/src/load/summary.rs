@@ -8,10 +8,16 @@ pub(super) fn of(recording: &Recording) -> String {
     let mut text = Listing::new();
     let summary = recording.summary();
     text.row("server", &server(recording));
+    if let Some(tls) = &recording.run.tls {
+        text.row("TLS", &printable(tls));
+    }
+    if !recording.run.schedule.is_empty() {
+        text.row("schedule", &printable(&recording.run.schedule));
+    }
     text.row("requests/s", &thousands(summary.requests_per_second.round() as u64));
     let seconds = recording.seconds;
     text.row("responses", &format!("{} in {seconds:.3} s", thousands(summary.responses)));
-    outcomes(&mut text, &summary);
+    outcomes(&mut text, &summary, &recording.run.protocol);
     latencies(&mut text, &summary);
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
     if !recording.run.driver.is_empty() {
@@ -31,25 +37,25 @@ pub(super) fn of(recording: &Recording) -> String {
 fn server(recording: &Recording) -> String {
     let run = &recording.run;
     let mut what = format!("{}, {} clients", printable(&run.address), thousands(run.clients));
+    if run.protocol != "echo" && !run.protocol.is_empty() {
+        what += &format!(" of {}", printable(&run.protocol));
+    }
     if let Some(length) = run.length {
         what += &format!(" × {} bytes", thousands(length));
     }
     if run.pipeline > 1 {
         what += &format!(", {} in flight each", run.pipeline);
     }
-    if let Some(rate) = run.rate {
-        what += &format!(", at {rate} a second");
-    }
     what
 }
 
-fn outcomes(text: &mut Listing, summary: &Summary) {
+fn outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
     let outcomes = summary.outcomes.iter();
     let outcomes: Vec<_> = outcomes
         .map(|(name, count)| format!("{} {}", printable(name), thousands(*count)))
         .collect();
-    if !outcomes.is_empty() {
-        text.row("replies", &outcomes.join(", "));
+    if !outcomes.is_empty() && protocol != "echo" {
+        text.row("of these", &outcomes.join(", "));
     }
     if summary.late > 0 {
         let [late, sent] = [summary.late, summary.sent].map(thousands);

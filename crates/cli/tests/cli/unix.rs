@@ -107,7 +107,7 @@ fn every_workload_of_streams_runs_on_a_path() {
     for way in ways {
         let json = annulus(load.iter().chain(&timed).chain(way).chain(&["--json", "-"])).json();
         assert!(json["responses"].as_u64().unwrap() > 10, "{way:?}: {json}");
-        assert_eq!(json["address"], address.as_str());
+        assert_eq!(json["run"]["address"], address.as_str());
     }
     let finished = annulus(load.iter().chain(&["--per-connection", "--connections", "100"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");

@@ -9,8 +9,10 @@ use crate::measured::Measured;
 use crate::metrics::{Metrics, Phase, Totals};
 use crate::phases::{Pool, measure, on_runtime, unless_interrupted};
 use crate::plan::{Datagrams, Plan};
+use crate::recording::Latencies;
 use crate::report::Findings;
 use crate::run::{LoadError, Observer};
+use crate::start_time::StartTime;
 use annulus::{JoinHandle, time};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,13 +27,16 @@ pub(crate) fn run(
     datagrams: Datagrams,
     observer: &mut dyn Observer,
 ) -> Result<Findings, LoadError> {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::new(plan));
+    StartTime::of(plan).await_warm_up(observer).map_err(LoadError::Start)?;
     let run = run_clients(plan, datagrams, observer, &metrics);
     let (driver, (measured, counts)) = on_runtime(datagrams.driver, run)?;
     // Every client is dropped, and so has flushed its batch.
-    let Totals { recorded, faults } = metrics.take_totals();
-    let figures = super::figures(plan, datagrams, measured, counts, &recorded.response);
-    Ok(Findings { driver, measured, figures, faults })
+    let Totals { intervals, faults } = metrics.take_totals(measured.length, |_| ());
+    let mut response = Latencies::default();
+    intervals.iter().for_each(|interval| response.add(&interval.response));
+    let figures = super::figures(plan, datagrams, measured, counts, &response.histogram());
+    Ok(Findings { driver, measured, figures, intervals, faults })
 }
 
 async fn run_clients(

@@ -67,7 +67,7 @@ pub(crate) fn run(
         let (measured, times) = measure(&run, observer, starts, &messages);
         let figures = super::figures(plan, measured, &times);
         let faults = std::mem::take(&mut *run.faults());
-        Ok(Findings { driver, measured, figures, faults })
+        Ok(Findings { driver, measured, figures, intervals: Vec::new(), faults })
     })
 }
 
@@ -114,6 +114,7 @@ fn measure(
         }
     }
     let measured = Measured {
+        started: Duration::ZERO,
         length: Duration::from_nanos(ended - began),
         cpu: clock::process_cpu() - cpu,
         interrupted: run.interrupted.load(Relaxed),

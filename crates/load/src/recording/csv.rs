@@ -6,12 +6,14 @@ use std::io::{self, Write};
 /// The columns of a [`CsvLog`], in order, with what they have.
 ///
 /// Latencies are in µs. A percentile is empty if the interval has too few latencies for it ([`Percentiles`]).
-pub const COLUMNS: [(&str, &str); 25] = [
+pub const COLUMNS: [(&str, &str); 27] = [
     ("start", "the start of the interval, in seconds since measuring began"),
     ("length", "its length in seconds"),
     ("sent", "requests sent"),
     ("answered", "replies that were complete and as expected"),
+    ("refused", "of the replies, those that say that the server has failed or refuses"),
     ("failed", "requests that failed"),
+    ("reconnects", "connections made in place of others"),
     ("late", "requests sent more than 1 ms after they were due"),
     ("bytes_sent", "bytes sent"),
     ("bytes_received", "bytes received"),
@@ -90,7 +92,9 @@ fn cells(interval: &Interval) -> Vec<String> {
     let counts = [
         interval.sent,
         interval.answered,
+        interval.refused,
         interval.failed,
+        interval.reconnects,
         interval.late,
         interval.bytes_sent,
         interval.bytes_received,

@@ -18,8 +18,14 @@ pub struct Interval {
     pub sent: u64,
     /// Replies that were complete and as expected.
     pub answered: u64,
+    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    #[serde(default)]
+    pub refused: u64,
     /// Requests that failed.
     pub failed: u64,
+    /// Connections made in place of others.
+    #[serde(default)]
+    pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
     /// Bytes sent.
@@ -33,6 +39,10 @@ pub struct Interval {
     pub response: Latencies,
     /// From when a request was written to the end of its reply; empty if that was not recorded.
     pub service: Latencies,
+    /// By how much requests were written after they were due and their connection was free: the load's own delay. To one
+    /// digit.
+    #[serde(default, skip_serializing_if = "Latencies::is_empty")]
+    pub delay: Latencies,
     /// The same by class of request, in the order of [`Recording::classes`](super::Recording::classes); empty if there
     /// are not several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -70,6 +80,8 @@ impl Interval {
             (&mut self.answered, other.answered),
             (&mut self.failed, other.failed),
             (&mut self.late, other.late),
+            (&mut self.refused, other.refused),
+            (&mut self.reconnects, other.reconnects),
             (&mut self.bytes_sent, other.bytes_sent),
             (&mut self.bytes_received, other.bytes_received),
         ] {
@@ -81,6 +93,7 @@ impl Interval {
         }
         self.response.add(&other.response);
         self.service.add(&other.service);
+        self.delay.add(&other.delay);
         if self.classes.len() < other.classes.len() {
             self.classes.resize_with(other.classes.len(), ClassInterval::default);
         }

@@ -23,6 +23,7 @@
 //! ```
 
 mod clocks;
+mod collector;
 mod csv;
 mod document;
 mod hdr;
@@ -35,9 +36,12 @@ mod read_error;
 mod recorder;
 #[cfg(test)]
 mod schema;
+mod shown;
 mod summary;
+mod tally;
 
 pub use clocks::{ClockReading, Clocks};
+pub(crate) use collector::Collector;
 pub use csv::{COLUMNS, CsvLog};
 pub use document::{FORMAT, MAX_BYTES, VERSION};
 pub use hdr::HdrLog;
@@ -47,6 +51,7 @@ pub use machine::Machine;
 pub use merge::{Alignment, MergeError, merge};
 pub use read_error::ReadError;
 pub(crate) use recorder::Recorder;
+pub(crate) use shown::Shown;
 pub use summary::{ENOUGH_BEYOND, Percentiles, Summary};
 
 use serde::{Deserialize, Serialize};
@@ -97,6 +102,9 @@ pub struct RunInfo {
     pub address: String,
     /// How clients and server talk, such as `echo` or `http`.
     pub protocol: String,
+    /// How the connections were encrypted, if they were.
+    #[serde(default)]
+    pub tls: Option<String>,
     /// Bytes per message, if all have the same length.
     pub length: Option<u64>,
     /// Clients: a connection or a socket each.

@@ -1,76 +1,55 @@
 //! What a thread of the load records.
 
-use super::outcomes::Outcomes;
+use super::collector::{Collector, Position};
+use super::tally::Tally;
 use crate::exchange::Outcome;
 use crate::schedule::Times;
-use hdrhistogram::Histogram;
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// The longest time recorded as such, in ns: an hour. Longer ones count as an hour.
-const MAX_TIME: u64 = 3_600_000_000_000;
-/// The precision of times.
-const SIGNIFICANT_DIGITS: u8 = 3;
 /// A request that was written later than this after it was due, in ns, has started late.
 const LATE: u64 = 1_000_000;
 
-/// What the clients of a thread do within the measured window, or what those of several threads did.
+/// Records what the clients of a thread do within the measured window, an interval at a time.
 ///
-/// One a thread, not a client: a client has no memory of its own here. Recorders are merged exactly.
-#[derive(Debug)]
+/// One a thread, not a client: a client has no memory of its own here. At the first reply or request of an interval it hands
+/// over what it has of the one before ([`Collector`]), and the rest at its end. An event that is told late counts in the
+/// interval in which it is told. Times are nanoseconds of [`crate::clock`].
 pub(crate) struct Recorder {
+    collector: Arc<Collector>,
+    position: Arc<Position>,
     is_open: bool,
     /// The pause in which the clients had to wait before the window opened. It is part of no time.
     pause: Range<u64>,
-    /// From the due time of a request to its reply, in ns.
-    pub(crate) response: Histogram<u64>,
-    /// From when a request was written to its reply, in ns.
-    pub(crate) service: Histogram<u64>,
-    /// Requests written.
-    pub(crate) sent: u64,
-    /// By how much requests were written after they were due and their connection was free, in ns: the load's own delay.
-    pub(crate) delay: Histogram<u64>,
-    /// Of these, those written more than a millisecond after they were due.
-    pub(crate) late: u64,
-    /// Requests that failed: lost with their connection.
-    pub(crate) failed: u64,
-    /// What the replies said.
-    pub(crate) outcomes: Outcomes,
-    /// Connections made in place of others.
-    pub(crate) reconnects: u64,
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_received: u64,
-}
-
-fn times() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_TIME, SIGNIFICANT_DIGITS).expect("bounds that are constants")
-}
-
-/// Of less precision: they are compared with times, and shown with one or two digits.
-fn delays() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_TIME, 1).expect("bounds that are constants")
+    /// The current interval.
+    number: u64,
+    /// When it ends.
+    end: u64,
+    /// There until the end.
+    tally: Option<Tally>,
+    responses: u64,
 }
 
 impl Recorder {
     /// Closed.
-    pub(crate) fn new() -> Recorder {
+    pub(crate) fn new(collector: &Arc<Collector>) -> Recorder {
+        let (position, tally) = collector.add_recorder();
         Recorder {
+            collector: Arc::clone(collector),
+            position,
             is_open: false,
             pause: 0..0,
-            response: times(),
-            service: times(),
-            delay: delays(),
-            sent: 0,
-            late: 0,
-            failed: 0,
-            outcomes: Outcomes::default(),
-            reconnects: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
+            number: 0,
+            end: u64::MAX,
+            tally: Some(tally),
+            responses: 0,
         }
     }
 
     /// The window opens after a pause in which the clients had to wait.
     pub(crate) fn open(&mut self, pause: Range<u64>) {
+        self.end = self.collector.interval_at(0).1.saturating_add(pause.end);
         (self.is_open, self.pause) = (true, pause);
     }
 
@@ -79,70 +58,92 @@ impl Recorder {
         self.is_open = false;
     }
 
+    /// Replies so far.
+    pub(crate) fn responses(&self) -> u64 {
+        self.responses
+    }
+
     /// A request was written.
     pub(crate) fn sent(&mut self, request: &Times) {
-        if self.is_open {
-            self.sent += 1;
-            self.late += u64::from(self.since(request.due, request.sent) > LATE);
-            let delay = self.since(request.ready, request.sent);
-            self.delay.saturating_record(delay);
+        let [late, delay] = [request.due, request.ready].map(|from| self.since(from, request.sent));
+        if let Some(tally) = self.tally_at(request.sent) {
+            tally.sent(late > LATE, delay);
         }
     }
 
     /// A reply was completed, now.
     pub(crate) fn answered(&mut self, request: Times, outcome: Outcome, now: u64) {
-        if self.is_open {
-            let times = [request.due, request.sent].map(|from| self.since(from, now));
-            self.response.saturating_record(times[0]);
-            self.service.saturating_record(times[1]);
-            self.outcomes.add(outcome);
+        let [response, service] = [request.due, request.sent].map(|from| self.since(from, now));
+        if let Some(tally) = self.tally_at(now) {
+            tally.answered(response, service, outcome);
+            self.responses += 1;
         }
     }
 
     /// Bytes were accepted to be sent.
     pub(crate) fn bytes_sent(&mut self, bytes: usize) {
-        if self.is_open {
-            self.bytes_sent += bytes as u64;
+        if let Some(tally) = self.current() {
+            tally.bytes_sent += bytes as u64;
         }
     }
 
     /// Bytes were received.
     pub(crate) fn bytes_received(&mut self, bytes: usize) {
-        if self.is_open {
-            self.bytes_received += bytes as u64;
+        if let Some(tally) = self.current() {
+            tally.bytes_received += bytes as u64;
         }
     }
 
     /// Requests were lost with their connection.
     pub(crate) fn failed(&mut self, requests: u64) {
-        if self.is_open {
-            self.failed += requests;
+        if let Some(tally) = self.current() {
+            tally.failed += requests;
         }
     }
 
     /// A connection was made in place of another.
     pub(crate) fn reconnected(&mut self) {
-        if self.is_open {
-            self.reconnects += 1;
+        if let Some(tally) = self.current() {
+            tally.reconnects += 1;
         }
     }
 
-    /// Adds what another thread recorded.
-    pub(crate) fn merge(&mut self, other: &Recorder) {
-        for (sum, more) in [
-            (&mut self.response, &other.response),
-            (&mut self.service, &other.service),
-            (&mut self.delay, &other.delay),
-        ] {
-            sum.add(more).expect("histograms of the same bounds");
+    /// Goes on to the current interval, so that those before are complete. For threads without an event for a while.
+    pub(crate) fn tick(&mut self, now: u64) {
+        self.tally_at(now);
+    }
+
+    /// Hands over the rest; nothing is recorded from then on.
+    pub(crate) fn finish(&mut self) {
+        self.close();
+        if let Some(tally) = self.tally.take() {
+            self.collector.hand_in(self.number, tally);
         }
-        self.sent += other.sent;
-        self.late += other.late;
-        self.failed += other.failed;
-        self.outcomes.merge(&other.outcomes);
-        self.reconnects += other.reconnects;
-        self.bytes_sent += other.bytes_sent;
-        self.bytes_received += other.bytes_received;
+        self.position.set(u64::MAX);
+    }
+
+    /// Where an event counts that is told of now, but for its interval, if the window is open.
+    fn current(&mut self) -> Option<&mut Tally> {
+        self.tally.as_mut().filter(|_| self.is_open)
+    }
+
+    /// Where an event of this time counts, if the window is open.
+    fn tally_at(&mut self, now: u64) -> Option<&mut Tally> {
+        if self.is_open && now >= self.end {
+            self.go_on(now);
+        }
+        self.current()
+    }
+
+    #[cold]
+    fn go_on(&mut self, now: u64) {
+        let (number, end) = self.collector.interval_at(now - self.pause.end);
+        if let Some(tally) = self.tally.take() {
+            self.tally = Some(self.collector.hand_over(self.number, tally));
+        }
+        self.end = end.saturating_add(self.pause.end);
+        self.number = number;
+        self.position.set(number);
     }
 
     /// The time since `from`, without the pause.
@@ -152,47 +153,91 @@ impl Recorder {
     }
 }
 
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::Interval;
+    use std::time::Duration;
+
+    const SECOND: u64 = 1_000_000_000;
+    const RUN: Duration = Duration::from_secs(10);
 
     fn request(due: u64, sent: u64) -> Times {
         Times { sent, ..Times::all(due) }
     }
 
+    fn answer(recorder: &mut Recorder, now: u64) {
+        recorder.answered(request(now - 50, now - 30), Outcome::Status(200), now);
+    }
+
+    fn collector() -> Arc<Collector> {
+        Collector::new(RUN, Duration::from_secs(1))
+    }
+
+    fn shown(collector: &Collector) -> Vec<(f64, u64)> {
+        let mut shown = Vec::new();
+        collector.collect(|interval| shown.push((interval.start, interval.answered)));
+        shown
+    }
+
+    /// What one recorder has recorded in all.
+    fn recorded(collector: &Collector, mut recorder: Recorder) -> Interval {
+        recorder.finish();
+        let mut sum = Interval::default();
+        collector.finish(RUN, |_| ()).iter().for_each(|interval| sum.add(interval));
+        sum
+    }
+
     #[test]
     fn only_the_window_counts() {
-        let mut recorder = Recorder::new();
+        let collector = collector();
+        let mut recorder = Recorder::new(&collector);
         let record = |recorder: &mut Recorder| {
             recorder.sent(&request(5, 2_000_000));
             recorder.answered(request(5, 2_000_000), Outcome::Status(503), 3_000_000);
             recorder.failed(2);
+            recorder.bytes_sent(9);
             recorder.bytes_received(7);
+            recorder.reconnected();
         };
         record(&mut recorder);
         recorder.open(0..0);
         record(&mut recorder);
+        assert_eq!(recorder.responses(), 1);
         recorder.close();
         record(&mut recorder);
-        assert_eq!((recorder.sent, recorder.late, recorder.failed), (1, 1, 2));
-        assert_eq!(recorder.bytes_received, 7);
-        assert_eq!(recorder.outcomes.by_name(), [("5xx".to_owned(), 1)].into());
-        assert_eq!((recorder.response.len(), recorder.service.len()), (1, 1));
-        assert!(recorder.response.equivalent(recorder.response.max(), 2_999_995));
-        assert!(recorder.service.equivalent(recorder.service.max(), 1_000_000));
+        let sum = recorded(&collector, recorder);
+        assert_eq!((sum.sent, sum.late, sum.failed, sum.answered), (1, 1, 2, 1));
+        assert_eq!((sum.refused, sum.reconnects, sum.bytes_sent, sum.bytes_received), (1, 1, 9, 7));
+        assert_eq!(sum.outcomes["5xx"], 1);
+        assert!((2_999_995..3_001_000).contains(&sum.response.max()), "{:?}", sum.response);
+        assert!((1_000_000..1_001_000).contains(&sum.service.max()), "{:?}", sum.service);
     }
 
     #[test]
     fn a_time_beyond_the_longest_counts_as_the_longest() {
-        let mut recorder = Recorder::new();
+        let collector = collector();
+        let mut recorder = Recorder::new(&collector);
         recorder.open(0..0);
         recorder.answered(request(0, 0), Outcome::Ok, u64::MAX);
-        assert_eq!(recorder.response.len(), 1);
+        assert_eq!(recorded(&collector, recorder).response.len(), 1);
     }
 
     #[test]
     fn the_pause_before_the_window_is_in_no_time() {
-        let mut recorder = Recorder::new();
+        let mut recorder = Recorder::new(&collector());
         recorder.open(100..140);
         // From before the pause, in it, at its end, after it.
         for (from, time) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
@@ -202,35 +247,85 @@ mod tests {
 
     #[test]
     fn a_request_that_was_due_in_the_pause_is_not_late() {
-        let mut recorder = Recorder::new();
+        let collector = collector();
+        let mut recorder = Recorder::new(&collector);
         recorder.open(1_000_000..9_000_000);
         recorder.sent(&request(500_000, 9_100_000));
-        assert_eq!((recorder.sent, recorder.late), (1, 0));
-        assert!(recorder.delay.equivalent(recorder.delay.max(), 600_000));
         // It waited for a reply until a moment before it was sent.
         let (due, sent) = (10_000_000, 12_000_000);
         recorder.sent(&Times { due, ready: sent - 50, sent, class: 0 });
-        assert_eq!((recorder.late, recorder.delay.count_at(50)), (1, 1));
+        let sum = recorded(&collector, recorder);
+        assert_eq!((sum.sent, sum.late), (2, 1));
+        let delays = sum.delay.buckets();
+        assert!(
+            delays[0].0.abs_diff(50) <= 5 && delays[1].0.abs_diff(600_000) <= 60_000,
+            "{delays:?}"
+        );
     }
 
     #[test]
-    fn merging_is_exact() {
-        let mut all = Recorder::new();
-        let mut parts = [Recorder::new(), Recorder::new(), Recorder::new()];
-        all.open(0..0);
-        parts.iter_mut().for_each(|part| part.open(0..0));
-        for n in 0..10_000_u64 {
-            let (due, now) = (n * 37 % 1000, 2000 + n * n);
-            for recorder in [&mut all, &mut parts[n as usize % 3]] {
-                recorder.sent(&request(due, due + n));
-                recorder.answered(request(due, due + n % 7), Outcome::Ok, now);
-            }
-        }
-        let [mut sum, second, third] = parts;
-        sum.merge(&second);
-        sum.merge(&third);
-        assert_eq!((&sum.response, &sum.service), (&all.response, &all.service));
-        assert_eq!(sum.delay, all.delay);
-        assert_eq!((sum.sent, sum.late), (all.sent, all.late));
+    fn intervals_are_shown_once_every_thread_has_gone_on() {
+        let measured = Duration::from_millis(2500);
+        let collector = Collector::new(measured, Duration::from_secs(1));
+        let [mut one, mut other] = [(); 2].map(|()| Recorder::new(&collector));
+        one.open(100..100);
+        other.open(100..110);
+        answer(&mut one, 150);
+        answer(&mut other, 160);
+        assert_eq!(shown(&collector), []);
+        one.tick(100 + SECOND);
+        assert_eq!(shown(&collector), [], "the other has not gone on");
+        answer(&mut other, 160 + SECOND);
+        assert_eq!(shown(&collector), [(0.0, 2)]);
+        // After the planned end, and so in the last one.
+        answer(&mut one, 150 + 3 * SECOND);
+        one.finish();
+        drop(other);
+        let mut last = Vec::new();
+        let intervals = collector.finish(measured, |interval| last.push(interval.start));
+        assert_eq!(last, [1.0, 2.0]);
+        let lengths: Vec<_> = intervals.iter().map(|interval| interval.length).collect();
+        assert_eq!(lengths, [1.0, 1.0, 0.5]);
+        assert_eq!(intervals[0].outcomes["2xx"], 2);
+        assert_eq!(intervals[0].response.buckets(), [(50, 2)]);
+        assert_eq!(intervals[0].service.buckets(), [(30, 2)]);
+    }
+
+    #[test]
+    fn intervals_without_an_event_are_shown_too() {
+        let collector = collector();
+        let mut recorder = Recorder::new(&collector);
+        recorder.open(0..0);
+        answer(&mut recorder, 100);
+        answer(&mut recorder, 3 * SECOND);
+        assert_eq!(shown(&collector), [(0.0, 1)], "the next ones are not known to be over");
+        recorder.finish();
+        assert_eq!(shown(&collector), [(1.0, 0), (2.0, 0), (3.0, 1)]);
+    }
+
+    /// The same samples, on one thread and on four.
+    #[test]
+    fn four_threads_record_the_same_as_one() {
+        let record = |threads: u64| {
+            let collector = collector();
+            std::thread::scope(|scope| {
+                for thread in 0..threads {
+                    let mut recorder = Recorder::new(&collector);
+                    scope.spawn(move || {
+                        recorder.open(0..0);
+                        for n in (thread..20_000).step_by(threads as usize) {
+                            let now = n * SECOND / 2_000 + 1;
+                            let request = request(now.saturating_sub(n * n), now - n % 2);
+                            recorder.sent(&request);
+                            recorder.answered(request, Outcome::Status(200), now);
+                        }
+                    });
+                }
+            });
+            collector.finish(RUN, |_| ())
+        };
+        let (one, four) = (record(1), record(4));
+        assert_eq!(one.len(), 10);
+        assert_eq!(one, four);
     }
 }

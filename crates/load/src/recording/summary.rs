@@ -20,6 +20,10 @@ pub struct Summary {
     pub sent: u64,
     /// Requests that failed.
     pub failed: u64,
+    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    pub refused: u64,
+    /// Connections made in place of others.
+    pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
     /// Bytes sent.
@@ -75,6 +79,8 @@ impl Summary {
             requests_per_second: if length > 0.0 { answered as f64 / length } else { 0.0 },
             sent: interval.sent,
             failed: interval.failed,
+            refused: interval.refused,
+            reconnects: interval.reconnects,
             late: interval.late,
             bytes_sent: interval.bytes_sent,
             bytes_received: interval.bytes_received,

@@ -206,7 +206,7 @@ mod tests {
     use crate::metrics::Faults;
     use crate::per_connection::{self, Times};
     use crate::plan::{Datagrams, PerConnection, Streams, Workload};
-    use crate::recording::Recorder;
+    use crate::recording::{Interval, Latencies};
     use crate::streams;
     use hdrhistogram::Histogram;
 
@@ -217,21 +217,22 @@ mod tests {
     }
 
     fn measured(length: Duration, share: f64, interrupted: bool) -> Measured {
-        Measured { length, cpu: length.mul_f64(share), interrupted }
+        Measured { length, cpu: length.mul_f64(share), interrupted, ..Measured::default() }
     }
 
     fn doubts(plan: &Plan, measured: Measured, figures: Figures, failed: u64) -> String {
         let by_kind = (failed > 0).then(|| ("reset".to_owned(), failed)).into_iter().collect();
         let faults = Faults { by_kind, first: None };
-        let findings = Findings { driver: String::new(), measured, figures, faults };
+        let findings =
+            Findings { driver: String::new(), measured, figures, intervals: Vec::new(), faults };
         all(plan, &findings, SystemUse::default()).join("; ")
     }
 
     fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {
-        let mut recorded = Recorder::new();
-        recorded.response.record_n(1000, responses).unwrap();
+        let response = [(1000, responses)].into_iter().collect();
+        let recorded = [Interval { answered: responses, response, ..Interval::default() }];
         let plan = plan(Streams::default());
-        let figures = streams::figures(&plan, Streams::default(), measured, recorded);
+        let figures = streams::figures(&plan, Streams::default(), measured, &recorded);
         doubts(&plan, measured, figures, failed)
     }
 
@@ -244,7 +245,7 @@ mod tests {
         assert!(of_streams(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
         let plan = plan(Streams { reconnect: true, ..Streams::default() });
         let measured = measured(SECOND, 0.5, false);
-        let figures = streams::figures(&plan, Streams::default(), measured, Recorder::new());
+        let figures = streams::figures(&plan, Streams::default(), measured, &[]);
         assert!(doubts(&plan, measured, figures, 3).starts_with("3 times a connection failed"));
     }
 
@@ -288,18 +289,24 @@ mod tests {
     fn what_the_kernel_counted_is_a_doubt() {
         let found = |workload: Workload, system| {
             let (plan, measured) = (plan(workload), measured(SECOND, 0.1, false));
-            let mut recorded = Recorder::new();
-            recorded.response.record_n(1000, 50_000).unwrap();
+            let response: Latencies = [(1000, 50_000)].into_iter().collect();
+            let histogram = &response.histogram();
+            let recorded = [Interval { response, ..Interval::default() }];
             let figures = match workload {
                 Workload::Datagrams(datagrams) => {
-                    let histogram = &recorded.response;
                     let counts = Counts { sent: 5, answered: 5, ..Counts::default() };
                     datagrams::figures(&plan, datagrams, measured, counts, histogram)
                 }
-                _ => streams::figures(&plan, Streams::default(), measured, recorded),
+                _ => streams::figures(&plan, Streams::default(), measured, &recorded),
             };
             let faults = Faults::default();
-            let findings = Findings { driver: String::new(), measured, figures, faults };
+            let findings = Findings {
+                driver: String::new(),
+                measured,
+                figures,
+                intervals: Vec::new(),
+                faults,
+            };
             all(&plan, &findings, system).join("; ")
         };
         let (streams, datagrams) = (Streams::default().into(), Datagrams::default().into());
@@ -320,12 +327,12 @@ mod tests {
     #[test]
     fn late_starts_are_a_doubt_about_what_caused_them() {
         let found = |delay_us: u64, late| {
-            let mut recorded = Recorder::new();
-            recorded.response.record_n(1_000_000, 50_000).unwrap();
-            recorded.delay.record_n(delay_us * 1000, 50_000).unwrap();
-            (recorded.sent, recorded.late) = (50_000, late);
+            let times = |nanos| [(nanos, 50_000)].into_iter().collect();
+            let (response, delay) = (times(1_000_000), times(delay_us * 1000));
+            let recorded =
+                [Interval { sent: 50_000, late, response, delay, ..Interval::default() }];
             let (plan, measured) = (plan(Streams::default()), measured(SECOND, 0.1, false));
-            let figures = streams::figures(&plan, Streams::default(), measured, recorded);
+            let figures = streams::figures(&plan, Streams::default(), measured, &recorded);
             doubts(&plan, measured, figures, 0)
         };
         assert_eq!(found(90, 400), "");

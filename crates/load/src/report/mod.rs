@@ -2,10 +2,12 @@
 
 mod doubts;
 mod latency;
+mod recorded;
 
 use crate::measured::Measured;
 use crate::metrics::Faults;
 use crate::plan::Plan;
+use crate::recording::{Interval, Recording};
 use crate::system::SystemUse;
 use crate::tls::Tls;
 use hdrhistogram::Histogram;
@@ -48,6 +50,9 @@ pub struct Report {
     /// Reasons to doubt the figures, each with advice: what may have been the load's own doing or the network's, and
     /// figures that rest on too little.
     pub doubts: Vec<String>,
+    /// What was recorded of a run of [`Workload::Streams`](crate::Workload::Streams).
+    #[serde(skip)]
+    pub recording: Option<Recording>,
 }
 
 /// The figures of one workload.
@@ -157,13 +162,16 @@ pub(crate) struct Findings {
     pub(crate) driver: String,
     pub(crate) measured: Measured,
     pub(crate) figures: Figures,
+    /// Of streams and datagrams.
+    pub(crate) intervals: Vec<Interval>,
     pub(crate) faults: Faults,
 }
 
 impl Report {
     pub(crate) fn new(plan: &Plan, findings: Findings, system: SystemUse) -> Report {
         let doubts = doubts::all(plan, &findings, system);
-        let Findings { driver, measured, figures, faults } = findings;
+        let recording = recorded::of(plan, &findings, &doubts);
+        let Findings { driver, measured, figures, faults, .. } = findings;
         Report {
             address: plan.address.to_string(),
             clients: plan.clients,
@@ -178,6 +186,7 @@ impl Report {
             client_cpu_share: measured.per_second(measured.cpu.as_secs_f64()),
             driver,
             doubts,
+            recording,
         }
     }
 }

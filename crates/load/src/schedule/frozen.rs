@@ -5,7 +5,8 @@
 
 use super::{Arrivals, Claim, Pacer, Rate, Schedule, Times};
 use crate::exchange::Outcome;
-use crate::recording::Recorder;
+use crate::recording::{Collector, Interval, Recorder};
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 const FREEZE: u64 = SECOND / 10;
@@ -19,8 +20,10 @@ fn answered(sent: u64) -> u64 {
 }
 
 /// What clients with one request in flight record in so many seconds.
-fn record(schedule: &Schedule, seconds: u64) -> Recorder {
-    let mut recorder = Recorder::new();
+fn record(schedule: &Schedule, seconds: u64) -> Interval {
+    let time = Duration::from_secs(seconds);
+    let collector = Collector::new(time, time);
+    let mut recorder = Recorder::new(&collector);
     recorder.open(0..0);
     for client in 0..CLIENTS {
         let mut pacer = Pacer::new(schedule, 1, [client, CLIENTS], 1, 0);
@@ -38,7 +41,8 @@ fn record(schedule: &Schedule, seconds: u64) -> Recorder {
             }
         }
     }
-    recorder
+    recorder.finish();
+    collector.finish(time, |_| ()).remove(0)
 }
 
 #[test]
@@ -46,12 +50,12 @@ fn an_open_loop_sees_the_freeze_and_the_service_time_does_not() {
     for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
         let recorded = record(&Schedule::Open { rate: Rate::constant(1000.0), arrivals }, 50);
         for (quantile, ms) in [(0.95, 50.0), (0.99, 90.0), (0.999, 99.0)] {
-            let found = recorded.response.value_at_quantile(quantile) as f64 / 1e6;
+            let found = recorded.response.quantile(quantile) as f64 / 1e6;
             // What waited is answered one after the other.
             assert!((found / ms - 1.0_f64).abs() < 0.05, "{arrivals:?}: {found} ms, not {ms}");
         }
         // Four of a thousand requests are in flight when a freeze begins, or are sent within it.
-        assert!(recorded.service.value_at_quantile(0.99) < SERVICE + 1000, "{arrivals:?}");
+        assert!(recorded.service.quantile(0.99) < SERVICE + 1000, "{arrivals:?}");
         let late = recorded.late as f64 / recorded.sent as f64;
         assert!((0.08..0.12).contains(&late), "a tenth is due within a freeze: {late}");
         assert_eq!(recorded.delay.max(), 0, "the load itself was never late");
@@ -61,6 +65,6 @@ fn an_open_loop_sees_the_freeze_and_the_service_time_does_not() {
 #[test]
 fn a_closed_loop_hides_the_freeze() {
     let recorded = record(&Schedule::default(), 2);
-    assert!(recorded.response.value_at_quantile(0.999) < SERVICE + 1000);
+    assert!(recorded.response.quantile(0.999) < SERVICE + 1000);
     assert!(recorded.response.max() >= FREEZE);
 }

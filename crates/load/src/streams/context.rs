@@ -6,7 +6,7 @@ use crate::exchange::Protocol;
 use crate::fault::Fault;
 use crate::fault_log::FaultLog;
 use crate::plan::{Plan, Streams};
-use crate::recording::Recorder;
+use crate::recording::{Collector, Recorder};
 use annulus::sync::Semaphore;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub(crate) struct StreamsRun {
     pub(crate) plan: Plan,
     pub(crate) streams: Streams,
     pub(crate) faults: FaultLog,
+    pub(crate) collector: Arc<Collector>,
     pub(super) connects: ConnectPace,
     /// Connections begun.
     connections: AtomicUsize,
@@ -28,6 +29,7 @@ impl StreamsRun {
             plan: plan.clone(),
             streams,
             faults: FaultLog::default(),
+            collector: Collector::new(plan.duration, plan.interval),
             connects: ConnectPace::new(streams.connect_rate),
             connections: AtomicUsize::new(0),
         }
@@ -54,7 +56,7 @@ impl<P: Protocol> Context<P> {
     /// Of one of so many threads.
     pub(crate) fn new(run: Arc<StreamsRun>, protocol: P, threads: usize) -> Context<P> {
         let connecting = Semaphore::new((CONNECTS / threads).max(1));
-        let recorder = RefCell::new(Recorder::new());
+        let recorder = RefCell::new(Recorder::new(&run.collector));
         Context { run, protocol, recorder, is_open: Cell::new(true), connecting }
     }
 

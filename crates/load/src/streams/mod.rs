@@ -25,10 +25,11 @@ use crate::exchange::{Protocol, Sources};
 use crate::measured::Measured;
 use crate::mode::Mode;
 use crate::plan::{Plan, Streams};
-use crate::recording::Recorder;
+use crate::recording::{Interval, Latencies, Shown};
 use crate::report::{DelaySummary, Figures, Findings, LatencySummary, StreamFigures};
 use crate::run::{LoadError, Observer};
 use crate::schedule::{Pacer, Rate, Schedule};
+use crate::start_time::StartTime;
 use crate::threads::{self, Ran, Settings, Times};
 use annulus::DriverChoice;
 use context::StreamsRun;
@@ -63,26 +64,30 @@ fn run_protocol<P: Protocol>(
 ) -> Result<Findings, LoadError> {
     let plan = &run.plan;
     let threads = plan.threads();
-    let times = Times { warm_up: plan.warm_up, duration: plan.duration };
+    let start = StartTime::of(plan);
+    let times = Times { start, warm_up: plan.warm_up, duration: plan.duration };
     let share = |index| ClientPool::new(run, protocol(), index, threads);
     let interrupted = || run.faults.interrupt();
     let clients = plan.clients.div_ceil(threads);
     let settings = Settings::new(driver, clients, plan.message_sizes().max());
-    let ran = threads::run(threads, settings, times, observer, interrupted, share)?;
-    let Ran { driver, measured, found } = ran;
-    let mut recorded = Recorder::new();
-    found.iter().for_each(|more| recorded.merge(more));
-    let figures = figures(plan, run.streams, measured, recorded);
-    Ok(Findings { driver, measured, figures, faults: run.faults.take() })
+    let mut shown = Shown { observer, collector: &run.collector };
+    let ran = threads::run(threads, settings, times, &mut shown, interrupted, share)?;
+    let Ran { driver, measured } = ran;
+    let intervals = run.collector.finish(measured.length, |interval| observer.interval(interval));
+    let figures = figures(plan, run.streams, measured, &intervals);
+    Ok(Findings { driver, measured, figures, intervals, faults: run.faults.take() })
 }
 
 pub(crate) fn figures(
     plan: &Plan,
     streams: Streams,
     measured: Measured,
-    recorded: Recorder,
+    intervals: &[Interval],
 ) -> Figures {
-    let responses = recorded.response.len();
+    let mut recorded = Interval::default();
+    intervals.iter().for_each(|interval| recorded.add(interval));
+    let [response, service] = [&recorded.response, &recorded.service].map(Latencies::histogram);
+    let responses = response.len();
     Figures::Streams(StreamFigures {
         pipeline: streams.pipeline,
         threads: plan.threads(),
@@ -94,11 +99,11 @@ pub(crate) fn figures(
         sent: recorded.sent,
         late: recorded.late,
         reconnects: recorded.reconnects,
-        outcomes: recorded.outcomes.by_name(),
-        latency_us: LatencySummary::new(&recorded.response),
-        service_us: LatencySummary::new(&recorded.service),
-        delay_us: DelaySummary::new(&recorded.delay),
-        histogram: recorded.response,
+        outcomes: recorded.outcomes,
+        latency_us: LatencySummary::new(&response),
+        service_us: LatencySummary::new(&service),
+        delay_us: DelaySummary::new(&recorded.delay.histogram()),
+        histogram: response,
     })
 }
 

@@ -7,7 +7,6 @@ use super::context::{Context, StreamsRun};
 use crate::clock;
 use crate::exchange::Protocol;
 use crate::idle::{IdleTracker, sweep_interval};
-use crate::recording::Recorder;
 use crate::threads::Share;
 use annulus::{JoinError, JoinHandle, time};
 use std::ops::Range;
@@ -57,8 +56,6 @@ impl<P: Protocol> ClientPool<P> {
 }
 
 impl<P: Protocol> Share for ClientPool<P> {
-    type Found = Recorder;
-
     async fn connect(&mut self) -> bool {
         let clients = self.context.run.plan.clients;
         let numbers = (self.index..clients).step_by(self.threads);
@@ -89,7 +86,7 @@ impl<P: Protocol> Share for ClientPool<P> {
     }
 
     fn responses(&self) -> u64 {
-        self.context.recorder.borrow().response.len()
+        self.context.recorder.borrow().responses()
     }
 
     fn is_finished(&self) -> bool {
@@ -102,6 +99,7 @@ impl<P: Protocol> Share for ClientPool<P> {
 
     fn sweep(&mut self) {
         let (now, limit) = (clock::now(), self.context.run.plan.reply_timeout);
+        self.context.recorder.borrow_mut().tick(clock::nanos());
         self.clients.iter_mut().for_each(|client| client.check(now, limit));
     }
 
@@ -116,8 +114,8 @@ impl<P: Protocol> Share for ClientPool<P> {
     }
 
     /// What is left ends with the runtime.
-    fn found(self) -> Recorder {
-        self.context.recorder.replace(Recorder::new())
+    fn end(self) {
+        self.context.recorder.borrow_mut().finish();
     }
 }
 

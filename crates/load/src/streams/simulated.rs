@@ -7,7 +7,7 @@ use crate::exchange::{EchoProtocol, Sources};
 use crate::metrics::Faults;
 use crate::mix::Sizes;
 use crate::plan::{Plan, Streams};
-use crate::recording::Recorder;
+use crate::recording::Interval;
 use crate::threads::Share;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Random, Sim, run_on};
@@ -50,7 +50,7 @@ async fn echo(mut stream: TcpStream, mut random: Random, mut left: u64) -> io::R
 
 /// Runs clients for some milliseconds of virtual time, until every request has ended, against a server that breaks connections after
 /// so many bytes.
-fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Recorder, Faults) {
+fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interval, Faults) {
     let mut random = Random::new(seed);
     let latency = Duration::from_micros(random.between(1, 300));
     let segment = random.between(1, 1500) as u32;
@@ -79,7 +79,11 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Recorde
         // What ends now counts, too.
         pool.open(0..0);
         pool.finish().await;
-        io::Result::Ok((pool.found(), run.faults.take()))
+        pool.end();
+        let mut recorded = Interval::default();
+        let intervals = run.collector.finish(plan.duration, |_| ());
+        intervals.iter().for_each(|interval| recorded.add(interval));
+        io::Result::Ok((recorded, run.faults.take()))
     })
     .unwrap()
 }

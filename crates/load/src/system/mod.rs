@@ -3,6 +3,7 @@
 mod counters;
 mod run_queue;
 
+use crate::recording::Interval;
 use crate::run::{Observer, Progress};
 pub(crate) use counters::Counters;
 use std::time::Duration;
@@ -62,6 +63,10 @@ impl Observer for Edges<'_> {
             counters: counters.map(|(now, before)| now.since(before)),
             waited: waited.map(|(now, before)| now.saturating_sub(before)),
         };
+    }
+
+    fn interval(&mut self, interval: &Interval) {
+        self.observer.interval(interval);
     }
 
     fn progress(&mut self, progress: Progress) {

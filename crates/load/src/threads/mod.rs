@@ -18,9 +18,6 @@ use std::time::Duration;
 
 /// A thread's share of the clients. It is made on that thread, within its runtime.
 pub(crate) trait Share: 'static {
-    /// What it leaves.
-    type Found: Send;
-
     /// Makes every client ready to start; whether that succeeded. A failure is recorded. Ends soon if another thread has failed.
     fn connect(&mut self) -> impl Future<Output = bool>;
 
@@ -49,7 +46,7 @@ pub(crate) trait Share: 'static {
     fn finish(&mut self) -> impl Future<Output = ()>;
 
     /// Ends what is left.
-    fn found(self) -> Self::Found;
+    fn end(self);
 }
 
 /// To a thread.

@@ -5,6 +5,7 @@ use super::{Command, Event, Settings, Share};
 use crate::clock;
 use crate::measured::Measured;
 use crate::run::{LoadError, Observer, Progress};
+use crate::start_time::StartTime;
 use annulus::shards::{self, Sender};
 use std::io;
 use std::ops::ControlFlow;
@@ -23,15 +24,15 @@ const COMMANDS: usize = 8;
 /// How long to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
+    pub(crate) start: StartTime,
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
 }
 
 /// What the threads found.
-pub(crate) struct Ran<F> {
+pub(crate) struct Ran {
     pub(crate) driver: String,
     pub(crate) measured: Measured,
-    pub(crate) found: Vec<F>,
 }
 
 /// Runs shares of clients on threads of their own. `interrupted` is called before an interrupted run ends its clients.
@@ -42,7 +43,7 @@ pub(crate) fn run<S: Share>(
     observer: &mut dyn Observer,
     interrupted: impl Fn(),
     share: impl Fn(usize) -> S + Sync,
-) -> Result<Ran<S::Found>, LoadError> {
+) -> Result<Ran, LoadError> {
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
         let responses: Arc<[AtomicU64]> = (0..threads).map(|_| AtomicU64::new(0)).collect();
@@ -70,14 +71,14 @@ pub(crate) fn run<S: Share>(
         let State { driver, .. } = std::mem::take(&mut threads.state);
         // Threads that still have clients give them up.
         drop(threads);
-        let found = handles.into_iter().filter_map(join).collect();
-        measured.map(|measured| Ran { driver, measured, found })
+        handles.into_iter().for_each(join);
+        measured.map(|measured| Ran { driver, measured })
     })
 }
 
-/// What a thread has found; its panic goes on here.
-fn join<F>(handle: ScopedJoinHandle<'_, Option<F>>) -> Option<F> {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// Waits for the end of a thread; its panic goes on here.
+fn join(handle: ScopedJoinHandle<'_, ()>) {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
 struct Thread {
@@ -148,6 +149,10 @@ impl Threads<'_> {
         if self.state.is_incomplete {
             return Ok(Measured::default());
         }
+        let idle = times.start.until_warm_up().map_err(LoadError::Start)?;
+        if self.wait(Some(idle), |_| false).is_break() {
+            return Ok(Measured::interrupted());
+        }
         self.command(Command::Start(clock::nanos()));
         if self.wait(Some(times.warm_up), |state| state.finished == count).is_break() {
             return Ok(Measured::interrupted());
@@ -170,7 +175,7 @@ impl Threads<'_> {
         // What finished in the warm-up says so again.
         self.state.finished = 0;
         self.observer.window_opened();
-        let began = clock::now();
+        let (began, started) = (clock::now(), clock::unix());
         self.release();
         let ended = self.wait_with(
             None,
@@ -184,7 +189,8 @@ impl Threads<'_> {
         let State { length, cpu, .. } = self.state;
         self.observer.window_closed();
         self.release();
-        Measured { length: length / count as u32, cpu, interrupted: ended.is_break() }
+        let (length, interrupted) = (length / count as u32, ended.is_break());
+        Measured { started, length, cpu, interrupted }
     }
 
     /// Waits until `done`, or for as long as `limit`; breaks if the observer interrupts, or a thread has panicked.

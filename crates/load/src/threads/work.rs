@@ -33,27 +33,27 @@ impl Drop for Link {
     }
 }
 
-/// The life of a thread; `None` if it has nothing to tell.
+/// The life of a thread.
 pub(super) fn work<S: Share>(
     mut link: Link,
     settings: Settings,
     duration: Duration,
     share: impl FnOnce(usize) -> S,
-) -> Option<S::Found> {
+) {
     let mut runtime = match settings.builder().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             link.tell(Event::Ready(Err(error)));
-            return None;
+            return;
         }
     };
     link.tell(Event::Ready(Ok(runtime.driver().to_string())));
     runtime.block_on(async {
         let mut share = share(link.index);
-        // If it is given up, there are findings all the same: what went wrong, and what came before an interruption.
+        // If it is given up, what was recorded before counts all the same.
         let _: Result<(), GivenUp> = link.run(&mut share, duration).await;
-        Some(share.found())
-    })
+        share.end();
+    });
 }
 
 impl Link {

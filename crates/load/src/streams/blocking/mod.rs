@@ -11,6 +11,7 @@ use crate::plan::{Plan, Streams};
 use crate::report::Findings;
 use crate::run::{LoadError, Observer};
 use crate::server_address::{ServerAddress, unix_address};
+use crate::start_time::StartTime;
 use client::Client;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -40,10 +41,11 @@ pub(super) fn run(
     workload: Streams,
     observer: &mut dyn Observer,
 ) -> Result<Findings, LoadError> {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::new(plan));
     let measured = match connect_unless_interrupted(plan, observer, &metrics)? {
         None => Measured::interrupted(),
         Some(streams) if metrics.has_no_faults() => {
+            StartTime::of(plan).await_warm_up(observer).map_err(LoadError::Start)?;
             let clients = start(plan, workload, streams, &metrics)?;
             let mut measured = measure(plan, &clients, observer, &metrics);
             metrics.set_phase(Phase::Over);
@@ -59,10 +61,11 @@ pub(super) fn run(
         Some(_) => Measured::default(),
     };
     // Every client is dropped, and so has flushed its batch.
-    let Totals { recorded, faults } = metrics.take_totals();
-    let figures = super::figures(plan, workload, measured, recorded);
+    let Totals { intervals, faults } =
+        metrics.take_totals(measured.length, |interval| observer.interval(interval));
+    let figures = super::figures(plan, workload, measured, &intervals);
     let driver = "threads (a blocking thread a connection)".into();
-    Ok(Findings { driver, measured, figures, faults })
+    Ok(Findings { driver, measured, figures, intervals, faults })
 }
 
 /// Warms up, then measures. Either phase ends early if every client has ended or the observer interrupts.

@@ -1,0 +1,112 @@
+//! Where the recording of a run goes, beside `--json`.
+
+use super::logs::{self, Logs};
+use super::together::TogetherArgs;
+use crate::duration;
+use crate::output::Target;
+use crate::usage::UsageError;
+use annulus_load::recording::{ClockReading, Interval, Recording};
+use annulus_load::{Plan, clock};
+use anyhow::Result;
+use clap::Args;
+use std::time::Duration;
+
+/// Where the recording of a run goes.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Recordings")]
+pub(super) struct OutputArgs {
+    /// Write a row for each second while the run lasts
+    #[arg(long, value_name = "FILE|-")]
+    csv: Option<Target>,
+    /// Write an interval log of HdrHistogram while the run lasts, in ns; the
+    /// times since requests were written have the tag service
+    #[arg(long, value_name = "FILE|-")]
+    hdr: Option<Target>,
+    /// The length of an interval of the recording
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::parse)]
+    interval: Duration,
+    /// A name for the recording
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+}
+
+/// What is written of a run, and what is added to its recording.
+#[derive(Default)]
+pub(super) struct Output {
+    logs: Logs,
+    label: Option<String>,
+    clock: Option<ClockReading>,
+    takes_stdout: bool,
+}
+
+impl OutputArgs {
+    /// Refuses what would go to standard output beside something else.
+    fn check(&self, json: Option<&Target>) -> Result<(), UsageError> {
+        let all = [json, self.csv.as_ref(), self.hdr.as_ref()];
+        match all.into_iter().flatten().filter(|target| **target == Target::Stdout).count() {
+            0 | 1 => Ok(()),
+            _ => Err(UsageError(
+                "standard output takes one of --json, --csv and --hdr: name files for the others"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Whether an option was given that is about recordings.
+    pub(super) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--csv", self.csv.is_some()),
+            ("--hdr", self.hdr.is_some()),
+            ("--label", self.label.is_some()),
+        ]
+    }
+
+    fn takes_stdout(&self) -> bool {
+        [&self.csv, &self.hdr].into_iter().flatten().any(|target| *target == Target::Stdout)
+    }
+
+    /// Opens the logs, and compares the clocks.
+    pub(super) fn open(&self, json: Option<&Target>, together: &TogetherArgs) -> Result<Output> {
+        self.check(json)?;
+        let clock = together.compare_clocks()?;
+        Ok(Output {
+            logs: Logs::open(self.csv.clone(), self.hdr.clone())?,
+            label: self.label.clone(),
+            clock,
+            takes_stdout: self.takes_stdout(),
+        })
+    }
+
+    /// Sets what is recorded.
+    pub(super) fn set(&self, plan: &mut Plan, together: &TogetherArgs) {
+        (plan.interval, plan.start_at) = (self.interval, together.start_at);
+    }
+}
+
+impl Output {
+    /// Measuring begins.
+    pub(super) fn start(&mut self) {
+        self.logs.start(clock::unix().as_secs_f64());
+    }
+
+    pub(super) fn write(&mut self, interval: &Interval) {
+        self.logs.write(interval);
+    }
+
+    /// Whether a log goes to standard output.
+    pub(super) fn takes_stdout(&self) -> bool {
+        self.takes_stdout
+    }
+
+    /// Adds to the recording what the run does not know.
+    pub(super) fn complete(&self, recording: &mut Recording) {
+        let run = &mut recording.run;
+        (run.command, run.label, run.clock) =
+            (logs::command(), self.label.clone(), self.clock.clone());
+    }
+
+    /// Fails if a log lacks something.
+    pub(super) fn finish(self) -> Result<()> {
+        self.logs.finish()
+    }
+}

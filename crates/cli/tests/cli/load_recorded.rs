@@ -1,0 +1,212 @@
+//! What `annulus load` leaves behind of a run: its recording, and the logs that it writes meanwhile.
+
+use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, drivers, free_address};
+use crate::load_merge::Scratch;
+use annulus_load::recording::{COLUMNS, Latencies, Recording};
+use annulus_load::{clock, reference_clock};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+
+fn load(server: &Server, args: &[&str]) -> Finished {
+    let address = server.address.to_string();
+    let short = ["load", "-a", &address, "-c", "3", "-l", "64", "--warm-up", "0"];
+    annulus(short.iter().chain(args))
+}
+
+/// Reads a recording from standard output.
+fn read(finished: &Finished) -> Recording {
+    Recording::read(finished.stdout.as_bytes())
+        .unwrap_or_else(|error| panic!("{error}: {finished:?}"))
+}
+
+#[test]
+fn every_mode_of_the_load_is_recorded() {
+    let server = Server::start(&[]);
+    let ways = drivers().into_iter().map(|driver| vec!["--driver", driver]);
+    for way in ways.chain([vec!["--threads", "2"], vec!["--rate", "500", "--pipeline", "4"]]) {
+        let args = ["-t", "0.4", "--interval", "0.1", "--label", "a run", "--json", "-"];
+        let finished = load(&server, &[&way[..], &args].concat());
+        assert_eq!(
+            (finished.code, finished.stderr.as_str()),
+            (Some(0), ""),
+            "{way:?}: {finished:?}"
+        );
+        let recording = read(&finished);
+        let (total, run) = (recording.total(), &recording.run);
+        assert!(total.answered > 0 && total.sent >= total.answered, "{way:?}: {total:?}");
+        assert_eq!(total.answered, total.response.len(), "{way:?}");
+        assert_eq!(total.answered, total.service.len(), "{way:?}");
+        assert!(total.service.quantile(0.5) <= total.response.quantile(0.5), "{way:?}");
+        assert_eq!(recording.summary().responses, finished.json()["responses"], "{way:?}");
+        assert!(!recording.intervals.is_empty() && recording.intervals.len() <= 4, "{way:?}");
+        let end = recording.intervals.last().unwrap().end();
+        assert!(end <= recording.seconds + 1e-6, "{way:?}: {end} of {}", recording.seconds);
+        assert_eq!((run.label.as_deref(), run.clients, run.length), (Some("a run"), 3, Some(64)));
+        assert!(run.command.contains(&"--interval".into()) && run.started > 0.0, "{run:?}");
+        let text = load(&server, &[&way[..], &["-t", "0.1"]].concat()).stdout;
+        assert!(text.contains("requests/s") && text.contains("service"), "{way:?}: {text}");
+    }
+}
+
+/// The sum of what a log of HdrHistogram has, by its columns of the response.
+#[test]
+fn logs_are_written_while_the_run_lasts() {
+    let (server, scratch) = (Server::start(&[]), Scratch::new("load-logs"));
+    let [json, csv, hdr] = ["a.json", "a.csv", "a.hdr"].map(|name| scratch.path(name));
+    let args = ["-t", "0.5", "--interval", "0.1", "--json", &json, "--csv", &csv, "--hdr", &hdr];
+    let finished = load(&server, &args);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let recording = Recording::open(&json).unwrap();
+    let rows = fs::read_to_string(&csv).unwrap();
+    let answered = COLUMNS.iter().position(|(name, _)| *name == "answered").unwrap();
+    let answers = rows.lines().skip(1).map(|row| row.split(',').nth(answered).unwrap());
+    let answers: Vec<u64> = answers.map(|cell| cell.parse().unwrap()).collect();
+    let recorded: Vec<u64> = recording.intervals.iter().map(|interval| interval.answered).collect();
+    assert_eq!(answers, recorded);
+    let log = fs::read_to_string(&hdr).unwrap();
+    let lines = |tagged| {
+        log.lines()
+            .filter(|line| !line.starts_with('#') && line.starts_with("Tag=service,") == tagged)
+            .count()
+    };
+    assert_eq!(lines(false), recorded.len(), "{log}");
+    assert!(lines(true) > 0 && lines(true) <= recorded.len(), "{log}");
+    assert!(log.contains("#[StartTime: "), "{log}");
+}
+
+/// Every write to the device fails.
+#[test]
+fn a_full_disk_does_not_end_the_run() {
+    let (server, scratch) = (Server::start(&[]), Scratch::new("load-full"));
+    let csv = scratch.path("a.csv");
+    let args = ["-t", "0.3", "--interval", "0.1", "--hdr", "/dev/full", "--csv", &csv];
+    let finished = load(&server, &args);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    let lines: Vec<_> = finished.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{finished:?}");
+    assert!(
+        lines[0].contains("cannot write /dev/full") && lines[0].contains("the run goes on"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].contains("/dev/full lacks") && lines[1].contains("No space left"),
+        "{lines:?}"
+    );
+    assert!(finished.stdout.contains("requests/s"), "{finished:?}");
+    assert!(fs::read_to_string(&csv).unwrap().lines().count() > 1, "the other log is whole");
+    load(&server, &["-t", "0.1", "--csv", "/dev/full"]).fails_with(1, &["cannot write /dev/full"]);
+    let finished = load(&server, &["-t", "0.1", "--json", "/dev/full"]);
+    finished.fails_with(1, &["cannot write /dev/full", "No space left"]);
+    assert!(finished.stdout.contains("requests/s"), "{finished:?}");
+}
+
+/// The limit on the size of files ends a write as a full disk does.
+#[test]
+fn a_log_that_was_cut_has_whole_rows_only() {
+    let (server, scratch) = (Server::start(&[]), Scratch::new("load-cut"));
+    let csv = scratch.path("a.csv");
+    // A block has 512 bytes: the head and a row or two. SIGXFSZ is ignored, so that the write fails instead.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 1; exec {ANNULUS} load -a {} -c 2 -t 1 --interval 0.1 --warm-up 0 --csv {csv}",
+        server.address
+    );
+    let finished = crate::common::finish(Command::new("bash").args(["-c", &script]));
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(
+        finished.stderr.contains("lacks") && finished.stderr.contains("File too large"),
+        "{finished:?}"
+    );
+    let rows = fs::read_to_string(&csv).unwrap();
+    assert!(rows.ends_with('\n') && rows.len() <= 1024, "{rows}");
+    let commas = COLUMNS.len() - 1;
+    assert!(rows.lines().all(|row| row.matches(',').count() == commas), "{rows}");
+}
+
+#[test]
+fn an_interrupted_run_is_kept_and_marked() {
+    let (server, scratch) = (Server::start(&[]), Scratch::new("load-interrupted"));
+    let [json, csv] = ["a.json", "a.csv"].map(|name| scratch.path(name));
+    let address = server.address.to_string();
+    let mut command = Command::new(ANNULUS);
+    command.args([
+        "load",
+        "-a",
+        &address,
+        "-c",
+        "2",
+        "-t",
+        "1h",
+        "--warm-up",
+        "0",
+        "--interval",
+        "0.05",
+    ]);
+    command.args(["--json", &json, "--csv", &csv]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    // Rows are written while it runs.
+    let deadline = clock::now() + PATIENCE;
+    while fs::read_to_string(&csv).map_or(0, |rows| rows.lines().count()) < 3 {
+        assert_eq!(child.try_wait().unwrap(), None, "the load has ended");
+        assert!(clock::now() < deadline, "no rows in {csv}");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let recording = Recording::open(&json).unwrap();
+    assert!(
+        recording.interrupted && recording.doubts[0].contains("interrupted"),
+        "{:?}",
+        recording.doubts
+    );
+    assert!(recording.intervals.len() >= 2 && recording.total().answered > 0);
+    let mut sum = Latencies::default();
+    recording.intervals.iter().for_each(|interval| sum.add(&interval.response));
+    assert_eq!(sum.len(), recording.total().answered);
+    let rows = fs::read_to_string(&csv).unwrap();
+    assert_eq!(rows.lines().count(), recording.intervals.len() + 1);
+}
+
+#[test]
+fn a_start_that_cannot_be_met_is_refused() {
+    let server = Server::start(&[]);
+    for (args, part) in [
+        (["--start-at", "2001-01-01T00:00:00Z"], "s ago by this machine's clock"),
+        (["--start-at", "1700000000000"], "within 7 days"),
+        (["--start-at", "2099-01-01T00:00:00Z"], "within 7 days"),
+    ] {
+        load(&server, &args).fails_with(1, &[part]);
+    }
+    let address = server.address.to_string();
+    let finished = annulus(["load", "-a", &address, "--start-at", "+60s", "--warm-up", "1h"]);
+    finished.fails_with(1, &["the warm-up alone takes 3600.000 s"]);
+    load(&server, &["--start-at", "soon"]).fails_with(2, &["soon", "or +10s"]);
+}
+
+#[test]
+fn the_clock_is_compared_before_the_run() {
+    let server = Server::start(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let reference = socket.local_addr().unwrap().to_string();
+    // It ends with the process of the test.
+    std::thread::spawn(move || reference_clock::serve(&socket, || false));
+    let recording = read(&load(&server, &["-t", "0.1", "--clock", &reference, "--json", "-"]));
+    let clock = recording.run.clock.unwrap();
+    assert_eq!(clock.reference, reference);
+    assert!(clock.ahead.abs() <= clock.uncertainty + 0.001, "{clock:?}");
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let finished = load(&server, &["-t", "0.1", "--clock", &silent]);
+    finished.fails_with(1, &["cannot compare clocks", &silent]);
+}
+
+#[test]
+fn options_of_recordings_need_a_run_that_is_recorded() {
+    let address = free_address().to_string();
+    let load = |args: &[&str]| annulus(["load", "-a", &address].iter().chain(args));
+    load(&["--per-connection", "--csv", "x.csv"]).fails_with(2, &["--csv", "--per-connection"]);
+    load(&["--find-rate", "p99<1ms", "--start-at", "+5s"])
+        .fails_with(2, &["--start-at", "--find-rate"]);
+    load(&["--json", "-", "--csv", "-"]).fails_with(2, &["standard output takes one of"]);
+    load(&["--interval", "0"]).fails_with(2, &["a recorded interval of zero"]);
+}
