@@ -6,6 +6,7 @@ mod datagrams;
 mod engine;
 mod find_rate;
 mod http;
+mod live;
 mod logs;
 mod merge;
 mod page;
@@ -21,11 +22,11 @@ mod tls;
 mod together;
 mod workload;
 
+use self::live::Live;
 use self::recorded::Output;
 use crate::duration;
 use crate::output::{self, JsonFile, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
-use crate::text::thousands;
 use crate::usage::{UsageError, only_with};
 use annulus_load::recording::Interval;
 use annulus_load::{
@@ -34,7 +35,6 @@ use annulus_load::{
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spoken::{ProtocolArgs, only_for_echo};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -266,19 +266,25 @@ impl CommonArgs {
             return find_rate::run(json, &plan, &search, &mut watch);
         }
         let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
-        let Watch { stop, output, .. } = watch;
-        deliver(json, &plan, &report, &output)?;
+        let Watch { stop, mut output, .. } = watch;
+        deliver(json, &plan, &report, &mut output)?;
         judge(&report, &stop, output.finish())
     }
 }
 
 /// Prints the figures, and writes the recording of a run that left one, else its report.
-fn deliver(json: Option<JsonFile>, plan: &Plan, report: &Report, output: &Output) -> Result<()> {
+fn deliver(
+    json: Option<JsonFile>,
+    plan: &Plan,
+    report: &Report,
+    output: &mut Output,
+) -> Result<()> {
     let Some(recording) = &report.recording else {
         return output::deliver(json, report, render::report(&plan.address, report));
     };
     let mut recording = recording.clone();
     output.complete(&mut recording);
+    output.write_page(&recording)?;
     let has_figures = recording.seconds > 0.0 && !output.takes_stdout();
     let text = has_figures.then(|| summary::of(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)
@@ -315,23 +321,18 @@ fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
     logs.map(|()| ExitCode::SUCCESS)
 }
 
-/// Steps of the bar.
-const LENGTH: u64 = 1000;
-
 /// Shows progress if standard error is a terminal, and ends the run when a signal comes.
 struct Watch {
-    bar: ProgressBar,
+    live: Live,
     stop: Stop,
     output: Output,
 }
 
 impl Watch {
     fn new(output: Output) -> Result<Watch> {
-        let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {msg}");
-        let bar = bar.with_style(style.expect("a template that is a constant"));
+        let live = Live::new(output.is_live());
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        Ok(Watch { bar, stop, output })
+        Ok(Watch { live, stop, output })
     }
 }
 
@@ -342,10 +343,11 @@ impl Observer for Watch {
 
     fn interval(&mut self, interval: &Interval) {
         self.output.write(interval);
+        self.live.interval(interval);
     }
 
     fn window_closed(&mut self) {
-        self.bar.finish_and_clear();
+        self.live.finish();
     }
 
     fn is_interrupted(&self) -> bool {
@@ -353,12 +355,6 @@ impl Observer for Watch {
     }
 
     fn progress(&mut self, progress: Progress) {
-        if self.bar.is_hidden() {
-            return;
-        }
-        let rate = progress.responses as f64 / progress.elapsed.as_secs_f64().max(1e-9);
-        self.bar.set_message(format!("{} requests/s", thousands(rate as u64)));
-        let share = progress.elapsed.as_secs_f64() / progress.total.as_secs_f64().max(1e-9);
-        self.bar.set_position((share * LENGTH as f64) as u64);
+        self.live.progress(progress);
     }
 }

@@ -3,10 +3,10 @@
 use super::logs::{self, Logs};
 use super::together::TogetherArgs;
 use crate::duration;
-use crate::output::Target;
+use crate::output::{JsonFile, Target};
 use crate::usage::UsageError;
 use annulus_load::recording::{ClockReading, Interval, Recording};
-use annulus_load::{Plan, clock};
+use annulus_load::{Plan, clock, page};
 use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
@@ -22,6 +22,13 @@ pub(super) struct OutputArgs {
     /// times since requests were written have the tag service
     #[arg(long, value_name = "FILE|-")]
     hdr: Option<Target>,
+    /// Write a page with charts, as `load page` makes it of a recording
+    #[arg(long, value_name = "FILE|-")]
+    html: Option<Target>,
+    /// Show more while the run lasts: figures of the last second and of the
+    /// whole run, and their course
+    #[arg(long)]
+    live: bool,
     /// The length of an interval of the recording
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::parse)]
     interval: Duration,
@@ -36,33 +43,39 @@ pub(super) struct Output {
     logs: Logs,
     label: Option<String>,
     clock: Option<ClockReading>,
+    page: Option<JsonFile>,
+    is_live: bool,
     takes_stdout: bool,
 }
 
 impl OutputArgs {
     /// Refuses what would go to standard output beside something else.
     fn check(&self, json: Option<&Target>) -> Result<(), UsageError> {
-        let all = [json, self.csv.as_ref(), self.hdr.as_ref()];
+        let all = [json, self.csv.as_ref(), self.hdr.as_ref(), self.html.as_ref()];
         match all.into_iter().flatten().filter(|target| **target == Target::Stdout).count() {
             0 | 1 => Ok(()),
             _ => Err(UsageError(
-                "standard output takes one of --json, --csv and --hdr: name files for the others"
+                "standard output takes one of --json, --csv, --hdr and --html: name files for the others"
                     .into(),
             )),
         }
     }
 
     /// Whether an option was given that is about recordings.
-    pub(super) fn given(&self) -> [(&'static str, bool); 3] {
+    pub(super) fn given(&self) -> [(&'static str, bool); 4] {
         [
             ("--csv", self.csv.is_some()),
             ("--hdr", self.hdr.is_some()),
+            ("--html", self.html.is_some()),
             ("--label", self.label.is_some()),
         ]
     }
 
     fn takes_stdout(&self) -> bool {
-        [&self.csv, &self.hdr].into_iter().flatten().any(|target| *target == Target::Stdout)
+        [&self.csv, &self.hdr, &self.html]
+            .into_iter()
+            .flatten()
+            .any(|target| *target == Target::Stdout)
     }
 
     /// Opens the logs, and compares the clocks.
@@ -73,6 +86,8 @@ impl OutputArgs {
             logs: Logs::open(self.csv.clone(), self.hdr.clone())?,
             label: self.label.clone(),
             clock,
+            page: self.html.clone().map(Target::open).transpose()?,
+            is_live: self.live,
             takes_stdout: self.takes_stdout(),
         })
     }
@@ -93,7 +108,17 @@ impl Output {
         self.logs.write(interval);
     }
 
-    /// Whether a log goes to standard output.
+    /// Whether more is shown while the run lasts.
+    pub(super) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Writes the page of the recording, if one was asked for.
+    pub(super) fn write_page(&mut self, recording: &Recording) -> Result<()> {
+        self.page.take().map_or(Ok(()), |page| page.write(&page::html(recording)))
+    }
+
+    /// Whether a log or the page goes to standard output.
     pub(super) fn takes_stdout(&self) -> bool {
         self.takes_stdout
     }

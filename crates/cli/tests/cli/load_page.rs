@@ -1,6 +1,6 @@
 //! The page of a recording, in a browser too.
 
-use crate::common::annulus;
+use crate::common::{Server, annulus};
 use crate::recordings::{directory, recording, write};
 use annulus_load::recording::{Recording, RunInfo};
 use serde_json::Value;
@@ -52,6 +52,31 @@ fn the_page_has_everything() {
 fn a_run_that_has_measured_nothing_has_a_page_that_says_so() {
     let html = page(&directory("page-empty"), &Recording::new(RunInfo::default()));
     assert_eq!(html.matches("Nothing was measured").count(), 5);
+}
+
+#[test]
+fn a_run_leaves_its_page() {
+    let (server, directory) = (Server::start(&[]), directory("page-of-run"));
+    let address = server.address.to_string();
+    let load = |options: &[&str]| {
+        let short =
+            ["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0", "--interval", "0.1"];
+        annulus(short.iter().chain(options))
+    };
+    let path = directory.join("run.html").to_str().unwrap().to_owned();
+    let made = load(&["--label", "a run", "--html", &path, "--live"]);
+    assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""), "{made:?}");
+    let html = fs::read_to_string(&path).unwrap();
+    assert!(html.contains("<title>a run</title>") && html.contains("fill-h"), "{html}");
+    assert!(!html.contains("class=\"empty\""), "a chart lacks data: {html}");
+    let to_stdout = load(&["--html", "-"]);
+    assert!(to_stdout.stdout.starts_with("<!DOCTYPE html>"), "{to_stdout:?}");
+    assert!(to_stdout.stdout.ends_with("</html>\n"), "{to_stdout:?}");
+    load(&["--html", "-", "--json", "-"]).fails_with(2, &["standard output takes one of"]);
+    load(&["--html", "/nowhere/run.html"])
+        .fails_with(1, &["/nowhere/run.html", "choose another file"]);
+    let without = annulus(["load", "--per-connection", "--html", &path]);
+    without.fails_with(2, &["--html is for runs that are recorded"]);
 }
 
 /// Charts have something in view, nothing is wider than a phone, and the browser has nothing to say.

@@ -10,6 +10,7 @@ mod interrupted;
 mod killed;
 mod load;
 mod load_compare;
+mod load_live;
 mod load_merge;
 mod load_page;
 mod load_protocols;
