@@ -125,7 +125,12 @@ fn latency(text: &mut Listing, l: &LatencySummary) {
 
 fn row_of(text: &mut Listing, name: &str, l: &LatencySummary) {
     let values = [l.min, l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max];
-    text.row(name, &values.map(|value| format!("{value:<9.1}")).concat());
+    // Long times need no fraction, and would touch each other with one.
+    let column = |value| match value {
+        100_000.0.. => format!("{value:<9.0}"),
+        _ => format!("{value:<9.1}"),
+    };
+    text.row(name, &values.map(column).concat());
 }
 
 fn times(times: &TimeSummary) -> String {
