@@ -69,14 +69,18 @@ fn listing(plan: &Plan, found: &FoundRate) -> String {
     text.row("server", &plan.address.to_string());
     text.row("target", &found.target);
     text.row("closed loop", &format!("{} requests/s", whole(found.closed_loop)));
-    let rate =
-        |rate: Option<f64>| rate.map_or("none".to_owned(), |rate| format!("{}/s", whole(rate)));
-    text.row("highest rate", &rate(found.rate));
+    let per_second = |rate| format!("{}/s", whole(rate));
+    text.row("highest rate", &found.rate.map_or("none".to_owned(), per_second));
     let (met, all) = (found.windows_met, found.windows_at_rate);
     if found.rate.is_some() {
         text.row("confidence", &format!("{met} of {all} windows at it meet the target"));
-        text.row("all meet", &format!("up to {}", rate(found.all_met_up_to)));
-        text.row("none meets", &format!("from {}", rate(found.none_met_from)));
+    }
+    // A side is missing if no window was beyond it.
+    if let Some(met) = found.all_met_up_to {
+        text.row("all meet", &format!("up to {}", per_second(met)));
+    }
+    if let Some(missed) = found.none_met_from {
+        text.row("none meets", &format!("from {}", per_second(missed)));
     }
     text.row("windows", &format!("{} of {:.2} s", found.windows.len(), found.window_seconds));
     for line in remarks(found) {
