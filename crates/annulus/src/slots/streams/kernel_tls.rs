@@ -4,6 +4,7 @@
 //! `MSG_MORE`, since what waits for more is an open record, which no option of TCP makes leave. Pages of a file can leave one open before
 //! Linux 6.5, which a control message ends.
 
+use super::send_keys::{RecordStep, SendKeys};
 use super::stream::{Special, Stream};
 use crate::runtime::io::Io;
 use annulus_kernel::{Control, ControlWriter, Direction, RECORD_DATA, TlsKeys, space};
@@ -12,29 +13,6 @@ use std::task::{Context, Poll, ready};
 
 /// Bytes of data in a record that is full.
 const RECORD: u64 = 16 * 1024;
-
-/// What is known of the keys that the kernel has.
-#[derive(Debug)]
-pub(super) struct SendKeys {
-    /// Of the record that is sent apart from the bytes.
-    step: RecordStep,
-    /// Records that were made with them: not fewer than the kernel has made.
-    records: u64,
-    /// As many as may be.
-    limit: u64,
-}
-
-/// How far the record is that is sent apart from the bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum RecordStep {
-    /// There is none.
-    #[default]
-    None,
-    /// Waits for space, so that records in front of it that the kernel holds leave with it.
-    Before,
-    /// It was sent, and waits until there is space again, so that it has left the kernel's own queue.
-    After,
-}
 
 impl Stream {
     /// The kernel encrypts what is sent from here on.

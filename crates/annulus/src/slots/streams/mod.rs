@@ -20,6 +20,7 @@ mod recv;
 mod recv_state;
 mod scm_rights;
 mod send;
+mod send_keys;
 mod send_state;
 mod splice;
 mod stream;

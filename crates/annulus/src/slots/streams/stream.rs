@@ -6,9 +6,9 @@
 
 use super::agenda::Agenda;
 use super::buffer_queue::Links;
-use super::kernel_tls::SendKeys;
 use super::recv_state::RecvState;
 use super::scm_rights::ScmRights;
+use super::send_keys::SendKeys;
 use super::send_state::{SendState, ZeroCopySend};
 use super::splice::{Pipes, Spliced};
 use super::vectors::Vectors;
