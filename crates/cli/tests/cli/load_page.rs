@@ -134,17 +134,29 @@ addEventListener("load", () => {
 });
 </script>"#;
 
+/// Without a screen, as root, and with little shared memory; the page it ends with is printed.
+const HEADLESS: [&str; 6] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--dump-dom",
+];
+
 /// The name of a browser that is there. If there is none, `test` is skipped, with a line past the capture of its output.
 fn browser(test: &str) -> Option<&'static str> {
+    // One that is installed may still not start, as in a container that forbids what it needs.
     let is_there = |name: &&str| {
-        let found = Command::new(name).arg("--version").stdin(Stdio::null()).output();
-        found.is_ok_and(|output| output.status.success())
+        let mut command = Command::new("timeout");
+        command.args(["60", name]).args(HEADLESS).arg("about:blank").stdin(Stdio::null());
+        command.output().is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
     };
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(is_there);
     if found.is_none() {
         _ = writeln!(
             io::stderr(),
-            "skipped: {test}: no chromium (Debian: apt-get install chromium)"
+            "skipped: {test}: no chromium that starts (Debian: apt-get install chromium)"
         );
     }
     found
@@ -153,8 +165,8 @@ fn browser(test: &str) -> Option<&'static str> {
 /// Opens a file, and prints what it has become.
 fn open(browser: &str, directory: &Path, file: &Path) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
-    command.args(["--enable-logging=stderr", "--virtual-time-budget=5000", "--no-first-run"]);
+    command.args(["120", browser]).args(HEADLESS);
+    command.args(["--enable-logging=stderr", "--virtual-time-budget=5000"]);
     command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
     command.arg(format!("file://{}", file.display())).stdin(Stdio::null()).output().unwrap()
 }
