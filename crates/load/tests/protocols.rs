@@ -9,8 +9,8 @@ use annulus_load::{
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,13 @@ fn serve_streams(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAdd
         for stream in listener.incoming() {
             let (stream, talk) = (stream.unwrap(), talk.clone());
             stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || talk(stream));
+            std::thread::spawn(move || {
+                let closing = stream.try_clone().unwrap();
+                talk(stream);
+                // A socket that is closed with unread bytes resets its connection.
+                _ = closing.shutdown(Shutdown::Write);
+                _ = io::copy(&mut &closing, &mut io::sink());
+            });
         }
     });
     address
