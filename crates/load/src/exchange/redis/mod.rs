@@ -71,14 +71,16 @@ impl Exchange for RedisExchange {
     ) -> Result<(), Fault> {
         while !input.is_empty() {
             let (mut refused, is_starting) = (None, self.is_starting());
-            let (taken, reply) = self.replies.take(input, &mut |line| {
+            let taken = self.replies.take(input, &mut |line| {
                 if is_starting {
                     refused = Some(refusal(line));
                 }
-            })?;
+            });
+            // It came before whatever is wrong behind it.
             if let Some(refused) = refused {
                 return Err(refused);
             }
+            let (taken, reply) = taken?;
             let is_answer = reply.is_some_and(|reply| reply != Reply::Push);
             if is_answer && self.outstanding == 0 {
                 return Err(Fault::too_many_bytes(input.len()));

@@ -95,7 +95,7 @@ fn parse(text: &str) -> Option<LengthField> {
         }
         None => (number, 0),
     };
-    let (bits, order) = number.strip_prefix('u')?.split_at(number.len().min(3) - 1);
+    let (bits, order) = number.strip_prefix('u')?.split_at_checked(number.len().min(3) - 1)?;
     let field = |width, is_little| Some(LengthField { offset, width, is_little, added });
     match (bits, order) {
         ("16", "be") => field(2, false),
