@@ -75,12 +75,12 @@ def start(program, arguments):
     return server, int(ready[1])
 
 
-def converse(port):
-    """An open connection, after a request and its answer."""
+def converse(port, request=REQUEST, end=BODY):
+    """An open connection, after a request and its answer, which ends with these bytes."""
     connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
-    connection.sendall(REQUEST)
+    connection.sendall(request)
     answer = b""
-    while not answer.endswith(BODY):
+    while not answer.endswith(end):
         part = connection.recv(4096)
         if not part:
             raise SystemExit(f"the server closed a connection: {answer!r}")

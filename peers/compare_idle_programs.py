@@ -132,28 +132,14 @@ def start_installed(program, configuration, connections, words):
     raise SystemExit(f"{program} does not listen on {port}")
 
 
-def converse(port, exchange):
-    """An open connection, after a request and its answer."""
-    request, end = exchange
-    connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
-    connection.sendall(request)
-    answer = b""
-    while not answer.endswith(end):
-        part = connection.recv(4096)
-        if not part:
-            raise SystemExit(f"the server closed a connection: {answer!r}")
-        answer += part
-    return connection
-
-
 def measure(start, exchange, count, wait):
     """Bytes a connection: after the answers, and later."""
     server, port = start()
     connections = []
     try:
-        converse(port, exchange).close()  # What the first connection of all takes is not a connection's.
+        compare_idle.converse(port, *exchange).close()  # What the first connection of all takes is not a connection's.
         before = own_memory(server)
-        connections += [converse(port, exchange) for _ in range(count)]
+        connections += [compare_idle.converse(port, *exchange) for _ in range(count)]
         after = own_memory(server)
         time.sleep(wait)
         check_open(server, connections[0])

@@ -49,11 +49,11 @@ failure, and after a run without a response.
 SIGINT, SIGTERM or SIGHUP: ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second one exits at once.
 
-In a closed loop a client waits for its replies, so a server that pauses is asked
-less meanwhile, and few latencies show the pause. With --rate (an open loop)
-messages are due at their times, as those of independent users are. Latency is
-the response time: from when a message was due, also if it is sent late as its
-pipeline was full. The service time counts from when it was sent.
+In a closed loop a client waits for its replies, so a server that pauses is
+asked less meanwhile, and few latencies show the pause. With --rate (an open
+loop) messages are due at their times, as those of independent users are.
+Latency is the response time: from when a message was due, also if it is sent
+late as its pipeline was full. The service time counts from when it was sent.
 
 Examples:
   annulus load                             50 clients, 512 bytes, a minute
@@ -65,13 +65,13 @@ Examples:
   annulus load -c 200 --think exp:100ms    users that pause
   annulus load --find-rate 'p99<1ms' -t 60 the highest rate that meets this
   annulus load --driver threads            a blocking thread per connection
-  annulus load udp -c 50 -l 128            datagrams: echoed, lost, late, reordered
+  annulus load udp -c 50 -l 128            datagrams: loss and order, too
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
   annulus load [::1]:7000 --pin 1          IPv6, on CPU 1
   annulus load unix:/run/echo              a Unix socket
   annulus load http://127.0.0.1:8080/index.html
-                                           HTTP/1.1; https:// for TLS, --h2 for HTTP/2
+                                           HTTP/1.1; https:// for TLS, --h2
   annulus load http://127.0.0.1:8080 --request '9*/items/{random 1 100}' \\
     --request '1*POST /items id={n}'     nine reads for one write
   annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
