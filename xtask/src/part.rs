@@ -2,9 +2,11 @@
 
 use std::env;
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::step::{Failure, Outcome};
+use crate::step::{Failure, Outcome, target};
 
 /// Something that is checked.
 pub(crate) struct Part {
@@ -14,6 +16,8 @@ pub(crate) struct Part {
     pub(crate) required: bool,
     /// Checks it.
     pub(crate) run: fn() -> Outcome,
+    /// Directories below cargo's of what is built, which no later part uses. CI removes them: its disk is small.
+    pub(crate) leaves: &'static [&'static str],
 }
 
 /// How a part ended.
@@ -46,7 +50,19 @@ fn attempt(part: &Part, is_ci: bool) -> Ended {
     });
     let took = now() - began;
     eprintln!("== {}: {} after {}", part.name, verdict(&outcome), seconds(took));
+    if is_ci {
+        clear(&target(), part.leaves);
+    }
     Ended { name: part.name, took, outcome }
+}
+
+/// Removes directories that may be missing.
+fn clear(above: &Path, directories: &[&str]) {
+    for directory in directories.iter().map(|name| above.join(name)).filter(|path| path.exists()) {
+        if let Err(error) = fs::remove_dir_all(&directory) {
+            eprintln!("xtask: cannot remove {}: {error}", directory.display());
+        }
+    }
 }
 
 /// What parts that failed report beside their reason, each under a headline.
@@ -116,7 +132,7 @@ mod tests {
     use super::*;
 
     fn part(required: bool, run: fn() -> Outcome) -> Part {
-        Part { name: "a part", required, run }
+        Part { name: "a part", required, run, leaves: &[] }
     }
 
     fn fails() -> Outcome {
@@ -133,6 +149,18 @@ mod tests {
         assert!(attempt(&part(true, skips), false).outcome.is_ok());
         assert!(attempt(&part(false, skips), true).outcome.is_ok());
         assert!(attempt(&part(true, || Ok(Vec::new())), true).outcome.is_ok());
+    }
+
+    #[test]
+    fn what_a_part_leaves_is_removed_and_nothing_else() {
+        let above = env::temp_dir().join(format!("xtask-part-{}", std::process::id()));
+        for name in ["own/below", "shared"] {
+            fs::create_dir_all(above.join(name)).unwrap();
+        }
+        clear(&above, &["own", "missing"]);
+        assert!(!above.join("own").exists() && above.join("shared").exists());
+        clear(&above, &["shared"]);
+        fs::remove_dir(&above).unwrap();
     }
 
     #[test]
