@@ -19,6 +19,7 @@ mod part;
 mod peers;
 mod sanitizers;
 mod spdx;
+mod static_program;
 mod step;
 mod style;
 mod verbs;
@@ -124,6 +125,12 @@ const VERBS: &[Verb] = &[
         arguments: "",
         about: "every crate as it would be published, built from its package alone",
         run: |_| package::check(),
+    },
+    Verb {
+        name: "static",
+        arguments: "[--dist]",
+        about: "the command as one static program, tried; --dist as it is published (needs musl's target and musl-gcc)",
+        run: static_program::run,
     },
     Verb {
         name: "api",

@@ -3,11 +3,12 @@
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
 use crate::{
-    api, check, compat, features, fuzz, instructions, kernels, licences, package, peers, sanitizers,
+    api, check, compat, features, fuzz, instructions, kernels, licences, package, peers,
+    sanitizers, static_program,
 };
 
 /// The rest of what CI runs, quick parts first.
-const MORE: [Part; 13] = [
+const MORE: [Part; 14] = [
     Part { name: "features", required: true, run: features::check, leaves: &[] },
     Part { name: "test", required: true, run: test, leaves: &[] },
     Part { name: "compat", required: false, run: compat::run, leaves: &[] },
@@ -26,6 +27,12 @@ const MORE: [Part; 13] = [
         leaves: &["kernels", "kernel-images"],
     },
     Part { name: "peers", required: false, run: peers::quick, leaves: &["peers", "release"] },
+    Part {
+        name: "static",
+        required: false,
+        run: || static_program::run(&[]),
+        leaves: &["x86_64-unknown-linux-musl"],
+    },
     Part { name: "api", required: false, run: api::check, leaves: &["api"] },
     Part { name: "fuzz", required: false, run: fuzz::all, leaves: &["fuzz"] },
     Part { name: "miri", required: false, run: sanitizers::miri, leaves: &["miri"] },

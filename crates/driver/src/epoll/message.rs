@@ -60,7 +60,8 @@ impl Batch {
         header.msg_iov = (&raw mut self.vectors[at]).cast();
         header.msg_iovlen = 1;
         header.msg_control = control.cast();
-        header.msg_controllen = layout.control;
+        // Of another type in musl.
+        header.msg_controllen = layout.control as _;
         header.msg_flags = 0;
     }
 
@@ -70,8 +71,9 @@ impl Batch {
         again(|| {
             let (headers, timeout) = (self.headers.as_mut_ptr(), ptr::null_mut());
             // SAFETY: the first `len` headers point into buffers that are lent to this driver, and to vectors of this batch.
-            answer(unsafe { libc::recvmmsg(fd.raw(), headers, self.len as u32, flags, timeout) }
-                as isize)
+            answer(unsafe {
+                libc::recvmmsg(fd.raw(), headers, self.len as u32, flags as _, timeout)
+            } as isize)
         })
     }
 

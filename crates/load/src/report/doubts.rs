@@ -144,7 +144,7 @@ fn few(measured: Measured, responses: u64) -> Option<String> {
         .into_iter()
         .find(|(_, beyond)| responses > 0 && (responses as f64 * beyond).round() < ENOUGH_BEYOND)?;
     let needed = ENOUGH_BEYOND / share;
-    let seconds = measured.length.as_secs_f64() * needed / responses as f64;
+    let seconds = (measured.length.as_secs_f64() * needed / responses as f64).ceil();
     Some(format!(
         "{name} rests on fewer than {ENOUGH_BEYOND} of {responses} responses: measure for {seconds:.0} s (-t), or do not \
          rely on it"
@@ -349,6 +349,7 @@ mod tests {
             found(5000)
                 .starts_with("p99.9 rests on fewer than 10 of 5000 responses: measure for 2 s")
         );
+        assert!(found(9000).contains("measure for 2 s"), "it is rounded up");
         assert!(found(900).starts_with("p99 rests on"));
         assert!(
             found(5).starts_with("p90 rests on fewer than 10 of 5 responses: measure for 20 s")
