@@ -6,10 +6,10 @@ use std::path::Path;
 
 use annulus_load::affinity;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The machine, the program and the environment of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Environment {
     /// The release of the kernel.
     pub kernel: String,

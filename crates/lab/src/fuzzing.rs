@@ -1,6 +1,6 @@
 //! Entry points for the fuzz targets into private code. Not part of the public interface.
 
-use crate::bench::{CPU, RATE, Record, Slice};
+use crate::bench::{Record, Slice, cpu, rate};
 use crate::suite::{Suite, Table};
 use crate::{jobs, stderr};
 
@@ -42,7 +42,7 @@ pub fn answers(text: &str) {
         let slice = Slice { round, cell: 0, contender };
         record.keep(slice, sample.ok_or_else(|| "no answer".to_owned()));
     }
-    for metric in [RATE, CPU] {
+    for metric in [rate(), cpu()] {
         for contender in 0..2 {
             let count = record.values(&metric, contender, 0).len();
             assert_eq!(record.value(&metric, contender, 0).is_some(), count > 0);

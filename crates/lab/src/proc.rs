@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use annulus_load::clock;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cpu_clock::cpu_ns;
 use crate::process_tree::{self, Tree};
@@ -127,7 +127,7 @@ fn switches_in(line: &str) -> io::Result<u64> {
 }
 
 /// The memory of a process, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Memory {
     /// Resident: `VmRSS`.
     pub resident_bytes: u64,

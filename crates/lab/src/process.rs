@@ -1,6 +1,6 @@
 //! A contender as a process: starts it, pins it, and ends it with all its children.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use annulus_load::affinity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::child;
 use crate::stderr::Stderr;
@@ -20,8 +20,10 @@ use crate::stderr::Stderr;
 /// How long a process may take to end after SIGTERM, before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How to run a contender.
-#[derive(Clone, Debug)]
+/// How to run a contender. In JSON it is its name, its command line as a shell reads it, with the program's name only,
+/// and its core; read back it has that much.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(from = "Described", into = "Described")]
 pub struct Spec {
     /// Its name in tables and errors.
     pub name: String,
@@ -53,23 +55,39 @@ impl Spec {
     }
 }
 
-/// Its name and its command line, as a shell reads it, with the program's name only.
-impl Serialize for Spec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let variables = self.variables.iter();
-        let mut command: Vec<String> = variables
-            .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()))
-            .collect();
-        let words = self
-            .program
-            .file_name()
-            .into_iter()
-            .chain(self.arguments.iter().map(OsString::as_os_str));
-        command.extend(words.map(|word| word.to_string_lossy().into_owned()));
-        let mut spec = serializer.serialize_struct("Spec", 2)?;
-        spec.serialize_field("name", &self.name)?;
-        spec.serialize_field("command", &command)?;
-        spec.end()
+/// The JSON of a contender.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Described {
+    name: String,
+    command: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    core: Option<usize>,
+}
+
+impl From<Spec> for Described {
+    fn from(spec: Spec) -> Described {
+        let text = |word: &OsStr| word.to_string_lossy().into_owned();
+        let variables = spec.variables.iter();
+        let mut command: Vec<String> =
+            variables.map(|(name, value)| format!("{}={}", text(name), text(value))).collect();
+        command.extend(spec.program.file_name().map(text));
+        command.extend(spec.arguments.iter().map(|word| text(word)));
+        Described { name: spec.name, command, core: spec.pin }
+    }
+}
+
+impl From<Described> for Spec {
+    fn from(Described { name, command, core }: Described) -> Spec {
+        let mut words = command.into_iter().peekable();
+        let mut variables = Vec::new();
+        while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
+            variables.push((name.into(), value.into()));
+            words.next();
+        }
+        let program = words.next().unwrap_or_default().into();
+        let arguments = words.map(OsString::from).collect();
+        Spec { name, program, arguments, variables, pin: core }
     }
 }
 

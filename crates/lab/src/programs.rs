@@ -30,7 +30,7 @@ pub struct Definition {
     pub usual_slice: Duration,
     /// The contender that ratios are taken to, if it is measured; else the first.
     pub(crate) baseline: &'static str,
-    pub(crate) metrics: &'static [Metric],
+    pub(crate) metrics: fn() -> Vec<Metric>,
     /// The numbers of an answer that must be above 0.
     pub(crate) required: &'static [&'static str],
     pub(crate) layout: Layout,
@@ -79,11 +79,11 @@ impl Setup {
         let bench = Bench {
             plan,
             terms: format!(" of {seconds} s, {placement}"),
-            legend: definition.legend,
+            legend: definition.legend.into(),
             layout: definition.layout,
             contenders,
             cells,
-            metrics: definition.metrics.into(),
+            metrics: (definition.metrics)(),
             idle: None,
             cores: definition.on_two_cores.then_some(cores),
             parameters: all,

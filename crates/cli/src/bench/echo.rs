@@ -146,7 +146,8 @@ fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     };
     // The metric of the precision: of connections, their time.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
-    let precision = args.precision.map(|half_width| Precision { metric, half_width });
+    let precision =
+        args.precision.map(|half_width| Precision { metric: metric.into(), half_width });
     let least = args.rounds as usize;
     let most = if precision.is_some() { least.max(args.rounds_max as usize) } else { least };
     let rounds = Rounds { least, most, precision };

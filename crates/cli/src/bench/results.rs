@@ -34,7 +34,7 @@ pub(super) fn heading(report: &Report) -> String {
         ),
         None => String::new(),
     };
-    let legend = [medians, &ratios, legend].concat();
+    let legend = [medians, &ratios, legend.as_str()].concat();
     if !legend.is_empty() {
         text += &wrapped("", &legend);
     }
@@ -75,7 +75,7 @@ fn columns(report: &Report) -> Vec<Shown<'_>> {
 fn title(report: &Report, (metric, column): Shown<'_>) -> String {
     let baseline = &report.settings.contenders.baseline;
     match column {
-        Column::Value => metric.title.to_owned(),
+        Column::Value => metric.title.clone(),
         Column::Best => "best".to_owned(),
         Column::Ratio if baseline.chars().count() > BASELINE => {
             format!("{} ÷ baseline", metric.noun)
@@ -85,7 +85,7 @@ fn title(report: &Report, (metric, column): Shown<'_>) -> String {
 }
 
 fn shown(report: &Report, row: &Row, (metric, column): Shown<'_>) -> String {
-    let Some(figure) = row.figures.get(metric.key) else { return NOTHING.into() };
+    let Some(figure) = row.figures.get(&metric.key) else { return NOTHING.into() };
     let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
     let text = match column {
         Column::Value => number(figure.value),

@@ -103,7 +103,8 @@ fn setup(args: &ServerBenchArgs) -> Result<Setup> {
     let comparison = args.comparison;
     let least = args.rounds as usize;
     let most = args.precision.map_or(least, |_| least.max(args.rounds_max as usize));
-    let precision = args.precision.map(|half_width| Precision { metric: PRECISE, half_width });
+    let precision =
+        args.precision.map(|half_width| Precision { metric: PRECISE.into(), half_width });
     Ok(Setup {
         comparison,
         plan: Plan {

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The value of a parameter.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, serde::Deserialize, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A count or a size.
@@ -99,6 +100,31 @@ impl Serialize for Cell {
     }
 }
 
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cell, D::Error> {
+        deserializer.deserialize_map(Parameters)
+    }
+}
+
+/// Reads parameters in their order.
+struct Parameters;
+
+impl<'de> Visitor<'de> for Parameters {
+    type Value = Cell;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the parameters of a cell: numbers and words by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Cell, A::Error> {
+        let mut parameters = Vec::new();
+        while let Some(parameter) = map.next_entry()? {
+            parameters.push(parameter);
+        }
+        Ok(Cell(parameters))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +140,7 @@ mod tests {
         assert_eq!((cell.number("depth"), cell.number("pattern")), (Some(4), None));
         let json = serde_json::to_string(&cell).expect("plain data");
         assert_eq!(json, r#"{"pattern":"randread","depth":4}"#);
+        assert_eq!(serde_json::from_str::<Cell>(&json).expect("in this order"), cell);
+        assert!(serde_json::from_str::<Cell>(r#"{"depth":-1}"#).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The contenders of a run.
 
 use anyhow::{Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::process::Spec;
 
@@ -9,18 +9,17 @@ use crate::process::Spec;
 const CONTROL: &str = " (control)";
 
 /// The contenders that are available here, and why the others are missing.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Contenders {
     /// The contenders that are compared.
     #[serde(rename = "contenders")]
     pub specs: Vec<Spec>,
     /// A copy of the first contender, which must measure equal to it: the A/A control.
-    #[serde(skip)]
     pub control: Option<Spec>,
     /// One line per contender that was requested and is not available.
     pub missing: Vec<String>,
     /// The names of those, if tables show them as rows of dashes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// The contender that ratios are taken to.
     pub baseline: String,

@@ -52,7 +52,7 @@ fn interrupted(bench: &Bench, record: &Record) -> Option<String> {
 }
 
 fn imprecise(bench: &Bench, record: &Record) -> Option<String> {
-    let half_width = bench.plan.rounds.precision?.half_width;
+    let half_width = bench.plan.rounds.precision.as_ref()?.half_width;
     let wide = (0..bench.cells.len()).filter(|&cell| !bench.is_precise(record, cell));
     let cells = list(wide.map(|cell| &bench.cells[cell]))?;
     Some(format!(
@@ -105,7 +105,8 @@ fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::Precision;
-    use super::super::metric::{CPU, Metric, Role, Sample};
+    use super::super::formula::Formula;
+    use super::super::metric::{Metric, Role, Sample, cpu};
     use super::super::report::Report;
     use super::super::schedule::Slice;
     use super::super::tests::{bench, record};
@@ -146,7 +147,7 @@ mod tests {
             record(3, 15, |index, round| 2.0 + 0.1 * if index == 1 { round % 3 } else { 0 } as f64);
         let found = |half_width| {
             let mut bench = bench(&["a", "b"]);
-            bench.plan.rounds.precision = Some(Precision { metric: "cpu_us", half_width });
+            bench.plan.rounds.precision = Some(Precision { metric: "cpu_us".into(), half_width });
             doubts(&bench, &record).concat()
         };
         // The rounds' ratios are 1, 1.05 and 1.1.
@@ -171,10 +172,10 @@ mod tests {
     fn a_control_that_deviates_by_a_checked_metric_is_a_doubt() {
         let mut bench = bench(&["a", "b"]);
         bench.metrics.push(Metric {
-            key: "real",
+            key: "real".into(),
             role: Role::Checked,
-            of: |s| s.get("p99_us"),
-            ..CPU
+            of: Formula::number("p99_us"),
+            ..cpu()
         });
         let mut record = record(3, 15, |_, _| 2.0);
         for round in 0..15 {

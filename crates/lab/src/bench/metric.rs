@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::formula::Formula;
+
 /// The result of one slice: numbers by name, as reported by the contender or the load.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -15,40 +17,40 @@ impl Sample {
         self.0.get(name).copied()
     }
 
-    /// Sets the number with this name.
+    /// Sets the number with this name. One that is not finite is left out: JSON has none.
     pub fn set(&mut self, name: &str, number: f64) {
-        self.0.insert(name.to_owned(), number);
-    }
-
-    /// One number divided by another.
-    pub fn per(&self, number: &str, by: &str) -> Option<f64> {
-        Some(self.get(number)? / self.get(by)?)
+        if number.is_finite() {
+            self.0.insert(name.to_owned(), number);
+        }
     }
 }
 
 impl<const N: usize> From<[(&str, f64); N]> for Sample {
     fn from(numbers: [(&str, f64); N]) -> Sample {
-        Sample(numbers.map(|(name, number)| (name.to_owned(), number)).into())
+        let mut sample = Sample::default();
+        numbers.iter().for_each(|&(name, number)| sample.set(name, number));
+        sample
     }
 }
 
 /// A quantity that every slice yields, as data, so that one engine can compare by any of them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Metric {
     /// Its key in JSON.
-    pub key: &'static str,
+    pub key: String,
     /// The title of its column.
-    pub title: &'static str,
+    pub title: String,
     /// The name of its ratio: the `CPU` of `CPU ÷ uring`.
-    pub noun: &'static str,
+    pub noun: String,
     /// Computes it from a sample.
-    pub of: fn(&Sample) -> Option<f64>,
+    pub of: Formula,
     /// Which direction is better.
     pub better: Better,
     /// What its ratios decide.
     pub role: Role,
     /// What a table shows of it.
-    pub columns: &'static [Column],
+    pub columns: Vec<Column>,
     /// Its number format.
     pub format: Format,
     /// How the values of several slices are combined.
@@ -56,7 +58,8 @@ pub struct Metric {
 }
 
 /// Which of two values is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     /// Lower is better.
     Lower,
@@ -65,7 +68,8 @@ pub enum Better {
 }
 
 /// What the ratios of a metric decide.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// It has no ratios.
     Plain,
@@ -80,7 +84,8 @@ pub enum Role {
 }
 
 /// What a table shows of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Column {
     /// The combined value.
     Value,
@@ -91,7 +96,8 @@ pub enum Column {
 }
 
 /// A number format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// As an integer with separated thousands.
     Whole,
@@ -104,7 +110,8 @@ pub enum Format {
 }
 
 /// How the values of several slices are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fold {
     /// Their median.
     Median,
@@ -112,53 +119,60 @@ pub enum Fold {
     Sum,
 }
 
-/// A metric that is shown and not compared; the base of the others.
-pub const PLAIN: Metric = Metric {
-    key: "",
-    title: "",
-    noun: "",
-    of: |_| None,
-    better: Better::Lower,
-    role: Role::Plain,
-    columns: &[Column::Value],
-    format: Format::Decimals(1),
-    fold: Fold::Median,
-};
-
 /// The winner must not have a lower rate than this, as a multiple of the other's.
 pub const LEAST_RATE: f64 = 0.97;
 
+/// The key of [`cpu`].
+pub const CPU_KEY: &str = "cpu_us";
+
 /// Operations per second.
-pub const RATE: Metric = Metric {
-    key: "rate",
-    title: "operations/s",
-    noun: "operations/s",
-    of: |sample| sample.per("operations", "ns").map(|rate| rate * 1e9),
-    better: Better::Higher,
-    format: Format::Whole,
-    ..PLAIN
-};
+pub fn rate() -> Metric {
+    Metric {
+        noun: "operations/s".into(),
+        better: Better::Higher,
+        format: Format::Whole,
+        ..Metric::plain("rate", "operations/s", Formula::per("operations", &["ns"], 1e9))
+    }
+}
 
 /// CPU time per operation, in µs.
-pub const CPU: Metric = Metric {
-    key: "cpu_us",
-    title: "CPU µs",
-    noun: "CPU",
-    of: |sample| sample.per("cpu_ns", "operations").map(|ns| ns / 1e3),
-    ..PLAIN
-};
+pub fn cpu() -> Metric {
+    Metric {
+        noun: "CPU".into(),
+        ..Metric::plain(CPU_KEY, "CPU µs", Formula::per("cpu_ns", &["operations"], 1e-3))
+    }
+}
 
 /// Megabytes per second.
-pub const MB: Metric = Metric {
-    key: "mb_per_second",
-    title: "MB/s",
-    of: |sample| sample.per("bytes", "ns").map(|rate| rate * 1e3),
-    better: Better::Higher,
-    format: Format::Whole,
-    ..PLAIN
-};
+pub fn megabytes() -> Metric {
+    Metric {
+        better: Better::Higher,
+        format: Format::Whole,
+        ..Metric::plain("mb_per_second", "MB/s", Formula::per("bytes", &["ns"], 1e3))
+    }
+}
 
 impl Metric {
+    /// A metric that is shown and not compared.
+    pub fn plain(key: &str, title: &str, of: Formula) -> Metric {
+        Metric {
+            key: key.into(),
+            title: title.into(),
+            noun: String::new(),
+            of,
+            better: Better::Lower,
+            role: Role::Plain,
+            columns: vec![Column::Value],
+            format: Format::Decimals(1),
+            fold: Fold::Median,
+        }
+    }
+
+    /// A number of the sample that is in the report alone.
+    pub fn hidden(key: &str) -> Metric {
+        Metric { columns: Vec::new(), ..Metric::plain(key, "", Formula::number(key)) }
+    }
+
     /// Whether it has ratios.
     pub fn is_compared(&self) -> bool {
         self.role != Role::Plain
@@ -216,8 +230,8 @@ mod tests {
         let text = r#"{"cpu_ns":500.0,"ns":2000.0,"operations":4.0}"#;
         let sample: Sample = serde_json::from_str(text).expect("numbers by name");
         assert_eq!(serde_json::to_string(&sample).expect("plain data"), text);
-        assert_eq!(((RATE.of)(&sample), (CPU.of)(&sample)), (Some(2e6), Some(0.125)));
-        assert_eq!((RATE.of)(&Sample::default()), None);
+        assert_eq!((rate().of.of(&sample), cpu().of.of(&sample)), (Some(2e6), Some(0.125)));
+        assert_eq!(rate().of.of(&Sample::default()), None);
     }
 
     #[test]

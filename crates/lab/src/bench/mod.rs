@@ -7,6 +7,7 @@
 mod cell;
 mod contenders;
 mod doubt;
+mod formula;
 mod metric;
 mod record;
 mod report;
@@ -18,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::cores::Cores;
@@ -29,20 +30,22 @@ use crate::scratch::Scratch;
 pub use cell::{Cell, Value};
 pub use contenders::Contenders;
 pub use doubt::CLIENT_CPU_SHARE;
+pub use formula::Formula;
 pub use metric::{
-    Better, CPU, Column, Fold, Format, LEAST_RATE, MB, Metric, PLAIN, RATE, Role, Sample, grouped,
+    Better, CPU_KEY, Column, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped,
+    megabytes, rate,
 };
 pub use record::{Outcome, Record};
 pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
-pub use requests::{CLIENT_CPU, HIDDEN, MEAN, P50, P99, P99_9, RATIO, REQUESTS, VALUE};
+pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use verdict::{Outcome as VerdictOutcome, Verdict};
 
 /// How many times an unfinished run is saved.
 const SAVES: usize = 10;
 
-/// A bench. In JSON it describes how the run was set up.
-#[derive(Clone, Debug, Serialize)]
+/// A bench. In JSON it is the whole definition of a run, which can be read again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Bench {
     /// Its name and its rounds.
     #[serde(flatten)]
@@ -50,33 +53,26 @@ pub struct Bench {
     /// A description that follows the number of rounds: ` of 0.2 s, all on core 0`.
     pub terms: String,
     /// An explanation of its figures.
-    #[serde(skip)]
-    pub legend: &'static str,
+    pub legend: String,
     /// The layout of its tables.
-    #[serde(skip)]
     pub layout: Layout,
     /// The contenders.
     #[serde(flatten)]
     pub contenders: Contenders,
     /// The parameters under which each contender is measured.
-    #[serde(skip)]
     pub cells: Vec<Cell>,
     /// The metrics, in the order of the columns.
-    #[serde(skip)]
     pub metrics: Vec<Metric>,
     /// How long contenders idle before their memory is read again.
-    #[serde(skip)]
     pub idle: Option<Duration>,
     /// The cores of server and load, if both are used.
-    #[serde(skip)]
     pub cores: Option<Cores>,
     /// Further parameters for the report.
-    #[serde(flatten)]
     pub parameters: Map<String, Json>,
 }
 
 /// The name of a run, its rounds and its seed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Plan {
     /// The name of the bench.
     #[serde(rename = "bench")]
@@ -89,7 +85,7 @@ pub struct Plan {
 }
 
 /// The number of rounds of a cell.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Rounds {
     /// The minimum.
     #[serde(rename = "rounds")]
@@ -102,16 +98,17 @@ pub struct Rounds {
 }
 
 /// A precision that ratios must reach.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Precision {
     /// The key of the metric.
-    pub metric: &'static str,
+    pub metric: String,
     /// Half the width of its intervals, at most.
     pub half_width: f64,
 }
 
 /// The layout of tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// A table per cell: a row per contender, a column per metric, and the verdict below.
     Cells,
@@ -134,6 +131,14 @@ pub trait Measure {
 pub trait Observer {
     /// Slices done, and slices planned so far.
     fn progress(&mut self, done: usize, planned: usize);
+
+    /// Keeps the result of a slice, as soon as it is measured.
+    ///
+    /// # Errors
+    /// If it cannot be kept, such as on a full disk: the run ends.
+    fn keep(&mut self, _slice: Slice, _outcome: &Outcome) -> Result<()> {
+        Ok(())
+    }
 
     /// Saves a report in case the run does not finish.
     fn save(&mut self, report: &Report);
@@ -168,46 +173,54 @@ impl Bench {
     /// Whether the ratios of a cell have the required precision. Contenders without a ratio are ignored: further rounds
     /// would not give them one.
     fn is_precise(&self, record: &Record, cell: usize) -> bool {
-        let Some(Precision { metric, half_width }) = self.plan.rounds.precision else {
+        let Some(Precision { metric, half_width }) = &self.plan.rounds.precision else {
             return true;
         };
-        let Some(metric) = self.metrics.iter().find(|known| known.key == metric) else {
+        let Some(metric) = self.metrics.iter().find(|known| known.key == *metric) else {
             return true;
         };
         let indices = 1..self.contenders.all().count();
         let ratios = indices.filter_map(|index| record.ratio(metric, index, 0, cell));
         ratios
             .map(|ratio| ratio.half_width())
-            .all(|half| half.is_some_and(|half| half <= half_width))
+            .all(|half| half.is_some_and(|half| half <= *half_width))
     }
 
-    /// Measures every cell in the minimum of rounds, and cells that are not precise in further rounds.
+    /// Measures every cell in the minimum of rounds, and cells that are not precise in further rounds; leaves out what is
+    /// in the record already.
     fn measure(
         &self,
+        mut record: Record,
         measure: &mut dyn Measure,
         observer: &mut dyn Observer,
         environment: &Environment,
-    ) -> Record {
-        let mut record = Record::new(self.plan.seed);
+    ) -> Result<Record> {
         let mut schedule = schedule::Schedule::new(self.contenders.all().count(), self.plan.seed);
         let planned = self.planned();
         for round in 0..self.plan.rounds.most {
-            let wanted =
-                |&cell: &usize| round < self.plan.rounds.least || !self.is_precise(&record, cell);
+            let wanted = |&cell: &usize| {
+                let is_begun = record.has_round(round, cell);
+                round < self.plan.rounds.least || is_begun || !self.is_precise(&record, cell)
+            };
             let cells = (0..self.cells.len()).filter(wanted).collect();
-            for slice in schedule.round(round, cells) {
-                record.keep(slice, measure.measure(slice));
+            let slices = schedule.round(round, cells);
+            let open: Vec<Slice> =
+                slices.into_iter().filter(|slice| !record.slices().contains_key(slice)).collect();
+            for slice in open {
+                let outcome = measure.measure(slice);
+                observer.keep(slice, &outcome)?;
+                record.keep(slice, outcome);
                 let done = record.slices().len();
                 observer.progress(done, done.max(planned));
                 if done.is_multiple_of(planned.div_ceil(SAVES)) {
                     observer.save(&Report::new(self, &record, environment));
                 }
                 if observer.is_stopped() {
-                    return record;
+                    return Ok(record);
                 }
             }
         }
-        record
+        Ok(record)
     }
 
     fn footprints(&self, [before, after, idle]: [Vec<Option<Memory>>; 3]) -> Vec<Footprint> {
@@ -225,12 +238,25 @@ impl Prepared {
     /// Measures, ends the contenders, and removes their files.
     ///
     /// # Errors
-    /// If the files cannot be removed. A contender that fails is in the report.
+    /// If the files cannot be removed, or the observer cannot keep a result. A contender that fails is in the report.
     pub fn run(self, observer: &mut dyn Observer) -> Result<Report> {
+        let record = Record::new(self.bench.plan.seed);
+        self.resume(record, &Environment::read(), observer)
+    }
+
+    /// As [`run`](Self::run), without the slices that are in the record already.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub fn resume(
+        self,
+        record: Record,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Result<Report> {
         let Prepared { bench, mut measure, scratch } = self;
-        let environment = Environment::read();
         let before = measure.memory();
-        let record = bench.measure(&mut *measure, observer, &environment);
+        let record = bench.measure(record, &mut *measure, observer, environment)?;
         let after = measure.memory();
         let idle = bench.idle.map(|time| {
             rest(time, observer);
@@ -241,7 +267,7 @@ impl Prepared {
             let left = scratch.path().display().to_string();
             scratch.remove().with_context(|| format!("cannot remove {left}: remove it by hand"))?;
         }
-        let mut report = Report::new(&bench, &record, &environment);
+        let mut report = Report::new(&bench, &record, environment);
         report.memory = bench.footprints([before, after, idle.unwrap_or_default()]);
         Ok(report)
     }
@@ -267,17 +293,17 @@ pub(crate) mod tests {
     use super::*;
     use crate::process::Spec;
 
-    const METRICS: [Metric; 3] = [
-        Metric { role: Role::Primary, ..CPU },
-        Metric { noun: "requests/s", role: Role::Guard(0.97), ..RATE },
-        Metric {
-            key: "p99_us",
-            noun: "p99",
-            of: |sample| sample.get("p99_us"),
-            role: Role::Guard(1.1),
-            ..PLAIN
-        },
-    ];
+    fn metrics() -> Vec<Metric> {
+        vec![
+            Metric { role: Role::Primary, ..cpu() },
+            Metric { noun: "requests/s".into(), role: Role::Guard(0.97), ..rate() },
+            Metric {
+                noun: "p99".into(),
+                role: Role::Guard(1.1),
+                ..Metric::plain("p99_us", "", Formula::number("p99_us"))
+            },
+        ]
+    }
 
     /// A bench with these contenders, one cell and 15 rounds.
     pub(crate) fn bench(names: &[&str]) -> Bench {
@@ -285,11 +311,11 @@ pub(crate) mod tests {
         Bench {
             plan: Plan { name: "test".into(), rounds: Rounds::fixed(15), seed: 1 },
             terms: String::new(),
-            legend: "",
+            legend: String::new(),
             layout: Layout::Cells,
             contenders: Contenders::gather(found, None).expect("contenders"),
             cells: vec![Cell::new([("clients", 50.into()), ("bytes", 128.into())])],
-            metrics: METRICS.into(),
+            metrics: metrics(),
             idle: None,
             cores: None,
             parameters: Map::new(),
@@ -386,7 +412,7 @@ pub(crate) mod tests {
     #[test]
     fn a_cell_that_is_not_precise_gets_more_rounds_up_to_the_limit() {
         let run = |half_width, most| {
-            let precision = Some(Precision { metric: "cpu_us", half_width });
+            let precision = Some(Precision { metric: "cpu_us".into(), half_width });
             let (report, _) = run(Rounds { least: 6, most, precision }, 0, 0);
             assert_eq!(slices(&report, 0), 6, "it does not stray");
             slices(&report, 1)

@@ -27,6 +27,13 @@ impl Record {
         self.slices.insert(slice, outcome);
     }
 
+    /// Whether there is anything of a cell in a round.
+    pub(super) fn has_round(&self, round: usize, cell: usize) -> bool {
+        let first = Slice { round, cell, contender: 0 };
+        let rest = self.slices.range(first..).next();
+        rest.is_some_and(|(slice, _)| (slice.round, slice.cell) == (round, cell))
+    }
+
     /// All slices, ordered by round.
     pub fn slices(&self) -> &BTreeMap<Slice, Outcome> {
         &self.slices
@@ -40,7 +47,7 @@ impl Record {
     /// The accepted values of a metric, one per round.
     pub fn values(&self, metric: &Metric, contender: usize, cell: usize) -> Vec<f64> {
         let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
-        samples.filter_map(|sample| (metric.of)(sample)).collect()
+        samples.filter_map(|sample| metric.of.of(sample)).collect()
     }
 
     /// The combined value of a metric.
@@ -66,7 +73,8 @@ impl Record {
         against: usize,
         cell: usize,
     ) -> Option<Ratio> {
-        let value = |outcome: &Outcome| outcome.as_ref().ok().and_then(metric.of);
+        let value =
+            |outcome: &Outcome| outcome.as_ref().ok().and_then(|sample| metric.of.of(sample));
         let ratio = |(slice, outcome): (Slice, &Outcome)| {
             let other = self.slices.get(&Slice { contender: against, ..slice })?;
             Some(value(outcome)? / value(other)?)
@@ -82,7 +90,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metric::{CPU, RATE};
+    use super::super::metric::{cpu, rate};
     use super::super::tests::record;
     use super::*;
 
@@ -91,11 +99,11 @@ mod tests {
     /// The ratios of the rounds are 1, 4 and 3, so their median is 3; the ratio of the medians would be 4 / 2.
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let cpu = [[2.0, 4.0, 9.0], [2.0, 1.0, 3.0], [1.0; 3]];
-        let record = record(3, 3, |contender, round| cpu[contender][round]);
-        let ratio = record.ratio(&CPU, 0, 1, 0).expect("three rounds");
+        let us = [[2.0, 4.0, 9.0], [2.0, 1.0, 3.0], [1.0; 3]];
+        let record = record(3, 3, |contender, round| us[contender][round]);
+        let ratio = record.ratio(&cpu(), 0, 1, 0).expect("three rounds");
         assert_eq!((ratio.median, ratio.interval), (3.0, None));
-        let back = record.ratio(&CPU, 1, 0, 0).expect("three rounds");
+        let back = record.ratio(&cpu(), 1, 0, 0).expect("three rounds");
         assert_eq!(back.median, 1.0 / 3.0);
     }
 
@@ -103,7 +111,7 @@ mod tests {
     fn a_slow_period_that_affects_all_does_not_change_the_ratio() {
         let slow = |round: usize| if round.is_multiple_of(3) { 1.5 } else { 1.0 };
         let record = record(3, 12, |contender, round| [2.0, 4.0, 2.0][contender] * slow(round));
-        let ratio = record.ratio(&CPU, 0, 1, 0).expect("rounds");
+        let ratio = record.ratio(&cpu(), 0, 1, 0).expect("rounds");
         assert_eq!(ratio.to_string(), "0.500 [0.500, 0.500]");
     }
 
@@ -113,24 +121,24 @@ mod tests {
         let slow = Sample::from([("cpu_ns", 1e5), ("operations", 1.0)]);
         record.keep(SLICE, Ok(slow));
         record.keep(Slice { contender: 1, ..SLICE }, Err("reset".into()));
-        assert_eq!(record.ratio(&CPU, 0, 1, 0).expect("two rounds").median, 0.5);
-        assert_eq!(record.values(&CPU, 0, 0), [2.0, 2.0, 100.0]);
-        assert_eq!(record.values(&CPU, 1, 0), [4.0, 4.0]);
+        assert_eq!(record.ratio(&cpu(), 0, 1, 0).expect("two rounds").median, 0.5);
+        assert_eq!(record.values(&cpu(), 0, 0), [2.0, 2.0, 100.0]);
+        assert_eq!(record.values(&cpu(), 1, 0), [4.0, 4.0]);
     }
 
     #[test]
     fn rounds_combine_to_a_median_a_sum_or_the_best() {
         let record = record(3, 3, |_, round| (round + 1) as f64);
-        assert_eq!(record.value(&CPU, 0, 0), Some(2.0));
-        assert_eq!(record.value(&Metric { fold: Fold::Sum, ..CPU }, 0, 0), Some(6.0));
-        assert_eq!((record.best(&CPU, 0, 0), record.best(&RATE, 0, 0)), (Some(1.0), Some(1e6)));
+        assert_eq!(record.value(&cpu(), 0, 0), Some(2.0));
+        assert_eq!(record.value(&Metric { fold: Fold::Sum, ..cpu() }, 0, 0), Some(6.0));
+        assert_eq!((record.best(&cpu(), 0, 0), record.best(&rate(), 0, 0)), (Some(1.0), Some(1e6)));
     }
 
     #[test]
     fn nothing_measured_has_no_value_and_no_ratio() {
         let record = record(3, 0, |_, _| 1.0);
-        assert_eq!(record.value(&CPU, 0, 0), None);
-        assert_eq!(record.value(&Metric { fold: Fold::Sum, ..CPU }, 0, 0), None);
-        assert_eq!(record.ratio(&CPU, 0, 1, 0), None);
+        assert_eq!(record.value(&cpu(), 0, 0), None);
+        assert_eq!(record.value(&Metric { fold: Fold::Sum, ..cpu() }, 0, 0), None);
+        assert_eq!(record.ratio(&cpu(), 0, 1, 0), None);
     }
 }

@@ -12,7 +12,7 @@ use super::verdict::Verdict;
 use crate::environment::Environment;
 use crate::proc::Memory;
 use crate::stats::Ratio;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -84,7 +84,7 @@ impl Report {
 }
 
 /// The memory of one contender: `null` once it has ended.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Footprint {
     /// The contender.
     pub contender: String,
@@ -104,7 +104,7 @@ pub struct Row {
     /// The cell.
     pub cell: Cell,
     /// The combined values of each metric.
-    pub figures: BTreeMap<&'static str, Figure>,
+    pub figures: BTreeMap<String, Figure>,
     /// Accepted slices.
     pub slices: usize,
     /// Failed slices.
@@ -152,7 +152,11 @@ impl Row {
                 .map(|spec| spec.name.clone())
                 .unwrap_or_default(),
             cell: bench.cells[cell].clone(),
-            figures: bench.metrics.iter().map(|metric| (metric.key, figure(metric))).collect(),
+            figures: bench
+                .metrics
+                .iter()
+                .map(|metric| (metric.key.clone(), figure(metric)))
+                .collect(),
             slices: outcomes().filter(|outcome| outcome.is_ok()).count(),
             failed: errors().count(),
             error: errors().next().cloned(),
@@ -180,7 +184,7 @@ pub struct Comparison {
     /// The cell.
     pub cell: Cell,
     /// The ratio of each compared metric.
-    pub ratios: BTreeMap<&'static str, Option<Ratio>>,
+    pub ratios: BTreeMap<String, Option<Ratio>>,
 }
 
 fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
@@ -191,7 +195,7 @@ fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
         pairs.chain(bench.contenders.control_index().map(|control| (control, 0))).collect();
     let comparison = |cell: usize, (a, b): (usize, usize)| {
         let compared = bench.metrics.iter().filter(|metric| metric.is_compared());
-        let ratio = |metric: &Metric| (metric.key, record.ratio(metric, a, b, cell));
+        let ratio = |metric: &Metric| (metric.key.clone(), record.ratio(metric, a, b, cell));
         Comparison {
             contender: names[a].clone(),
             against: names[b].clone(),

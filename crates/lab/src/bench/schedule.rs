@@ -4,8 +4,10 @@
 //! contenders. Within a round the slices of one cell are consecutive, because they are compared with each other. The
 //! order is drawn anew for each round, so that no contender always follows the same one.
 
+use serde::{Deserialize, Serialize};
+
 /// One slice: its round, cell and contender, each counted from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Slice {
     /// The round.
     pub round: usize,

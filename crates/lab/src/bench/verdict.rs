@@ -131,7 +131,7 @@ impl Judge<'_> {
             }
             Some(other) => {
                 let (best_name, name) = (self.name(best), self.name(other));
-                let (noun, ratio) = (self.primary.noun, self.ratio(self.primary, best, other));
+                let (noun, ratio) = (&self.primary.noun, self.ratio(self.primary, best, other));
                 let text = format!(
                     "undecided between {best_name} and {name}: {ratio} × its {noun}, the control {control}"
                 );
@@ -143,7 +143,7 @@ impl Judge<'_> {
 
     /// CPU time alone does not win: a contender that only delays work in batches would have less of it.
     fn guard(&self, best: usize, others: &[usize]) -> Decision {
-        let noun = self.primary.noun;
+        let noun = &self.primary.noun;
         let text = |other: &usize, guards: &[&Metric]| {
             let guards = guards.iter().map(|guard| {
                 format!("{:.2} × its {}", self.ratio(guard, best, *other).median, guard.noun)
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn higher_can_be_better() {
-        let rate = Metric { role: Role::Primary, ..super::super::metric::RATE };
+        let rate = Metric { role: Role::Primary, ..super::super::metric::rate() };
         let mut bench = bench(&["a", "b"]);
         bench.metrics = vec![rate];
         let record = record(3, 15, |index, _| [4.0, 2.0, 4.0][index]);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::bench::{
-    Better, Cell, Column, Fold, Format, LEAST_RATE, Layout, MB, Metric, PLAIN, RATE, Role,
+    Better, Cell, Column, Fold, Format, Formula, LEAST_RATE, Layout, Metric, Role, megabytes, rate,
 };
 use crate::cores::Cores;
 use crate::jobs::Known;
@@ -35,7 +35,7 @@ pub static BENCH: Definition = Definition {
     usual_slice: Duration::from_millis(200),
     // The best contender without segmentation.
     baseline: "c",
-    metrics: &METRICS,
+    metrics,
     required: &["operations", "ns", "sender_cpu_ns", "receiver_cpu_ns"],
     layout: Layout::Cells,
     legend: "; send and recv µs: CPU time for each datagram received",
@@ -53,44 +53,36 @@ const IN_FLIGHT: u64 = 1 << 20;
 /// The least and the most datagrams of such a window.
 const WINDOWS: (u64, u64) = (8, 512);
 
-const METRICS: [Metric; 6] = [
-    Metric { title: "datagrams/s", noun: "datagrams/s", role: Role::Guard(LEAST_RATE), ..RATE },
-    Metric { columns: &[], ..MB },
-    Metric {
-        key: "sender_cpu_us",
-        title: "send µs",
-        of: |sample| sample.per("sender_cpu_ns", "operations").map(|ns| ns / 1e3),
-        format: Format::Decimals(3),
-        ..PLAIN
-    },
-    Metric {
-        key: "receiver_cpu_us",
-        title: "recv µs",
-        of: |sample| sample.per("receiver_cpu_ns", "operations").map(|ns| ns / 1e3),
-        format: Format::Decimals(3),
-        ..PLAIN
-    },
-    Metric {
-        key: "lost",
-        title: "lost",
-        of: |sample| sample.get("lost"),
-        format: Format::Whole,
-        fold: Fold::Sum,
-        ..PLAIN
-    },
-    Metric {
-        key: "per_cpu_second",
-        noun: "rate per CPU",
-        of: |sample| {
-            let cpu_ns = sample.get("sender_cpu_ns")? + sample.get("receiver_cpu_ns")?;
-            Some(sample.get("operations")? * 1e9 / cpu_ns)
+fn metrics() -> Vec<Metric> {
+    let lost = Metric::plain("lost", "lost", Formula::number("lost"));
+    vec![
+        Metric {
+            title: "datagrams/s".into(),
+            noun: "datagrams/s".into(),
+            role: Role::Guard(LEAST_RATE),
+            ..rate()
         },
-        better: Better::Higher,
-        role: Role::Primary,
-        columns: &[Column::Ratio],
-        ..RATE
-    },
-];
+        Metric { columns: Vec::new(), ..megabytes() },
+        of_one_end("sender_cpu_us", "send µs", "sender_cpu_ns"),
+        of_one_end("receiver_cpu_us", "recv µs", "receiver_cpu_ns"),
+        Metric { format: Format::Whole, fold: Fold::Sum, ..lost },
+        Metric {
+            key: "per_cpu_second".into(),
+            noun: "rate per CPU".into(),
+            of: Formula::per("operations", &["sender_cpu_ns", "receiver_cpu_ns"], 1e9),
+            better: Better::Higher,
+            role: Role::Primary,
+            columns: vec![Column::Ratio],
+            ..rate()
+        },
+    ]
+}
+
+/// CPU time of one end for each datagram received, in µs.
+fn of_one_end(key: &str, title: &str, ns: &str) -> Metric {
+    let of = Formula::per(ns, &["operations"], 1e-3);
+    Metric { format: Format::Decimals(3), ..Metric::plain(key, title, of) }
+}
 
 /// The arguments that make this program a contender.
 fn own(name: &str, cores: Cores) -> Vec<std::ffi::OsString> {
@@ -120,7 +112,7 @@ mod tests {
         let numbers = [("operations", 4e6), ("bytes", 4.8e9), ("ns", 1e9), ("sender_cpu_ns", 5e8)];
         let mut sample = Sample::from(numbers);
         sample.set("receiver_cpu_ns", 1.5e9);
-        let values = METRICS.map(|metric| (metric.of)(&sample));
+        let values: Vec<_> = metrics().iter().map(|metric| metric.of.of(&sample)).collect();
         assert_eq!(values, [Some(4e6), Some(4.8e3), Some(0.125), Some(0.375), None, Some(2e6)]);
     }
 

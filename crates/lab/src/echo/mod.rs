@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use crate::bench::{
-    Bench, CLIENT_CPU, CPU, Cell, Column, Contenders, Fold, Format, HIDDEN, Layout, MEAN, Metric,
-    P50, P99, PLAIN, Plan, Prepared, RATIO, REQUESTS, Role, VALUE, parameters,
+    Bench, Cell, Column, Contenders, Fold, Format, Formula, Layout, Metric, Plan, Prepared, Role,
+    client_cpu, cpu, mean, p50, p99, parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
 use crate::process::Spec;
@@ -47,50 +47,53 @@ impl Transport {
 }
 
 /// The metrics of streams and of datagrams.
-const METRICS: [Metric; 8] = [
-    REQUESTS,
-    Metric {
-        role: Role::Primary,
-        columns: &[Column::Value, Column::Best, Column::Ratio],
-        format: Format::Significant,
-        ..CPU
-    },
-    Metric { columns: &[], ..MEAN },
-    P50,
-    P99,
-    Metric { key: "switches", of: |sample| sample.per("switches", "operations"), ..HIDDEN },
-    Metric { key: "resident_bytes", of: |sample| sample.get("resident_bytes"), ..HIDDEN },
-    CLIENT_CPU,
-];
+fn of_requests() -> Vec<Metric> {
+    let switches = Formula::per("switches", &["operations"], 1.0);
+    vec![
+        requests(),
+        Metric {
+            role: Role::Primary,
+            columns: vec![Column::Value, Column::Best, Column::Ratio],
+            format: Format::Significant,
+            ..cpu()
+        },
+        Metric { columns: Vec::new(), ..mean() },
+        p50(),
+        p99(),
+        Metric { of: switches, ..Metric::hidden("switches") },
+        Metric::hidden("resident_bytes"),
+        client_cpu(),
+    ]
+}
 
 /// Datagrams lost in all slices.
-const LOST: Metric = Metric {
-    key: "lost",
-    title: "lost",
-    of: |sample| sample.get("lost"),
-    format: Format::Whole,
-    fold: Fold::Sum,
-    ..PLAIN
-};
+fn lost() -> Metric {
+    let lost = Metric::plain("lost", "lost", Formula::number("lost"));
+    Metric { format: Format::Whole, fold: Fold::Sum, ..lost }
+}
 
 /// The metrics of a workload.
 fn metrics(workload: Workload) -> Vec<Metric> {
-    let mut metrics = METRICS.to_vec();
+    let mut metrics = of_requests();
     match workload {
         Workload::Streams(_) => {}
-        Workload::Datagrams(_) => metrics.push(LOST),
-        Workload::PerConnection(_) => {
-            for metric in &mut metrics {
-                match metric.key {
-                    "rate" => (metric.title, metric.columns) = ("connects/s", VALUE),
-                    "mean_us" => metric.columns = RATIO,
-                    "p50_us" => metric.columns = &[],
-                    _ => {}
-                }
-            }
-        }
+        Workload::Datagrams(_) => metrics.push(lost()),
+        Workload::PerConnection(_) => metrics.iter_mut().for_each(adapt_to_connections),
     }
     metrics
+}
+
+/// A connection is counted instead of a request, and its mean matters, not its median.
+fn adapt_to_connections(metric: &mut Metric) {
+    match metric.key.as_str() {
+        "rate" => {
+            metric.title = "connects/s".into();
+            metric.columns = vec![Column::Value];
+        }
+        "mean_us" => metric.columns = with_ratio(),
+        "p50_us" => metric.columns = Vec::new(),
+        _ => {}
+    }
 }
 
 /// The cell for these clients, each with messages of this length.
@@ -153,7 +156,7 @@ impl Setup {
         let measure = Servers::start(&contenders, &self.cells, self.load.clone())?;
         let bench = Bench {
             terms: self.terms(),
-            legend: "; CPU µs: of the server, a request",
+            legend: "; CPU µs: of the server, a request".into(),
             layout: Layout::Cells,
             metrics: metrics(self.load.workload),
             idle: self.idle,

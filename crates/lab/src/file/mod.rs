@@ -25,8 +25,8 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::bench::{
-    Bench, CPU, Cell, Column, Contenders, Fold, Format, Layout, MB, Metric, PLAIN, Plan, Prepared,
-    RATE, Role, Sample, parameters,
+    Bench, Cell, Column, Contenders, Fold, Format, Formula, Layout, Metric, Plan, Prepared, Role,
+    cpu, megabytes, parameters, rate, with_ratio,
 };
 use crate::jobs::{self, Job, Known, Programs};
 use crate::peer::Peers;
@@ -49,64 +49,64 @@ pub const CONTENDERS: [Known; 4] = [
 /// at times.
 const ANSWER_SLACK: Duration = Duration::from_secs(30);
 
-const RATIO: &[Column] = &[Column::Ratio];
-const SHOWN: &[Column] = &[Column::Value, Column::Ratio];
-
 /// CPU time per operation, which chooses the winner …
-const CPU_EACH: Metric = Metric { role: Role::Primary, columns: SHOWN, ..CPU };
-
-/// … and time per operation, by which the control must be equal, too.
-const REAL_EACH: Metric = Metric {
-    key: "real_us",
-    title: "real µs",
-    noun: "real",
-    of: |sample| sample.per("ns", "operations").map(|ns| ns / 1e3),
-    role: Role::Checked,
-    columns: RATIO,
-    ..PLAIN
-};
-
-/// How many calls took which path.
-const PATHS: [Metric; 5] = [
-    Metric { key: "inline", of: |sample| sample.get("inline"), ..PATH },
-    Metric { key: "misses", of: |sample| sample.get("misses"), ..PATH },
-    Metric { key: "ring", of: |sample| sample.get("ring"), ..PATH },
-    Metric { key: "registered", of: |sample| sample.get("registered"), ..PATH },
-    Metric { key: "worker", of: |sample| sample.get("worker"), ..PATH },
-];
-
-const PATH: Metric = Metric { columns: &[], fold: Fold::Sum, ..PLAIN };
-
-const OF_CYCLES: [Metric; 6] = [
-    seconds("cpu_seconds", "CPU s", |sample| sample.get("cpu_ns").map(|ns| ns / 1e9)),
-    seconds("real_seconds", "real s", |sample| sample.get("ns").map(|ns| ns / 1e9)),
-    Metric { title: "cycles/s", ..RATE },
-    MB,
-    Metric { columns: RATIO, ..CPU_EACH },
-    REAL_EACH,
-];
-
-const fn seconds(key: &'static str, title: &'static str, of: fn(&Sample) -> Option<f64>) -> Metric {
-    Metric { key, title, of, format: Format::Decimals(4), ..PLAIN }
+fn cpu_each() -> Metric {
+    Metric { role: Role::Primary, columns: with_ratio(), ..cpu() }
 }
 
-const OF_BLOCKS: [Metric; 8] = [
-    RATE,
-    MB,
-    CPU_EACH,
-    Metric { key: "p50_us", title: "p50 µs", of: |sample| sample.get("p50_us"), ..PLAIN },
-    Metric { key: "p99_us", title: "p99 µs", of: |sample| sample.get("p99_us"), ..PLAIN },
-    Metric { key: "p99_9_us", title: "p99.9 µs", of: |sample| sample.get("p99_9_us"), ..PLAIN },
-    Metric { key: "max_us", title: "max µs", of: |sample| sample.get("max_us"), ..PLAIN },
-    REAL_EACH,
-];
+/// … and time per operation, by which the control must be equal, too.
+fn real_each() -> Metric {
+    Metric {
+        noun: "real".into(),
+        role: Role::Checked,
+        columns: vec![Column::Ratio],
+        ..Metric::plain("real_us", "real µs", Formula::per("ns", &["operations"], 1e-3))
+    }
+}
 
-const OF_STREAMS: [Metric; 4] = [
-    Metric { title: "CPU µs a file", ..CPU_EACH },
-    Metric { title: "real µs a file", columns: SHOWN, ..REAL_EACH },
-    MB,
-    Metric { columns: &[], ..RATE },
-];
+/// How many calls took which path.
+fn paths() -> impl Iterator<Item = Metric> {
+    let names = ["inline", "misses", "ring", "registered", "worker"];
+    names.into_iter().map(|name| Metric { fold: Fold::Sum, ..Metric::hidden(name) })
+}
+
+fn of_cycles() -> Vec<Metric> {
+    vec![
+        seconds("cpu_seconds", "CPU s", "cpu_ns"),
+        seconds("real_seconds", "real s", "ns"),
+        Metric { title: "cycles/s".into(), ..rate() },
+        megabytes(),
+        Metric { columns: vec![Column::Ratio], ..cpu_each() },
+        real_each(),
+    ]
+}
+
+fn seconds(key: &str, title: &str, ns: &str) -> Metric {
+    let of = Formula::per(ns, &[], 1e-9);
+    Metric { format: Format::Decimals(4), ..Metric::plain(key, title, of) }
+}
+
+fn of_blocks() -> Vec<Metric> {
+    let latencies = [
+        ("p50_us", "p50 µs"),
+        ("p99_us", "p99 µs"),
+        ("p99_9_us", "p99.9 µs"),
+        ("max_us", "max µs"),
+    ];
+    let latencies =
+        latencies.into_iter().map(|(key, title)| Metric::plain(key, title, Formula::number(key)));
+    let first = [rate(), megabytes(), cpu_each()].into_iter();
+    first.chain(latencies).chain([real_each()]).collect()
+}
+
+fn of_streams() -> Vec<Metric> {
+    vec![
+        Metric { title: "CPU µs a file".into(), ..cpu_each() },
+        Metric { title: "real µs a file".into(), columns: with_ratio(), ..real_each() },
+        megabytes(),
+        Metric { columns: Vec::new(), ..rate() },
+    ]
+}
 
 /// The work of the contenders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +215,7 @@ impl Setup {
             terms: format!(
                 ", on core {core}, on {file_system}; tasks on {driver}, policy {policy}"
             ),
-            legend: "",
+            legend: String::new(),
             layout: Layout::Cells,
             contenders,
             cells,
@@ -280,11 +280,11 @@ impl Setup {
 
 fn metrics(work: &Work) -> Vec<Metric> {
     let metrics = match work {
-        Work::Cycles(_) => &OF_CYCLES[..],
-        Work::Blocks { cell, .. } if cell.pattern.is_of_streams() => &OF_STREAMS,
-        Work::Blocks { .. } => &OF_BLOCKS,
+        Work::Cycles(_) => of_cycles(),
+        Work::Blocks { cell, .. } if cell.pattern.is_of_streams() => of_streams(),
+        Work::Blocks { .. } => of_blocks(),
     };
-    [metrics, &PATHS].concat()
+    metrics.into_iter().chain(paths()).collect()
 }
 
 /// About how long a slice of cycles takes.
@@ -345,6 +345,7 @@ fn no_job(line: &str, instead: &str) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Sample;
 
     fn setup(work: Work) -> Setup {
         Setup {
@@ -388,12 +389,12 @@ mod tests {
         let sample = Sample::from(numbers);
         let value = |metrics: &[Metric], key: &str| {
             let metric = metrics.iter().find(|metric| metric.key == key).expect(key);
-            (metric.of)(&sample)
+            metric.of.of(&sample)
         };
         let cycles = metrics(&Work::Cycles(Vec::new()));
         let keys = ["cpu_seconds", "real_seconds", "rate", "cpu_us", "real_us"];
         let values = keys.map(|key| value(&cycles, key).expect(key));
         assert_eq!(values, [1.0, 2.0, 2.0, 250_000.0, 500_000.0]);
-        assert_eq!((value(&OF_BLOCKS, "p50_us"), value(&PATHS, "inline")), (None, None));
+        assert_eq!((value(&of_blocks(), "p50_us"), value(&cycles, "inline")), (None, None));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::bench::{Better, CPU, Cell, Column, LEAST_RATE, Layout, Metric, RATE, Role};
+use crate::bench::{Better, Cell, Column, Formula, LEAST_RATE, Layout, Metric, Role, cpu, rate};
 use crate::jobs::Known;
 use crate::programs::Definition;
 
@@ -29,7 +29,7 @@ pub static BENCH: Definition = Definition {
     usual: &["ring", "lookup", "task", "liburing", "liburing-one", "io-uring"],
     usual_slice: Duration::from_millis(50),
     baseline: "liburing",
-    metrics: &METRICS,
+    metrics,
     required: &["operations", "ns", "cpu_ns"],
     layout: Layout::Matrix,
     legend: "",
@@ -41,19 +41,21 @@ pub static BENCH: Definition = Definition {
     placement: |cores| (format!("all on core {}", cores.server), json!({ "core": cores.server })),
 };
 
-const METRICS: [Metric; 3] = [
-    Metric { role: Role::Guard(LEAST_RATE), ..RATE },
-    Metric {
-        key: "per_cpu_second",
-        noun: "rate per CPU",
-        of: |sample| sample.per("operations", "cpu_ns").map(|rate| rate * 1e9),
-        better: Better::Higher,
-        role: Role::Primary,
-        columns: &[Column::Ratio],
-        ..RATE
-    },
-    Metric { columns: &[], ..CPU },
-];
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric { role: Role::Guard(LEAST_RATE), ..rate() },
+        Metric {
+            key: "per_cpu_second".into(),
+            noun: "rate per CPU".into(),
+            of: Formula::per("operations", &["cpu_ns"], 1e9),
+            better: Better::Higher,
+            role: Role::Primary,
+            columns: vec![Column::Ratio],
+            ..rate()
+        },
+        Metric { columns: Vec::new(), ..cpu() },
+    ]
+}
 
 /// The cell for a queue size.
 pub fn cell(entries: u32) -> Cell {

@@ -21,8 +21,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::bench::{
-    Bench, CLIENT_CPU, CPU, Contenders, Format, Layout, MEAN, Metric, P50, P99, P99_9, PLAIN, Plan,
-    Prepared, RATIO, REQUESTS, Role, VALUE, parameters,
+    Bench, CPU_KEY, Contenders, Format, Formula, Layout, Metric, Plan, Prepared, Role, client_cpu,
+    cpu, mean, p50, p99, p99_9, parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
@@ -40,24 +40,21 @@ use servers::Servers;
 use syscalls::PERF;
 
 /// The key of the metric that a precision may be asked for.
-pub const PRECISE: &str = CPU.key;
+pub const PRECISE: &str = CPU_KEY;
 
-const METRICS: [Metric; 8] = [
-    REQUESTS,
-    Metric { role: Role::Primary, columns: RATIO, format: Format::Significant, ..CPU },
-    Metric {
-        key: "syscalls",
-        title: "calls",
-        of: |sample| sample.get("syscalls"),
-        format: Format::Decimals(2),
-        ..PLAIN
-    },
-    MEAN,
-    P50,
-    P99,
-    Metric { columns: VALUE, ..P99_9 },
-    CLIENT_CPU,
-];
+fn metrics() -> Vec<Metric> {
+    let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
+    vec![
+        requests(),
+        Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu() },
+        Metric { format: Format::Decimals(2), ..calls },
+        mean(),
+        p50(),
+        p99(),
+        p99_9(),
+        client_cpu(),
+    ]
+}
 
 /// A comparison, and how it is measured.
 #[derive(Clone, Debug)]
@@ -100,11 +97,13 @@ impl Setup {
         let bench = Bench {
             plan,
             terms: format!(" of {seconds} s, servers on core {server}, clients on core {load}"),
-            legend: "; CPU µs: of the server, a request; calls: the server's system calls, a request",
+            legend:
+                "; CPU µs: of the server, a request; calls: the server's system calls, a request"
+                    .into(),
             layout: Layout::Cells,
             contenders,
             cells: loads.iter().map(|load| load.cell()).collect(),
-            metrics: METRICS.into(),
+            metrics: metrics(),
             idle: None,
             cores: Some(cores),
             parameters: parameters(json!({

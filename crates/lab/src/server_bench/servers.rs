@@ -7,7 +7,7 @@ use super::contender::Recipe;
 use super::fixture::Fixture;
 use super::load::Load;
 use super::syscalls::{PERF, SystemCalls};
-use crate::bench::{Measure, Outcome, RATE, Slice};
+use crate::bench::{Measure, Outcome, Slice, rate};
 use crate::process::ProcessError;
 use crate::server::{Server, one_line};
 use crate::watch::Watch;
@@ -79,7 +79,7 @@ impl Servers {
                 let baseline = Slice { contender: self.baseline, ..slice };
                 let address = self.server(baseline).map_err(|error| error.why)?.address.to_string();
                 let sample = self.clients.run(&closed, &address, None, &mut ())?;
-                *self.capacity.insert((RATE.of)(&sample).unwrap_or_default())
+                *self.capacity.insert(rate().of.of(&sample).unwrap_or_default())
             }
         };
         Ok(Some(capacity * share))

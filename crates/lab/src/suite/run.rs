@@ -284,9 +284,10 @@ pub(super) fn figure(report: &bench::Report, question: &Question, contender: &st
 
 /// The rates of all rounds.
 fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
+    let rate = bench::rate();
     let slices = report.samples.iter();
     let slices = slices.filter(|slice| slice.contender == contender && slice.cell == *cell);
-    slices.filter_map(|slice| slice.sample.as_ref().and_then(bench::RATE.of)).collect()
+    slices.filter_map(|slice| slice.sample.as_ref().and_then(|sample| rate.of.of(sample))).collect()
 }
 
 /// In MB of 2^20 bytes, as `top` displays them.

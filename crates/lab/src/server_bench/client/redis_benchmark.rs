@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use annulus_load::Observer;
 
 use super::{line, run_program};
-use crate::bench::Sample;
+use crate::bench::{Sample, rate};
 use crate::server_bench::installed::Installed;
 use crate::server_bench::load::Load;
 
@@ -38,7 +38,7 @@ pub(super) fn run(
     run(&Load { connections: 1, depth: 1, ..*load }, &values(), 1, &mut ())?;
     let least = PROBE * load.depth;
     let probe = run(load, load.request, least, &mut ())?;
-    let rate = (probe.per("operations", "ns").unwrap_or_default() * 1e9).min(MOST_RATE);
+    let rate = rate().of.of(&probe).unwrap_or_default().min(MOST_RATE);
     run(load, load.request, least.max((rate * seconds as f64) as u64), observer)
 }
 
