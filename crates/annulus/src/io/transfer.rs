@@ -98,6 +98,10 @@ impl Transfer {
             let (accepted, sent) = self.received.poll_send(cx, to);
             self.note(accepted);
             ready!(sent)?;
+            if self.left() == 0 {
+                // Also of a copy that was made again, whose sink may know of the end.
+                return Poll::Ready(Ok(()));
+            }
             // With space for them, bytes that are received now are accepted at once, and so not lost if this is dropped.
             if let Err(error) = ready!(self.poll_room(cx, to)) {
                 return Poll::Ready(if is_at_end(cx, from) { Ok(()) } else { Err(error) });

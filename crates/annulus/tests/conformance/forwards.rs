@@ -219,6 +219,32 @@ pub(crate) async fn a_limit_that_is_lowered_holds() -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) async fn a_copy_that_is_made_again_behind_its_limit_continues_the_other_way()
+-> io::Result<()> {
+    let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    client.send("stays").await?;
+    // The first has passed the end of the direction on when it is dropped.
+    for message in [b"ab", b"cd", b"ef"] {
+        let mut copy = copy_bidirectional(&mut near, &mut far).limits(0, u64::MAX);
+        server.send(&message[..]).await?;
+        let received = receive(&mut client, 2);
+        let mut received = pin!(received);
+        let received = poll_fn(|cx| {
+            if let Poll::Ready(ended) = Pin::new(&mut copy).poll(cx) {
+                return Poll::Ready(Err(ended.expect_err("the other direction goes on")));
+            }
+            received.as_mut().poll(cx)
+        });
+        assert_eq!(received.await?, message);
+    }
+    assert!(server.recv().await?.is_none(), "the end was passed on");
+    server.shutdown().await?;
+    assert_eq!(copy_bidirectional(&mut near, &mut far).limits(0, u64::MAX).await?, (0, 0));
+    assert!(client.recv().await?.is_none());
+    assert_eq!(receive(&mut near, 5).await?, b"stays");
+    Ok(())
+}
+
 pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
     let (mut client, mut last) = pair().await?;
     let mut proxies = Vec::new();

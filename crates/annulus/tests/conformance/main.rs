@@ -206,6 +206,7 @@ suite! {
     forwards::a_limit_ends_a_copy_that_waits;
     forwards::a_limit_ends_one_direction;
     forwards::a_limit_that_is_lowered_holds;
+    forwards::a_copy_that_is_made_again_behind_its_limit_continues_the_other_way;
     forwards::a_chain_passes_bytes_and_ends, with small_bounds;
     forwards::a_ring_of_copies_carries_a_message_round;
     forwards::a_target_that_does_not_read_stops_its_source, with small_bounds;
