@@ -6,7 +6,7 @@ import socket
 import tempfile
 import threading
 
-from harness import PATIENCE, ends, exactly, output, payload, reset, rest, running, tool
+from harness import PATIENCE, ends, eventually, exactly, output, payload, reset, rest, running, tool
 
 
 @contextlib.contextmanager
@@ -144,7 +144,27 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
         served.pop().close()
 
 
+def two_shards_share_connections_and_their_limit(path):
+    """The twin has one thread, and ignores the number."""
+    with target(echo) as to, running(path, "127.0.0.1:0", to, 60, 4, 2) as proxy:
+        served = [proxy.connect() for _ in range(4)]
+        for number, client in enumerate(served):
+            data = payload(100_000, number)
+            sender = threading.Thread(target=client.sendall, args=(data,))
+            sender.start()
+            assert exactly(client, len(data)) == data
+            sender.join()
+        with proxy.connect() as client:
+            assert ends(client)
+        for client in served:
+            client.shutdown(socket.SHUT_WR)
+            assert rest(client) == b""
+            client.close()
+        eventually(lambda: sum(line is not None and "100000 bytes down, closed" in line for line in proxy.log) == 4, "four ends")
+
+
 CHECKS = [
+    two_shards_share_connections_and_their_limit,
     past_its_limit_it_refuses_and_serves_the_others,
     a_half_close_goes_through,
     curl_through_the_proxy,

@@ -1,13 +1,15 @@
 //! A TCP proxy: each connection goes on to a target, direction by direction.
-//! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60 4000`
+//! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60 4000 1`
 //!
 //! An end of one direction is passed on while the other continues. A connection over which nothing has gone for so many
-//! seconds, or up to a quarter more, is closed. While so many are open, further ones are closed at once. For each connection it prints how many bytes went each way, and how it ended.
+//! seconds, or up to a quarter more, is closed. While so many are open, further ones are closed at once. The last argument is a number of
+//! shards, each a thread on a CPU of its own. For each connection it prints how many bytes went each way, and how it ended.
 
 use annulus::io::copy_bidirectional;
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{ListenOptions, TcpStream};
+use annulus::shards::{ShardedListener, Spread};
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn main() -> io::Result<()> {
@@ -15,19 +17,21 @@ fn main() -> io::Result<()> {
     let listen = args.next().unwrap_or("127.0.0.1:7000".into());
     let target = args.next().unwrap_or("127.0.0.1:8000".into());
     let seconds = args.next().unwrap_or("60".into()).parse().map_err(io::Error::other)?;
-    let most = args.next().unwrap_or("4000".into()).parse().map_err(io::Error::other)?;
-    annulus::run(async {
-        let listener = TcpListener::bind(listen)?;
-        eprintln!("listening on {}", listener.local_addr()?);
-        let target: Rc<str> = target.into();
-        loop {
-            let (client, peer) = listener.accept().await?;
-            // Each connection has the target's address.
-            if Rc::strong_count(&target) > most {
+    let most: usize = args.next().unwrap_or("4000".into()).parse().map_err(io::Error::other)?;
+    let shards = args.next().unwrap_or("1".into()).parse().map_err(io::Error::other)?;
+    let (options, spread) = (ListenOptions::new(), Spread::LeastConnections);
+    let listener = ShardedListener::bind(listen, &options, shards, spread)?;
+    eprintln!("listening on {}", listener.local_addr());
+    let target: Arc<str> = target.into();
+    annulus::shards(shards, async |shard| {
+        let mut listener = listener.open(&shard)?;
+        while let Some((client, peer)) = listener.accept().await? {
+            // Each connection has the target's address, on whichever shard it is.
+            let target = target.clone();
+            if Arc::strong_count(&target) > most.saturating_add(1) {
                 eprintln!("{peer}: refused, since {most} connections are open");
                 continue;
             }
-            let target = target.clone();
             annulus::spawn(async move {
                 let idle = Duration::from_secs(seconds);
                 let ((up, down), end) = proxy(client, &target, idle).await;
@@ -39,7 +43,9 @@ fn main() -> io::Result<()> {
                 eprintln!("{peer}: {up} bytes up, {down} bytes down, {how}");
             });
         }
-    })
+        io::Result::Ok(())
+    })?;
+    Ok(())
 }
 
 /// The bytes that went up and down, and how it ended.

@@ -45,7 +45,13 @@ Comparison proxy: TCP, to an echo server on the core of the load
            (peers/nginx/stream.conf), uring and epoll (the example proxy), tokio
            (its twin), socat
   loads    128b and 16k (50 connections), 1m (10), 128b-1, 128b-1000
-Comparison overload: the same at fixed times, up to 64 messages in flight on each
+Comparison proxy-2: proxies on two threads, and on one; they share all cores with
+  the load and the echo server, so the CPU time a request is the figure, not the rate
+  servers  haproxy (peers/haproxy/two-threads.cfg; baseline), haproxy-1 (tuned.cfg),
+           uring and epoll (the example proxy with two shards), uring-1 (with one)
+  loads    128b and 16k (50 connections of a thread that batches), threads (50
+           connections of 128 bytes, a thread each, which does not batch)
+Comparison overload: proxies at fixed times, up to 64 messages in flight on each
   of 50 connections; latency counts from the time at which a message is due
   loads    rate-50, rate-80, rate-95, rate-120: percent of what the baseline passes
            on if each connection waits for its answers, which is measured first
@@ -193,7 +199,7 @@ mod tests {
         let error = parsed::<ServerBenchArgs>("gopher").unwrap_err().to_string();
         assert!(
             error.contains("gopher")
-                && error.contains("there are: http, https, files, store, proxy, overload"),
+                && error.contains("there are: http, https, files, store, proxy, proxy-2, overload"),
             "{error}"
         );
         for line in ["--seconds 0", "--rounds 0", "--rounds-max 20", "--precision 0"] {

@@ -4,6 +4,9 @@ use super::client::Client;
 use super::contender::{Contender, Program};
 use super::installed::{Installed, Module};
 use super::load::Load;
+use super::placement::Placement;
+use annulus::DriverChoice;
+use annulus_load::Mode;
 
 /// Servers that are compared, and what by.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub struct Comparison {
     pub contenders: &'static [Contender],
     /// The server that ratios are to.
     pub baseline: &'static str,
+    /// Which cores they run on.
+    pub placement: Placement,
     /// What clients ask of the servers.
     pub loads: &'static [Load],
 }
@@ -134,6 +139,8 @@ const HYPER: [Contender; 7] = [
 const FILES: &[&str] = &["127.0.0.1:0", "{SITE}"];
 const STORE: &[&str] = &["127.0.0.1:0"];
 const PROXY: &[&str] = &["127.0.0.1:0", "{TARGET}", "600"];
+/// As `PROXY`, with two shards.
+const PROXY_2: &[&str] = &["127.0.0.1:0", "{TARGET}", "600", "4000", "2"];
 
 const GET: Load = Load {
     name: "get",
@@ -149,9 +156,14 @@ const MGET: Load = Load {
     ..GET
 };
 
+/// HAProxy with this configuration.
+const fn haproxy(name: &'static str, configuration: &'static str) -> Contender {
+    installed(name, HAPROXY, configuration, &["-f", "{CONFIGURATION}"])
+}
+
 const PROXIES: [Contender; 7] = [
-    installed("haproxy", HAPROXY, "haproxy/tuned.cfg", &["-f", "{CONFIGURATION}"]),
-    installed("haproxy-default", HAPROXY, "haproxy/default.cfg", &["-f", "{CONFIGURATION}"]),
+    haproxy("haproxy", "haproxy/tuned.cfg"),
+    haproxy("haproxy-default", "haproxy/default.cfg"),
     NGINX_STREAM,
     example("uring", "proxy", PROXY),
     example("epoll", "proxy", PROXY),
@@ -159,18 +171,30 @@ const PROXIES: [Contender; 7] = [
     SOCAT,
 ];
 
+/// The same on two threads, and on one.
+const TWO: [Contender; 5] = [
+    haproxy("haproxy", "haproxy/two-threads.cfg"),
+    haproxy("haproxy-1", "haproxy/tuned.cfg"),
+    example("uring", "proxy", PROXY_2),
+    Contender { name: "uring-1", ..example("uring", "proxy", PROXY) },
+    example("epoll", "proxy", PROXY_2),
+];
+
+const OWN: Client = Client::Own(Mode::Tasks(DriverChoice::Auto));
+
 /// Messages of 128 bytes through a proxy and back.
 const SMALL: Load =
-    Load { name: "128b", client: Client::Own, service: "tcp", request: "", bytes: 128, ..PLAIN };
+    Load { name: "128b", client: OWN, service: "tcp", request: "", bytes: 128, ..PLAIN };
 
 /// The same at fixed times.
 const OPEN: Load = Load { depth: 64, ..SMALL };
 
 /// Every comparison.
-pub static COMPARISONS: [Comparison; 6] = [
+pub static COMPARISONS: [Comparison; 7] = [
     Comparison {
         name: "http",
         contenders: &HYPER,
+        placement: Placement::Apart,
         baseline: "tokio",
         loads: &[
             PLAIN,
@@ -185,6 +209,7 @@ pub static COMPARISONS: [Comparison; 6] = [
         name: "https",
         // Those with TLS by rustls.
         contenders: HYPER.split_at(5).0,
+        placement: Placement::Apart,
         baseline: "tokio",
         loads: &[
             TLS,
@@ -202,6 +227,7 @@ pub static COMPARISONS: [Comparison; 6] = [
             example("epoll", "static_files", FILES),
             twin("static_files", FILES),
         ],
+        placement: Placement::Apart,
         baseline: "nginx",
         loads: &[
             Load { name: "4k", request: "/4k", bytes: 4 << 10, ..PLAIN },
@@ -218,6 +244,7 @@ pub static COMPARISONS: [Comparison; 6] = [
             example("epoll", "redis", STORE),
             twin("redis", STORE),
         ],
+        placement: Placement::Apart,
         baseline: "redis-server",
         loads: &[
             GET,
@@ -234,6 +261,7 @@ pub static COMPARISONS: [Comparison; 6] = [
     Comparison {
         name: "proxy",
         contenders: &PROXIES,
+        placement: Placement::Apart,
         baseline: "haproxy",
         loads: &[
             SMALL,
@@ -244,8 +272,21 @@ pub static COMPARISONS: [Comparison; 6] = [
         ],
     },
     Comparison {
+        name: "proxy-2",
+        contenders: &TWO,
+        placement: Placement::Shared,
+        baseline: "haproxy",
+        loads: &[
+            SMALL,
+            Load { name: "16k", bytes: 16 << 10, ..SMALL },
+            // Clients that do not batch.
+            Load { name: "threads", client: Client::Own(Mode::Threads), ..SMALL },
+        ],
+    },
+    Comparison {
         name: "overload",
         contenders: &PROXIES,
+        placement: Placement::Apart,
         baseline: "haproxy",
         loads: &[
             Load { name: "rate-50", rate: Some(0.5), ..OPEN },

@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use super::fixture::{Fixture, Word, filled};
 use super::installed::{Installed, Module};
-use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::process::{ProcessError, Spec};
 use crate::server::{Server, one_line};
@@ -54,20 +53,20 @@ pub(super) struct Recipe {
 }
 
 impl Contender {
-    /// How to start it, or why it is missing. A peer is built first.
+    /// How to start it on a core, or why it is missing. A peer is built first.
     ///
     /// # Errors
     /// If a peer does not build.
     pub(super) fn prepare(
         &self,
         peers: Option<&Peers>,
-        cores: Cores,
+        core: Option<usize>,
     ) -> Result<Result<Recipe, String>> {
         let variables = self.variable.iter().map(|(name, value)| (name.into(), value.into()));
         let spec = |program: PathBuf| Spec {
             arguments: self.arguments.iter().map(Into::into).collect(),
             variables: variables.collect(),
-            pin: Some(cores.server),
+            pin: core,
             ..Spec::of(self.name, program)
         };
         match self.program {
@@ -193,9 +192,8 @@ mod tests {
     #[test]
     fn outside_the_repository_servers_are_missing() {
         let comparison = &COMPARISONS[2];
-        let cores = Cores { server: 0, load: 0 };
         for contender in comparison.contenders {
-            let missing = contender.prepare(None, cores).expect("no failure").expect_err("missing");
+            let missing = contender.prepare(None, None).expect("no failure").expect_err("missing");
             assert!(missing.contains(" is left out: "), "{missing}");
         }
     }

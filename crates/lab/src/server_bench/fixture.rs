@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 
 use super::client::Client;
 use super::load::Load;
-use crate::cores::Cores;
 use crate::process::Spec;
 use crate::server::Server;
 
@@ -31,12 +30,11 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Writes the files that loads ask for, and starts what proxies lead to, on the core of the load, if there are proxies: servers
-    /// under our load.
+    /// Writes the files that loads ask for, and starts what proxies lead to, on that core, if there are proxies: servers under our load.
     ///
     /// # Errors
     /// If that cannot be done.
-    pub(super) fn new(directory: &Path, loads: &[&Load], cores: Cores) -> Result<Fixture> {
+    pub(super) fn new(directory: &Path, loads: &[&Load], core: Option<usize>) -> Result<Fixture> {
         let text = directory.to_str().context("the path of TMPDIR is no text: set it elsewhere")?;
         let site = directory.join(SITE);
         fs::create_dir(&site).with_context(|| format!("cannot make {}", site.display()))?;
@@ -45,8 +43,8 @@ impl Fixture {
             write_noise(&path, load.bytes)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let has_proxies = loads.iter().any(|load| load.client == Client::Own);
-        let target = has_proxies.then(|| target(cores.load)).transpose()?;
+        let has_proxies = loads.iter().any(|load| matches!(load.client, Client::Own(_)));
+        let target = has_proxies.then(|| target(core)).transpose()?;
         Ok(Fixture { directory: text.into(), target, made: 0 })
     }
 
@@ -74,10 +72,10 @@ pub(super) fn filled(text: &str, words: &[Word]) -> String {
 }
 
 /// Our echo server on a free port.
-fn target(core: usize) -> Result<Server> {
+fn target(core: Option<usize>) -> Result<Server> {
     let program = env::current_exe().context("cannot find this program to start it")?;
     let arguments = ["echo", "--listen", "127.0.0.1:0"].map(Into::into).into();
-    Ok(Server::start(&Spec { arguments, pin: Some(core), ..Spec::of("target", program) })?)
+    Ok(Server::start(&Spec { arguments, pin: core, ..Spec::of("target", program) })?)
 }
 
 /// A file of random bytes.
@@ -96,9 +94,8 @@ mod tests {
     fn files_are_as_long_as_the_loads_say() {
         let loads = Comparison::find("files").expect("it exists").loads;
         let scratch = Scratch::within(&env::temp_dir()).expect("a directory");
-        let cores = Cores { server: 0, load: 0 };
         let all: Vec<_> = loads.iter().collect();
-        let mut fixture = Fixture::new(scratch.path(), &all, cores).expect("files");
+        let mut fixture = Fixture::new(scratch.path(), &all, None).expect("files");
         let words = fixture.words("");
         let site = filled("{SITE}{SERVICE}{OTHER}", &words);
         assert_eq!(site, format!("{}/site{{OTHER}}", scratch.path().display()));

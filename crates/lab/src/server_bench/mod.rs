@@ -2,7 +2,7 @@
 //!
 //! A [`Comparison`] is data: its servers, and the [`Load`]s, each a client with its connections. Servers are built from peers
 //! (`peers/README.md` has their contract) or installed, with a configuration beside the peers, and pinned to a core; the client runs on
-//! another. CPU time is the server's in the measured window: of a client that is a program from its start to its end; requests and
+//! another, unless they [share](Placement) all. CPU time is the server's in the measured window: of a client that is a program from its start to its end; requests and
 //! latency are those that the client reports.
 
 mod catalogue;
@@ -11,6 +11,7 @@ mod contender;
 mod fixture;
 mod installed;
 mod load;
+mod placement;
 mod servers;
 mod syscalls;
 
@@ -32,6 +33,7 @@ pub use catalogue::{COMPARISONS, Comparison};
 pub use client::Client;
 pub use contender::Contender;
 pub use load::Load;
+pub use placement::Placement;
 
 use client::Clients;
 use contender::Recipe;
@@ -84,19 +86,20 @@ impl Setup {
         let Setup { comparison, plan, contenders, loads, seconds, cores, peers } = self;
         let (loads, missing) = available(loads)?;
         reserve_files(&loads)?;
-        let (mut contenders, recipes) = gather(&contenders, peers.as_ref(), cores, comparison)?;
+        let placement = comparison.placement;
+        let (server, client) = (placement.server(cores), placement.load(cores));
+        let (mut contenders, recipes) = gather(&contenders, peers.as_ref(), server, comparison)?;
         contenders.missing.extend(missing);
         let scratch = Scratch::within(&std::env::temp_dir())
             .context("cannot make a directory for servers and clients: set TMPDIR elsewhere")?;
         let directory = scratch.path().to_owned();
-        let fixture = Fixture::new(&directory, &loads, cores)?;
-        let clients = Clients { core: cores.load, seconds, directory };
+        let fixture = Fixture::new(&directory, &loads, client)?;
+        let clients = Clients { core: client, seconds, directory };
         let measure =
             Servers::start(recipes, contenders.baseline_index(), loads.clone(), clients, fixture)?;
-        let Cores { server, load } = cores;
         let bench = Bench {
             plan,
-            terms: format!(" of {seconds} s, servers on core {server}, clients on core {load}"),
+            terms: format!(" of {seconds} s, {}", placement.terms(cores)),
             legend:
                 "; CPU µs: of the server, a request; calls: the server's system calls, a request"
                     .into(),
@@ -105,9 +108,9 @@ impl Setup {
             cells: loads.iter().map(|load| load.cell()).collect(),
             metrics: metrics(),
             idle: None,
-            cores: Some(cores),
+            cores: (placement == Placement::Apart).then_some(cores),
             parameters: parameters(json!({
-                "comparison": comparison.name, "seconds": seconds, "server_core": server, "load_core": load,
+                "comparison": comparison.name, "seconds": seconds, "server_core": server, "load_core": client,
             })),
         };
         Ok(Prepared { bench, measure: Box::new(measure), scratch: Some(scratch) })
@@ -125,12 +128,12 @@ impl Setup {
 fn gather(
     all: &[&'static Contender],
     peers: Option<&Peers>,
-    cores: Cores,
+    core: Option<usize>,
     comparison: &Comparison,
 ) -> Result<(Contenders, Vec<Recipe>)> {
     let (mut recipes, mut absent) = (Vec::new(), Vec::new());
     let found = all.iter().map(|contender| {
-        let found = contender.prepare(peers, cores)?;
+        let found = contender.prepare(peers, core)?;
         Ok(match found {
             Ok(recipe) => {
                 let spec = recipe.spec.clone();

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use annulus_load::{Observer, affinity, clock};
+use annulus_load::{Mode, Observer, affinity, clock};
 
 use super::installed::Installed;
 use super::load::Load;
@@ -27,15 +27,15 @@ pub enum Client {
     H2load,
     /// `redis-benchmark`, for stores.
     RedisBenchmark,
-    /// Our load, for what echoes.
-    Own,
+    /// Our load, for what echoes: a task for each connection, or a thread, which does not batch.
+    Own(Mode),
 }
 
 impl Client {
     /// How to install it, if it is a program that is not installed.
     pub(super) fn missing(self) -> Option<String> {
         let program: Installed = match self {
-            Client::Own => return None,
+            Client::Own(_) => return None,
             Client::Wrk => wrk::PROGRAM,
             Client::H2load => h2load::PROGRAM,
             Client::RedisBenchmark => redis_benchmark::PROGRAM,
@@ -50,8 +50,8 @@ type Parser<'a> = &'a dyn Fn(&str) -> Option<Sample>;
 /// How clients are run.
 #[derive(Debug)]
 pub(super) struct Clients {
-    /// Their core.
-    pub(super) core: usize,
+    /// Their core, unless they run on any.
+    pub(super) core: Option<usize>,
     /// For how long.
     pub(super) seconds: u64,
     /// A directory for their scripts.
@@ -72,9 +72,9 @@ impl Clients {
         observer: &mut dyn Observer,
     ) -> Result<Sample, String> {
         let Clients { core, seconds, directory } = self;
-        let _pinned = affinity::pin(*core).map_err(one_line)?;
+        let _pinned = core.map(affinity::pin).transpose().map_err(one_line)?;
         match load.client {
-            Client::Own => own::run(load, address, rate, *seconds, observer),
+            Client::Own(mode) => own::run(load, mode, address, rate, *seconds, observer),
             Client::Wrk => {
                 let script = wrk::write_script(load, directory).map_err(one_line)?;
                 let words = wrk::words(load, address, *seconds, script);

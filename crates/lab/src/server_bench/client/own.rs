@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annulus_load::{Observer, Plan, Rate, Schedule, ServerAddress, Streams};
+use annulus_load::{Mode, Observer, Plan, Rate, Schedule, ServerAddress, Streams};
 
 use crate::bench::Sample;
 use crate::own_load;
@@ -15,13 +15,14 @@ const WARM_UP: Duration = Duration::from_millis(100);
 /// Loads a server: in an open loop if there is a rate, in messages per second, else in a closed one.
 pub(super) fn run(
     load: &Load,
+    mode: Mode,
     address: &str,
     rate: Option<f64>,
     seconds: u64,
     observer: &mut dyn Observer,
 ) -> Result<Sample, String> {
     let address: ServerAddress = address.parse().map_err(one_line)?;
-    let streams = Streams { pipeline: load.depth as usize, ..Streams::default() };
+    let streams = Streams { pipeline: load.depth as usize, mode, ..Streams::default() };
     let open = |rate| Schedule::open(Rate::constant(rate));
     let plan = Plan {
         clients: load.connections as usize,
