@@ -59,6 +59,19 @@ impl Axis {
         Axis { ticks: Some(ticks), ..self }
     }
 
+    /// An axis of named places, at 0, 1, 2 and so on, with half a place before the first and after the last.
+    pub fn places(title: impl Into<String>, names: &[String]) -> Axis {
+        let named = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone()));
+        Axis {
+            title: title.into(),
+            scale: Scale::Linear,
+            low: -0.5,
+            high: names.len().max(1) as f64 - 0.5,
+            label: |_| String::new(),
+            ticks: Some(named.collect()),
+        }
+    }
+
     /// An upright axis of rows from the top, each labelled in its middle ([`row_middle`]).
     pub(crate) fn rows(names: &[String]) -> Axis {
         let high = names.len().max(1) as f64;
@@ -227,6 +240,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn places_are_labelled_by_their_names() {
+        let axis = Axis::places("clients", &["1".into(), "50".into()]);
+        assert_eq!(
+            (labels(&axis), axis.low..axis.high),
+            (vec!["1".into(), "50".into()], -0.5..1.5)
+        );
+        assert_eq!(Axis::places("", &[]).range(), -0.5..0.5);
     }
 
     #[test]

@@ -6,11 +6,12 @@
 
 use plotters::style::RGBColor;
 
-/// Inks of lines and of what is filled beside them, by number: more series take these again from the first.
-pub const SERIES: usize = 6;
+/// Inks of lines and of what is filled beside them, by number: the second half has the colours of the first, with broken lines and hollow
+/// dots. More series take these again from the first.
+pub const SERIES: usize = 12;
 
-/// Steps from few to many, of a heat map.
-pub(crate) const HEATS: usize = 9;
+/// Steps from few to many, of a heat map and of a [`Matrix`](crate::Matrix).
+pub const HEATS: usize = 9;
 
 /// What is drawn, as far as its colour depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

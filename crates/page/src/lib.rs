@@ -2,7 +2,7 @@
 //!
 //! A [`Page`] is data: figures to grasp at once ([`Tile`]), reservations, and sections of texts, tables, commands and
 //! figures ([`Block`]). [`Page::html`] makes one file of it that needs no network and no script, follows the reader's choice of light and
-//! dark, and can be read on a phone and in print. Charts are SVG: [`LineChart`], [`HeatMap`] and [`IntervalChart`]. Their colours are
+//! dark, and can be read on a phone and in print; [`Page::markdown`] has the same without the pictures. Charts are SVG: [`LineChart`], [`HeatMap`] and [`IntervalChart`]. Their colours are
 //! classes, to which the page's style gives values.
 //!
 //! ```
@@ -34,13 +34,16 @@ mod heat_map;
 mod ink;
 mod interval_chart;
 mod line_chart;
+mod markdown;
 mod page;
 pub mod text;
 
 pub use axis::Axis;
 pub use figure::{Figure, Key};
 pub use heat_map::{Cell, HeatMap};
-pub use ink::SERIES;
+pub use ink::{HEATS, SERIES};
 pub use interval_chart::{IntervalChart, IntervalRow};
 pub use line_chart::{Line, LineChart};
-pub use page::{Block, Notice, Page, Section, Table, Tile};
+pub use page::{
+    Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Notice, Page, Section, Table, Tile,
+};

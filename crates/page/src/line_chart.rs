@@ -9,6 +9,9 @@ use std::ops::Range;
 /// The width of a line, in units of the drawing.
 const THICK: u32 = 4;
 
+/// The width of an interval.
+const INTERVAL: u32 = 6;
+
 /// Lines in one plane.
 #[derive(Clone, Debug)]
 pub struct LineChart {
@@ -33,6 +36,8 @@ pub struct Line {
     pub series: usize,
     /// Its points. Where one is not a number, the line is interrupted.
     pub points: Vec<(f64, f64)>,
+    /// Intervals of the values, each at its place on the axis along the bottom. If there are any, points are marked.
+    pub intervals: Vec<(f64, Range<f64>)>,
 }
 
 impl Line {
@@ -42,7 +47,13 @@ impl Line {
         series: usize,
         points: impl IntoIterator<Item = (f64, f64)>,
     ) -> Line {
-        Line { name: name.into(), series, points: points.into_iter().collect() }
+        let points = points.into_iter().collect();
+        Line { name: name.into(), series, points, intervals: Vec::new() }
+    }
+
+    /// The line, with these intervals.
+    pub fn with_intervals(self, intervals: Vec<(f64, Range<f64>)>) -> Line {
+        Line { intervals, ..self }
     }
 
     /// A line of values that each hold for a range.
@@ -73,7 +84,19 @@ impl Line {
             [point] => Mark::Dot(ink, *point),
             points => Mark::Path(ink, THICK, points.to_vec()),
         };
-        self.parts().map(mark).collect()
+        self.parts().map(mark).chain(self.uncertain()).collect()
+    }
+
+    /// The intervals as upright lines, and the points as dots on them.
+    fn uncertain(&self) -> Vec<Mark> {
+        let ink = Ink::Series(self.series);
+        let interval = |(x, Range { start, end }): &(f64, Range<f64>)| {
+            Mark::Path(ink, INTERVAL, vec![(*x, *start), (*x, *end)])
+        };
+        let points = if self.intervals.is_empty() { &[][..] } else { &self.points };
+        let seen = points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+        let dots = seen.map(|point| Mark::Dot(ink, *point));
+        self.intervals.iter().map(interval).chain(dots).collect()
     }
 }
 
@@ -125,6 +148,14 @@ mod tests {
         assert_eq!(figure.svg.matches("fill-s1").count(), 1);
         assert_eq!(figure.svg.matches("stroke-s1").count(), 1);
         assert!(figure.key.is_empty());
+    }
+
+    #[test]
+    fn intervals_are_upright_and_their_points_are_marked() {
+        let line = Line::new("", 7, [(0.0, 2e3), (10.0, 4e3)]);
+        let figure = chart(vec![line.with_intervals(vec![(0.0, 1e3..3e3), (10.0, 3e3..5e3)])]);
+        assert_eq!(figure.svg.matches("fill-s7").count(), 2, "{}", figure.svg);
+        assert_eq!(figure.svg.matches("stroke-s7").count(), 3, "{}", figure.svg);
     }
 
     #[test]

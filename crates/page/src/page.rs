@@ -14,6 +14,8 @@ pub struct Page {
     pub title: String,
     /// A line below it.
     pub subtitle: String,
+    /// Other files, such as the same in another form.
+    pub links: Vec<Link>,
     /// What is to be grasped at once, in this order.
     pub tiles: Vec<Tile>,
     /// What a reader must know before the figures are believed.
@@ -61,8 +63,32 @@ pub enum Block {
     Code(String),
     /// A table.
     Table(Table),
+    /// A table with marked cells.
+    Matrix(Matrix),
+    /// A list of other pages.
+    Entries(Vec<Entry>),
     /// A chart.
     Figure(Figure),
+}
+
+/// Another file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// Its address, as in a page: relative to this one, with what is not plain as `%XX`.
+    pub href: String,
+    /// What is shown for it.
+    pub text: String,
+}
+
+/// Another page, with what is to be known before it is opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The page; without an address if there is none.
+    pub link: Link,
+    /// A few words beside it, such as a date or a state; may be empty.
+    pub note: String,
+    /// A paragraph below.
+    pub text: String,
 }
 
 /// A table: the first column is aligned to the left, the others to the right.
@@ -72,6 +98,49 @@ pub struct Table {
     pub head: Vec<String>,
     /// The rows, of as many cells each.
     pub rows: Vec<Vec<String>>,
+}
+
+/// A table with names at the left, whose cells may be marked.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Matrix {
+    /// What it shows.
+    pub title: String,
+    /// A sentence below; may be empty.
+    pub note: String,
+    /// The meanings of the steps that cells are marked with, from the first; may be empty.
+    pub key: Vec<String>,
+    /// The titles of the columns, those of the names included.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<MatrixRow>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MatrixRow {
+    /// The names at its left, of as many in each row.
+    pub names: Vec<String>,
+    /// The cells.
+    pub cells: Vec<MatrixCell>,
+    /// Whether it is shown less distinctly than the others.
+    pub is_muted: bool,
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MatrixCell {
+    /// What it says.
+    pub text: String,
+    /// Its colour: one of [`HEATS`](crate::HEATS) steps from few to many; none if it has no value.
+    pub heat: Option<usize>,
+    /// Whether its text is set bold.
+    pub is_strong: bool,
+}
+
+impl From<String> for MatrixCell {
+    fn from(text: String) -> MatrixCell {
+        MatrixCell { text, ..MatrixCell::default() }
+    }
 }
 
 impl Page {
@@ -91,10 +160,32 @@ impl Page {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn page() -> Page {
+    fn entry(href: &str) -> Entry {
+        let link = Link { href: href.into(), text: "another <page>".into() };
+        Entry { link, note: "finished".into(), text: "A wins.".into() }
+    }
+
+    fn matrix() -> Matrix {
+        let cell =
+            |text: &str, heat| MatrixCell { text: text.into(), heat, is_strong: heat == Some(0) };
+        let cells = vec![cell("1", Some(0)), cell("2.5 | <3>", Some(8)), cell("–", None)];
+        Matrix {
+            title: "Distances".into(),
+            key: vec!["1".into(), "2".into()],
+            head: ["cell", "", "a", "b", "c"].map(String::from).into(),
+            rows: vec![MatrixRow {
+                names: vec!["50".into(), "published".into()],
+                cells,
+                is_muted: true,
+            }],
+            ..Matrix::default()
+        }
+    }
+
+    pub(crate) fn page() -> Page {
         let table = Table {
             head: vec!["errors".into(), "count".into()],
             rows: vec![vec!["reset <by> peer".into(), "3".into()]],
@@ -102,6 +193,7 @@ mod tests {
         Page {
             title: "A & B".into(),
             subtitle: "http://127.0.0.1:80/?a=1&b=<2>".into(),
+            links: vec![Link { href: "a%26b.csv".into(), text: "CSV".into() }],
             tiles: vec![Tile { label: "p99".into(), value: "1.2 ms".into(), note: String::new() }],
             notices: vec![Notice { text: "too short".into(), advice: "measure for longer".into() }],
             sections: vec![Section {
@@ -110,6 +202,8 @@ mod tests {
                     Block::Table(table),
                     Block::Code("annulus load '<x>'".into()),
                     Block::Text("Text.".into()),
+                    Block::Matrix(matrix()),
+                    Block::Entries(vec![entry("b.html"), entry("")]),
                 ],
             }],
         }
@@ -126,6 +220,10 @@ mod tests {
             "measure for longer",
             "reset &lt;by&gt; peer",
             "annulus load &#x27;&lt;x&gt;&#x27;",
+            "<a href=\"a%26b.csv\">CSV</a>",
+            "<td class=\"heat-h0 strong\">1</td><td class=\"heat-h8\">2.5 | &lt;3&gt;</td><td>–</td>",
+            "<tr class=\"muted\"><th scope=\"row\">50</th><th scope=\"row\">published</th>",
+            "<a href=\"b.html\">another &lt;page&gt;</a>",
         ] {
             assert!(html.contains(part), "{part} is not in {html}");
         }

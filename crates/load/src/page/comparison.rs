@@ -52,6 +52,7 @@ impl Compared<'_> {
             subtitle: comparison.sentence(),
             tiles: comparison.ratios.iter().filter_map(tile).collect(),
             notices: comparison.doubts.iter().map(notice).collect(),
+            links: Vec::new(),
             sections,
         }
     }

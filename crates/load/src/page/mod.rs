@@ -45,6 +45,7 @@ fn page(recording: &Recording) -> Page {
         subtitle: summary::subtitle(recording),
         tiles: summary::tiles(recording),
         notices: summary::notices(recording),
+        links: Vec::new(),
         sections: vec![
             section("Latency", latency),
             section("Requests", requests),
