@@ -27,6 +27,7 @@ pub mod interrupt;
 pub mod jobs;
 pub mod lock;
 pub mod nop;
+pub mod page;
 pub mod peer;
 pub mod proc;
 pub mod process;

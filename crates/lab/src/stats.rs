@@ -15,6 +15,34 @@ pub fn median(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| middle(&mut values.to_vec()))
 }
 
+/// The interval that holds the median of what `values` are drawn from in at least 95 % of draws; `None` with fewer than [`FEWEST_ROUNDS`]
+/// values.
+///
+/// Its ends are two of the values: the k-th smallest and the k-th largest, of which k − 1 or fewer lie on one side of the median with a
+/// probability of at most 2.5 % (a sign test, of any distribution).
+pub fn median_interval(values: &[f64]) -> Option<Interval> {
+    let (count, below) = (values.len(), ranks_below(values.len()));
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    (below > 0).then(|| Interval { low: sorted[below - 1], high: sorted[count - below] })
+}
+
+/// The largest k for which k − 1 or fewer of `count` values lie below the median with a probability of at most 2.5 %; 0 if there is none.
+fn ranks_below(count: usize) -> usize {
+    if count > 1000 {
+        // The normal distribution is as good, and 2 to the power of −count is not a number that there is.
+        return ((count as f64 - 1.96 * (count as f64).sqrt()) / 2.0) as usize;
+    }
+    let mut exactly = 0.5_f64.powi(count as i32);
+    let (mut ranks, mut at_most) = (0, exactly);
+    while at_most <= 0.025 {
+        ranks += 1;
+        exactly *= (count + 1 - ranks) as f64 / ranks as f64;
+        at_most += exactly;
+    }
+    ranks
+}
+
 /// A ratio: the median over the rounds, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
@@ -119,6 +147,21 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median(&[7.0]), Some(7.0));
         assert_eq!(median(&[]), None);
+    }
+
+    /// Known quantiles of Bin(n, ½), such as P(Bin(15, ½) ≤ 3) = 1.8 % and P(Bin(15, ½) ≤ 4) = 5.9 %.
+    #[test]
+    fn intervals_of_medians_follow_the_sign_test() {
+        let ends = |count: u32| {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            median_interval(&values).map(|interval| (interval.low, interval.high))
+        };
+        let found = [0, 1, 5, 6, 8, 9, 12, 15, 20].map(ends);
+        let [first, last] = [Some((1.0, 6.0)), Some((1.0, 8.0))];
+        let rest = [Some((2.0, 8.0)), Some((3.0, 10.0)), Some((4.0, 12.0)), Some((6.0, 15.0))];
+        let expected = [None, None, None, first, last, rest[0], rest[1], rest[2], rest[3]];
+        assert_eq!(found, expected);
+        assert_eq!([1000, 1001, 100_000].map(ranks_below), [469, 469, 49_690]);
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use super::args::Pins;
 use super::echo::catalogue;
-use super::results::{NOTHING, machine};
+use super::results::machine;
 use super::run::{OutputArgs, RunLock};
 use crate::output;
 use crate::text::{table, wrapped};
 use crate::usage::UsageError;
-use annulus_lab::bench::grouped;
 use annulus_lab::cores::Cores;
-use annulus_lab::suite::{Plan, RowReport, Run, SuiteReport, Suites, TableReport};
+use annulus_lab::suite::{Plan, Run, SuiteReport, Suites};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::env;
@@ -100,7 +99,7 @@ fn text(report: &SuiteReport) -> String {
     for one in &report.tables {
         let unit = if one.unit.is_empty() { String::new() } else { format!(", {}", one.unit) };
         text += &format!("\n{}", wrapped("", &format!("{}{unit}", one.title)));
-        text += &table(2, &lines(one));
+        text += &table(2, &one.lines());
         text += &one.caption.iter().map(|caption| wrapped("", caption)).collect::<String>();
     }
     let blank = if report.notes.is_empty() { "" } else { "\n" };
@@ -124,33 +123,11 @@ fn heading(report: &SuiteReport) -> String {
     .concat()
 }
 
-/// The titles, and the lines of each row: the published one, if there is one, and the measured ones.
-fn lines(table: &TableReport) -> Vec<Vec<String>> {
-    let titles = [table.corner.clone(), String::new()].into_iter().chain(table.columns.clone());
-    let mut lines: Vec<Vec<String>> = vec![titles.collect()];
-    for RowReport { name, decimals, published, measured } in &table.rows {
-        let published = published.iter().any(Option::is_some).then_some(("published", published));
-        let measured = measured
-            .iter()
-            .map(|line| (line.server.as_deref().unwrap_or("measured"), &line.figures));
-        // The name of a row precedes its first line.
-        let names = [name.as_str()].into_iter().chain(std::iter::repeat(""));
-        for ((label, figures), name) in published.into_iter().chain(measured).zip(names) {
-            let figures = figures.iter().zip(decimals);
-            let figures = figures.map(|(figure, &decimals)| {
-                figure.map_or(NOTHING.into(), |figure| grouped(figure, decimals))
-            });
-            lines.push([name, label].map(String::from).into_iter().chain(figures).collect());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::text::COLUMNS;
-    use annulus_lab::suite::Measured;
+    use annulus_lab::suite::{Measured, RowReport, TableReport};
 
     fn report(name: &str, servers: &[Option<&str>]) -> TableReport {
         let line = |(n, server): (usize, &Option<&str>)| Measured {
@@ -175,7 +152,7 @@ mod tests {
 
     #[test]
     fn published_figures_are_above_the_measured_ones() {
-        let text = table(2, &lines(&report("128", &[Some("uring"), Some("epoll")])));
+        let text = table(2, &report("128", &[Some("uring"), Some("epoll")]).lines());
         let expected = "\
 clients                  1  rate
 128      published  90,209  54.2
@@ -189,7 +166,7 @@ ours     uring       1,000     –
 
     #[test]
     fn long_names_are_wrapped_and_servers_of_columns_are_measured() {
-        let text = table(2, &lines(&report("go-uring + amd64_atomic tag", &[None])));
+        let text = table(2, &report("go-uring + amd64_atomic tag", &[None]).lines());
         assert!(text.contains("tag\n") && text.contains("\nours "), "{text}");
         assert!(text.contains("  published  90,209  54.2\n"), "{text}");
         assert!(text.contains("  measured    1,000     –\n"), "{text}");

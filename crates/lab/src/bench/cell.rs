@@ -46,6 +46,16 @@ impl Cell {
         })
     }
 
+    /// All parameters, in order.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The cell without the parameter with this name.
+    pub fn without(&self, name: &str) -> Cell {
+        Cell(self.0.iter().filter(|(known, _)| known != name).cloned().collect())
+    }
+
     /// The name of the first parameter.
     pub fn first_name(&self) -> &str {
         self.0.first().map_or("", |(name, _)| name)

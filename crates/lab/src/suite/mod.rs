@@ -9,7 +9,7 @@ mod run;
 mod tables;
 
 pub use axis::{Axis, Figure, Question};
-pub use report::{Measured, RowReport, SuiteReport, TableReport};
+pub use report::{Measured, PUBLISHED, RowReport, SuiteReport, TableReport};
 pub use run::{Plan, Run};
 pub use tables::{Kind, Suite, Table};
 

@@ -5,7 +5,10 @@ use serde::Serialize;
 use super::axis::Question;
 use super::run::{Plan, Run, figure};
 use super::tables::{Suite, Table};
-use crate::bench;
+use crate::bench::{self, grouped};
+
+/// The label of a line of published figures ([`TableReport::lines`]).
+pub const PUBLISHED: &str = "published";
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -98,6 +101,13 @@ fn lost(row: &bench::Row) -> Option<String> {
 }
 
 impl TableReport {
+    /// The table as in its document: the titles, and the lines of each row, the published one, if there is one, above the measured ones.
+    /// Each line begins with the name of its row, which only the first has, and with `published`, the server, or `measured`.
+    pub fn lines(&self) -> Vec<Vec<String>> {
+        let titles = [self.corner.clone(), String::new()].into_iter().chain(self.columns.clone());
+        [titles.collect()].into_iter().chain(self.rows.iter().flat_map(RowReport::lines)).collect()
+    }
+
     fn new(table: &Table, report: &bench::Report) -> TableReport {
         TableReport {
             title: table.title.clone(),
@@ -111,6 +121,24 @@ impl TableReport {
 }
 
 impl RowReport {
+    fn lines(&self) -> Vec<Vec<String>> {
+        let published = self.published.iter().any(Option::is_some);
+        let published = published.then_some((PUBLISHED, &self.published));
+        let measured = self.measured.iter();
+        let measured =
+            measured.map(|line| (line.server.as_deref().unwrap_or("measured"), &line.figures));
+        // The name of a row precedes its first line.
+        let names = [self.name.as_str()].into_iter().chain(std::iter::repeat(""));
+        let line = |((label, figures), name): ((&str, &Vec<Option<f64>>), &str)| {
+            let figures = figures.iter().zip(&self.decimals);
+            let text = |(figure, &decimals): (&Option<f64>, &usize)| {
+                figure.map_or("–".into(), |figure| grouped(figure, decimals))
+            };
+            [name, label].map(String::from).into_iter().chain(figures.map(text)).collect()
+        };
+        published.into_iter().chain(measured).zip(names).map(line).collect()
+    }
+
     fn new(table: &Table, row: usize, report: &bench::Report) -> RowReport {
         let columns = 0..table.columns.len();
         let questions: Vec<Question> =

@@ -1,0 +1,92 @@
+//! What belongs to a run beside its figures: the machine, the commands, what is missing.
+
+use annulus_page::{Block, Table, text};
+
+use super::Document;
+use crate::environment::Environment;
+use crate::process::Spec;
+use crate::words::quoted;
+
+/// The table of names and values, without those that are empty.
+fn facts(rows: impl IntoIterator<Item = (String, String)>) -> Block {
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    Block::Table(Table { head: Vec::new(), rows: rows.map(|(name, value)| vec![name, value]).collect() })
+}
+
+fn line(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+impl Document<'_> {
+    /// What is missing here, with how to get it.
+    pub(super) fn missing(&self) -> Vec<Block> {
+        self.report.settings.contenders.missing.iter().cloned().map(Block::Text).collect()
+    }
+
+    /// One sentence for each cell.
+    pub(super) fn verdicts(&self) -> Option<Block> {
+        let row = |verdict: &crate::bench::Verdict| vec![verdict.cell.to_string(), verdict.text.clone()];
+        let rows: Vec<Vec<String>> = self.report.verdicts.iter().map(row).collect();
+        (!rows.is_empty()).then(|| Block::Table(Table { head: Vec::new(), rows }))
+    }
+
+    /// The command, the commands of the contenders, and how it was measured.
+    pub(super) fn commands(&self) -> Vec<Block> {
+        let settings = &self.report.settings;
+        let command = line(&self.report.environment.command_line);
+        let contenders = settings.contenders.specs.iter().map(|spec: &Spec| {
+            (spec.name.clone(), line(&spec.words()))
+        });
+        let rounds = settings.plan.rounds;
+        let count = |count: usize| text::number(count as f64);
+        let most = if rounds.most > rounds.least { format!(" to {}", count(rounds.most)) } else { String::new() };
+        let precise = rounds.precision.as_ref().map(|precision| {
+            format!("± {} of {}", text::number(precision.half_width), precision.metric)
+        });
+        let parameters = settings.parameters.iter().map(|(name, value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (name.replace('_', " "), value)
+        });
+        let plan = [
+            ("rounds".to_owned(), count(rounds.least) + &most),
+            ("until intervals are".to_owned(), precise.unwrap_or_default()),
+            ("slices".to_owned(), settings.terms.trim().trim_start_matches("of ").to_owned()),
+            ("seed".to_owned(), settings.plan.seed.to_string()),
+        ];
+        vec![Block::Code(command), facts(contenders), facts(plan.into_iter().chain(parameters))]
+    }
+
+    /// Where it ran; and where the published figures were measured.
+    pub(super) fn host(&self) -> Vec<Block> {
+        let Environment { kernel, architecture, cpu, cores, mitigations, version, commit, variables, load_average, time, .. } =
+            &self.report.environment;
+        let list = |items: Vec<String>| items.join("; ");
+        let pairs = |map: &std::collections::BTreeMap<String, String>| {
+            list(map.iter().map(|(name, value)| format!("{name}: {value}")).collect())
+        };
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        let commit = commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
+        let here = [
+            ("began", time.clone()),
+            ("kernel", format!("Linux {kernel}")),
+            ("processor", format!("{cpu} ({architecture})")),
+            ("cores", cores.join(", ")),
+            ("load average at the start", load_average.clone()),
+            ("annulus", format!("{version}{commit}")),
+            ("variables", pairs(variables)),
+            ("mitigations", pairs(mitigations)),
+        ];
+        let here = here.map(|(name, value)| (name.to_owned(), value));
+        let mut blocks = vec![facts(here)];
+        if let Some(suite) = self.suite {
+            blocks.push(Block::Text("The published figures:".into()));
+            let published = [
+                ("document".to_owned(), suite.suite.document.clone()),
+                ("machine".to_owned(), suite.suite.machine.join("; ")),
+            ];
+            blocks.push(facts(published));
+            blocks.push(Block::Code(suite.suite.commands.join("\n")));
+        }
+        blocks
+    }
+}

@@ -1,0 +1,150 @@
+//! What a reader is to grasp at once.
+
+use annulus_page::{Notice, Tile, text};
+
+use super::charts::label;
+use super::distances::{Distances, NEAR};
+use super::tables::{is_worthless, times};
+use super::Document;
+use crate::bench::{Better, Report, VerdictOutcome};
+
+impl Document<'_> {
+    pub(super) fn title(&self) -> String {
+        match self.suite {
+            Some(suite) => format!("{} ({})", suite.suite.title, suite.suite.document),
+            None => self.name.to_owned(),
+        }
+    }
+
+    /// The verdict on the whole run, in a sentence or three.
+    pub fn verdict(&self) -> String {
+        let report = self.report;
+        let distances = Distances::all(report);
+        let mut sentences = Vec::new();
+        if !self.is_finished {
+            let measured = report.samples.len();
+            sentences.push(format!("Unfinished: {measured} of {} slices.", report.settings.planned()));
+        }
+        sentences.extend(distances.first().and_then(|first| closest(report, first)));
+        let worthless = report.settings.cells.iter().filter(|cell| is_worthless(report, cell)).count();
+        if worthless > 0 {
+            sentences.push(format!(
+                "{} because the control differed from itself.",
+                counted(worthless, "cell is worth nothing", "cells are worth nothing")
+            ));
+        }
+        let failed = failed(report);
+        if failed > 0 {
+            sentences.push(format!("{}.", counted(failed, "slice failed", "slices failed")));
+        }
+        if sentences.is_empty() {
+            sentences.push("Nothing was compared.".into());
+        }
+        sentences.join(" ")
+    }
+
+    pub(super) fn tiles(&self) -> Vec<Tile> {
+        let report = self.report;
+        let distances = Distances::all(report);
+        let mut tiles = Vec::new();
+        match distances.first().filter(|of| of.contenders.len() > 1) {
+            Some(first) => tiles.extend(comparison(report, first)),
+            None => tiles.extend(best(report)),
+        }
+        if !report.verdicts.is_empty() {
+            tiles.push(won(report));
+        }
+        let planned = report.settings.planned();
+        let rounds = report.samples.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
+        let all = report.samples.len();
+        let cells = report.settings.cells.len();
+        tiles.extend([
+            tile("failed slices", failed(report).to_string(), format!("of {}", text::number(all as f64))),
+            tile("doubts", report.doubts.len().to_string(), "listed below".into()),
+            tile("rounds", rounds.to_string(), counted(cells, "cell", "cells")),
+        ]);
+        if !self.is_finished {
+            let share = all as f64 / planned.max(1) as f64;
+            tiles.push(tile("measured so far", text::percent(share.min(1.0)), "of the slices".into()));
+        }
+        tiles
+    }
+
+    /// Doubts, failures, and what was left out.
+    pub(super) fn notices(&self) -> Vec<Notice> {
+        let report = self.report;
+        let own = || report.doubts.iter().cloned().chain(report.failures());
+        let mut texts: Vec<String> = match self.suite {
+            Some(suite) => suite.notes.clone(),
+            None => Vec::new(),
+        };
+        texts.extend(own().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
+        texts.retain(|text| !report.settings.contenders.missing.contains(text));
+        texts.into_iter().map(|text| Notice { text, advice: String::new() }).collect()
+    }
+}
+
+fn tile(label: &str, value: String, note: String) -> Tile {
+    Tile { label: label.into(), value, note }
+}
+
+/// Which contender is closest to the best over all cells.
+fn closest(report: &Report, distances: &Distances<'_>) -> Option<String> {
+    let (contender, of) = distances.closest().filter(|_| distances.contenders.len() > 1)?;
+    let (name, noun) = (distances.contenders[contender], label(distances.metric));
+    let (distance, cell) = of.worst;
+    let worst = match of.worst.0 > NEAR {
+        true => format!("; worst {} × at {}", times(distance), report.settings.cells[cell]),
+        false => String::new(),
+    };
+    let share = text::percent(NEAR - 1.0);
+    Some(format!("By {noun}, {name} is the best or within {share} of it in {} of {}{worst}.", of.near, counted(of.cells, "cell", "cells")))
+}
+
+fn comparison(report: &Report, distances: &Distances<'_>) -> Vec<Tile> {
+    let Some((contender, of)) = distances.closest() else { return Vec::new() };
+    let (name, by) = (distances.contenders[contender], label(distances.metric));
+    let worst = report.settings.cells[of.worst.1].to_string();
+    vec![
+        tile("closest to the best", name.to_owned(), format!("by {by}, over all cells")),
+        tile("its mean distance", format!("{} ×", times(of.mean)), "the best of each cell".into()),
+        tile("its worst", format!("{} ×", times(of.worst.0)), worst),
+        tile("best or nearly", format!("{} of {}", of.near, of.cells), format!("within {}", text::percent(NEAR - 1.0))),
+    ]
+}
+
+/// Without others to compare with: the best figure of each metric that is compared.
+fn best(report: &Report) -> Vec<Tile> {
+    let metrics = report.settings.metrics.iter().filter(|metric| !metric.title.is_empty());
+    let tiles = metrics.filter_map(|metric| {
+        let values = report.results.iter().filter_map(|row| Some((row.value(&metric.key)?, &row.cell)));
+        let (value, cell) = values.reduce(|a, b| match metric.better {
+            Better::Lower if b.0 < a.0 => b,
+            Better::Higher if b.0 > a.0 => b,
+            _ => a,
+        })?;
+        Some(tile(&format!("best {}", label(metric)), metric.format.text(value), cell.to_string()))
+    });
+    tiles.take(3).collect()
+}
+
+/// In how many cells there is a winner, and who it is most often.
+fn won(report: &Report) -> Tile {
+    let wins = report.verdicts.iter().filter(|verdict| verdict.outcome == VerdictOutcome::Win).count();
+    let mut by: Vec<(usize, &str)> = report.settings.contenders.specs.iter().map(|spec| {
+        let won = |winner: &&String| **winner == spec.name;
+        (report.verdicts.iter().filter_map(|verdict| verdict.winner.as_ref()).filter(won).count(), spec.name.as_str())
+    }).filter(|(count, _)| *count > 0).collect();
+    by.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let by: Vec<String> = by.iter().map(|(count, name)| format!("{name} {count}")).collect();
+    let note = if by.is_empty() { "undecided or alone in the others".into() } else { by.join(", ") };
+    tile("cells with a winner", format!("{wins} of {}", report.verdicts.len()), note)
+}
+
+pub(super) fn failed(report: &Report) -> usize {
+    report.rows().map(|row| row.failed).sum()
+}
+
+fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}

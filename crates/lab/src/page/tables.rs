@@ -1,0 +1,182 @@
+//! Tables: distances, the tables of a document, every figure, memory.
+
+use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
+
+use super::charts::label;
+use super::distances::{Distances, NEAR};
+use crate::bench::{Column, Footprint, Format, Metric, Report, Role, Row};
+use crate::proc::Memory;
+use crate::suite::{PUBLISHED, TableReport};
+
+/// Shown for what was not measured.
+pub(super) const NOTHING: &str = "–";
+
+/// Below a distance of the first, a cell has the first colour, and so on; from the last on the last.
+const STEPS: [f64; HEATS - 1] = [NEAR, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
+
+/// How far every contender is from the best in each cell, and over all cells.
+pub(super) fn heat_map(report: &Report, distances: &Distances<'_>) -> Matrix {
+    let cells = report.settings.cells.iter().zip(&distances.cells);
+    let mut rows: Vec<MatrixRow> = cells
+        .map(|(cell, of)| {
+            let doubted = is_worthless(report, cell);
+            let name = if doubted { format!("{cell} ?") } else { cell.to_string() };
+            let cells = of.iter().zip(&distances.contenders).map(|(distance, contender)| {
+                let failed = report.row(contender, cell).is_some_and(|row| row.failed > 0);
+                heat_cell(*distance, failed)
+            });
+            MatrixRow { names: vec![name], cells: cells.collect(), is_muted: doubted }
+        })
+        .collect();
+    if distances.cells.len() > 1 {
+        rows.extend(overall(distances));
+    }
+    let head = [String::new()].into_iter().chain(distances.contenders.iter().map(|n| n.to_string()));
+    let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
+    let doubt = if any('?') { " ?: the control differs, so figures of this row are not to be compared." } else { "" };
+    Matrix {
+        title: format!("{}: × the best of each row", label(distances.metric)),
+        note: format!("1 is the best, 2 is twice as bad; bold is within {}.{doubt}", text::percent(NEAR - 1.0)),
+        key: steps(),
+        head: head.collect(),
+        rows,
+    }
+}
+
+fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
+    let Some(distance) = distance else {
+        return MatrixCell::from(if failed { "failed" } else { NOTHING }.to_owned());
+    };
+    let heat = STEPS.iter().position(|step| distance <= *step).unwrap_or(HEATS - 1);
+    let mark = if failed { " !" } else { "" };
+    MatrixCell { text: times(distance) + mark, heat: Some(heat), is_strong: distance <= NEAR }
+}
+
+/// The mean and the worst of each contender.
+fn overall(distances: &Distances<'_>) -> [MatrixRow; 2] {
+    let all: Vec<_> = (0..distances.contenders.len()).map(|index| distances.overall(index)).collect();
+    let row = |name: &str, of: fn(&super::distances::Overall) -> f64| MatrixRow {
+        names: vec![name.into()],
+        cells: all.iter().map(|overall| heat_cell(overall.as_ref().map(of), false)).collect(),
+        is_muted: false,
+    };
+    [row("geometric mean", |of| of.mean), row("worst", |of| of.worst.0)]
+}
+
+fn steps() -> Vec<String> {
+    let up_to = STEPS.iter().map(|step| format!("≤ {}", text::number(*step)));
+    up_to.chain([format!("> {}", text::number(STEPS[STEPS.len() - 1]))]).collect()
+}
+
+/// A distance with two decimals, or fewer digits if it is large.
+pub(super) fn times(distance: f64) -> String {
+    if distance < 10.0 { format!("{distance:.2}") } else { text::number(distance) }
+}
+
+/// Whether the control says that figures of a cell are worth nothing.
+pub(super) fn is_worthless(report: &Report, cell: &crate::bench::Cell) -> bool {
+    let verdicts = report.verdicts.iter();
+    verdicts.filter(|verdict| verdict.cell == *cell).any(|verdict| verdict.outcome.is_worthless())
+}
+
+/// A table of a document, the published figures above the measured ones.
+pub(super) fn published(table: &TableReport) -> Matrix {
+    let mut lines = table.lines().into_iter();
+    let head = lines.next().unwrap_or_default();
+    let rows = lines.map(|mut line| {
+        let cells = line.split_off(line.len().min(2)).into_iter().map(MatrixCell::from).collect();
+        let is_muted = line.get(1).is_some_and(|label| label == PUBLISHED);
+        MatrixRow { names: line, cells, is_muted }
+    });
+    let unit = if table.unit.is_empty() { String::new() } else { format!(", {}", table.unit) };
+    Matrix {
+        title: format!("{}{unit}", table.title),
+        note: table.caption.clone().unwrap_or_default(),
+        head,
+        rows: rows.collect(),
+        ..Matrix::default()
+    }
+}
+
+/// Every figure that is shown of every contender, the control included.
+pub(super) fn all(report: &Report) -> Matrix {
+    let shown = columns(report);
+    let head = ["", ""].map(String::from).into_iter();
+    let head = head.chain(shown.iter().map(|&(metric, column)| title(report, metric, column)));
+    let head: Vec<String> = head.chain(["failed".to_owned()]).collect();
+    let mut rows = Vec::new();
+    for cell in &report.settings.cells {
+        for (place, row) in report.rows().filter(|row| row.cell == *cell).enumerate() {
+            let first = if place == 0 { cell.to_string() } else { String::new() };
+            let cells = shown.iter().map(|&(metric, column)| shown_text(report, row, metric, column));
+            let failed = if row.failed > 0 { row.failed.to_string() } else { String::new() };
+            rows.push(MatrixRow {
+                names: vec![first, row.contender.clone()],
+                cells: cells.chain([failed]).map(MatrixCell::from).collect(),
+                is_muted: report.controls.iter().any(|control| control.contender == row.contender),
+            });
+        }
+    }
+    let note = "Medians of the rounds; ÷ is the ratio within them, with its 95 % interval. The control is the first contender, measured twice.";
+    Matrix { title: "Every figure".into(), note: note.into(), head, rows, ..Matrix::default() }
+}
+
+type Shown<'a> = (&'a Metric, Column);
+
+/// The value of each metric with a title, and the ratios of those that decide.
+fn columns(report: &Report) -> Vec<Shown<'_>> {
+    let metrics = report.settings.metrics.iter().filter(|metric| !metric.title.is_empty());
+    let values = metrics.clone().map(|metric| (metric, Column::Value));
+    let decide = |metric: &&Metric| {
+        metric.role == Role::Primary || metric.columns.contains(&Column::Ratio)
+    };
+    let is_compared = !report.controls.is_empty();
+    let ratios = metrics.filter(decide).map(|metric| (metric, Column::Ratio));
+    let measured = |shown: &Shown<'_>| report.rows().any(|row| row.value(&shown.0.key).is_some());
+    values.chain(ratios.filter(|_| is_compared)).filter(measured).collect()
+}
+
+fn title(report: &Report, metric: &Metric, column: Column) -> String {
+    match column {
+        Column::Ratio => format!("{} ÷ {}", metric.noun, report.settings.contenders.baseline),
+        _ => label(metric).to_owned(),
+    }
+}
+
+fn shown_text(report: &Report, row: &Row, metric: &Metric, column: Column) -> String {
+    let figure = row.figures.get(&*metric.key);
+    let is_baseline = row.contender == report.settings.contenders.baseline;
+    let text = figure.and_then(|figure| match column {
+        Column::Ratio if is_baseline => figure.ratio.map(|_| "1".to_owned()),
+        Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),
+        _ => figure.value.map(|value| metric.format.text(value)),
+    });
+    text.unwrap_or_else(|| NOTHING.into())
+}
+
+/// The memory of each contender.
+pub(super) fn memory(report: &Report) -> Option<Matrix> {
+    let head = ["", "resident before", "after", "idle", "virtual before", "after", "idle"];
+    let row = |footprint: &Footprint| {
+        let Footprint { contender, before, after, idle } = footprint;
+        let of = |of: fn(Memory) -> u64| {
+            [before, after, idle].map(|memory| match memory.map(of) {
+                Some(bytes) => Format::Decimals(1).text(bytes as f64 / f64::from(1 << 20)),
+                None => NOTHING.into(),
+            })
+        };
+        let figures = [of(|memory| memory.resident_bytes), of(|memory| memory.virtual_bytes)];
+        MatrixRow {
+            names: vec![contender.clone()],
+            cells: figures.concat().into_iter().map(MatrixCell::from).collect(),
+            is_muted: false,
+        }
+    };
+    (!report.memory.is_empty()).then(|| Matrix {
+        title: "Memory in MiB".into(),
+        note: "Before the first slice, after the last, and after idling for a while.".into(),
+        head: head.map(String::from).into(),
+        rows: report.memory.iter().map(row).collect(),
+        ..Matrix::default()
+    })
+}
