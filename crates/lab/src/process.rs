@@ -53,6 +53,17 @@ impl Spec {
     pub fn named(&self, name: String) -> Spec {
         Spec { name, ..self.clone() }
     }
+
+    /// Its command line, in words: variables, the program's name only, and arguments.
+    pub fn command(&self) -> Vec<String> {
+        let text = |word: &OsStr| word.to_string_lossy().into_owned();
+        let variables = self.variables.iter();
+        let mut command: Vec<String> =
+            variables.map(|(name, value)| format!("{}={}", text(name), text(value))).collect();
+        command.extend(self.program.file_name().map(text));
+        command.extend(self.arguments.iter().map(|word| text(word)));
+        command
+    }
 }
 
 /// The JSON of a contender.
@@ -67,13 +78,7 @@ struct Described {
 
 impl From<Spec> for Described {
     fn from(spec: Spec) -> Described {
-        let text = |word: &OsStr| word.to_string_lossy().into_owned();
-        let variables = spec.variables.iter();
-        let mut command: Vec<String> =
-            variables.map(|(name, value)| format!("{}={}", text(name), text(value))).collect();
-        command.extend(spec.program.file_name().map(text));
-        command.extend(spec.arguments.iter().map(|word| text(word)));
-        Described { name: spec.name, command, core: spec.pin }
+        Described { command: spec.command(), name: spec.name, core: spec.pin }
     }
 }
 

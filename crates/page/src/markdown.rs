@@ -1,4 +1,4 @@
-//! The page as Markdown, for terminals, mails and reviews.
+//! The page as Markdown, for terminals, messages and reviews.
 
 use crate::page::{Block, Entry, Link, Matrix, Page, Section, Table};
 

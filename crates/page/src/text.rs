@@ -51,6 +51,15 @@ pub fn percentile(inverse: f64) -> String {
     format!("{percent:.decimals$}")
 }
 
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn separated(whole: &str) -> String {
     let (sign, digits) = whole.split_at(whole.len() - whole.trim_start_matches('-').len());
     let mut text = sign.to_owned();
@@ -88,5 +97,15 @@ mod tests {
     fn percentiles_are_called_by_their_usual_names() {
         let names = [1.0, 2.0, 10.0, 100.0, 1e3, 1e5].map(percentile);
         assert_eq!(names, ["0", "50", "90", "99", "99.9", "99.999"]);
+    }
+
+    #[test]
+    fn the_command_can_be_pasted_into_a_shell() {
+        let words = ["annulus", "http://h:1/?a=1&b", "GET key", "it's", "", "99%"];
+        let texts = words.map(quoted);
+        assert_eq!(
+            texts,
+            ["annulus", "'http://h:1/?a=1&b'", "'GET key'", "'it'\\''s'", "''", "99%"]
+        );
     }
 }

@@ -9,7 +9,8 @@ use super::values::{Estimate, Values};
 use crate::bench::{Column, Metric, Report};
 
 /// Below each chart with intervals.
-const NOTE: &str = "Medians of the rounds; the line through each is the 95 % interval of its median.";
+const NOTE: &str =
+    "Medians of the rounds; the line through each is the 95 % interval of its median.";
 
 /// What a metric is about: a heading of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +44,18 @@ impl Subject {
     }
 }
 
-/// What the values of a metric are called.
+/// What the values of a metric are called; empty if they are not shown.
 pub(super) fn label(metric: &Metric) -> &str {
     let is_shown = metric.columns.contains(&Column::Value) || metric.noun.is_empty();
-    if is_shown { &metric.title } else { &metric.noun }
+    if is_shown && !metric.title.is_empty() { &metric.title } else { &metric.noun }
 }
 
 /// Charts of all metrics about a subject that have a title and a value.
 pub(super) fn of(report: &Report, values: &Values<'_>, subject: Subject) -> Vec<Block> {
     let families = Families::of(&report.settings.cells);
     let metrics = report.settings.metrics.iter();
-    let metrics = metrics.filter(|metric| Subject::of(metric) == subject && !metric.title.is_empty());
+    let metrics =
+        metrics.filter(|metric| Subject::of(metric) == subject && !label(metric).is_empty());
     let charts = metrics.flat_map(|metric| Chart { report, values, metric }.all(&families));
     charts.filter(|figure| figure.has_data).map(Block::Figure).collect()
 }

@@ -5,16 +5,18 @@ use annulus_page::{Block, Table, text};
 use super::Document;
 use crate::environment::Environment;
 use crate::process::Spec;
-use crate::words::quoted;
 
 /// The table of names and values, without those that are empty.
 fn facts(rows: impl IntoIterator<Item = (String, String)>) -> Block {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
-    Block::Table(Table { head: Vec::new(), rows: rows.map(|(name, value)| vec![name, value]).collect() })
+    Block::Table(Table {
+        head: Vec::new(),
+        rows: rows.map(|(name, value)| vec![name, value]).collect(),
+    })
 }
 
 fn line(words: &[String]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| text::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 impl Document<'_> {
@@ -25,7 +27,8 @@ impl Document<'_> {
 
     /// One sentence for each cell.
     pub(super) fn verdicts(&self) -> Option<Block> {
-        let row = |verdict: &crate::bench::Verdict| vec![verdict.cell.to_string(), verdict.text.clone()];
+        let row =
+            |verdict: &crate::bench::Verdict| vec![verdict.cell.to_string(), verdict.text.clone()];
         let rows: Vec<Vec<String>> = self.report.verdicts.iter().map(row).collect();
         (!rows.is_empty()).then(|| Block::Table(Table { head: Vec::new(), rows }))
     }
@@ -34,12 +37,18 @@ impl Document<'_> {
     pub(super) fn commands(&self) -> Vec<Block> {
         let settings = &self.report.settings;
         let command = line(&self.report.environment.command_line);
-        let contenders = settings.contenders.specs.iter().map(|spec: &Spec| {
-            (spec.name.clone(), line(&spec.words()))
-        });
-        let rounds = settings.plan.rounds;
+        let contenders = settings
+            .contenders
+            .specs
+            .iter()
+            .map(|spec: &Spec| (spec.name.clone(), line(&spec.command())));
+        let rounds = &settings.plan.rounds;
         let count = |count: usize| text::number(count as f64);
-        let most = if rounds.most > rounds.least { format!(" to {}", count(rounds.most)) } else { String::new() };
+        let most = if rounds.most > rounds.least {
+            format!(" to {}", count(rounds.most))
+        } else {
+            String::new()
+        };
         let precise = rounds.precision.as_ref().map(|precision| {
             format!("± {} of {}", text::number(precision.half_width), precision.metric)
         });
@@ -58,8 +67,19 @@ impl Document<'_> {
 
     /// Where it ran; and where the published figures were measured.
     pub(super) fn host(&self) -> Vec<Block> {
-        let Environment { kernel, architecture, cpu, cores, mitigations, version, commit, variables, load_average, time, .. } =
-            &self.report.environment;
+        let Environment {
+            kernel,
+            architecture,
+            cpu,
+            cores,
+            mitigations,
+            version,
+            commit,
+            variables,
+            load_average,
+            time,
+            ..
+        } = &self.report.environment;
         let list = |items: Vec<String>| items.join("; ");
         let pairs = |map: &std::collections::BTreeMap<String, String>| {
             list(map.iter().map(|(name, value)| format!("{name}: {value}")).collect())

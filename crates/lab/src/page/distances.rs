@@ -69,7 +69,8 @@ impl<'a> Distances<'a> {
 
     /// The contender with the least mean distance, of those that have a value in the most cells.
     pub(super) fn closest(&self) -> Option<(usize, Overall)> {
-        let all = (0..self.contenders.len()).filter_map(|index| Some((index, self.overall(index)?)));
+        let all =
+            (0..self.contenders.len()).filter_map(|index| Some((index, self.overall(index)?)));
         let order = |(_, of): &(usize, Overall)| (usize::MAX - of.cells, of.mean);
         all.min_by(|a, b| {
             let (a, b) = (order(a), order(b));

@@ -34,7 +34,10 @@ impl Families {
         }
         let all = names.into_iter().map(|name| Families::by(cells, name));
         let best = all.min_by_key(|found| (found.alone.len(), found.families.len()));
-        best.unwrap_or_else(|| Families { alone: (0..cells.len()).collect(), ..Families::default() })
+        best.unwrap_or_else(|| Families {
+            alone: (0..cells.len()).collect(),
+            ..Families::default()
+        })
     }
 
     fn by(cells: &[Cell], name: &str) -> Families {
@@ -78,7 +81,8 @@ mod tests {
 
     #[test]
     fn lines_go_over_the_number_with_the_most_values() {
-        let cells = [cell(50, 1), cell(1, 1), cell(200, 1), cell(1, 128), cell(50, 128), cell(3, 9)];
+        let cells =
+            [cell(50, 1), cell(1, 1), cell(200, 1), cell(1, 128), cell(50, 128), cell(3, 9)];
         let Families { families, alone } = Families::of(&cells);
         let found: Vec<(&str, &str, &[usize])> = families
             .iter()
@@ -94,7 +98,8 @@ mod tests {
     fn cells_that_differ_in_words_are_alone() {
         let cells = ["read", "write"].map(|word| Cell::new([("pattern", word.into())]));
         assert_eq!(Families::of(&cells).alone, [0, 1]);
-        let load = |name: &str, depth: u64| Cell::new([("load", name.into()), ("depth", depth.into())]);
+        let load =
+            |name: &str, depth: u64| Cell::new([("load", name.into()), ("depth", depth.into())]);
         assert_eq!(Families::of(&[load("a", 1), load("b", 1)]).alone, [0, 1]);
         assert_eq!(Families::of(&[]), Families::default());
     }

@@ -2,10 +2,10 @@
 
 use annulus_page::{Notice, Tile, text};
 
+use super::Document;
 use super::charts::label;
 use super::distances::{Distances, NEAR};
 use super::tables::{is_worthless, times};
-use super::Document;
 use crate::bench::{Better, Report, VerdictOutcome};
 
 impl Document<'_> {
@@ -23,10 +23,12 @@ impl Document<'_> {
         let mut sentences = Vec::new();
         if !self.is_finished {
             let measured = report.samples.len();
-            sentences.push(format!("Unfinished: {measured} of {} slices.", report.settings.planned()));
+            sentences
+                .push(format!("Unfinished: {measured} of {} slices.", report.settings.planned()));
         }
         sentences.extend(distances.first().and_then(|first| closest(report, first)));
-        let worthless = report.settings.cells.iter().filter(|cell| is_worthless(report, cell)).count();
+        let worthless =
+            report.settings.cells.iter().filter(|cell| is_worthless(report, cell)).count();
         if worthless > 0 {
             sentences.push(format!(
                 "{} because the control differed from itself.",
@@ -59,13 +61,21 @@ impl Document<'_> {
         let all = report.samples.len();
         let cells = report.settings.cells.len();
         tiles.extend([
-            tile("failed slices", failed(report).to_string(), format!("of {}", text::number(all as f64))),
+            tile(
+                "failed slices",
+                failed(report).to_string(),
+                format!("of {}", text::number(all as f64)),
+            ),
             tile("doubts", report.doubts.len().to_string(), "listed below".into()),
             tile("rounds", rounds.to_string(), counted(cells, "cell", "cells")),
         ]);
         if !self.is_finished {
             let share = all as f64 / planned.max(1) as f64;
-            tiles.push(tile("measured so far", text::percent(share.min(1.0)), "of the slices".into()));
+            tiles.push(tile(
+                "measured so far",
+                text::percent(share.min(1.0)),
+                "of the slices".into(),
+            ));
         }
         tiles
     }
@@ -98,7 +108,11 @@ fn closest(report: &Report, distances: &Distances<'_>) -> Option<String> {
         false => String::new(),
     };
     let share = text::percent(NEAR - 1.0);
-    Some(format!("By {noun}, {name} is the best or within {share} of it in {} of {}{worst}.", of.near, counted(of.cells, "cell", "cells")))
+    Some(format!(
+        "By {noun}, {name} is the best or within {share} of it in {} of {}{worst}.",
+        of.near,
+        counted(of.cells, "cell", "cells")
+    ))
 }
 
 fn comparison(report: &Report, distances: &Distances<'_>) -> Vec<Tile> {
@@ -109,15 +123,20 @@ fn comparison(report: &Report, distances: &Distances<'_>) -> Vec<Tile> {
         tile("closest to the best", name.to_owned(), format!("by {by}, over all cells")),
         tile("its mean distance", format!("{} ×", times(of.mean)), "the best of each cell".into()),
         tile("its worst", format!("{} ×", times(of.worst.0)), worst),
-        tile("best or nearly", format!("{} of {}", of.near, of.cells), format!("within {}", text::percent(NEAR - 1.0))),
+        tile(
+            "best or nearly",
+            format!("{} of {}", of.near, of.cells),
+            format!("within {}", text::percent(NEAR - 1.0)),
+        ),
     ]
 }
 
 /// Without others to compare with: the best figure of each metric that is compared.
 fn best(report: &Report) -> Vec<Tile> {
-    let metrics = report.settings.metrics.iter().filter(|metric| !metric.title.is_empty());
+    let metrics = report.settings.metrics.iter().filter(|metric| !label(metric).is_empty());
     let tiles = metrics.filter_map(|metric| {
-        let values = report.results.iter().filter_map(|row| Some((row.value(&metric.key)?, &row.cell)));
+        let values =
+            report.results.iter().filter_map(|row| Some((row.value(&metric.key)?, &row.cell)));
         let (value, cell) = values.reduce(|a, b| match metric.better {
             Better::Lower if b.0 < a.0 => b,
             Better::Higher if b.0 > a.0 => b,
@@ -128,16 +147,33 @@ fn best(report: &Report) -> Vec<Tile> {
     tiles.take(3).collect()
 }
 
-/// In how many cells there is a winner, and who it is most often.
+/// In how many cells there is a winner, and how often each contender is it.
 fn won(report: &Report) -> Tile {
-    let wins = report.verdicts.iter().filter(|verdict| verdict.outcome == VerdictOutcome::Win).count();
-    let mut by: Vec<(usize, &str)> = report.settings.contenders.specs.iter().map(|spec| {
-        let won = |winner: &&String| **winner == spec.name;
-        (report.verdicts.iter().filter_map(|verdict| verdict.winner.as_ref()).filter(won).count(), spec.name.as_str())
-    }).filter(|(count, _)| *count > 0).collect();
+    let wins =
+        report.verdicts.iter().filter(|verdict| verdict.outcome == VerdictOutcome::Win).count();
+    let mut by: Vec<(usize, &str)> = report
+        .settings
+        .contenders
+        .specs
+        .iter()
+        .map(|spec| {
+            let won = |winner: &&String| **winner == spec.name;
+            (
+                report
+                    .verdicts
+                    .iter()
+                    .filter_map(|verdict| verdict.winner.as_ref())
+                    .filter(won)
+                    .count(),
+                spec.name.as_str(),
+            )
+        })
+        .filter(|(count, _)| *count > 0)
+        .collect();
     by.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     let by: Vec<String> = by.iter().map(|(count, name)| format!("{name} {count}")).collect();
-    let note = if by.is_empty() { "undecided or alone in the others".into() } else { by.join(", ") };
+    let note =
+        if by.is_empty() { "undecided or alone in the others".into() } else { by.join(", ") };
     tile("cells with a winner", format!("{wins} of {}", report.verdicts.len()), note)
 }
 

@@ -31,12 +31,20 @@ pub(super) fn heat_map(report: &Report, distances: &Distances<'_>) -> Matrix {
     if distances.cells.len() > 1 {
         rows.extend(overall(distances));
     }
-    let head = [String::new()].into_iter().chain(distances.contenders.iter().map(|n| n.to_string()));
+    let head =
+        [String::new()].into_iter().chain(distances.contenders.iter().map(|n| n.to_string()));
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
-    let doubt = if any('?') { " ?: the control differs, so figures of this row are not to be compared." } else { "" };
+    let doubt = if any('?') {
+        " ?: the control differs, so figures of this row are not to be compared."
+    } else {
+        ""
+    };
     Matrix {
         title: format!("{}: × the best of each row", label(distances.metric)),
-        note: format!("1 is the best, 2 is twice as bad; bold is within {}.{doubt}", text::percent(NEAR - 1.0)),
+        note: format!(
+            "1 is the best, 2 is twice as bad; bold is within {}.{doubt}",
+            text::percent(NEAR - 1.0)
+        ),
         key: steps(),
         head: head.collect(),
         rows,
@@ -54,7 +62,8 @@ fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
 
 /// The mean and the worst of each contender.
 fn overall(distances: &Distances<'_>) -> [MatrixRow; 2] {
-    let all: Vec<_> = (0..distances.contenders.len()).map(|index| distances.overall(index)).collect();
+    let all: Vec<_> =
+        (0..distances.contenders.len()).map(|index| distances.overall(index)).collect();
     let row = |name: &str, of: fn(&super::distances::Overall) -> f64| MatrixRow {
         names: vec![name.into()],
         cells: all.iter().map(|overall| heat_cell(overall.as_ref().map(of), false)).collect(),
@@ -108,7 +117,8 @@ pub(super) fn all(report: &Report) -> Matrix {
     for cell in &report.settings.cells {
         for (place, row) in report.rows().filter(|row| row.cell == *cell).enumerate() {
             let first = if place == 0 { cell.to_string() } else { String::new() };
-            let cells = shown.iter().map(|&(metric, column)| shown_text(report, row, metric, column));
+            let cells =
+                shown.iter().map(|&(metric, column)| shown_text(report, row, metric, column));
             let failed = if row.failed > 0 { row.failed.to_string() } else { String::new() };
             rows.push(MatrixRow {
                 names: vec![first, row.contender.clone()],
@@ -125,11 +135,10 @@ type Shown<'a> = (&'a Metric, Column);
 
 /// The value of each metric with a title, and the ratios of those that decide.
 fn columns(report: &Report) -> Vec<Shown<'_>> {
-    let metrics = report.settings.metrics.iter().filter(|metric| !metric.title.is_empty());
+    let metrics = report.settings.metrics.iter().filter(|metric| !label(metric).is_empty());
     let values = metrics.clone().map(|metric| (metric, Column::Value));
-    let decide = |metric: &&Metric| {
-        metric.role == Role::Primary || metric.columns.contains(&Column::Ratio)
-    };
+    let decide =
+        |metric: &&Metric| metric.role == Role::Primary || metric.columns.contains(&Column::Ratio);
     let is_compared = !report.controls.is_empty();
     let ratios = metrics.filter(decide).map(|metric| (metric, Column::Ratio));
     let measured = |shown: &Shown<'_>| report.rows().any(|row| row.value(&shown.0.key).is_some());

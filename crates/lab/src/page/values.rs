@@ -41,13 +41,14 @@ impl<'a> Values<'a> {
     ) -> Option<Estimate> {
         let row = self.report.row(contender, self.report.settings.cells.get(cell)?)?;
         let value = row.value(&metric.key).filter(|value| value.is_finite())?;
-        let interval = (metric.fold == Fold::Median).then(|| self.interval(metric, contender, cell));
+        let interval =
+            (metric.fold == Fold::Median).then(|| self.interval(metric, contender, cell));
         Some(Estimate { value, interval: interval.flatten() })
     }
 
     fn interval(&self, metric: &Metric, contender: &str, cell: usize) -> Option<Interval> {
         let samples = self.samples.get(&(contender, cell))?.iter();
-        let values: Vec<f64> = samples.filter_map(|sample| (metric.of)(sample)).collect();
+        let values: Vec<f64> = samples.filter_map(|sample| metric.of.of(sample)).collect();
         median_interval(&values)
     }
 }

@@ -9,6 +9,8 @@ mod run;
 mod tables;
 
 pub use axis::{Axis, Figure, Question};
+#[cfg(test)]
+pub(crate) use report::tests::small_report;
 pub use report::{Measured, PUBLISHED, RowReport, SuiteReport, TableReport};
 pub use run::{Plan, Run};
 pub use tables::{Kind, Suite, Table};

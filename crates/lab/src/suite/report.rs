@@ -162,3 +162,35 @@ impl RowReport {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::tables::tests::small;
+    use super::*;
+    use crate::bench::tests::{bench, record};
+    use crate::cores::Cores;
+    use crate::echo;
+    use crate::environment::Environment;
+
+    /// A suite of which one server was measured in one cell.
+    pub(crate) fn small_report() -> SuiteReport {
+        let mut bench = bench(&["uring"]);
+        bench.cells = vec![echo::cell(1, 128)];
+        let report = bench::Report::new(&bench, &record(2, 15, |_, _| 2.0), &Environment::read());
+        let plan = Plan { cores: Cores { server: 0, load: 0 }, quick: false, rounds: 15, seed: 1 };
+        Run::new("small", &small(), plan).report(&report)
+    }
+
+    #[test]
+    fn lines_are_those_of_the_document() {
+        let report = small_report();
+        let lines = report.tables[0].lines();
+        let expected = [
+            ["clients", "", "1", "50"],
+            ["128", "published", "5", "–"],
+            ["", "uring", "500,000", "–"],
+            ["big", "go", "–", "–"],
+        ];
+        assert_eq!(lines, expected.map(|line| line.map(String::from).to_vec()));
+    }
+}

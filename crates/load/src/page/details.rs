@@ -41,7 +41,7 @@ fn classes(recording: &Recording) -> Table {
 /// The command, what was planned, and where it ran.
 pub(super) fn run(recording: &Recording) -> Vec<Block> {
     let run = &recording.run;
-    let command = run.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let command = run.command.iter().map(|word| text::quoted(word)).collect::<Vec<_>>().join(" ");
     let mut blocks = Vec::new();
     if !command.is_empty() {
         blocks.push(Block::Code(command));
@@ -89,28 +89,4 @@ fn parts(recording: &Recording) -> Option<Table> {
     };
     let rows: Vec<_> = recording.parts.iter().enumerate().map(row).collect();
     (!rows.is_empty()).then(|| Table { head: head.map(String::from).into(), rows })
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.into();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_can_be_pasted_into_a_shell() {
-        let words = ["annulus", "http://h:1/?a=1&b", "GET key", "it's", "", "99%"];
-        let quoted = words.map(quoted);
-        assert_eq!(
-            quoted,
-            ["annulus", "'http://h:1/?a=1&b'", "'GET key'", "'it'\\''s'", "''", "99%"]
-        );
-    }
 }

@@ -1,0 +1,213 @@
+//! The report of a run as a page, as Markdown, as CSV and as JSON, and the index of several (ADR 0051).
+//!
+//! A [`Document`] is what all of these are made of. It needs no file: a report in memory is enough.
+//!
+//! ```
+//! use annulus_lab::bench::{Bench, Cell, Contenders, Layout, Plan, Record, Report, Rounds, Sample, Slice, cpu};
+//! use annulus_lab::{environment::Environment, page::Document, process::Spec};
+//!
+//! let contenders = ["a", "b"].map(|name| Ok(Ok(Spec::of(name, "/bin/true"))));
+//! let bench = Bench {
+//!     plan: Plan { name: "example".into(), rounds: Rounds::fixed(1), seed: 1 },
+//!     terms: String::new(),
+//!     legend: "".into(),
+//!     layout: Layout::Cells,
+//!     contenders: Contenders::gather(contenders, None)?,
+//!     cells: vec![Cell::new([("clients", 50.into())])],
+//!     metrics: vec![cpu()],
+//!     idle: None,
+//!     cores: None,
+//!     parameters: Default::default(),
+//! };
+//! let mut record = Record::new(1);
+//! let sample = Sample::from([("cpu_ns", 2e6), ("operations", 1000.0)]);
+//! record.keep(Slice { round: 0, cell: 0, contender: 0 }, Ok(sample));
+//! let report = Report::new(&bench, &record, &Environment::read());
+//! let document = Document { name: "example", report: &report, suite: None, is_finished: false };
+//! assert!(document.html().contains("50 clients") && document.markdown().contains("Unfinished: 1 of 3 slices."));
+//! assert!(document.csv().starts_with("contender,clients,metric,value,"));
+//! # anyhow::Ok(())
+//! ```
+
+mod charts;
+mod csv;
+mod details;
+mod distances;
+mod families;
+mod index;
+mod summary;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use annulus_page::{Block, Link, Page, Section};
+
+use crate::bench::Report;
+use crate::suite::SuiteReport;
+use charts::Subject;
+use distances::Distances;
+use values::Values;
+
+pub use index::{Listed, index};
+
+/// A run with its results, to be shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    /// The name of the file of its results, without what follows the dot.
+    pub name: &'a str,
+    /// What was measured.
+    pub report: &'a Report,
+    /// The published tables with its figures, if it is a suite.
+    pub suite: Option<&'a SuiteReport>,
+    /// Whether all of it was measured.
+    pub is_finished: bool,
+}
+
+/// The form of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A page.
+    Html,
+    /// The same without the pictures.
+    Markdown,
+    /// A row for each figure.
+    Csv,
+    /// Everything, every slice included.
+    Json,
+}
+
+impl Form {
+    /// Every form.
+    pub const ALL: [Form; 4] = [Form::Html, Form::Markdown, Form::Csv, Form::Json];
+
+    /// How the names of its files end, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Form::Html => "html",
+            Form::Markdown => "md",
+            Form::Csv => "csv",
+            Form::Json => "json",
+        }
+    }
+
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Form::Html => "text/html; charset=utf-8",
+            Form::Markdown => "text/markdown; charset=utf-8",
+            Form::Csv => "text/csv; charset=utf-8",
+            Form::Json => "application/json",
+        }
+    }
+}
+
+impl Document<'_> {
+    /// The document in a form.
+    ///
+    /// ```
+    /// # fn show(document: annulus_lab::page::Document<'_>) {
+    /// use annulus_lab::page::Form;
+    ///
+    /// for form in Form::ALL {
+    ///     println!("{}.{}: {} bytes", document.name, form.extension(), document.text(form).len());
+    /// }
+    /// # }
+    /// ```
+    pub fn text(&self, form: Form) -> String {
+        match form {
+            Form::Html => self.html(),
+            Form::Markdown => self.markdown(),
+            Form::Csv => self.csv(),
+            Form::Json => self.json(),
+        }
+    }
+
+    /// The page: one file that loads nothing and runs no script.
+    pub fn html(&self) -> String {
+        self.page().html()
+    }
+
+    /// The page as Markdown, without the pictures.
+    pub fn markdown(&self) -> String {
+        self.page().markdown()
+    }
+
+    /// The report as JSON; that of the suite, if it is one.
+    pub fn json(&self) -> String {
+        let json = match self.suite {
+            Some(suite) => serde_json::to_string_pretty(suite),
+            None => serde_json::to_string_pretty(self.report),
+        };
+        json.expect("plain data") + "\n"
+    }
+
+    fn page(&self) -> Page {
+        let values = Values::new(self.report);
+        let mut sections = vec![
+            section("Distance from the best", self.distances()),
+            section("Published and measured", self.tables()),
+        ];
+        sections.extend(
+            Subject::ALL.map(|subject| {
+                section(subject.heading(), charts::of(self.report, &values, subject))
+            }),
+        );
+        sections.extend([
+            section("Verdicts", self.verdicts().into_iter().collect()),
+            section("Figures", vec![Block::Matrix(tables::all(self.report))]),
+            section("Memory", tables::memory(self.report).map(Block::Matrix).into_iter().collect()),
+            section("Missing here", self.missing()),
+            section("Commands", self.commands()),
+            section("Host", self.host()),
+        ]);
+        sections.retain(|section| !section.blocks.is_empty());
+        Page {
+            title: self.title(),
+            subtitle: self.verdict(),
+            links: self.links(),
+            tiles: self.tiles(),
+            notices: self.notices(),
+            sections,
+        }
+    }
+
+    /// A heat map for each metric, if there is more than one contender.
+    fn distances(&self) -> Vec<Block> {
+        let all = Distances::all(self.report);
+        let compared = all.iter().filter(|of| of.contenders.len() > 1);
+        compared.map(|of| Block::Matrix(tables::heat_map(self.report, of))).collect()
+    }
+
+    fn tables(&self) -> Vec<Block> {
+        let tables = self.suite.map_or(&[][..], |suite| &suite.tables);
+        tables.iter().map(|table| Block::Matrix(tables::published(table))).collect()
+    }
+
+    /// The other forms, and the index beside it.
+    fn links(&self) -> Vec<Link> {
+        let others = [(Form::Markdown, "Markdown"), (Form::Csv, "CSV"), (Form::Json, "JSON")];
+        let others =
+            others.map(|(form, text)| Link { href: address(self.name, form), text: text.into() });
+        let index = Link { href: "index.html".into(), text: "All runs".into() };
+        [index].into_iter().chain(others).collect()
+    }
+}
+
+fn section(heading: &str, blocks: Vec<Block>) -> Section {
+    Section { heading: heading.into(), blocks }
+}
+
+/// The name of a file beside the others, as it stands in an address.
+fn address(name: &str, form: Form) -> String {
+    let mut address = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                address.push(byte.into())
+            }
+            byte => address += &format!("%{byte:02X}"),
+        }
+    }
+    format!("{address}.{}", form.extension())
+}
