@@ -39,8 +39,10 @@ pub mod suite;
 
 mod clock;
 mod cpu_clock;
+mod listening;
 mod own_load;
 mod process_tree;
+mod ready;
 mod server;
 mod stderr;
 mod usage;

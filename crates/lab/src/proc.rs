@@ -143,6 +143,16 @@ impl Memory {
         Memory::read(&status).ok_or_else(missing)
     }
 
+    /// The sums over a process and those that it has started. Pages that they share count in each.
+    pub fn of_tree(pid: u32) -> io::Result<Memory> {
+        let (root, others) = process_tree::of(pid);
+        let others = others.into_iter().filter_map(|pid| Memory::of(pid).ok());
+        Ok(others.fold(Memory::of(root)?, |sum, one| Memory {
+            resident_bytes: sum.resident_bytes + one.resident_bytes,
+            virtual_bytes: sum.virtual_bytes + one.virtual_bytes,
+        }))
+    }
+
     fn read(status: &str) -> Option<Memory> {
         let bytes = |name| status_bytes(status, name);
         Some(Memory { resident_bytes: bytes("VmRSS:")?, virtual_bytes: bytes("VmSize:")? })

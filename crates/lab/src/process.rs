@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -143,7 +143,30 @@ impl Process {
         Ok((process, stdin, stdout))
     }
 
-    fn spawn(spec: &Spec, mut command: Command) -> Result<Process, ProcessError> {
+    /// Starts a contender without input, and reads both its outputs, of which so many bytes are kept, for a text.
+    pub(crate) fn start_read(
+        spec: &Spec,
+        kept: usize,
+        awaited: Option<String>,
+    ) -> Result<Process, ProcessError> {
+        let mut command = Command::new(&spec.program);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let read = |child: &mut Child, stderr: ChildStderr| {
+            let stdout = child.stdout.take().expect("the command pipes it");
+            Stderr::reading(vec![Box::new(stderr), Box::new(stdout)], kept, awaited)
+        };
+        Process::spawn_with(spec, command, read)
+    }
+
+    fn spawn(spec: &Spec, command: Command) -> Result<Process, ProcessError> {
+        Process::spawn_with(spec, command, |_, stderr| Stderr::of(stderr))
+    }
+
+    fn spawn_with(
+        spec: &Spec,
+        mut command: Command,
+        read: impl FnOnce(&mut Child, ChildStderr) -> Stderr,
+    ) -> Result<Process, ProcessError> {
         let Spec { name, program, arguments, variables, pin } = spec;
         let error = |why| ProcessError { name: name.clone(), why };
         // A process group of its own: ctrl-C at the terminal reaches only the lab, which ends its children after it has
@@ -154,7 +177,8 @@ impl Process {
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
         let mut child = child::spawn(command)
             .map_err(|why| error(format!("can't start `{}`: {why}", program.display())))?;
-        let stderr = Stderr::of(child.stderr.take().expect("the command pipes it"));
+        let stderr = child.stderr.take().expect("the command pipes it");
+        let stderr = read(&mut child, stderr);
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => {
                 let handle = Arc::new(handle);
@@ -172,6 +196,11 @@ impl Process {
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its status, if it has ended or ends within `timeout`.
+    pub(crate) fn ended(&mut self, timeout: Duration) -> Option<ExitStatus> {
+        is_dead_within(&self.handle, timeout).then(|| self.reap()).flatten()
     }
 
     /// An error if it has ended, or ends within `timeout`.

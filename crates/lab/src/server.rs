@@ -1,21 +1,17 @@
 //! A contender that is a server.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use annulus_load::{ServerAddress, clock};
+use annulus_load::ServerAddress;
 
 use crate::bench::{Outcome, Sample};
 use crate::proc::{Memory, Usage};
 use crate::process::{Process, ProcessError, Spec};
 
-/// How long a server may take to announce its address, or to listen on the one that it was given.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long to wait before the next attempt to connect.
-const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a server may take to announce its address, unless another time is given.
+pub const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a server may take to finish what clients left behind: several thousand requests.
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
@@ -24,7 +20,7 @@ const REST_TIMEOUT: Duration = Duration::from_millis(20);
 const END_WAIT: Duration = Duration::from_millis(200);
 
 /// A running server, which ends when dropped. It announces itself on its standard error by a line with `listening on
-/// ADDRESS:PORT` or `listening on unix:/path`, or is told where to listen.
+/// ADDRESS:PORT` or `listening on unix:/path`, or is looked for ([`ready`](crate::ready)).
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) process: Process,
@@ -35,20 +31,6 @@ impl Server {
     /// Starts a server and waits for its announcement.
     pub(crate) fn start(spec: &Spec) -> Result<Server, ProcessError> {
         Server::start_within(spec, START_TIMEOUT)
-    }
-
-    /// Starts a server that does not announce itself, and waits until it accepts connections at this address.
-    pub(crate) fn start_at(spec: &Spec, address: SocketAddr) -> Result<Server, ProcessError> {
-        let mut process = Process::start(spec)?;
-        let began = clock::now();
-        while !is_open(address) {
-            process.check(CONNECT_INTERVAL)?;
-            if clock::now() - began > START_TIMEOUT {
-                let why = format!("it does not listen on {address} within {START_TIMEOUT:?}");
-                return Err(process.error(why));
-            }
-        }
-        Ok(Server { process, address: address.into() })
     }
 
     /// What a load has measured, unless the server has ended: its end explains more than the failures of its clients, which may be
@@ -74,14 +56,6 @@ impl Server {
     }
 }
 
-/// Whether a connection is accepted there. A socket that has got this port for its own end connects to itself, which does not
-/// count.
-fn is_open(address: SocketAddr) -> bool {
-    TcpStream::connect(address)
-        .and_then(|stream| stream.local_addr())
-        .is_ok_and(|own| own != address)
-}
-
 /// What a server has used so far, once it has finished what it was asked for (ADR 0017). Some servers are never idle: those are
 /// read after a short wait.
 pub(crate) fn usage_at_rest(pid: u32) -> io::Result<Usage> {
@@ -98,7 +72,7 @@ pub(crate) fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Resul
     }
     sample.set("cpu_ns", used.cpu_ns as f64);
     sample.set("switches", used.switches as f64);
-    sample.set("resident_bytes", Memory::of(pid)?.resident_bytes as f64);
+    sample.set("resident_bytes", Memory::of_tree(pid)?.resident_bytes as f64);
     Ok(())
 }
 
@@ -109,8 +83,6 @@ pub(crate) fn one_line(error: impl ToString) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
     use crate::process::tests::shell;
 
@@ -144,18 +116,6 @@ mod tests {
         add_usage(&mut sample, pid, Usage { cpu_ns: 5, switches: 2 }).expect("it runs");
         assert_eq!((sample.get("cpu_ns"), sample.get("switches")), (Some(5.0), Some(2.0)));
         assert!(sample.get("resident_bytes") > Some(0.0));
-    }
-
-    #[test]
-    fn a_server_without_an_announcement_is_ready_once_it_listens() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("its address");
-        let server = Server::start_at(&shell("exec sleep 1000"), address).expect("it listens");
-        assert_eq!(server.address, address.into());
-        let nothing = SocketAddr::from(([127, 0, 0, 1], 1));
-        let ended =
-            Server::start_at(&shell("echo in use >&2; exit 1"), nothing).expect_err("ended");
-        assert_eq!(ended.why, "ended (exit status: 1); its last line: in use");
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The standard error of a contender: the announcement of its address, and its last line.
+//! What a contender prints: the announcement of its address, the line that says that it is ready, and its last line.
 
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -11,41 +12,63 @@ use annulus_load::ServerAddress;
 /// Bytes kept of the end of the output.
 const KEPT: usize = 4096;
 
+/// Bytes read at once.
+const CHUNK: usize = 1024;
+
 /// The text before the address in an announcement.
 const ANNOUNCES: &str = "listening on ";
 
 /// The prefix of an address of datagrams.
 const UDP: &str = "udp://";
 
-/// A standard error, read by a thread until its end, so that its process is never blocked. The last [`KEPT`] bytes are
-/// kept.
+/// An output, read by threads until its end, so that its process is never blocked. Of it, so many bytes at its end are kept.
 #[derive(Debug)]
 pub(crate) struct Stderr {
-    tail: Arc<Mutex<Vec<u8>>>,
+    shared: Arc<Shared>,
     address: Receiver<ServerAddress>,
 }
 
+/// What the threads have read.
+#[derive(Debug)]
+struct Shared {
+    tail: Mutex<Vec<u8>>,
+    kept: usize,
+    /// A text that is waited for.
+    awaited: Option<String>,
+    has_come: AtomicBool,
+}
+
 impl Stderr {
-    /// Starts to read. The thread ends with the pipe, which a grandchild may hold open; so it is not joined.
-    pub(crate) fn of(mut source: impl Read + Send + 'static) -> Stderr {
-        let tail = Arc::new(Mutex::new(Vec::new()));
+    /// Starts to read a standard error, of which the last [`KEPT`] bytes are kept.
+    pub(crate) fn of(source: impl Read + Send + 'static) -> Stderr {
+        Stderr::reading(vec![Box::new(source)], KEPT, None)
+    }
+
+    /// Starts to read these outputs as one, and looks for a text in them. The threads end with the pipes, which a grandchild may hold
+    /// open; so they are not joined.
+    pub(crate) fn reading(
+        sources: Vec<Box<dyn Read + Send>>,
+        kept: usize,
+        awaited: Option<String>,
+    ) -> Stderr {
+        let (tail, has_come) = (Mutex::new(Vec::new()), AtomicBool::new(awaited.is_none()));
+        let shared = Arc::new(Shared { tail, kept, awaited, has_come });
         let (sender, address) = mpsc::channel();
-        let shared = Arc::clone(&tail);
-        thread::spawn(move || {
-            let (mut chunk, mut was_sent) = ([0; 1024], false);
-            while let Ok(length @ 1..) = source.read(&mut chunk) {
-                let mut tail = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                tail.extend_from_slice(&chunk[..length]);
-                if let Some(address) = announced(&tail).filter(|_| !was_sent) {
-                    was_sent = true;
-                    // The receiver is dropped if the lab has given up.
-                    let _ = sender.send(address);
-                }
-                let surplus = tail.len().saturating_sub(KEPT);
-                tail.drain(..surplus);
-            }
-        });
-        Stderr { tail, address }
+        for source in sources {
+            let (shared, sender) = (Arc::clone(&shared), sender.clone());
+            thread::spawn(move || shared.read(source, sender));
+        }
+        Stderr { shared, address }
+    }
+
+    /// Whether the awaited text has been printed; true if there is none.
+    pub(crate) fn has_come(&self) -> bool {
+        self.shared.has_come.load(Ordering::Acquire)
+    }
+
+    /// What is kept.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(last(&self.shared.lock(), self.shared.kept)).into_owned()
     }
 
     /// The announced address; call it once.
@@ -56,18 +79,62 @@ impl Stderr {
         self.address.recv_timeout(timeout)
     }
 
-    /// Waits until the pipe has been read to its end, at most for `timeout`.
-    pub(crate) fn read_to_end(&self, timeout: Duration) {
+    /// Waits until the pipes have been read to their ends, at most for `timeout`; whether they have.
+    pub(crate) fn read_to_end(&self, timeout: Duration) -> bool {
         // An address that was not taken may still be in the channel.
-        while self.address(timeout).is_ok() {}
+        loop {
+            match self.address(timeout) {
+                Ok(_) => {}
+                Err(why) => return why == RecvTimeoutError::Disconnected,
+            }
+        }
     }
 
     /// The last non-empty line so far.
     pub(crate) fn last_line(&self) -> Option<String> {
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&tail);
+        let text = self.text();
         text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }
+}
+
+impl Shared {
+    /// Reads to the end of a source; sends the first address that is announced. The sender is dropped then.
+    fn read(&self, mut source: impl Read, sender: mpsc::Sender<ServerAddress>) {
+        let (mut chunk, mut was_sent) = ([0; CHUNK], false);
+        while let Ok(length @ 1..) = source.read(&mut chunk) {
+            let mut tail = self.lock();
+            tail.extend_from_slice(&chunk[..length]);
+            let recent = last(&tail, KEPT + CHUNK);
+            if let Some(address) = (!was_sent).then(|| announced(recent)).flatten() {
+                was_sent = true;
+                // The receiver is dropped if the lab has given up.
+                let _ = sender.send(address);
+            }
+            if !self.has_come.load(Ordering::Relaxed) && self.is_awaited_in(recent) {
+                // Pairs with the load of the thread that waits, which then looks for the port.
+                self.has_come.store(true, Ordering::Release);
+            }
+            // Not with each chunk: what is kept moves.
+            if tail.len() > 2 * self.kept {
+                let surplus = tail.len() - self.kept;
+                tail.drain(..surplus);
+            }
+        }
+    }
+
+    fn is_awaited_in(&self, tail: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(tail);
+        self.awaited.as_ref().is_some_and(|awaited| text.contains(awaited))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last bytes.
+fn last(bytes: &[u8], count: usize) -> &[u8] {
+    &bytes[bytes.len().saturating_sub(count)..]
 }
 
 /// The address on the first *complete* line that announces one: half of a port would be a number, too.
@@ -129,6 +196,20 @@ mod tests {
         drop(writer);
         stderr.read_to_end(TIMEOUT);
         assert_eq!(stderr.last_line().as_deref(), Some("the last one"));
-        assert!(stderr.tail.lock().expect("lock").len() <= KEPT);
+        assert!(stderr.text().len() <= KEPT);
+    }
+
+    #[test]
+    fn an_awaited_text_is_found_in_either_output_and_in_pieces() {
+        let (pipes, mut writers): (Vec<_>, Vec<_>) =
+            [(), ()].map(|()| pipe().expect("pipe")).into_iter().unzip();
+        let sources =
+            pipes.into_iter().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>).collect();
+        let stderr = Stderr::reading(sources, KEPT, Some("is ready".into()));
+        writers[1].write_all(b"starting\nit is re").expect("write");
+        assert!(!stderr.has_come());
+        writers[1].write_all(b"ady now\n").expect("write");
+        drop(writers);
+        assert!(stderr.read_to_end(TIMEOUT) && stderr.has_come());
     }
 }

@@ -2,10 +2,9 @@
 
 use super::args::Pins;
 use super::run::{OutputArgs, compare, peers};
-use crate::usage::UsageError;
+use crate::load::plan_of;
 use annulus_lab::bench::{Plan, Precision, Rounds};
-use annulus_lab::distinct;
-use annulus_lab::server_bench::{COMPARISONS, Comparison, PRECISE, Setup};
+use annulus_lab::server_bench::{Comparison, PRECISE, START_TIMEOUT, Setup};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -71,7 +70,7 @@ Examples:
 pub(crate) struct ServerBenchArgs {
     /// The comparison
     #[arg(default_value = "http", value_parser = comparison)]
-    comparison: &'static Comparison,
+    comparison: Comparison,
     /// Servers by name [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
@@ -101,53 +100,33 @@ pub(crate) struct ServerBenchArgs {
 
 pub(crate) fn run(args: ServerBenchArgs) -> Result<ExitCode> {
     let json = args.output.json.clone();
-    let setup = setup(&args)?;
+    let setup = setup(args)?;
     compare(json, || setup.prepare())
 }
 
-fn setup(args: &ServerBenchArgs) -> Result<Setup> {
-    let comparison = args.comparison;
+fn setup(args: ServerBenchArgs) -> Result<Setup> {
     let least = args.rounds as usize;
     let most = args.precision.map_or(least, |_| least.max(args.rounds_max as usize));
     let precision =
         args.precision.map(|half_width| Precision { metric: PRECISE.into(), half_width });
     Ok(Setup {
-        comparison,
         plan: Plan {
-            name: format!("programs {}", comparison.name),
+            name: format!("programs {}", args.comparison.name),
             rounds: Rounds { least, most, precision },
             seed: args.output.seed,
         },
-        contenders: chosen("server", &args.servers, comparison.contenders, |one| one.name)?,
-        loads: chosen("load", &args.loads, comparison.loads, |load| load.name)?,
+        comparison: args.comparison.only(&args.servers, &args.loads)?,
         seconds: args.seconds,
+        start_timeout: START_TIMEOUT,
         cores: args.pins.choose()?,
         peers: peers(),
+        parse: plan_of,
+        is_strict: false,
     })
 }
 
-/// Those with these names, each once, or all.
-fn chosen<T>(
-    what: &str,
-    names: &[String],
-    all: &'static [T],
-    name_of: fn(&T) -> &'static str,
-) -> Result<Vec<&'static T>, UsageError> {
-    if names.is_empty() {
-        return Ok(all.iter().collect());
-    }
-    distinct(names, |name| format!("{what} '{name}'"))?;
-    let find = |name: &String| {
-        let known = || all.iter().map(name_of).collect::<Vec<_>>().join(", ");
-        let found = all.iter().find(|one| name_of(one) == name);
-        found.ok_or_else(|| UsageError(format!("no {what} '{name}': there are {}", known())))
-    };
-    names.iter().map(find).collect()
-}
-
-fn comparison(name: &str) -> Result<&'static Comparison, String> {
-    let known =
-        || COMPARISONS.iter().map(|comparison| comparison.name).collect::<Vec<_>>().join(", ");
+fn comparison(name: &str) -> Result<Comparison, String> {
+    let known = || Comparison::names().collect::<Vec<_>>().join(", ");
     Comparison::find(name).ok_or_else(|| format!("there are: {}", known()))
 }
 
@@ -155,26 +134,29 @@ fn comparison(name: &str) -> Result<&'static Comparison, String> {
 mod tests {
     use super::*;
     use crate::bench::args::tests::parsed;
+    use crate::usage::UsageError;
 
     fn of(line: &str) -> Result<Setup> {
-        setup(&parsed(line).unwrap())
+        setup(parsed(line).unwrap())
     }
 
     #[test]
     fn everything_is_measured_unless_something_is_named() {
         let all = of("").unwrap();
-        assert_eq!((all.contenders.len(), all.loads.len()), (7, 6));
+        assert_eq!((all.comparison.contenders.len(), all.comparison.loads.len()), (7, 6));
         let some = of("http --servers uring,tokio --loads h2 --precision 0.01").unwrap();
-        let names: Vec<_> = some.contenders.iter().map(|one| one.name).collect();
-        assert_eq!((names, some.loads[0].name), (vec!["uring", "tokio"], "h2"));
+        let names: Vec<_> =
+            some.comparison.contenders.iter().map(|one| one.name.as_str()).collect();
+        let load = some.comparison.loads[0].name.as_str();
+        assert_eq!((names, load), (vec!["uring", "tokio"], "h2"));
         assert_eq!((some.plan.rounds.least, some.plan.rounds.most), (12, 60));
     }
 
     #[test]
     fn every_comparison_ends_within_a_quarter_of_an_hour() {
-        for Comparison { name, .. } in &COMPARISONS {
+        for name in Comparison::names() {
             let setup = of(name).unwrap();
-            let pairs = (setup.contenders.len() + 1) * setup.loads.len();
+            let pairs = (setup.comparison.contenders.len() + 1) * setup.comparison.loads.len();
             // A slice in each round, and one to count system calls.
             let slices = pairs * (setup.plan.rounds.least + 1);
             let seconds = setup.cost().as_secs_f64() * slices as f64;

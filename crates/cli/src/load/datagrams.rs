@@ -1,7 +1,7 @@
 //! `annulus load udp`: datagrams.
 
-use super::CommonArgs;
 use super::recorded::Output;
+use super::{CommonArgs, carry_out};
 use crate::duration;
 use crate::endpoint::Endpoint;
 use annulus::DriverChoice;
@@ -58,12 +58,7 @@ pub(super) struct UdpArgs {
 pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     let UdpArgs { address, length, common, window, segments, timeout, driver } = args;
     let workload = Datagrams { window: window as usize, segments, driver };
-    common.run(
-        length as usize,
-        workload,
-        None,
-        Output::default(),
-        move || address.datagrams(),
-        |plan| plan.reply_timeout = timeout,
-    )
+    let mut plan = common.plan(length as usize, workload, address.datagrams()?);
+    plan.reply_timeout = timeout;
+    carry_out(plan, None, common.json, Output::default())
 }

@@ -34,7 +34,7 @@ use annulus_load::{
     Progress, RateSearch, Report, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, FromArgMatches, Subcommand};
 use spoken::{ProtocolArgs, only_for_echo};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -169,32 +169,67 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(Kind::Page(args)) => return page::run(args),
         None => {}
     }
+    let Parsed { plan, search, json, options, together } = parse(args)?;
+    let output = options.open(json.as_ref(), &together)?;
+    carry_out(plan, search, json, output)
+}
+
+/// A load of connections, as options say.
+struct Parsed {
+    plan: Plan,
+    search: Option<RateSearch>,
+    json: Option<Target>,
+    options: recorded::OutputArgs,
+    together: together::TogetherArgs,
+}
+
+/// Checks options, and resolves the address.
+fn parse(args: LoadArgs) -> Result<Parsed> {
     check_recording(&args)?;
     let (workload, has_sizes) = (workload(&args)?, args.workload.has_sizes());
-    let LoadArgs { target, common, reply_timeout, connect_timeout, .. } = args;
-    let search = args.workload.search(common.duration);
-    let (schedule, duration) = args.workload.schedule(common.duration)?;
+    let search = args.workload.search(args.common.duration);
+    let (schedule, duration) = args.workload.schedule(args.common.duration)?;
     let sizes = args.workload.sizes();
-    let (target, unix_socket) = target.into_parts();
+    let (target, unix_socket) = args.target.into_parts();
     let (protocol, tls) = args.protocol.resolve(&target)?;
     let of_echo = [("--length", has_sizes), ("--per-connection", args.per_connection)];
     only_for_echo(&protocol, &of_echo)?;
-    let (options, together) = (args.output, args.together);
-    let output = options.open(common.json.as_ref(), &together)?;
-    common.run(
-        sizes.max(),
-        workload,
-        search,
-        output,
-        move || target.resolve(unix_socket),
-        |plan| {
-            options.set(plan, &together);
-            (plan.reply_timeout, plan.connect_timeout) = (reply_timeout, connect_timeout);
-            (plan.protocol, plan.tls) = (protocol, tls);
-            (plan.schedule, plan.duration) = (schedule, duration);
-            plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
-        },
-    )
+    let mut plan = args.common.plan(sizes.max(), workload, target.resolve(unix_socket)?);
+    args.output.set(&mut plan, &args.together);
+    (plan.reply_timeout, plan.connect_timeout) = (args.reply_timeout, args.connect_timeout);
+    (plan.protocol, plan.tls) = (protocol, tls);
+    (plan.schedule, plan.duration) = (schedule, duration);
+    plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
+    let (json, options, together) = (args.common.json, args.output, args.together);
+    Ok(Parsed { plan, search, json, options, together })
+}
+
+/// The plan of a command line of `annulus load`, without those two words.
+///
+/// # Errors
+/// For options that `annulus load` refuses, and for those that say more than how to load a server.
+pub(crate) fn plan_of(words: &[String]) -> Result<Plan> {
+    let line = words.join(" ");
+    let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(true));
+    let matches = command.try_get_matches_from(words);
+    let args =
+        matches.and_then(|matches| LoadArgs::from_arg_matches(&matches)).map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            UsageError(format!("'{line}': {}", first.trim_start_matches("error: ")))
+        })?;
+    let Parsed { plan, search, json, options, .. } = parse(args)?;
+    let given = options
+        .given()
+        .into_iter()
+        .chain([("--find-rate", search.is_some()), ("--json", json.is_some())]);
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            Err(UsageError(format!("'{line}': {option} is for annulus load alone: leave it out"))
+                .into())
+        }
+        None => Ok(plan),
+    }
 }
 
 /// Refuses options of recordings for runs that leave none.
@@ -240,36 +275,36 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
 }
 
 impl CommonArgs {
-    /// Runs a load: opens the file of results, resolves the address, measures, prints, and decides the exit status.
-    fn run(
-        self,
-        length: usize,
-        workload: impl Into<Workload>,
-        search: Option<RateSearch>,
-        output: Output,
-        address: impl FnOnce() -> Result<ServerAddress>,
-        time_outs: impl FnOnce(&mut Plan),
-    ) -> Result<ExitCode> {
-        let json = self.json.map(Target::open).transpose()?;
-        let mut plan = Plan {
+    /// The plan of these options, and the usual of others.
+    fn plan(&self, length: usize, workload: impl Into<Workload>, address: ServerAddress) -> Plan {
+        Plan {
             clients: self.number as usize,
             length,
             warm_up: self.warm_up,
             duration: self.duration.unwrap_or(workload::DURATION),
             pin: self.pin,
             seed: self.seed,
-            ..Plan::new(address()?, workload)
-        };
-        time_outs(&mut plan);
-        let mut watch = Watch::new(output)?;
-        if let Some(search) = search {
-            return find_rate::run(json, &plan, &search, &mut watch);
+            ..Plan::new(address, workload)
         }
-        let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
-        let Watch { stop, mut output, .. } = watch;
-        deliver(json, &plan, &report, &mut output)?;
-        judge(&report, &stop, output.finish())
     }
+}
+
+/// Runs a load: opens the file of results, measures, prints, and decides the exit status.
+fn carry_out(
+    plan: Plan,
+    search: Option<RateSearch>,
+    json: Option<Target>,
+    output: Output,
+) -> Result<ExitCode> {
+    let json = json.map(Target::open).transpose()?;
+    let mut watch = Watch::new(output)?;
+    if let Some(search) = search {
+        return find_rate::run(json, &plan, &search, &mut watch);
+    }
+    let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
+    let Watch { stop, mut output, .. } = watch;
+    deliver(json, &plan, &report, &mut output)?;
+    judge(&report, &stop, output.finish())
 }
 
 /// Prints the figures, and writes the recording of a run that left one, else its report.

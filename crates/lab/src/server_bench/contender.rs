@@ -1,58 +1,187 @@
-//! A server of a comparison: what it is, and how a process of it is started.
+//! A server of a comparison as data: what it is, and how it is started.
 
-use std::ffi::OsString;
-use std::net::{SocketAddr, TcpListener};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
 
-use super::fixture::{Fixture, Word, filled};
-use super::installed::{Installed, Module};
+use super::installed::{self, Module};
+use super::recipe::{Place, Recipe};
+use super::words::{self, Word, filled, has};
 use crate::peer::Peers;
-use crate::process::{ProcessError, Spec};
-use crate::server::{Server, one_line};
+use crate::process::Spec;
 
-/// A server: a program, with its configuration. Words in braces, in its arguments and in that file, are replaced when a process
-/// starts: `{SERVICE}`, what it is to speak; `{SITE}`, the directory of the files to serve; `{TARGET}`, the address that a proxy leads
-/// to. For installed programs also `{PORT}`; `{SCRATCH}`, a directory of its own; `{CONFIGURATION}`, the path of the file; `{MODULE}`,
-/// that of the module.
-#[derive(Debug)]
+/// What may stand in braces in the command line of a server, and in its configuration.
+const WORDS: [&str; 8] =
+    ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
+
+/// A server. In a file it has a `command`, which is started, or the `address` of one that runs already, and maybe a `name`.
+///
+/// Words in braces, in the command and in its configuration, are replaced when a process starts: `{port}`, a free port; `{dir}`, a
+/// directory of its own; `{configuration}`, the path of the file that the key `configuration` names, copied and filled;
+/// `{site}`, the directory of the files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, what it is to
+/// speak; `{module}`, the path of the library that the key `module` names. Of a command without `{port}`, the key `port` says where it
+/// listens; otherwise what its processes listen on is looked up. `ready` is a text that one of its outputs has before it is ready.
+/// `variables` are set for it. Of a `peer`, the program is one that the script of that peer builds.
+#[derive(Clone, Debug)]
 pub struct Contender {
     /// Its name.
-    pub name: &'static str,
-    pub(super) program: Program,
-    pub(super) arguments: &'static [&'static str],
-    /// An environment variable that is set for it.
-    pub(super) variable: Option<(&'static str, &'static str)>,
+    pub name: String,
+    program: Program,
+    ready: Option<String>,
+    port: Option<u16>,
 }
 
 /// The program of a server.
-#[derive(Debug)]
-pub(super) enum Program {
-    /// Of the programs that the script of a peer builds, the one with this name. It picks a free port, and announces it.
-    Peer(&'static str, &'static str),
-    /// An installed one, which listens on the port that it is given.
-    Installed {
-        program: Installed,
-        module: Option<Module>,
-        /// A file beside the peers.
-        configuration: Option<&'static str>,
-    },
+#[derive(Clone, Debug)]
+enum Program {
+    /// A command line, beside what it needs.
+    Command { words: Vec<String>, variables: BTreeMap<String, String>, needs: Box<Needs> },
+    /// One that runs already.
+    Running(SocketAddr),
 }
 
-/// How to start the processes of a server.
-#[derive(Clone, Debug)]
-pub(super) struct Recipe {
-    /// The program, with arguments in which words are still to be replaced.
-    pub(super) spec: Spec,
-    /// Whether it announces its address, or is told where to listen.
-    announces: bool,
-    /// The name and the text of its configuration, in which words are still to be replaced.
-    configuration: Option<(&'static str, String)>,
+/// What a command line needs.
+#[derive(Clone, Debug, Default)]
+struct Needs {
+    peer: Option<String>,
+    configuration: Option<PathBuf>,
+    /// The directory of the configuration; the peers' if there is none.
+    directory: Option<PathBuf>,
+    module: Option<Module>,
+}
+
+/// A server in a file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    name: Option<String>,
+    command: Option<String>,
+    address: Option<String>,
+    peer: Option<String>,
+    #[serde(default)]
+    variables: BTreeMap<String, String>,
+    configuration: Option<PathBuf>,
+    module: Option<Module>,
+    ready: Option<String>,
+    port: Option<u16>,
+}
+
+impl Entry {
+    /// The server, if its keys go together.
+    pub(super) fn check(self) -> Result<Contender> {
+        let Entry { name, command, address, peer, variables, configuration, module, ready, port } =
+            self;
+        let of_command =
+            peer.is_some() || configuration.is_some() || module.is_some() || ready.is_some();
+        let program = match (command, address) {
+            (Some(line), None) => {
+                let words = words::split(&line)?;
+                words::check(&words, &WORDS)?;
+                ensure!(
+                    configuration.is_some() || !has(&words, "configuration"),
+                    "{{configuration}} has no key configuration: name a file"
+                );
+                ensure!(
+                    !(port.is_some() && has(&words, "port")),
+                    "port {} and {{port}} are two ports: leave one out",
+                    port.unwrap_or_default()
+                );
+                let needs = Box::new(Needs { peer, configuration, directory: None, module });
+                Program::Command { words, variables, needs }
+            }
+            (None, Some(address)) => {
+                ensure!(
+                    !of_command && variables.is_empty() && port.is_none(),
+                    "an address needs nothing but a name"
+                );
+                Program::Running(resolved(&address)?)
+            }
+            (Some(_), Some(_)) => bail!("command and address are two servers: leave one out"),
+            (None, None) => bail!("a server has a command or an address"),
+        };
+        let name = name.unwrap_or_else(|| program.name());
+        ensure!(!name.trim().is_empty(), "name '{name}': write one that is not empty");
+        Ok(Contender { name, program, ready, port })
+    }
+}
+
+impl Program {
+    /// The name of the program, or the address.
+    fn name(&self) -> String {
+        match self {
+            Program::Command { words, .. } => {
+                let name = Path::new(&words[0]).file_name().unwrap_or_default();
+                name.to_string_lossy().into_owned()
+            }
+            Program::Running(address) => address.to_string(),
+        }
+    }
+}
+
+/// Whether a text is written as an address: a host and a port.
+fn is_address(text: &str) -> bool {
+    let is_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    !text.contains([' ', '/']) && text.rsplit_once(':').is_some_and(is_port)
+}
+
+fn resolved(text: &str) -> Result<SocketAddr> {
+    ensure!(is_address(text), "address '{text}': write HOST:PORT, such as 127.0.0.1:8080");
+    let mut found = text.to_socket_addrs().with_context(|| format!("address '{text}'"))?;
+    found.next().with_context(|| format!("address '{text}': the host has none"))
 }
 
 impl Contender {
+    /// A server as the command line has it: the address of one that runs, or a command line that starts it.
+    ///
+    /// # Errors
+    /// If the text is neither, or has a word in braces that is not known.
+    pub fn of_text(text: &str) -> Result<Contender> {
+        if text.contains("://") && !text.contains(' ') {
+            bail!("'{text}' is no server: give its address, HOST:PORT, and the URL as the load");
+        }
+        let text = Some(text.to_owned());
+        let (command, address) = if is_address(text.as_deref().unwrap_or_default()) {
+            (None, text)
+        } else {
+            (text, None)
+        };
+        Entry { command, address, ..Entry::default() }.check()
+    }
+
+    /// Sets a text that one of its outputs has before it is ready.
+    pub fn set_ready(&mut self, line: &str) {
+        self.ready = Some(line.to_owned());
+    }
+
+    /// Whether it is a command line without `{port}`, so that its port may be set.
+    pub fn has_own_port(&self) -> bool {
+        match &self.program {
+            Program::Command { words, .. } => !has(words, "port"),
+            Program::Running(_) => false,
+        }
+    }
+
+    /// Sets the port on which it listens.
+    pub fn set_port(&mut self, port: u16) {
+        self.port = Some(port);
+    }
+
+    /// Whether it runs elsewhere than at 127.0.0.1, or at another address of this machine.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.program, Program::Running(address) if address.ip() != std::net::Ipv4Addr::LOCALHOST)
+    }
+
+    /// Sets the directory in which its configuration is looked for.
+    pub(super) fn set_directory(&mut self, directory: &Path) {
+        if let Program::Command { needs, .. } = &mut self.program {
+            needs.directory = Some(directory.to_owned());
+        }
+    }
+
     /// How to start it on a core, or why it is missing. A peer is built first.
     ///
     /// # Errors
@@ -62,137 +191,118 @@ impl Contender {
         peers: Option<&Peers>,
         core: Option<usize>,
     ) -> Result<Result<Recipe, String>> {
-        let variables = self.variable.iter().map(|(name, value)| (name.into(), value.into()));
+        let (words, variables, needs) = match &self.program {
+            Program::Command { words, variables, needs } => (words, variables, needs),
+            Program::Running(address) => {
+                let spec = Spec::of(&self.name, address.to_string());
+                return Ok(Ok(Recipe::new(spec, Place::Running(*address))));
+            }
+        };
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let spec = |program: PathBuf| Spec {
-            arguments: self.arguments.iter().map(Into::into).collect(),
-            variables: variables.collect(),
+            arguments: words[1..].iter().map(Into::into).collect(),
+            variables,
             pin: core,
-            ..Spec::of(self.name, program)
+            ..Spec::of(&self.name, program)
         };
-        match self.program {
-            Program::Peer(peer, program) => {
-                let built = Peers::prepare(peers, peer, |directory| spec(directory.join(program)))?;
-                Ok(built.map(|spec| Recipe { spec, announces: true, configuration: None }))
-            }
-            Program::Installed { program, module, configuration } => {
-                let found = program.find().and_then(|path| {
-                    let read = |file| read(file, module, peers);
-                    let configuration = configuration.map(read).transpose()?;
-                    Ok(Recipe { spec: spec(path), announces: false, configuration })
-                });
-                Ok(found.map_err(|why| format!("server {} is left out: {why}", self.name)))
-            }
+        if let Some(peer) = &needs.peer {
+            let built = Peers::prepare(peers, peer, |directory| spec(directory.join(&words[0])))?;
+            return Ok(built.map(|spec| Recipe::new(spec, Place::Announced)));
         }
+        let found = installed::find(&words[0]).and_then(|path| {
+            let configuration = needs.read(peers)?;
+            let text = configuration.as_ref().map_or("", |(_, text)| text);
+            let is_told = has(words, "port") || has(&[text], "port");
+            let place = match self.port {
+                _ if is_told => Place::Told,
+                Some(port) => Place::Fixed(port),
+                None => Place::LookedUp,
+            };
+            let ready = self.ready.clone();
+            Ok(Recipe { ready, configuration, ..Recipe::new(spec(path), place) })
+        });
+        Ok(found.map_err(|why| format!("server {} is left out: {why}", self.name)))
     }
 }
 
-/// The name and the text of a configuration, with the path of the module.
-fn read(
-    file: &'static str,
-    module: Option<Module>,
-    peers: Option<&Peers>,
-) -> Result<(&'static str, String), String> {
-    let peers = peers.ok_or("its configuration lies in the repository: run it there")?;
-    let text = peers.read(file).map_err(|error| format!("{error:#}"))?;
-    let module = module.map(|module| module.find()).transpose()?;
-    let module: Option<Word> = module.map(|path| ("MODULE", path.into()));
-    Ok((file, filled(&text, module.as_slice())))
-}
-
-impl Recipe {
-    /// The same under another name.
-    pub(super) fn named(&self, spec: &Spec) -> Recipe {
-        Recipe { spec: spec.clone(), ..self.clone() }
-    }
-
-    /// Starts a process that speaks this, and waits until it listens.
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub(super) fn start(
-        &self,
-        service: &str,
-        fixture: &mut Fixture,
-    ) -> Result<Server, ProcessError> {
-        let mut words = fixture.words(service);
-        if self.announces {
-            return Server::start(&self.filled(&words));
-        }
-        let error = |why: io::Error| ProcessError {
-            name: self.spec.name.clone(),
-            why: format!("cannot prepare its start: {}", one_line(why)),
+impl Needs {
+    /// The name and the text of the configuration, with the path of the module.
+    fn read(&self, peers: Option<&Peers>) -> Result<Option<(PathBuf, String)>, String> {
+        let Some(file) = &self.configuration else { return Ok(None) };
+        let text = match &self.directory {
+            Some(directory) => {
+                let path = directory.join(file);
+                fs::read_to_string(&path)
+                    .map_err(|why| format!("cannot read {}: {why}", path.display()))?
+            }
+            None => {
+                let peers =
+                    peers.ok_or("its configuration lies in the repository: run it there")?;
+                peers.read(&file.to_string_lossy()).map_err(|error| format!("{error:#}"))?
+            }
         };
-        let address = unused().map_err(error)?;
-        words.extend(self.place(address, fixture, &words).map_err(error)?);
-        Server::start_at(&self.filled(&words), address)
+        let module = self.module.as_ref().map(Module::find).transpose()?;
+        let module: Option<Word> = module.map(|path| ("module", path.display().to_string()));
+        Ok(Some((file.clone(), filled(&text, module.as_slice()))))
     }
-
-    /// Makes a directory for a process that is to listen there, and writes its configuration; what it is told of them.
-    fn place(
-        &self,
-        address: SocketAddr,
-        fixture: &mut Fixture,
-        words: &[Word],
-    ) -> io::Result<Vec<Word>> {
-        let scratch = fixture.directory()?;
-        let mut place = vec![("PORT", address.port().to_string()), ("SCRATCH", scratch.clone())];
-        if let Some((file, text)) = &self.configuration {
-            let name = Path::new(file).file_name().unwrap_or_default();
-            let path = format!("{scratch}/{}", name.display());
-            fs::write(&path, filled(&filled(text, words), &place))?;
-            place.push(("CONFIGURATION", path));
-        }
-        Ok(place)
-    }
-
-    fn filled(&self, words: &[Word]) -> Spec {
-        let fill = |argument: &OsString| filled(&argument.to_string_lossy(), words).into();
-        Spec { arguments: self.spec.arguments.iter().map(fill).collect(), ..self.spec.clone() }
-    }
-}
-
-/// A port on which nothing listens.
-fn unused() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server_bench::COMPARISONS;
+    use crate::server_bench::Comparison;
 
-    /// What may stand in braces.
-    const WORDS: [&str; 7] =
-        ["SERVICE", "SITE", "TARGET", "PORT", "SCRATCH", "CONFIGURATION", "MODULE"];
-
-    /// What stands in braces in a text, in capitals.
-    fn words(text: &str) -> Vec<&str> {
-        let after = text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
-        let is_word =
-            |word: &&str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase());
-        after.filter(is_word).collect()
+    #[test]
+    fn a_text_is_an_address_or_a_command() {
+        for (text, name, has_own_port) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080", false),
+            ("[::1]:80", "[::1]:80", false),
+            ("/usr/sbin/nginx -c 'a b'", "nginx", true),
+            ("redis-server --port {port}", "redis-server", false),
+            ("./serve", "serve", true),
+        ] {
+            let contender = Contender::of_text(text).expect(text);
+            assert_eq!((contender.name.as_str(), contender.has_own_port()), (name, has_own_port));
+        }
+        for (text, part) in [
+            ("http://127.0.0.1:80/", "is no server: give its address"),
+            ("a {prot}", "{prot} is not known: there are {port}, {dir}, "),
+            ("a -c {configuration}", "{configuration} has no key configuration"),
+            ("a 'b", "without an end"),
+            ("", "is empty"),
+        ] {
+            let error = Contender::of_text(text).expect_err(text).to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]
-    fn only_known_words_are_to_be_replaced() {
+    fn a_program_that_is_missing_is_left_out_by_name() {
+        let missing = Contender::of_text("no-such-program {port}").expect("a command");
+        let why = missing.prepare(None, None).expect("no failure").expect_err("missing");
+        let expected = "server no-such-program is left out: no-such-program is not installed";
+        assert!(why.starts_with(expected), "{why}");
+    }
+
+    /// Every configuration beside the peers has only known words, and the port.
+    #[test]
+    fn the_configurations_here_are_filled() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers");
-        for contender in COMPARISONS.iter().flat_map(|comparison| comparison.contenders) {
-            let mut text = contender.arguments.join(" ");
-            if let Program::Installed { configuration, .. } = &contender.program {
-                let file = configuration.map(|file| fs::read_to_string(peers.join(file)));
-                text += &file.transpose().expect("a file beside the peers").unwrap_or_default();
-                assert!(words(&text).contains(&"PORT"), "{}", contender.name);
-            }
-            let unknown: Vec<_> =
-                words(&text).into_iter().filter(|word| !WORDS.contains(word)).collect();
-            assert_eq!(unknown, [""; 0], "{}", contender.name);
+        for contender in Comparison::names()
+            .flat_map(|name| Comparison::find(name).expect("it exists").contenders)
+        {
+            let Program::Command { words, needs, .. } = &contender.program else { continue };
+            let Some(file) = &needs.configuration else { continue };
+            let text = fs::read_to_string(peers.join(file)).expect("a file beside the peers");
+            words::check(std::slice::from_ref(&text), &WORDS)
+                .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+            assert!(has(&[text], "port") && has(words, "configuration"), "{}", contender.name);
         }
     }
 
     #[test]
     fn outside_the_repository_servers_are_missing() {
-        let comparison = &COMPARISONS[2];
-        for contender in comparison.contenders {
+        for contender in Comparison::find("files").expect("it exists").contenders {
             let missing = contender.prepare(None, None).expect("no failure").expect_err("missing");
             assert!(missing.contains(" is left out: "), "{missing}");
         }

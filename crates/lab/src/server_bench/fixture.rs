@@ -1,5 +1,6 @@
 //! What the servers of a comparison find when they start: files to serve, a server behind them, a directory.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,13 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::client::Client;
-use super::load::Load;
+use super::words::Word;
 use crate::process::Spec;
 use crate::server::Server;
-
-/// A name, and what takes its place.
-pub(super) type Word = (&'static str, String);
 
 /// The directory of the files to serve, in that of the fixture.
 const SITE: &str = "site";
@@ -30,30 +27,33 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Writes the files that loads ask for, and starts what proxies lead to, on that core, if there are proxies: servers under our load.
+    /// Writes the files to serve, with their bytes, and starts what proxies lead to on a core, if there are proxies.
     ///
     /// # Errors
     /// If that cannot be done.
-    pub(super) fn new(directory: &Path, loads: &[&Load], core: Option<usize>) -> Result<Fixture> {
+    pub(super) fn new(
+        directory: &Path,
+        files: &BTreeMap<String, u64>,
+        (has_proxies, core): (bool, Option<usize>),
+    ) -> Result<Fixture> {
         let text = directory.to_str().context("the path of TMPDIR is no text: set it elsewhere")?;
         let site = directory.join(SITE);
         fs::create_dir(&site).with_context(|| format!("cannot make {}", site.display()))?;
-        for load in loads.iter().filter(|load| load.client == Client::Wrk && load.bytes > 0) {
-            let path = site.join(load.request.trim_start_matches('/'));
-            write_noise(&path, load.bytes)
+        for (name, bytes) in files {
+            let path = site.join(name);
+            write_noise(&path, *bytes)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let has_proxies = loads.iter().any(|load| matches!(load.client, Client::Own(_)));
         let target = has_proxies.then(|| target(core)).transpose()?;
         Ok(Fixture { directory: text.into(), target, made: 0 })
     }
 
-    /// `{SERVICE}`: what a server is to speak. `{SITE}`: the directory of the files. `{TARGET}`: the address of an echo server, for
+    /// `{service}`: what a server is to speak. `{site}`: the directory of the files. `{target}`: the address of an echo server, for
     /// proxies.
     pub(super) fn words(&self, service: &str) -> Vec<Word> {
-        let target = self.target.as_ref().map(|target| ("TARGET", target.address.to_string()));
+        let target = self.target.as_ref().map(|target| ("target", target.address.to_string()));
         let site = format!("{}/{SITE}", self.directory);
-        [("SERVICE", service.into()), ("SITE", site)].into_iter().chain(target).collect()
+        [("service", service.into()), ("site", site)].into_iter().chain(target).collect()
     }
 
     /// A new directory, for one process.
@@ -63,12 +63,6 @@ impl Fixture {
         self.made += 1;
         Ok(path)
     }
-}
-
-/// The text with every `{NAME}` replaced by its value.
-pub(super) fn filled(text: &str, words: &[Word]) -> String {
-    let fill = |text: String, (name, value): &Word| text.replace(&format!("{{{name}}}"), value);
-    words.iter().fold(text.into(), fill)
 }
 
 /// Our echo server on a free port.
@@ -89,19 +83,20 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use crate::server_bench::Comparison;
+    use crate::server_bench::words::filled;
 
     #[test]
-    fn files_are_as_long_as_the_loads_say() {
-        let loads = Comparison::find("files").expect("it exists").loads;
+    fn files_are_as_long_as_the_comparison_says() {
+        let files = Comparison::find("files").expect("it exists").site;
         let scratch = Scratch::within(&env::temp_dir()).expect("a directory");
-        let all: Vec<_> = loads.iter().collect();
-        let mut fixture = Fixture::new(scratch.path(), &all, None).expect("files");
+        let mut fixture = Fixture::new(scratch.path(), &files, (false, None)).expect("files");
         let words = fixture.words("");
-        let site = filled("{SITE}{SERVICE}{OTHER}", &words);
-        assert_eq!(site, format!("{}/site{{OTHER}}", scratch.path().display()));
-        for load in loads {
-            let path = format!("{}{}", filled("{SITE}", &words), load.request);
-            assert_eq!(fs::metadata(path).expect("a file").len(), load.bytes);
+        let site = filled("{SITE}{service}{other}", &words);
+        assert_eq!(site, format!("{}/site{{other}}", scratch.path().display()));
+        assert_eq!(files.len(), 3);
+        for (name, bytes) in files {
+            let path = format!("{}/{name}", filled("{site}", &words));
+            assert_eq!(fs::metadata(path).expect("a file").len(), bytes);
         }
         let directories = [0, 1].map(|_| fixture.directory().expect("a directory"));
         assert_ne!(directories[0], directories[1]);

@@ -4,47 +4,83 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use serde::Deserialize;
 
 /// Where programs lie that are not in every user's path.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// A program of a Debian package.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Installed {
-    /// Its name.
-    pub(super) program: &'static str,
-    /// The package.
-    pub(super) package: &'static str,
-}
+/// Programs whose Debian package has another name.
+const PACKAGES: [(&str, &str); 7] = [
+    ("ab", "apache2-utils"),
+    ("h2load", "nghttp2-client"),
+    ("nginx", "nginx-light"),
+    ("node", "nodejs"),
+    ("perf", "linux-perf"),
+    ("redis-benchmark", "redis-tools"),
+    ("redis-cli", "redis-tools"),
+];
+
+/// Programs whose Debian package has their name.
+const SAME: [&str; 11] = [
+    "apache2",
+    "caddy",
+    "haproxy",
+    "hey",
+    "lighttpd",
+    "memcached",
+    "python3",
+    "redis-server",
+    "socat",
+    "varnish",
+    "wrk",
+];
 
 /// A library that a program loads, of a package of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Module {
     /// Where it may lie.
-    pub(super) paths: &'static [&'static str],
+    paths: Vec<PathBuf>,
     /// The package.
-    pub(super) package: &'static str,
+    package: String,
 }
 
-impl Installed {
-    /// Its path, or how to install it.
-    pub(super) fn find(&self) -> Result<PathBuf, String> {
-        let Installed { program, package } = self;
-        let path = env::var_os("PATH").unwrap_or_default();
-        let directories = env::split_paths(&path).chain(SYSTEM.map(PathBuf::from));
-        let mut candidates = directories.map(|directory| directory.join(program));
-        let found = candidates.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok());
-        found.ok_or_else(|| format!("{program} is not installed: apt-get install {package}"))
+/// The path of a program, or how to install it. One with a slash in its name is looked for here.
+pub(super) fn find(program: &str) -> Result<PathBuf, String> {
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        let missing =
+            || format!("{program} is no program here: check the path and its permissions");
+        return is_program(&path).then_some(path).ok_or_else(missing);
     }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(SYSTEM.map(PathBuf::from));
+    let found = directories.map(|directory| directory.join(program)).find(|path| is_program(path));
+    found.ok_or_else(|| match package(program) {
+        Some(package) => format!("{program} is not installed: apt-get install {package}"),
+        None => format!("{program} is not installed: install it, or write its path"),
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// The Debian package of a program.
+fn package(program: &str) -> Option<&str> {
+    let other = PACKAGES.iter().find(|(known, _)| *known == program).map(|(_, package)| *package);
+    other.or_else(|| SAME.into_iter().find(|known| *known == program))
 }
 
 impl Module {
     /// Its path, or how to install it.
-    pub(super) fn find(&self) -> Result<&'static str, String> {
+    pub(super) fn find(&self) -> Result<&Path, String> {
         let Module { paths, package } = self;
-        let found = paths.iter().find(|path| Path::new(path).exists());
-        let missing = || format!("{} does not exist: apt-get install {package}", paths.join(", "));
-        found.copied().ok_or_else(missing)
+        let missing = || {
+            let paths = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+            format!("{} does not exist: apt-get install {package}", paths.join(", "))
+        };
+        paths.iter().find(|path| path.exists()).map(PathBuf::as_path).ok_or_else(missing)
     }
 }
 
@@ -54,18 +90,28 @@ mod tests {
 
     #[test]
     fn a_program_is_found_or_its_package_named() {
-        let shell = Installed { program: "sh", package: "dash" }.find().expect("a shell");
+        let shell = find("sh").expect("a shell");
         assert!(shell.ends_with("sh") && shell.is_absolute(), "{shell:?}");
-        let missing = Installed { program: "no-such-program", package: "some" }.find();
-        let expected = "no-such-program is not installed: apt-get install some";
-        assert_eq!(missing.expect_err("none"), expected);
+        assert_eq!(find("/bin/sh"), Ok("/bin/sh".into()));
+        for (program, part) in [
+            ("no-such-program", "no-such-program is not installed: install it, or write its path"),
+            ("./no-such-program", "./no-such-program is no program here: check the path"),
+            ("/etc/passwd", "/etc/passwd is no program here"),
+        ] {
+            let error = find(program).expect_err(program);
+            assert!(error.starts_with(part), "{error}");
+        }
+        assert_eq!((package("h2load"), package("wrk")), (Some("nghttp2-client"), Some("wrk")));
     }
 
     #[test]
     fn a_module_is_at_one_of_its_paths() {
-        let module = Module { paths: &["/no/such", "/proc/self/exe"], package: "some" };
-        assert_eq!(module.find(), Ok("/proc/self/exe"));
-        let missing = Module { paths: &["/no/such"], package: "some" }.find();
-        assert_eq!(missing.expect_err("none"), "/no/such does not exist: apt-get install some");
+        let module = |paths: &[&str]| Module {
+            paths: paths.iter().map(PathBuf::from).collect(),
+            package: "some".into(),
+        };
+        assert_eq!(module(&["/no/such", "/proc/self/exe"]).find(), Ok(Path::new("/proc/self/exe")));
+        let missing = module(&["/no/such"]).find().expect_err("none").to_owned();
+        assert_eq!(missing, "/no/such does not exist: apt-get install some");
     }
 }

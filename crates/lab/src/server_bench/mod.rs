@@ -1,19 +1,22 @@
-//! `bench programs`: whole programs under clients: hyper on runtimes, servers of files, stores, proxies.
+//! Whole programs under clients: `bench programs`, and servers of the reader's own.
 //!
-//! A [`Comparison`] is data: its servers, and the [`Load`]s, each a client with its connections. Servers are built from peers
-//! (`peers/README.md` has their contract) or installed, with a configuration beside the peers, and pinned to a core; the client runs on
-//! another, unless they [share](Placement) all. CPU time is the server's in the measured window: of a client that is a program from its start to its end; requests and
-//! latency are those that the client reports.
+//! A [`Comparison`] is data, of a file or a command line: servers, each a command line or the address of one that runs, and [`Load`]s,
+//! each a client with its connections: ours, or a program whose output is read by a [`Parser`]. Servers are pinned to a core; the client
+//! runs on another, unless they [share](Placement) all. CPU time is that of a server and of what it has started, in the measured window: of a client that is a program from
+//! its start to its end; requests and latency are those that the client reports. The first server runs a second time as the control; one
+//! that can run only once, as its port is always the same or it runs already, is measured twice instead.
 
-mod catalogue;
 mod client;
+mod comparison;
 mod contender;
 mod fixture;
 mod installed;
 mod load;
 mod placement;
+mod recipe;
 mod servers;
 mod syscalls;
+mod words;
 
 use std::time::Duration;
 
@@ -29,52 +32,41 @@ use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::scratch::Scratch;
 
-pub use catalogue::{COMPARISONS, Comparison};
-pub use client::Client;
+pub use crate::server::START_TIMEOUT;
+pub use client::{Client, Parser, PlanParser};
+pub use comparison::Comparison;
 pub use contender::Contender;
-pub use load::Load;
+pub use load::{Load, Loads, Pace};
 pub use placement::Placement;
 
 use client::Clients;
-use contender::Recipe;
 use fixture::Fixture;
+use recipe::Recipe;
 use servers::Servers;
 use syscalls::PERF;
 
 /// The key of the metric that a precision may be asked for.
 pub const PRECISE: &str = CPU_KEY;
 
-fn metrics() -> Vec<Metric> {
-    let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
-    vec![
-        requests(),
-        Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu() },
-        Metric { format: Format::Decimals(2), ..calls },
-        mean(),
-        p50(),
-        p99(),
-        p99_9(),
-        client_cpu(),
-    ]
-}
-
 /// A comparison, and how it is measured.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The comparison.
-    pub comparison: &'static Comparison,
+    pub comparison: Comparison,
     /// Its rounds.
     pub plan: Plan,
-    /// The servers.
-    pub contenders: Vec<&'static Contender>,
-    /// The loads.
-    pub loads: Vec<&'static Load>,
-    /// How long a slice is measured, in whole seconds, since wrk counts those.
+    /// How long a slice is measured, in whole seconds, since most clients count those.
     pub seconds: u64,
+    /// How long a server may take to be ready, unless it announces its address.
+    pub start_timeout: Duration,
     /// The cores of servers and clients.
     pub cores: Cores,
     /// The peers.
     pub peers: Option<Peers>,
+    /// Parses what our load is told.
+    pub parse: PlanParser,
+    /// Whether every server is loaded shortly before the first round, and must answer; and whether none may be missing.
+    pub is_strict: bool,
 }
 
 impl Setup {
@@ -83,20 +75,35 @@ impl Setup {
     /// # Errors
     /// If a server cannot be built or started, or no server or no load is left.
     pub fn prepare(self) -> Result<Prepared> {
-        let Setup { comparison, plan, contenders, loads, seconds, cores, peers } = self;
-        let (loads, missing) = available(loads)?;
-        reserve_files(&loads)?;
-        let placement = comparison.placement;
-        let (server, client) = (placement.server(cores), placement.load(cores));
-        let (mut contenders, recipes) = gather(&contenders, peers.as_ref(), server, comparison)?;
-        contenders.missing.extend(missing);
+        let Setup { comparison, mut plan, seconds, start_timeout, cores, peers, parse, is_strict } =
+            self;
         let scratch = Scratch::within(&std::env::temp_dir())
             .context("cannot make a directory for servers and clients: set TMPDIR elsewhere")?;
-        let directory = scratch.path().to_owned();
-        let fixture = Fixture::new(&directory, &loads, client)?;
-        let clients = Clients { core: client, seconds, directory };
-        let measure =
-            Servers::start(recipes, contenders.baseline_index(), loads.clone(), clients, fixture)?;
+        let (directory, time) = (scratch.path().to_owned(), Duration::from_secs(seconds));
+        let placement = comparison.placement;
+        let (server, client) = (placement.server(cores), placement.load(cores));
+        let clients = Clients { core: client, time, directory: directory.clone(), parse };
+        comparison.loads.iter().try_for_each(|load| clients.check(load))?;
+        let (loads, mut missing) = available(&comparison.loads)?;
+        reserve_files(&loads)?;
+        let (mut contenders, mut recipes) = gather(&comparison, peers.as_ref(), server)?;
+        missing.splice(0..0, contenders.missing);
+        if let Some(why) = missing.first().filter(|_| is_strict) {
+            anyhow::bail!("{why}");
+        }
+        missing.extend(not_counted(&recipes));
+        contenders.missing = missing;
+        recipes.iter_mut().for_each(|recipe| recipe.timeout = start_timeout);
+        let metrics = metrics(recipes.iter().all(Recipe::is_visible), &mut plan);
+        let needs_target = recipes.iter().any(|recipe| recipe.needs("target"));
+        let fixture = Fixture::new(&directory, &comparison.site, (needs_target, client))?;
+        let cells = loads.iter().map(Load::cell).collect();
+        let commands: Vec<_> = loads.iter().map(|load| load.client.words().join(" ")).collect();
+        let mut measure =
+            Servers::start(recipes, contenders.baseline_index(), loads, clients, fixture)?;
+        if is_strict {
+            measure.try_out()?;
+        }
         let bench = Bench {
             plan,
             terms: format!(" of {seconds} s, {}", placement.terms(cores)),
@@ -105,12 +112,13 @@ impl Setup {
                     .into(),
             layout: Layout::Cells,
             contenders,
-            cells: loads.iter().map(|load| load.cell()).collect(),
-            metrics: metrics(),
+            cells,
+            metrics,
             idle: None,
             cores: (placement == Placement::Apart).then_some(cores),
             parameters: parameters(json!({
-                "comparison": comparison.name, "seconds": seconds, "server_core": server, "load_core": client,
+                "comparison": comparison.name, "title": comparison.title, "loads": commands, "seconds": seconds,
+                "server_core": server, "load_core": client,
             })),
         };
         Ok(Prepared { bench, measure: Box::new(measure), scratch: Some(scratch) })
@@ -124,15 +132,27 @@ impl Setup {
     }
 }
 
+/// The metrics. If the CPU time of a server cannot be seen, requests a second decide instead.
+fn metrics(are_visible: bool, plan: &mut Plan) -> Vec<Metric> {
+    let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
+    let (mut rate, mut cpu) = (requests(), cpu());
+    cpu = Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu };
+    if !are_visible {
+        (rate.role, cpu.role) = (Role::Primary, Role::Compared);
+        plan.rounds.precision.iter_mut().for_each(|one| one.metric.clone_from(&rate.key));
+    }
+    let calls = Metric { format: Format::Decimals(2), ..calls };
+    vec![rate, cpu, calls, mean(), p50(), p99(), p99_9(), client_cpu()]
+}
+
 /// The servers that are available, with the control, and how to start each.
 fn gather(
-    all: &[&'static Contender],
+    comparison: &Comparison,
     peers: Option<&Peers>,
     core: Option<usize>,
-    comparison: &Comparison,
 ) -> Result<(Contenders, Vec<Recipe>)> {
     let (mut recipes, mut absent) = (Vec::new(), Vec::new());
-    let found = all.iter().map(|contender| {
+    let found = comparison.contenders.iter().map(|contender| {
         let found = contender.prepare(peers, core)?;
         Ok(match found {
             Ok(recipe) => {
@@ -141,12 +161,12 @@ fn gather(
                 Ok(spec)
             }
             Err(why) => {
-                absent.push(contender.name.to_owned());
+                absent.push(contender.name.clone());
                 Err(why)
             }
         })
     });
-    let mut contenders = Contenders::gather(found, Some(comparison.baseline))?;
+    let mut contenders = Contenders::gather(found, Some(&comparison.baseline))?;
     contenders.absent = absent;
     if let Some(control) = &contenders.control {
         recipes.push(recipes[0].named(control));
@@ -155,22 +175,33 @@ fn gather(
 }
 
 /// Raises the limit on open files, which servers inherit: a proxy has two for each connection.
-fn reserve_files(loads: &[&Load]) -> Result<()> {
+fn reserve_files(loads: &[Load]) -> Result<()> {
     let most = loads.iter().map(|load| load.connections).max().unwrap_or_default();
     Ok(limits::reserve(2 * most as usize)?)
 }
 
 /// The loads with a client that is installed, and what is left out for want of a program.
-fn available(loads: Vec<&'static Load>) -> Result<(Vec<&'static Load>, Vec<String>)> {
+fn available(loads: &[Load]) -> Result<(Vec<Load>, Vec<String>)> {
     let (mut left, mut missing) = (Vec::new(), Vec::new());
     for load in loads {
         match load.client.missing() {
-            None => left.push(load),
+            None => left.push(load.clone()),
             Some(why) => missing.push(format!("load {} is left out: {why}", load.name)),
         }
     }
     ensure!(!left.is_empty(), "no load is left: {}", missing.join("; "));
-    let perf = PERF.find().err();
-    missing.extend(perf.map(|why| format!("system calls are not counted: {why}")));
     Ok((left, missing))
+}
+
+/// What cannot be counted, and why.
+fn not_counted(recipes: &[Recipe]) -> Vec<String> {
+    let perf =
+        installed::find(PERF).err().map(|why| format!("system calls are not counted: {why}"));
+    let hidden = recipes.iter().take(recipes.len() - 1).filter(|recipe| !recipe.is_visible()).map(|recipe| {
+        format!(
+            "CPU time and memory of {} are not known: no process of this user listens there; requests/s decide",
+            recipe.spec.name
+        )
+    });
+    perf.into_iter().chain(hidden).collect()
 }

@@ -1,11 +1,15 @@
 //! Which cores servers and clients run on.
 
+use serde::Deserialize;
+
 use crate::cores::Cores;
 
 /// Which cores servers and clients run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// Servers on one core, clients on another.
+    #[default]
     Apart,
     /// Both on all cores that this process may use: threads run where the system puts them, or where a program pins its own.
     Shared,

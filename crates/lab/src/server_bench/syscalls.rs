@@ -7,12 +7,11 @@ use std::process::{Child, Command, Stdio};
 
 use annulus_load::Observer;
 
-use super::installed::Installed;
 use crate::child;
 use crate::process_tree;
 
 /// What counts.
-pub(super) const PERF: Installed = Installed { program: "perf", package: "linux-perf" };
+pub(super) const PERF: &str = "perf";
 
 /// What perf counts as system calls.
 const EVENT: &str = "raw_syscalls:sys_enter";
@@ -41,7 +40,7 @@ impl SystemCalls {
     fn start(&self) -> io::Result<Child> {
         let (root, others) = process_tree::of(self.pid);
         let pids: Vec<_> = others.iter().chain([&root]).map(u32::to_string).collect();
-        let mut perf = Command::new(PERF.program);
+        let mut perf = Command::new(PERF);
         perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids.join(","), "-o"]).arg(&self.output);
         perf.args(["--", "cat"]);
         perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,66 +1,143 @@
-//! The clients: our load, and programs. Each has a file: how it is called, and what it prints.
+//! The clients: our load, and programs.
 
-mod h2load;
+mod command;
 mod own;
+mod parser;
 mod redis_benchmark;
 mod wrk;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
+use std::time::Duration;
 
-use annulus_load::{Mode, Observer, affinity, clock};
+use annulus_load::{Observer, Plan, affinity};
+use anyhow::{Context, Result, ensure};
 
-use super::installed::Installed;
+use super::installed;
 use super::load::Load;
-use crate::bench::{CLIENT_CPU_SHARE, Sample};
-use crate::child;
-use crate::cpu_clock::children_cpu;
+use super::words::{Word, filled, has};
+use crate::bench::{Sample, rate};
 use crate::server::one_line;
 
+pub use parser::Parser;
+
+/// Parses the words of a command line of `annulus load`.
+pub type PlanParser = fn(&[String]) -> Result<Plan>;
+
 /// What loads servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Client {
-    /// `wrk`, for HTTP/1.1; requests are pipelined by a script.
-    Wrk,
-    /// `h2load`, for HTTP/2.
-    H2load,
-    /// `redis-benchmark`, for stores.
-    RedisBenchmark,
-    /// Our load, for what echoes: a task for each connection, or a thread, which does not batch.
-    Own(Mode),
+    /// Our load: a target, and options of `annulus load`.
+    Own(Vec<String>),
+    /// A program.
+    Command {
+        /// Its command line.
+        words: Vec<String>,
+        /// A command line that is run first; empty if there is none.
+        before: Vec<String>,
+        /// How its output is read.
+        parser: Parser,
+    },
 }
 
+/// Requests that tell how many there are in a slice, for each that is in flight on a connection.
+const PROBE: u64 = 1000;
+
+/// More requests a second than there can be: a run that is too short to be timed has infinitely many.
+const MOST_RATE: f64 = 1e8;
+
+/// How much longer than the slice a client may take.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// How long a client may take that is not told for how long to run.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// How long a load is tried out.
+const BRIEF: Duration = Duration::from_millis(200);
+
 impl Client {
+    /// Its command line.
+    pub(super) fn words(&self) -> &[String] {
+        match self {
+            Client::Own(words) | Client::Command { words, .. } => words,
+        }
+    }
+
+    /// The scheme of its target, or the name of its program.
+    pub(super) fn name(&self) -> String {
+        let first = &self.words()[0];
+        match self {
+            Client::Own(_) => {
+                first.split_once("://").map_or("echo", |(scheme, _)| scheme).to_owned()
+            }
+            Client::Command { .. } => first.rsplit('/').next().unwrap_or(first).to_owned(),
+        }
+    }
+
+    /// Refuses a command line in which nothing says what differs between servers or cells.
+    pub(super) fn check(&self, has_several: bool, is_deep: bool, is_open: bool) -> Result<()> {
+        let line = self.words().join(" ");
+        let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
+        ensure!(
+            has(&["port", "address"]),
+            "'{line}' has neither {{port}} nor {{address}}: every server would be measured as one; write {{port}} in place of the port"
+        );
+        if let Client::Command { .. } = self {
+            ensure!(
+                !has_several || has(&["connections"]),
+                "'{line}' has no {{connections}}: every cell would be the same"
+            );
+            ensure!(
+                !is_deep || has(&["depth", "script"]),
+                "'{line}' has no {{depth}}: it says how many requests are in flight"
+            );
+            ensure!(
+                !is_open || has(&["rate"]),
+                "'{line}' has no {{rate}}: it says how many requests are due a second"
+            );
+        }
+        Ok(())
+    }
+
     /// How to install it, if it is a program that is not installed.
-    pub(super) fn missing(self) -> Option<String> {
-        let program: Installed = match self {
-            Client::Own(_) => return None,
-            Client::Wrk => wrk::PROGRAM,
-            Client::H2load => h2load::PROGRAM,
-            Client::RedisBenchmark => redis_benchmark::PROGRAM,
-        };
-        program.find().err()
+    pub(super) fn missing(&self) -> Option<String> {
+        match self {
+            Client::Own(_) => None,
+            Client::Command { words, .. } => installed::find(&words[0]).err(),
+        }
     }
 }
 
-/// Finds the sample in the output of a program.
-type Parser<'a> = &'a dyn Fn(&str) -> Option<Sample>;
-
 /// How clients are run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Clients {
     /// Their core, unless they run on any.
     pub(super) core: Option<usize>,
     /// For how long.
-    pub(super) seconds: u64,
+    pub(super) time: Duration,
     /// A directory for their scripts.
     pub(super) directory: PathBuf,
+    /// Parses what our load is told.
+    pub(super) parse: PlanParser,
 }
 
 impl Clients {
-    /// Loads a server, ours in an open loop if there is a rate, and notifies the observer of the measured window: for programs from
-    /// their start to their end.
+    /// The same for a short time, as far as a client can be told.
+    pub(super) fn brief(&self) -> Clients {
+        Clients { time: self.time.min(BRIEF), ..self.clone() }
+    }
+
+    /// Checks that a load is possible, without a server.
+    ///
+    /// # Errors
+    /// Those of the parser.
+    pub(super) fn check(&self, load: &Load) -> Result<()> {
+        let Client::Own(words) = &load.client else { return Ok(()) };
+        let plan = own::plan(words, load, "127.0.0.1:1", None, self.time, self.parse);
+        plan.map(drop).with_context(|| format!("load '{}'", load.name))
+    }
+
+    /// Loads a server, in an open loop if there is a rate, and notifies the observer of the measured window: for programs from their
+    /// start to their end.
     ///
     /// # Errors
     /// If the client cannot run, or a request failed.
@@ -71,94 +148,70 @@ impl Clients {
         rate: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<Sample, String> {
-        let Clients { core, seconds, directory } = self;
-        let _pinned = core.map(affinity::pin).transpose().map_err(one_line)?;
-        match load.client {
-            Client::Own(mode) => own::run(load, mode, address, rate, *seconds, observer),
-            Client::Wrk => {
-                let script = wrk::write_script(load, directory).map_err(one_line)?;
-                let words = wrk::words(load, address, *seconds, script);
-                run_program(words, &wrk::sample, observer)
+        match &load.client {
+            Client::Own(words) => {
+                let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
+                let plan = own::plan(words, load, address, rate, self.time, self.parse);
+                own::run(plan, observer)
             }
-            Client::H2load => {
-                run_program(h2load::words(load, address, *seconds), &h2load::sample, observer)
+            Client::Command { words, before, parser } => {
+                let mut known = load.words(address);
+                self.add_words(&mut known, words, load.depth, rate)?;
+                let fill = |words: &[String]| {
+                    words.iter().map(|word| filled(word, &known)).collect::<Vec<_>>()
+                };
+                if !before.is_empty() {
+                    command::run(&fill(before), self.core, LONGEST, &mut ())?;
+                }
+                match has(words, "requests") {
+                    true => self.run_requests(&fill(words), parser, load.depth, observer),
+                    false => {
+                        let run =
+                            command::run(&fill(words), self.core, self.patience(words), observer)?;
+                        run.sample(parser, None)
+                    }
+                }
             }
-            Client::RedisBenchmark => redis_benchmark::run(load, address, *seconds, observer),
-        }
-    }
-}
-
-/// Runs a client that is a program to its end. Its sample, with its share of the core.
-fn run_program(
-    words: Vec<OsString>,
-    sample: Parser<'_>,
-    observer: &mut dyn Observer,
-) -> Result<Sample, String> {
-    let program = words[0].to_string_lossy().into_owned();
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    let used = children_cpu().map_err(one_line)?;
-    observer.window_opened();
-    let began = clock::now();
-    let output = child::output(command);
-    let took = clock::now() - began;
-    observer.window_closed();
-    let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;
-    if !output.status.success() {
-        let printed = String::from_utf8_lossy(&output.stderr);
-        let last = printed.lines().last().unwrap_or("it printed nothing").to_owned();
-        return Err(format!("{program} failed ({}): {last}", output.status));
-    }
-    let mut sample = accepted(&program, &String::from_utf8_lossy(&output.stdout), sample)?;
-    let used = children_cpu().map_err(one_line)?.saturating_sub(used);
-    sample.set(CLIENT_CPU_SHARE, used.as_secs_f64() / took.as_secs_f64());
-    Ok(sample)
-}
-
-/// The sample in the output of a program; an error if a request failed, or the output is not what is expected.
-fn accepted(program: &str, printed: &str, sample: Parser<'_>) -> Result<Sample, String> {
-    let Some(sample) = sample(printed) else {
-        let last = printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
-        return Err(format!("the output of {program} makes no sense: {last}"));
-    };
-    match (sample.get("errors").unwrap_or_default(), sample.get("operations")) {
-        (0.0, Some(1.0..)) => Ok(sample),
-        (0.0, _) => Err("no request was answered; make the slice longer".into()),
-        (errors, _) => Err(format!("{errors} requests failed")),
-    }
-}
-
-/// The words of a command line.
-fn line<const N: usize>(program: Installed, words: &str, rest: [OsString; N]) -> Vec<OsString> {
-    let words = words.split(' ').map(OsString::from);
-    [program.program.into()].into_iter().chain(words).chain(rest).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_requests_no_requests_and_other_output_are_refused() {
-        let failed = accepted("wrk", "measured 65000 1003000 812.5 790 1600 2000 3", &wrk::sample);
-        assert_eq!(failed.unwrap_err(), "3 requests failed");
-        let none = accepted("wrk", "measured 0 1003000 0.0 0 0 0 0", &wrk::sample);
-        assert!(none.unwrap_err().starts_with("no request was answered"));
-        for sample in [wrk::sample, h2load::sample] {
-            let other = accepted("it", "measured so much\nunable to connect\n", &sample);
-            assert_eq!(other.unwrap_err(), "the output of it makes no sense: unable to connect");
         }
     }
 
-    #[test]
-    fn a_program_that_fails_is_quoted() {
-        let script = |script: &str| ["sh", "-c", script].map(OsString::from).to_vec();
-        let run = |words| run_program(words, &wrk::sample, &mut ());
-        let failed = run(script("echo no route >&2; exit 3")).unwrap_err();
-        assert_eq!(failed, "sh failed (exit status: 3): no route");
-        let missing = run(vec!["/no/such/client".into()]).unwrap_err();
-        assert!(missing.starts_with("cannot run /no/such/client: "), "{missing}");
-        let sample = run(script("echo measured 10 1000 5 5 5 5 0")).expect("a sample");
-        assert!(sample.get(CLIENT_CPU_SHARE) >= Some(0.0), "{sample:?}");
+    fn add_words(
+        &self,
+        known: &mut Vec<Word>,
+        words: &[String],
+        depth: u64,
+        rate: Option<f64>,
+    ) -> Result<(), String> {
+        known.push(("seconds", self.time.as_secs_f64().ceil().to_string()));
+        known.extend(rate.map(|rate| ("rate", rate.round().to_string())));
+        if has(words, "script") {
+            let path = wrk::write_script(depth, &self.directory).map_err(one_line)?;
+            known.push(("script", path.display().to_string()));
+        }
+        Ok(())
+    }
+
+    fn patience(&self, words: &[String]) -> Duration {
+        if has(words, "seconds") { self.time + SLACK } else { LONGEST }
+    }
+
+    /// Runs a client that is told the number of requests, not the time: a short run comes first, and tells it.
+    fn run_requests(
+        &self,
+        words: &[String],
+        parser: &Parser,
+        depth: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Sample, String> {
+        let run = |requests: u64, observer: &mut dyn Observer| {
+            let known = [("requests", requests.to_string())];
+            let words: Vec<_> = words.iter().map(|word| filled(word, &known)).collect();
+            let run = command::run(&words, self.core, LONGEST, observer)?;
+            run.sample(parser, Some(requests))
+        };
+        let least = PROBE * depth;
+        let probe = run(least, &mut ())?;
+        let rate = rate().of.of(&probe).unwrap_or_default().min(MOST_RATE);
+        run(least.max((rate * self.time.as_secs_f64()) as u64), observer)
     }
 }

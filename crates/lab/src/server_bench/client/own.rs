@@ -1,36 +1,48 @@
-//! Our load, in this process: for what echoes, such as a proxy with an echo server behind it.
+//! Our load, in this process.
 
 use std::time::Duration;
 
-use annulus_load::{Mode, Observer, Plan, Rate, Schedule, ServerAddress, Streams};
+use annulus_load::{Observer, Plan};
 
+use super::PlanParser;
 use crate::bench::Sample;
 use crate::own_load;
 use crate::server::one_line;
 use crate::server_bench::load::Load;
+use crate::server_bench::words::filled;
 
-/// How long to run before measuring.
-const WARM_UP: Duration = Duration::from_millis(100);
+/// How long to run before measuring, in seconds.
+const WARM_UP: &str = "0.1";
 
-/// Loads a server: in an open loop if there is a rate, in messages per second, else in a closed one.
-pub(super) fn run(
+/// The plan of a load for a server.
+pub(super) fn plan(
+    words: &[String],
     load: &Load,
-    mode: Mode,
     address: &str,
     rate: Option<f64>,
-    seconds: u64,
+    time: Duration,
+    parse: PlanParser,
+) -> anyhow::Result<Plan> {
+    let known = load.words(address);
+    let mut words: Vec<String> = words.iter().map(|word| filled(word, &known)).collect();
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    option("-c", load.connections.to_string());
+    option("-t", time.as_secs_f64().to_string());
+    option("--warm-up", WARM_UP.to_owned());
+    if load.depth > 1 {
+        option("--pipeline", load.depth.to_string());
+    }
+    if let Some(rate) = rate {
+        option("--rate", rate.to_string());
+    }
+    parse(&words)
+}
+
+/// Loads a server.
+pub(super) fn run(
+    plan: anyhow::Result<Plan>,
     observer: &mut dyn Observer,
 ) -> Result<Sample, String> {
-    let address: ServerAddress = address.parse().map_err(one_line)?;
-    let streams = Streams { pipeline: load.depth as usize, mode, ..Streams::default() };
-    let open = |rate| Schedule::open(Rate::constant(rate));
-    let plan = Plan {
-        clients: load.connections as usize,
-        length: load.bytes as usize,
-        schedule: rate.map_or_else(Schedule::default, open),
-        warm_up: WARM_UP,
-        duration: Duration::from_secs(seconds),
-        ..Plan::new(address, streams)
-    };
+    let plan = plan.map_err(|error| one_line(format!("{error:#}")))?;
     own_load::run(&plan, observer)
 }

@@ -1,0 +1,113 @@
+//! Which sockets listen, and whose they are, from `/proc`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::process_tree;
+
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+/// The addresses at which a process listens for TCP, or one that it has started; sorted. What another user's process does is not
+/// visible.
+pub(crate) fn of_tree(root: u32) -> Vec<SocketAddr> {
+    let (root, others) = process_tree::of(root);
+    let sockets: BTreeSet<u64> = others.into_iter().chain([root]).flat_map(sockets_of).collect();
+    let own = listening().into_iter().filter(|(_, inode)| sockets.contains(inode));
+    own.map(|(address, _)| address).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The process that listens at an address of this machine, if that is visible: of several the one that has started the others.
+pub(crate) fn owner_of(address: SocketAddr) -> Option<u32> {
+    let serves = |at: SocketAddr| {
+        at.port() == address.port() && (at.ip() == address.ip() || at.ip().is_unspecified())
+    };
+    let inodes: BTreeSet<u64> =
+        listening().into_iter().filter(|(at, _)| serves(*at)).map(|(_, inode)| inode).collect();
+    let has =
+        |pid: &u32| !inodes.is_empty() && sockets_of(*pid).any(|inode| inodes.contains(&inode));
+    let owners: Vec<u32> = processes().filter(has).collect();
+    // A process that started another one has it in its tree.
+    let started = |pid: &u32| {
+        owners.iter().any(|other| other != pid && process_tree::of(*other).1.contains(pid))
+    };
+    owners.iter().copied().find(|pid| !started(pid))
+}
+
+/// All processes.
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The inodes of the sockets of a process; none if it has ended or is another user's.
+fn sockets_of(pid: u32) -> impl Iterator<Item = u64> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
+}
+
+/// Listening sockets and their inodes.
+fn listening() -> Vec<(SocketAddr, u64)> {
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let text = tables.map(|table| fs::read_to_string(table).unwrap_or_default()).concat();
+    text.lines().filter_map(listening_in).collect()
+}
+
+/// `  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0  12345 1 …`
+fn listening_in(line: &str) -> Option<(SocketAddr, u64)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (ip, port) = fields.get(1)?.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let inode = fields.get(9)?.parse().ok()?;
+    (fields[3] == LISTEN).then_some((SocketAddr::new(ip_of(ip)?, port), inode))
+}
+
+/// Words of 32 bits, each as this machine stores it.
+fn ip_of(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| u32::from_str_radix(hex.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    match hex.len() {
+        8 => word(0).map(|bytes| Ipv4Addr::from(bytes).into()),
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?].concat();
+            <[u8; 16]>::try_from(words).ok().map(|bytes| Ipv6Addr::from(bytes).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn listening_sockets_are_read_from_their_table() {
+        let line = "  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 77 1 0";
+        if cfg!(target_endian = "little") {
+            assert_eq!(listening_in(line), Some(("127.0.0.1:8080".parse().expect("address"), 77)));
+            let six = line.replace("0100007F", "00000000000000000000000001000000");
+            assert_eq!(listening_in(&six), Some(("[::1]:8080".parse().expect("address"), 77)));
+        }
+        for other in [line.replace(" 0A ", " 01 "), line.replace("0100007F", "01"), String::new()] {
+            assert_eq!(listening_in(&other), None);
+        }
+    }
+
+    #[test]
+    fn a_listener_of_this_process_is_found_from_both_sides() {
+        for ip in ["127.0.0.1", "0.0.0.0"] {
+            let listener = TcpListener::bind((ip, 0)).expect("a port");
+            let address = listener.local_addr().expect("its address");
+            assert!(of_tree(std::process::id()).contains(&address), "{address}");
+            let loopback = SocketAddr::new([127, 0, 0, 1].into(), address.port());
+            assert!(owner_of(loopback).is_some(), "{address}");
+        }
+        assert_eq!(owner_of("127.0.0.1:0".parse().expect("address")), None);
+        assert_eq!(of_tree(1 << 30), []);
+    }
+}

@@ -1,0 +1,479 @@
+//! How the output of a client is read: expressions, for the clients that are known and for others.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use regex_lite::Regex;
+
+use super::redis_benchmark;
+use crate::bench::Sample;
+
+/// How the output of a client is read.
+#[derive(Clone, Debug)]
+pub struct Parser(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// By expressions; of several for a number, the first that is found.
+    Patterns { patterns: Vec<Pattern>, are_required: bool },
+    /// The table of redis-benchmark.
+    RedisBenchmark,
+}
+
+/// Where a number is in the output.
+#[derive(Clone, Debug)]
+struct Pattern {
+    number: Number,
+    /// The factor to µs, of a time without a unit in the output.
+    unit: Option<f64>,
+    expression: Regex,
+    /// As it was written.
+    key: String,
+}
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Requests,
+    Rate,
+    Time,
+    /// Summed over all places.
+    Errors,
+    /// A latency, by its name in a sample.
+    Latency(&'static str),
+}
+
+/// Names of numbers.
+const NUMBERS: [(&str, Number); 9] = [
+    ("requests", Number::Requests),
+    ("requests_per_second", Number::Rate),
+    ("rate", Number::Rate),
+    ("time", Number::Time),
+    ("errors", Number::Errors),
+    ("mean", Number::Latency("mean_us")),
+    ("p50", Number::Latency("p50_us")),
+    ("p99", Number::Latency("p99_us")),
+    ("p99.9", Number::Latency("p99_9_us")),
+];
+
+/// Units of time, and their µs.
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1e-3),
+    ("us", 1.0),
+    ("µs", 1.0),
+    ("ms", 1e3),
+    ("s", 1e6),
+    ("sec", 1e6),
+    ("secs", 1e6),
+    ("m", 6e7),
+];
+
+/// Of wrk: of the script of ours, and its own.
+const WRK: &[&str] = &[
+    r"requests=(?m)^measured (\d+)",
+    r"time_us=(?m)^measured \d+ (\d+)",
+    r"mean_us=(?m)^measured \d+ \d+ ([\d.]+)",
+    r"p50_us=(?m)^measured \d+ \d+ \S+ (\d+)",
+    r"p99_us=(?m)^measured \d+ \d+ \S+ \d+ (\d+)",
+    r"p99.9_us=(?m)^measured \d+ \d+ \S+ \d+ \d+ (\d+)",
+    r"errors=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ (\d+)",
+    r"requests=(?m)^\s*(\d+) requests in ",
+    r"rate=(?m)^Requests/sec:\s+([\d.]+)",
+    r"mean=(?m)^\s+Latency\s+([\d.]+[a-z]+)",
+    r"p50=(?m)^\s+50%\s+([\d.]+[a-z]+)",
+    r"p99=(?m)^\s+99%\s+([\d.]+[a-z]+)",
+    r"errors=Non-2xx or 3xx responses: (\d+)",
+    r"errors=Socket errors: connect (\d+)",
+    r"errors=Socket errors: .*read (\d+)",
+    r"errors=Socket errors: .*write (\d+)",
+    r"errors=Socket errors: .*timeout (\d+)",
+];
+
+/// There are no percentiles.
+const H2LOAD: &[&str] = &[
+    r"rate=(?m)^finished in [^,]+, ([\d.]+) req/s",
+    r"requests=(\d+) succeeded",
+    r"errors=(\d+) failed",
+    r"errors=(\d+) timeout",
+    r"mean=(?m)^time for request:\s+\S+\s+\S+\s+(\S+)",
+];
+
+/// Of hey, and of oha, which prints the same. What was in flight at the end of oha is no failure.
+const HEY: &[&str] = &[
+    r"rate=Requests/sec:\s+([\d.]+)",
+    r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
+    r"mean=(?m)^\s+Average:\s+([\d.]+ \w+)",
+    r"p50=(?m)^\s+50(?:\.00)?% in ([\d.]+ \w+)",
+    r"p99=(?m)^\s+99(?:\.00)?% in ([\d.]+ \w+)",
+    r"p99.9=(?m)^\s+99\.90?% in ([\d.]+ \w+)",
+    r"errors=\[[45]\d\d\]\s+(\d+) responses",
+    r"errors=(?m)^\s+\[(\d+)\]\s+(?:[A-Zb-z]|a[^b])",
+];
+
+/// Its percentiles are whole ms.
+const AB: &[&str] = &[
+    r"requests=(?m)^Complete requests:\s+(\d+)",
+    r"rate=(?m)^Requests per second:\s+([\d.]+)",
+    r"mean_ms=(?m)^Time per request:\s+([\d.]+) \[ms\] \(mean\)",
+    r"p50_ms=(?m)^\s+50%\s+(\d+)",
+    r"p99_ms=(?m)^\s+99%\s+(\d+)",
+    r"errors=(?m)^Failed requests:\s+(\d+)",
+    r"errors=(?m)^Non-2xx responses:\s+(\d+)",
+];
+
+/// The clients whose output is known.
+const KNOWN: [(&str, &[&str]); 5] =
+    [("wrk", WRK), ("h2load", H2LOAD), ("hey", HEY), ("oha", HEY), ("ab", AB)];
+
+impl Parser {
+    /// The parser for the output of a program: these expressions, `KEY=EXPRESSION` each, or without them those that are known for it.
+    ///
+    /// # Errors
+    /// If the program is not known, or an expression is none.
+    pub(in crate::server_bench) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let patterns = |all: &mut dyn Iterator<Item = &str>, are_required| {
+            let patterns = all.map(Pattern::parse).collect::<Result<Vec<_>>>()?;
+            let has = |number| patterns.iter().any(|pattern| pattern.number == number);
+            ensure!(
+                has(Number::Rate) || has(Number::Requests),
+                "no expression for rate or requests: add one, such as 'rate=([0-9.]+) requests per second'"
+            );
+            Ok(Parser(Kind::Patterns { patterns, are_required }))
+        };
+        if !parse.is_empty() {
+            return patterns(&mut parse.iter().map(String::as_str), true);
+        }
+        if name == redis_benchmark::PROGRAM {
+            return Ok(Parser(Kind::RedisBenchmark));
+        }
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((_, known)) => patterns(&mut known.iter().copied(), false),
+            None => bail!(
+                "nothing says how the output of {name} is read: add expressions (--parse, in a file parse), such as \
+                 'rate=([0-9.]+) requests per second' and 'p99=p99 ([0-9.]+ms)'; known are {}, {}",
+                KNOWN.map(|(name, _)| name).join(", "),
+                redis_benchmark::PROGRAM
+            ),
+        }
+    }
+
+    /// Whether only the number of requests that were asked for tells how many there were.
+    pub(in crate::server_bench) fn needs_requests(&self) -> bool {
+        matches!(self.0, Kind::RedisBenchmark)
+    }
+
+    /// The sample in an output: `operations`, `ns`, `errors` and latencies. `requests` is how many were asked for, if that is known;
+    /// `took`, how long the client ran.
+    ///
+    /// # Errors
+    /// Quotes what makes no sense.
+    pub(super) fn sample(
+        &self,
+        printed: &str,
+        requests: Option<u64>,
+        took: Duration,
+    ) -> Result<Sample, String> {
+        let unreadable = || {
+            let last = printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
+            format!("makes no sense: {last}")
+        };
+        match &self.0 {
+            Kind::RedisBenchmark => redis_benchmark::sample(printed, requests.unwrap_or_default())
+                .ok_or_else(unreadable),
+            Kind::Patterns { patterns, are_required } => {
+                let found = Found::of(patterns, printed, *are_required)
+                    .map_err(|why| format!("{why}; its last line: {}", unreadable()))?;
+                found.sample(took).ok_or_else(unreadable)
+            }
+        }
+    }
+}
+
+/// Numbers of an output.
+#[derive(Default)]
+struct Found {
+    requests: Option<f64>,
+    /// A second.
+    rate: Option<f64>,
+    /// In µs.
+    time: Option<f64>,
+    errors: f64,
+    latencies: Vec<(&'static str, f64)>,
+}
+
+impl Found {
+    fn of(patterns: &[Pattern], printed: &str, are_required: bool) -> Result<Found> {
+        let mut found = Found::default();
+        for pattern in patterns {
+            let mut numbers = pattern.numbers(printed);
+            if pattern.number == Number::Errors {
+                found.errors += numbers.sum::<Result<f64>>()?;
+                continue;
+            }
+            match numbers.next().transpose()? {
+                Some(number) => found.set(pattern.number, number),
+                None => ensure!(!are_required, "{} is not found in it", pattern.key),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sets a number, unless it is set.
+    fn set(&mut self, what: Number, number: f64) {
+        match what {
+            Number::Requests => self.requests = self.requests.or(Some(number)),
+            Number::Rate => self.rate = self.rate.or(Some(number)),
+            Number::Time => self.time = self.time.or(Some(number)),
+            Number::Errors => self.errors += number,
+            Number::Latency(name) if self.latencies.iter().all(|(known, _)| *known != name) => {
+                self.latencies.push((name, number));
+            }
+            Number::Latency(_) => {}
+        }
+    }
+
+    /// Without a number of requests, it is that of the rate in the time; without a time, that of the client's run.
+    fn sample(&self, took: Duration) -> Option<Sample> {
+        let took_us = self.time.unwrap_or(took.as_secs_f64() * 1e6);
+        let (operations, us) = match (self.requests, self.rate) {
+            (Some(requests), Some(rate)) if rate > 0.0 => (requests, requests / rate * 1e6),
+            (Some(requests), _) => (requests, took_us),
+            (None, rate) => ((rate? * took_us / 1e6).round(), took_us),
+        };
+        let mut sample =
+            Sample::from([("operations", operations), ("ns", us * 1e3), ("errors", self.errors)]);
+        for (name, number) in &self.latencies {
+            // wrk's correction for coordinated omission can leave no percentile if requests are pipelined: it prints 0 then. Percentiles
+            // of whole ms can be 0, too.
+            if *number > 0.0 {
+                sample.set(name, *number);
+            }
+        }
+        Some(sample)
+    }
+}
+
+impl Pattern {
+    /// `KEY=EXPRESSION`, whose one group is the number; a time may have its unit behind the number, else behind the key: `p99_ms`.
+    fn parse(text: &str) -> Result<Pattern> {
+        let (key, expression) = text.split_once('=').ok_or_else(|| {
+            anyhow!("'{text}' is no expression for a number: write KEY=EXPRESSION, such as 'rate=([0-9.]+) requests per second'")
+        })?;
+        let (name, unit) = UNITS
+            .iter()
+            .find_map(|(unit, factor)| {
+                Some((key.strip_suffix(unit)?.strip_suffix('_')?, Some(*factor)))
+            })
+            .unwrap_or((key, None));
+        let number = NUMBERS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+        let Some(number) = number else {
+            let known = NUMBERS.map(|(name, _)| name).join(", ");
+            bail!(
+                "'{key}' is no number that can be read: there are {known}, and times with a unit, such as p99_ms"
+            );
+        };
+        let expression = Regex::new(expression).map_err(|why| anyhow!("'{text}': {why}"))?;
+        let groups = expression.captures_len() - 1;
+        ensure!(
+            groups == 1,
+            "'{text}' has {groups} groups: put the number, and nothing else, in parentheses"
+        );
+        Ok(Pattern { number, unit, expression, key: key.to_owned() })
+    }
+
+    /// The numbers in an output, times in µs.
+    fn numbers<'a>(&'a self, printed: &'a str) -> impl Iterator<Item = Result<f64>> + 'a {
+        self.expression.captures_iter(printed).map(move |captures| {
+            let text = captures.get(1).map_or("", |group| group.as_str());
+            self.number(text).ok_or_else(|| anyhow!("{self}: '{text}' is no number{}", self.hint()))
+        })
+    }
+
+    fn number(&self, text: &str) -> Option<f64> {
+        let text = text.trim();
+        let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | ',')).unwrap_or(text.len());
+        let (number, rest) = text.split_at(end);
+        let number: f64 = number.replace(',', "").parse().ok()?;
+        let rest = rest.trim();
+        if !matches!(self.number, Number::Time | Number::Latency(_)) {
+            return rest.is_empty().then_some(number);
+        }
+        let factor = match rest {
+            "" => self.unit?,
+            unit => UNITS.iter().find(|(known, _)| *known == unit)?.1,
+        };
+        Some(number * factor)
+    }
+
+    /// What a time without a unit needs.
+    fn hint(&self) -> &'static str {
+        match self.number {
+            Number::Time | Number::Latency(_) if self.unit.is_none() => {
+                " with a unit: take the unit into the group, or name the key with one, such as p99_ms"
+            }
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOK: Duration = Duration::from_secs(2);
+
+    fn read(program: &str, printed: &str) -> Result<Sample, String> {
+        Parser::choose(program, &[]).expect("known").sample(printed, None, TOOK)
+    }
+
+    #[track_caller]
+    fn assert_numbers(sample: &Sample, expected: &[(&str, f64)]) {
+        for (name, number) in expected {
+            let found = sample.get(name).unwrap_or_else(|| panic!("no {name} in {sample:?}"));
+            assert!((found / number - 1.0).abs() < 1e-6 || found == *number, "{name}: {found}");
+        }
+    }
+
+    #[test]
+    fn our_script_of_wrk_is_read() {
+        let printed = "Running 1s test\nmeasured 65000 1003000 812.5 790 1600 2400 0\n";
+        let numbers = [
+            ("operations", 65000.0),
+            ("ns", 1.003e9),
+            ("mean_us", 812.5),
+            ("p50_us", 790.0),
+            ("p99_us", 1600.0),
+            ("p99_9_us", 2400.0),
+            ("errors", 0.0),
+        ];
+        assert_numbers(&read("wrk", printed).expect("a sample"), &numbers);
+        let without = read("wrk", "measured 65000 1003000 812.5 790 0 0 3").expect("a sample");
+        assert_eq!((without.get("p99_us"), without.get("errors")), (None, Some(3.0)));
+    }
+
+    #[test]
+    fn wrk_itself_is_read() {
+        let printed = "Running 1s test @ http://127.0.0.1:1/\n  1 threads and 50 connections\n  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
+            Latency   812.50us  100.00us   3.00ms   90.00%\n    Req/Sec    65.00k     1.00k   66.00k    70.00%\n  Latency Distribution\n     \
+            50%  790.00us\n     75%    1.10ms\n     99%    1.60ms\n  65000 requests in 1.00s, 9.00MB read\n  \
+            Socket errors: connect 0, read 1, write 2, timeout 3\n  Non-2xx or 3xx responses: 4\nRequests/sec:  64000.00\nTransfer/sec:      9.00MB\n";
+        let numbers = [
+            ("operations", 65000.0),
+            ("ns", 65.0 / 64.0 * 1e9),
+            ("mean_us", 812.5),
+            ("p50_us", 790.0),
+            ("p99_us", 1600.0),
+            ("errors", 10.0),
+        ];
+        assert_numbers(&read("/usr/bin/wrk", printed).expect("a sample"), &numbers);
+    }
+
+    #[test]
+    fn h2load_hey_oha_and_ab_are_read() {
+        let h2load = "finished in 2.00s, 50000.00 req/s, 4.24MB/s\n\
+            requests: 101000 total, 101000 started, 100000 done, 100000 succeeded, 7 failed, 7 errored, 1 timeout\n\
+            time for request:      403us     20.51ms     15.81ms      2.16ms    72.30%\n";
+        let numbers = [("operations", 1e5), ("ns", 2e9), ("mean_us", 15_810.0), ("errors", 8.0)];
+        assert_numbers(&read("h2load", h2load).expect("a sample"), &numbers);
+        let hey = "Summary:\n  Total:\t2.0000 secs\n  Slowest:\t0.0100 secs\n  Average:\t0.0012 secs\n  Requests/sec:\t5000.0000\n\n\
+            Latency distribution:\n  50% in 0.0011 secs\n  99% in 0.0030 secs\n\nStatus code distribution:\n  [200]\t9990 responses\n  \
+            [503]\t10 responses\n\nError distribution:\n  [3]\tGet \"http://127.0.0.1:1/\": refused\n";
+        let numbers = [
+            ("operations", 1e4),
+            ("ns", 2e9),
+            ("mean_us", 1200.0),
+            ("p50_us", 1100.0),
+            ("p99_us", 3000.0),
+            ("errors", 13.0),
+        ];
+        assert_numbers(&read("hey", hey).expect("a sample"), &numbers);
+        let oha = "Summary:\n  Success rate:\t100.00%\n  Total:\t2000.0 ms\n  Average:\t1.2 ms\n  Requests/sec:\t5000.0\n\n\
+            Response time distribution:\n  50.00% in 1.1 ms\n  99.00% in 3.0 ms\n  99.90% in 4.0 ms\n\nStatus code distribution:\n  [200] 9990 responses\n\n\
+            Error distribution:\n  [10] aborted due to deadline\n  [2] connection refused\n";
+        let numbers = [
+            ("operations", 1e4),
+            ("p50_us", 1100.0),
+            ("p99_us", 3000.0),
+            ("p99_9_us", 4000.0),
+            ("errors", 2.0),
+        ];
+        assert_numbers(&read("oha", oha).expect("a sample"), &numbers);
+        let ab = "Time taken for tests:   2.000 seconds\nComplete requests:      10000\nFailed requests:        1\nNon-2xx responses:      2\n\
+            Requests per second:    5000.00 [#/sec] (mean)\nTime per request:       10.000 [ms] (mean)\n\
+            Time per request:       0.200 [ms] (mean, across all concurrent requests)\n\n  50%      9\n  99%     20\n 100%     30 (longest request)\n";
+        let numbers = [
+            ("operations", 1e4),
+            ("ns", 2e9),
+            ("mean_us", 10_000.0),
+            ("p50_us", 9000.0),
+            ("p99_us", 20_000.0),
+            ("errors", 3.0),
+        ];
+        assert_numbers(&read("ab", ab).expect("a sample"), &numbers);
+    }
+
+    #[test]
+    fn other_programs_are_read_by_expressions() {
+        let parse = [
+            "requests_per_second=did ([0-9,]+) a second",
+            "p99=p99 is ([0-9.]+ ?[a-z]+)",
+            "mean_ms=mean ([0-9.]+)",
+            "errors=bad: ([0-9]+)",
+        ];
+        let parser = Parser::choose("some", &parse.map(str::to_owned)).expect("a parser");
+        let printed = "did 1,500 a second\np99 is 3 ms, mean 1.5\n";
+        let sample = parser.sample(printed, None, TOOK).expect("a sample");
+        assert_numbers(
+            &sample,
+            &[
+                ("operations", 3000.0),
+                ("ns", 2e9),
+                ("p99_us", 3000.0),
+                ("mean_us", 1500.0),
+                ("errors", 0.0),
+            ],
+        );
+        let error = parser.sample("did 5 a second\nso it was\n", None, TOOK).expect_err("no p99");
+        assert!(error.contains("p99 is not found in it") && error.contains("so it was"), "{error}");
+        let error = parser
+            .sample(&printed.replace("3 ms", "3 fortnights"), None, TOOK)
+            .expect_err("a unit");
+        assert!(error.contains("'3 fortnights' is no number"), "{error}");
+    }
+
+    #[test]
+    fn an_output_that_is_none_is_quoted() {
+        for program in ["wrk", "h2load", "hey", "ab", "redis-benchmark"] {
+            let error = read(program, "so much\nunable to connect\n\n").expect_err(program);
+            assert_eq!(error, "makes no sense: unable to connect");
+            assert_eq!(read(program, "").expect_err(program), "makes no sense: nothing");
+        }
+    }
+
+    #[test]
+    fn expressions_that_are_none_are_refused() {
+        for (text, part) in [
+            ("rate", "write KEY=EXPRESSION"),
+            ("speed=(.*)", "'speed' is no number that can be read: there are requests, "),
+            ("rate=(", "'rate=(': "),
+            ("rate=.*", "'rate=.*' has 0 groups"),
+            ("rate=(a)(b)", "has 2 groups"),
+            ("p99_ms=(.*)", "no expression for rate or requests"),
+        ] {
+            let error = Parser::choose("some", &[text.to_owned()]).expect_err(text).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let parser =
+            Parser::choose("some", &["rate=(.*)".into(), "p99=p99 (.*)".into()]).expect("a parser");
+        let error = parser.sample("5\np99 3\n", None, TOOK).expect_err("no unit");
+        assert!(error.contains("such as p99_ms"), "{error}");
+    }
+}

@@ -1,0 +1,325 @@
+//! A comparison as data: its servers and its loads, from a file or from a command line.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::contender::{Contender, Entry};
+use super::load::{Load, Loads};
+use super::placement::Placement;
+use crate::usage::{UsageError, distinct};
+
+/// The comparisons that come with the lab, by name.
+const EMBEDDED: [(&str, &str); 7] = [
+    ("http", include_str!("../../programs/http.toml")),
+    ("https", include_str!("../../programs/https.toml")),
+    ("files", include_str!("../../programs/files.toml")),
+    ("store", include_str!("../../programs/store.toml")),
+    ("proxy", include_str!("../../programs/proxy.toml")),
+    ("proxy-2", include_str!("../../programs/proxy-2.toml")),
+    ("overload", include_str!("../../programs/overload.toml")),
+];
+
+/// Servers that are compared, and what by. In a file:
+///
+/// ```toml
+/// title = "two servers of files"
+///
+/// [[server]]
+/// command = "nginx -e stderr -c {configuration}"
+/// configuration = "a.conf"                 # beside this file; words in braces are replaced in it, too
+///
+/// [[server]]
+/// name = "python"
+/// command = "python3 -m http.server {port} --bind 127.0.0.1 --directory {site}"
+/// ready = "Serving HTTP"
+///
+/// [[load]]
+/// url = "http://127.0.0.1:{port}/4k"       # by `annulus load`
+/// connections = [1, 50]
+///
+/// [site]
+/// 4k = 4096                                # a file of so many random bytes
+/// ```
+///
+/// [`Contender`] has the keys of a server, [`Load`] those of a load.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Its name: that of its file.
+    pub name: String,
+    /// What is compared.
+    pub title: String,
+    /// The servers; each is compared with the baseline.
+    pub contenders: Vec<Contender>,
+    /// The server that ratios are to; the first if none is named.
+    pub baseline: String,
+    /// What clients ask of the servers.
+    pub loads: Vec<Load>,
+    /// Files that servers find in the directory `{site}`, with their bytes.
+    pub site: BTreeMap<String, u64>,
+    /// Which cores they run on.
+    pub placement: Placement,
+}
+
+/// The file of a comparison.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    #[serde(default)]
+    server: Vec<Spanned<Entry>>,
+    #[serde(default)]
+    baseline: String,
+    #[serde(default)]
+    load: Vec<Spanned<Loads>>,
+    #[serde(default)]
+    site: BTreeMap<String, u64>,
+    #[serde(default)]
+    placement: Placement,
+}
+
+impl Comparison {
+    /// The names of the comparisons that come with the lab.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// The comparison with this name that comes with the lab.
+    pub fn find(name: &str) -> Option<Comparison> {
+        let (name, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;
+        Some(Comparison::parse(name, text).expect("tested"))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A [`UsageError`] that names the file, the line, and the key that is not known or has no possible value.
+    pub fn read(path: &Path) -> Result<Comparison> {
+        let read = || {
+            let text = fs::read_to_string(path)?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let mut comparison = Comparison::parse(&name, &text)?;
+            let directory = path.parent().unwrap_or(Path::new(""));
+            comparison.contenders.iter_mut().for_each(|one| one.set_directory(directory));
+            anyhow::Ok(comparison)
+        };
+        read().map_err(|why| UsageError(format!("{}: {why:#}", path.display())).into())
+    }
+
+    /// Of these servers and loads; the first server is the baseline.
+    ///
+    /// # Errors
+    /// A [`UsageError`] for what cannot be measured, and for what would measure all servers as one.
+    pub fn of(
+        name: &str,
+        contenders: Vec<Contender>,
+        loads: Vec<Load>,
+        placement: Placement,
+    ) -> Result<Comparison> {
+        let (baseline, site) = (String::new(), BTreeMap::new());
+        let title = "servers of a command line".to_owned();
+        let name = name.to_owned();
+        let comparison = Comparison { name, title, contenders, baseline, loads, site, placement };
+        comparison.checked().map_err(|why| UsageError(format!("{why:#}")).into())
+    }
+
+    /// Parses the text of a file, and checks it.
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Comparison> {
+        let at = |at: usize| {
+            let (number, line) = line_at(text, at);
+            format!("line {number}, `{line}`")
+        };
+        let File { title, server, baseline, load, site, placement } = toml::from_str(text)
+            .map_err(|error| {
+                let place = error.span().map_or("the file".into(), |span| at(span.start));
+                anyhow!("{place}: {}", error.message().replace('\n', " "))
+            })?;
+        let (mut contenders, mut loads) = (Vec::new(), Vec::new());
+        for entry in server {
+            let place = entry.span().start;
+            contenders.push(entry.into_inner().check().with_context(|| at(place))?);
+        }
+        for entry in load {
+            let place = entry.span().start;
+            loads.extend(entry.into_inner().split().with_context(|| at(place))?);
+        }
+        Comparison { name: name.into(), title, contenders, baseline, loads, site, placement }
+            .checked()
+    }
+
+    fn checked(mut self) -> Result<Comparison> {
+        ensure!(
+            !self.contenders.is_empty(),
+            "no server: add [[server]] with a command or an address"
+        );
+        ensure!(!self.loads.is_empty(), "no load: add [[load]] with a url or a command");
+        let names: Vec<_> = self.contenders.iter().map(|one| &one.name).collect();
+        distinct(&names, |name| format!("the server name '{name}'"))?;
+        distinct_loads(&self.loads)?;
+        if self.baseline.is_empty() {
+            self.baseline.clone_from(&self.contenders[0].name);
+        }
+        let names = || self.contenders.iter().map(|one| one.name.as_str()).collect::<Vec<_>>();
+        if !names().contains(&self.baseline.as_str()) {
+            bail!(
+                "baseline '{}': no server has this name, but {}",
+                self.baseline,
+                names().join(", ")
+            );
+        }
+        for file in self.site.keys() {
+            let is_plain = !file.is_empty() && !file.contains('/') && file != "." && file != "..";
+            ensure!(is_plain, "site '{file}': a file there has a name without a slash");
+        }
+        let remote = self.contenders.iter().find(|one| one.is_remote());
+        for load in &self.loads {
+            load.check_remote(remote.map(|one| one.name.as_str()))
+                .with_context(|| format!("load '{}'", load.name))?;
+        }
+        Ok(self)
+    }
+
+    /// The same with the servers and loads of these names only; with all if none is named.
+    ///
+    /// # Errors
+    /// A [`UsageError`] that names what is not known, with what is.
+    pub fn only(mut self, servers: &[String], loads: &[String]) -> Result<Comparison> {
+        self.contenders = chosen("server", servers, self.contenders, |one| &one.name)?;
+        self.loads = chosen("load", loads, self.loads, |load| &load.name)?;
+        Ok(self)
+    }
+}
+
+/// Those with these names, in that order, or all.
+fn chosen<T: Clone>(
+    what: &str,
+    names: &[String],
+    all: Vec<T>,
+    name_of: fn(&T) -> &str,
+) -> Result<Vec<T>, UsageError> {
+    if names.is_empty() {
+        return Ok(all);
+    }
+    distinct(names, |name| format!("{what} '{name}'"))?;
+    let mut left = Vec::new();
+    for name in names {
+        let before = left.len();
+        left.extend(all.iter().filter(|one| name_of(one) == name).cloned());
+        if left.len() == before {
+            let mut known: Vec<&str> = all.iter().map(name_of).collect();
+            known.dedup();
+            return Err(UsageError(format!("no {what} '{name}': there are {}", known.join(", "))));
+        }
+    }
+    Ok(left)
+}
+
+/// Checks that no two loads are the same cell.
+fn distinct_loads(loads: &[Load]) -> Result<(), UsageError> {
+    let cells: Vec<_> = loads.iter().map(Load::cell).collect();
+    distinct(&cells, |cell| format!("the load {cell}"))
+}
+
+/// The number and the text of the line at a byte of a text.
+fn line_at(text: &str, at: usize) -> (usize, &str) {
+    let before = &text[..at.min(text.len())];
+    let number = before.matches('\n').count() + 1;
+    (number, text.lines().nth(number - 1).unwrap_or_default().trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "title = \"t\"\n\
+        [[server]]\ncommand = \"a --port {port} -v\"\n\
+        [[server]]\nname = \"b\"\naddress = \"127.0.0.1:80\"\n\
+        [[load]]\nurl = \"http://127.0.0.1:{port}/\"\nconnections = [1, 50]\n\
+        [site]\n4k = 4096\n";
+
+    #[test]
+    fn every_comparison_here_is_complete() {
+        let counts: Vec<_> = Comparison::names()
+            .map(|name| {
+                let (_, text) = EMBEDDED.iter().find(|one| one.0 == name).expect("it exists");
+                let comparison =
+                    Comparison::parse(name, text).unwrap_or_else(|why| panic!("{name}: {why:#}"));
+                (name, comparison.contenders.len(), comparison.loads.len(), comparison.baseline)
+            })
+            .collect();
+        let expected = [
+            ("http", 7, 6, "tokio"),
+            ("https", 5, 4, "tokio"),
+            ("files", 5, 3, "nginx"),
+            ("store", 5, 9, "redis-server"),
+            ("proxy", 7, 5, "haproxy"),
+            ("proxy-2", 5, 3, "haproxy"),
+            ("overload", 7, 4, "haproxy"),
+        ];
+        assert_eq!(
+            counts,
+            expected.map(|(name, servers, loads, base)| (name, servers, loads, base.to_owned()))
+        );
+        assert!(Comparison::find("gopher").is_none());
+    }
+
+    #[test]
+    fn a_file_has_servers_and_a_cell_for_each_number_of_connections() {
+        let comparison = Comparison::parse("small", SMALL).expect("a comparison");
+        let names: Vec<_> = comparison.contenders.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!((names, comparison.baseline.as_str()), (vec!["a", "b"], "a"));
+        let cells: Vec<_> = comparison.loads.iter().map(|load| load.cell().to_string()).collect();
+        assert_eq!(cells, ["http × 1 connection × depth 1", "http × 50 connections × depth 1"]);
+        let one = comparison.clone().only(&["b".into()], &["http".into()]).expect("they exist");
+        assert_eq!((one.contenders.len(), one.loads.len(), one.baseline.as_str()), (1, 2, "a"));
+        for (servers, loads, part) in [
+            (&["c"][..], &[][..], "no server 'c': there are a, b"),
+            (&[], &["h2"], "no load 'h2': there are http"),
+            (&["b", "b"], &[], "server 'b' is given twice"),
+        ] {
+            let owned = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
+            let error = comparison.clone().only(&owned(servers), &owned(loads)).expect_err(part);
+            assert!(error.is::<UsageError>() && error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_named_with_its_line() {
+        for (from, to, parts) in [
+            ("title", "titel", &["line 1, `titel = \"t\"`", "unknown field `titel`"][..]),
+            ("address =", "adress =", &["line 6", "unknown field `adress`"]),
+            ("[1, 50]", "[1, 0]", &["connections", "0"]),
+            ("[1, 50]", "\"many\"", &["line 9"]),
+            ("[1, 50]", "[50, 50]", &["http × 50 connections × depth 1 is given twice"]),
+            ("[1, 50]", "50\nrate = 5.0\nshare = 0.5", &["line 7", "rate and share"]),
+            ("{port} -v", "{prot} -v", &["line 2", "{prot} is not known: there are {port}, "]),
+            ("{port}/\"", "80/\"", &["line 7", "has neither {port} nor {address}"]),
+            ("name = \"b\"", "name = \"a\"", &["the server name 'a' is given twice"]),
+            ("name = \"b\"", "command = \"b\"", &["line 4", "command and address"]),
+            ("127.0.0.1:80\"", "10.0.0.1:80\"", &["load 'http'", "write {address}"]),
+            ("127.0.0.1:80\"", "somewhere\"", &["line 4", "address 'somewhere'"]),
+            ("a --port {port} -v", "a 'b", &["line 2", "without an end"]),
+            ("title = \"t\"", "title = \"t\"\nbaseline = \"c\"", &["baseline 'c'", "but a, b"]),
+            ("4k =", "\"../k\" =", &["site '../k'"]),
+        ] {
+            let text = SMALL.replace(from, to);
+            assert_ne!(text, SMALL, "{from}");
+            let error = format!("{:#}", Comparison::parse("small", &text).expect_err(to));
+            assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_named() {
+        let error = Comparison::read(Path::new("/no/such.toml")).expect_err("none");
+        assert!(
+            error.is::<UsageError>() && error.to_string().starts_with("/no/such.toml: No such"),
+            "{error}"
+        );
+    }
+}
