@@ -100,14 +100,14 @@ fn nginx(address: SocketAddr, listen: &str) -> Option<Program> {
     })
 }
 
-/// By default nginx ends a connection of HTTP/2 after 1000 requests; those that it has not taken then count as failed.
-const NO_GOAWAY: &str = "keepalive_requests 1000000000";
+/// nginx ends a connection of HTTP/2 after so many requests, and ignores those that come behind: they are sent again.
+const GOAWAY: &str = "keepalive_requests 50";
 
 #[test]
 fn nginx_is_measured_over_tls_and_http2() {
     let address = free_address();
     let keys = "; ssl_certificate $ROOT/certificate; ssl_certificate_key $ROOT/key";
-    let Some(nginx) = nginx(address, &format!(" ssl http2{keys}; {NO_GOAWAY}")) else { return };
+    let Some(nginx) = nginx(address, &format!(" ssl http2{keys}; {GOAWAY}")) else { return };
     let url = format!("https://{address}/small");
     let ca = nginx.directory.join("certificate");
     let ca = ["--tls-ca", ca.to_str().unwrap()];
@@ -127,9 +127,16 @@ fn nginx_is_measured_over_tls_and_http2() {
 #[test]
 fn nginx_is_measured_over_http2_without_tls() {
     let address = free_address();
-    let Some(_nginx) = nginx(address, &format!(" http2; {NO_GOAWAY}")) else { return };
+    let Some(_nginx) = nginx(address, &format!(" http2; {GOAWAY}")) else { return };
     let url = format!("http://{address}/small");
     assert_eq!(outcomes(&[&url, "--h2", "--pipeline", "200", "--rate", "5000"]), ["2xx"]);
+    for more in [&["--rate", "1000"][..], &["--pipeline", "7"], &["--pipeline", "200"]] {
+        let finished = load(&[&[&*url, "--h2"], more].concat());
+        assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{more:?}: {finished:?}");
+        let json = finished.json();
+        assert_eq!((&json["failed"], &json["errors"]), (&0.into(), &serde_json::json!({})));
+        assert!(json["reconnects"].as_u64() > Some(0), "{more:?}: connections end: {json}");
+    }
 }
 
 #[test]

@@ -31,7 +31,8 @@
 //! [`Protocol::connect`]. No codec knows of it: a [`Codec`] runs over either.
 //!
 //! # A protocol that multiplexes
-//! Its replies say which request they answer ([`Answer::position`]), and it acknowledges what it receives ([`Exchange::respond`]).
+//! Its replies say which request they answer ([`Answer::position`]), and it acknowledges what it receives ([`Exchange::respond`]). It says which
+//! requests the server has not taken ([`Exchange::refused`]), while others are still answered.
 
 mod codec;
 pub(crate) mod cuts;
@@ -82,6 +83,17 @@ pub(crate) trait Exchange {
     /// Whether the connection must not be used for another request, as the server has said.
     fn is_last(&self) -> bool {
         false
+    }
+
+    /// Whether no further request may be written to the connection, although replies to some are still to come.
+    fn is_draining(&self) -> bool {
+        false
+    }
+
+    /// A request without a reply that the server has not taken, and will not: its position, as in [`Answer::position`]. It is sent again.
+    /// Asked for after each [`receive`](Exchange::receive) and [`closed`](Exchange::closed), until there is none.
+    fn refused(&mut self) -> Option<usize> {
+        None
     }
 
     /// A new connection: forgets what is left of the last one.

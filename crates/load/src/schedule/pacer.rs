@@ -178,10 +178,22 @@ impl Pacer {
         failed
     }
 
+    /// The request at a position in flight, counted as in [`Pacer::answer_at`], was not taken by the server, and is to be sent again. It
+    /// keeps its due time.
+    pub(crate) fn unsend_at(&mut self, position: usize, now: u64) {
+        if !self.has_room() {
+            self.room_since = now;
+        }
+        if let Some(times) = self.in_flight.swap_remove_front(position) {
+            let at = self.again.partition_point(|&earlier| earlier <= times.due);
+            self.again.insert(at, times.due);
+        }
+    }
+
     /// The requests in flight were not taken by the server, and are to be sent again. They keep their due times.
     pub(crate) fn unsend(&mut self) {
-        while let Some(times) = self.in_flight.pop_back() {
-            self.again.push_front(times.due);
+        while !self.in_flight.is_empty() {
+            self.unsend_at(0, self.room_since);
         }
     }
 }
@@ -271,6 +283,24 @@ mod tests {
             let again = pacer.answer(1030).unwrap();
             assert_eq!((first.due, first.class), (1000, 0));
             assert_eq!((again.due, again.sent), (1000, 1020));
+        }
+    }
+
+    #[test]
+    fn what_was_refused_is_sent_again_in_order_of_due_times() {
+        for mut pacer in [open(1e7, 4, 1000), closed(Think::None, 4, 1000)] {
+            assert_eq!(pacer.claim(usize::MAX, || 1300), Claim::Send(4));
+            let due: Vec<_> = pacer.in_flight.iter().map(|times| times.due).collect();
+            // The oldest one takes its place: 1, 0, 3.
+            pacer.unsend_at(2, 1400);
+            pacer.unsend_at(1, 1400);
+            pacer.unsend_at(9, 1400);
+            assert_eq!(pacer.in_flight(), 2);
+            assert_eq!(pacer.claim(2, || 1500), Claim::Send(2));
+            let again: Vec<_> = std::iter::from_fn(|| pacer.answer(1600)).collect();
+            let dues: Vec<_> = again.iter().map(|times| times.due).collect();
+            assert_eq!(dues, [due[1], due[3], due[0], due[2]]);
+            assert_eq!((again[2].ready, again[2].sent), (1400, 1500));
         }
     }
 

@@ -142,6 +142,9 @@ impl<P: Protocol> Client<P> {
         if now.is_some() {
             self.backoff.reset();
         }
+        while let Some(position) = exchange.refused() {
+            pacer.unsend_at(position, *now.get_or_insert_with(clock::nanos));
+        }
         self.activity.update(self.pacer.in_flight());
         if is_asked { taken } else { Err(Fault::unasked()) }
     }
@@ -151,11 +154,15 @@ impl<P: Protocol> Client<P> {
     fn closed(&mut self) -> Result<End, Fault> {
         let Client { exchange, pacer, context, .. } = self;
         let now = clock::nanos();
-        exchange.closed(&mut |answer| {
+        let taken = exchange.closed(&mut |answer| {
             if let Some(request) = pacer.answer_at(answer.position, now) {
                 context.recorder.borrow_mut().answered(request, answer.outcome, now);
             }
-        })?;
+        });
+        while let Some(position) = exchange.refused() {
+            pacer.unsend_at(position, now);
+        }
+        taken?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
             // What it did not take is sent again.
@@ -201,7 +208,12 @@ impl<P: Protocol> Client<P> {
     }
 
     fn may_send(&self) -> bool {
-        self.left > 0 && self.context.is_open.get() && !self.exchange.is_last()
+        self.left > 0 && self.context.is_open.get() && !self.is_refusing()
+    }
+
+    /// Whether the server takes no further request on this connection.
+    fn is_refusing(&self) -> bool {
+        self.exchange.is_last() || self.exchange.is_draining()
     }
 
     /// Writes requests that were claimed, to be sent.

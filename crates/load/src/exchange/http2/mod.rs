@@ -5,6 +5,10 @@
 //! replies.
 //!
 //! Requests above the server's limit of streams wait in the exchange; their times go on.
+//!
+//! What the server says that it has not taken is sent again (RFC 9113, 8.7): streams that it refuses (`REFUSED_STREAM`) over the same
+//! connection; those above the last one of a `GOAWAY`, and those that still wait then, over the next one, once the streams before them have
+//! ended.
 
 mod pipe;
 mod requests;
@@ -58,6 +62,14 @@ impl Exchange for Http2Exchange {
 
     fn is_last(&self) -> bool {
         self.session.is_last()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.session.is_refusing()
+    }
+
+    fn refused(&mut self) -> Option<usize> {
+        self.session.refused()
     }
 
     fn reconnected(&mut self) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Error, RecvStream};
+use h2::{Error, Reason, RecvStream};
 use http::Request;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,6 +19,9 @@ use std::task::{Context, Poll, Wake, Waker};
 const WINDOWS: [u32; 2] = [1 << 20, 16 << 20];
 /// Most bytes of the headers of a reply.
 const MAX_HEADERS: u32 = 64 << 10;
+
+/// Most streams that a server may refuse one after the other, without an answer. Before it has sent its limit, h2 opens a hundred.
+const MAX_REFUSED: usize = 200;
 
 /// What came of a stream: its request's number, and the status.
 type Ended = (usize, Result<u16, Error>);
@@ -35,6 +38,10 @@ pub(super) struct Session {
     asked: VecDeque<usize>,
     /// Those that wait for a stream, with their numbers.
     waiting: VecDeque<(usize, Request<()>, Option<Bytes>)>,
+    /// The numbers of requests that the server has not taken.
+    refused: Vec<usize>,
+    /// Streams refused since the last answer.
+    refusals: usize,
     /// Whether the server takes no further request.
     is_refusing: bool,
     woken: Arc<Woken>,
@@ -68,6 +75,8 @@ impl Session {
             sent: 0,
             asked: VecDeque::new(),
             waiting: VecDeque::new(),
+            refused: Vec::new(),
+            refusals: 0,
             is_refusing: false,
             woken: Arc::default(),
         }
@@ -88,14 +97,25 @@ impl Session {
         self.pipe.take(out);
     }
 
+    /// Whether the connection takes no further request.
+    pub(super) fn is_refusing(&self) -> bool {
+        self.is_refusing
+    }
+
     /// Whether the connection takes no further request, and none is under way.
     pub(super) fn is_last(&self) -> bool {
         self.is_refusing && self.streams.is_empty()
     }
 
-    /// Whether the end of the connection cuts replies off.
+    /// The position of a request that the server has not taken, if there is one. It is no longer one of those without a reply.
+    pub(super) fn refused(&mut self) -> Option<usize> {
+        let number = self.refused.pop()?;
+        Some(self.remove(number))
+    }
+
+    /// Whether the end of the connection cuts replies off. Requests that the server has not taken have none.
     pub(super) fn check_closed(&self) -> Result<(), Fault> {
-        match self.asked.len() {
+        match self.asked.len() - self.refused.len() {
             0 => Ok(()),
             requests => Err(Fault::unanswered(requests)),
         }
@@ -106,7 +126,7 @@ impl Session {
         self.asked.push_back(self.sent);
         self.waiting.push_back((self.sent, request, body));
         self.sent += 1;
-        self.open_streams();
+        _ = self.open_streams();
         let waker = Waker::from(Arc::clone(&self.woken));
         // A failure is kept by h2: the next poll has it, too.
         _ = Pin::new(&mut self.connection).poll(&mut Context::from_waker(&waker));
@@ -129,32 +149,49 @@ impl Session {
             match connection {
                 Poll::Ready(Err(error)) => return Err(failed(&error)),
                 Poll::Ready(Ok(())) => {
-                    self.is_refusing = true;
+                    self.refuse();
                     return Ok(());
                 }
                 Poll::Pending => {}
             }
-            self.open_streams();
+            self.open_streams()?;
             if !self.woken.0.load(Relaxed) {
                 return Ok(());
             }
         }
     }
 
+    /// The server takes no further request.
+    #[cold]
+    fn refuse(&mut self) {
+        self.is_refusing = true;
+        self.refused.extend(self.waiting.drain(..).map(|(number, ..)| number));
+    }
+
     /// Opens streams for the requests that wait, as long as the server takes them.
-    fn open_streams(&mut self) {
+    ///
+    /// # Errors
+    /// If the server has gone away because of an error. Bytes that come show it, too.
+    fn open_streams(&mut self) -> Result<(), Fault> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let cx = &mut Context::from_waker(&waker);
-        while !self.waiting.is_empty() {
+        // Asked without a request, too: so a `GOAWAY` shows.
+        loop {
             match self.sender.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return self.is_refusing = true,
-                Poll::Pending => return,
+                Poll::Ready(Err(error)) => {
+                    self.refuse();
+                    let is_error = error.reason().is_some_and(|reason| reason != Reason::NO_ERROR);
+                    return if is_error { Err(failed(&error)) } else { Ok(()) };
+                }
+                Poll::Pending => return Ok(()),
             }
-            let Some((number, request, body)) = self.waiting.pop_front() else { return };
+            let Some((number, request, body)) = self.waiting.pop_front() else { return Ok(()) };
             let Ok((response, mut sending)) = self.sender.send_request(request, body.is_none())
             else {
-                return self.is_refusing = true;
+                self.refused.push(number);
+                self.refuse();
+                return Ok(());
             };
             if let Some(body) = body {
                 // A failure of it is one of the response.
@@ -175,19 +212,47 @@ impl Session {
         let outcome = match status {
             Ok(status) => Outcome::Status(status),
             Err(error) if error.is_library() => return Err(failed(&error)),
+            Err(error) if is_refusal(&error) => return self.refused_stream(number),
             Err(error) if error.is_reset() => Outcome::ErrorReply,
-            // It is sent again over another connection.
+            // Above the last stream that the server has taken.
+            Err(error) if error.is_go_away() => {
+                self.refused.push(number);
+                self.refuse();
+                return Ok(());
+            }
+            // Cut off by the end of the connection.
             Err(_) => {
-                self.is_refusing = true;
+                self.refuse();
                 return Ok(());
             }
         };
-        let position = self.asked.iter().position(|asked| *asked == number);
-        let position = position.expect("a stream has a request");
-        self.asked.swap(0, position);
-        self.asked.pop_front();
+        self.refusals = 0;
+        let position = self.remove(number);
         answered(Answer { outcome, position });
         Ok(())
+    }
+
+    #[cold]
+    fn refused_stream(&mut self, number: usize) -> Result<(), Fault> {
+        self.refused.push(number);
+        self.refusals += 1;
+        if self.refusals > MAX_REFUSED {
+            let text = format!(
+                "HTTP/2: the server refused {} streams one after the other (REFUSED_STREAM)",
+                self.refusals
+            );
+            return Err(Fault::new(Kind::StreamsRefused, text));
+        }
+        Ok(())
+    }
+
+    /// A request leaves those without a reply, and the oldest one takes its place; returns where it was.
+    fn remove(&mut self, number: usize) -> usize {
+        let position = self.asked.iter().position(|asked| *asked == number);
+        let position = position.expect("a request without a reply");
+        self.asked.swap(0, position);
+        self.asked.pop_front();
+        position
     }
 }
 
@@ -207,10 +272,18 @@ async fn take_body(body: &mut RecvStream) -> Result<(), Error> {
     body.trailers().await.map(drop)
 }
 
+/// Whether a stream ended without the server having looked at its request.
+fn is_refusal(error: &Error) -> bool {
+    error.is_reset() && error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM)
+}
+
 #[cold]
 fn failed(error: &Error) -> Fault {
     if error.is_io() {
         return Fault::new(Kind::ClosedEarly, format!("the server closed: {error}"));
+    }
+    if error.is_go_away() && error.is_remote() {
+        return Fault::new(Kind::StreamsRefused, format!("HTTP/2: the server went away: {error}"));
     }
     let text = format!("HTTP/2: {error}; does the server speak HTTP/2 there?");
     Fault::new(Kind::Malformed, text)

@@ -162,7 +162,7 @@ fn a_stream_that_is_reset_is_an_error_reply() {
     let (mut exchange, out) = exchange(2);
     let mut server = Server::new(&out, 10);
     settle(&mut exchange, &mut server, 100).unwrap();
-    server.open.remove(1).1.send_reset(Reason::REFUSED_STREAM);
+    server.open.remove(1).1.send_reset(Reason::INTERNAL_ERROR);
     server.answer(0, 200, 0);
     let answers = settle(&mut exchange, &mut server, 100).unwrap();
     let outcomes: Vec<_> = answers.iter().map(|answer| answer.outcome).collect();
@@ -170,6 +170,99 @@ fn a_stream_that_is_reset_is_an_error_reply() {
         outcomes.contains(&Outcome::ErrorReply) && outcomes.contains(&Outcome::Status(200)),
         "{outcomes:?}"
     );
+}
+
+/// Positions of what is to be sent again.
+fn refused(exchange: &mut Http2Exchange) -> Vec<usize> {
+    std::iter::from_fn(|| exchange.refused()).collect()
+}
+
+#[test]
+fn a_stream_that_is_refused_is_to_be_sent_again_over_the_same_connection() {
+    let (mut exchange, out) = exchange(3);
+    let mut server = Server::new(&out, 10);
+    settle(&mut exchange, &mut server, 100).unwrap();
+    server.open.remove(1).1.send_reset(Reason::REFUSED_STREAM);
+    assert_eq!(settle(&mut exchange, &mut server, 100).unwrap(), []);
+    assert_eq!(refused(&mut exchange), [1]);
+    assert!(!exchange.is_last() && !exchange.is_draining());
+    // The first one has taken its place: 0, 2.
+    server.answer(1, 201, 0);
+    assert_eq!(settle(&mut exchange, &mut server, 100).unwrap(), [answer(201, 1)]);
+    exchange.closed(&mut |_| ()).unwrap_err();
+}
+
+#[test]
+fn a_server_that_refuses_every_stream_is_named() {
+    let (mut exchange, out) = exchange(1);
+    let mut server = Server::new(&out, 10);
+    let (mut out, mut turns) = (Vec::new(), 0);
+    let fault = loop {
+        turns += 1;
+        assert!(turns < 5000, "the server does not refuse any more");
+        let to_client = server.turn(&std::mem::take(&mut out));
+        let Err(fault) = exchange.receive(&to_client, &mut |_| unreachable!()) else {
+            exchange.respond(&mut out);
+            refused(&mut exchange).iter().for_each(|_| _ = exchange.request(&mut out));
+            server.open.drain(..).for_each(|mut open| open.1.send_reset(Reason::REFUSED_STREAM));
+            continue;
+        };
+        break fault;
+    };
+    assert_eq!(fault.kind, Kind::StreamsRefused, "{}", fault.detail);
+    assert!(fault.detail.contains("refused 201 streams"), "{}", fault.detail);
+}
+
+/// A `GOAWAY` frame: the last stream that was taken, and why.
+fn goaway(last: u8, reason: Reason) -> Vec<u8> {
+    let reason = u32::from(reason).to_be_bytes();
+    [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0, 0, 0, last], &reason].concat()
+}
+
+#[test]
+fn a_server_that_goes_away_because_of_an_error_is_named() {
+    let (mut exchange, out) = exchange(2);
+    let mut server = Server::new(&out, 10);
+    settle(&mut exchange, &mut server, 100).unwrap();
+    let calm = goaway(1, Reason::ENHANCE_YOUR_CALM);
+    let fault = exchange.receive(&calm, &mut |_| unreachable!()).unwrap_err();
+    assert_eq!(fault.kind, Kind::StreamsRefused, "{}", fault.detail);
+    assert!(fault.detail.contains("excessive load"), "{}", fault.detail);
+    assert_eq!(refused(&mut exchange), [1]);
+}
+
+#[test]
+fn what_a_server_that_goes_away_has_not_taken_is_to_be_sent_again() {
+    // The streams are 1 and 3; two more wait for one.
+    let (mut exchange, out) = exchange(1);
+    let mut server = Server::new(&out, 2);
+    settle(&mut exchange, &mut server, 100).unwrap();
+    let mut out = Vec::new();
+    (0..3).for_each(|_| _ = exchange.request(&mut out));
+    let to_client = server.turn(&out);
+    exchange.receive(&to_client, &mut |_| unreachable!()).unwrap();
+    exchange.receive(&goaway(1, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
+    assert_eq!(refused(&mut exchange).len(), 3);
+    assert!(exchange.is_draining() && !exchange.is_last(), "one is under way");
+    server.answer(0, 200, 3);
+    let last = server.turn(&[]);
+    let mut answers = Vec::new();
+    exchange.receive(&last, &mut |answer| answers.push(answer)).unwrap();
+    assert_eq!(answers, [answer(200, 0)]);
+    assert!(exchange.is_last() && refused(&mut exchange).is_empty());
+    exchange.closed(&mut |_| unreachable!()).unwrap();
+}
+
+#[test]
+fn a_server_that_goes_away_and_closes_cuts_off_only_what_it_has_taken() {
+    let (mut exchange, out) = exchange(3);
+    let mut server = Server::new(&out, 10);
+    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange.receive(&goaway(3, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
+    let fault = exchange.closed(&mut |_| unreachable!()).unwrap_err();
+    assert_eq!(fault.kind, Kind::ClosedEarly);
+    assert!(fault.detail.contains("2 requests"), "{}", fault.detail);
+    assert_eq!(refused(&mut exchange), [2]);
 }
 
 #[test]
@@ -180,10 +273,9 @@ fn a_server_that_goes_away_answers_what_it_has_and_takes_no_more() {
     server.connection.graceful_shutdown();
     server.answer(0, 200, 0);
     settle(&mut exchange, &mut server, 100).unwrap();
-    assert!(!exchange.is_last(), "one is under way");
+    assert!(!exchange.is_last() && exchange.is_draining(), "one is under way");
     server.answer(0, 200, 0);
     settle(&mut exchange, &mut server, 100).unwrap();
-    exchange.request(&mut Vec::new());
     assert!(exchange.is_last());
     exchange.reconnected();
     assert!(!exchange.is_last());
