@@ -12,6 +12,7 @@ mod echo;
 mod endpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod lab;
 mod load;
 mod manual;
 mod output;
@@ -28,6 +29,7 @@ Examples:
   annulus echo                         serve on 127.0.0.1:7000
   annulus load -c 200 -l 128 -t 10     200 clients, 128 bytes, 10 seconds
   annulus bench echo                   compare the servers, a minute
+  annulus lab run quick                the published tables, measured again
   annulus doctor                       what this machine offers
 
 Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141: the
@@ -46,6 +48,7 @@ enum Command {
     Echo(echo::EchoArgs),
     Load(Box<load::LoadArgs>),
     Bench(bench::BenchArgs),
+    Lab(lab::LabArgs),
     Doctor(doctor::DoctorArgs),
     Completions(manual::CompletionsArgs),
     Manual(manual::ManualArgs),
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Echo(args) => echo::run(args),
         Command::Load(args) => load::run(*args),
         Command::Bench(args) => bench::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Manual(args) => manual::manual(&args, Cli::command()),

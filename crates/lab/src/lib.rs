@@ -10,6 +10,8 @@
 //! under clients such as wrk ([`server_bench`]). A [`suite`] is a published table, measured again by one of these
 //! benches.
 //!
+//! A [`setup`] is any of these, ready to be measured; its [`results`] are kept in a file, slice by slice.
+//!
 //! The primary figure is *CPU time per operation* ([`proc`]): it is valid even if the load is the bottleneck.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -32,8 +34,10 @@ pub mod peer;
 pub mod proc;
 pub mod process;
 pub mod programs;
+pub mod results;
 pub mod scratch;
 pub mod server_bench;
+pub mod setup;
 pub mod stats;
 pub mod suite;
 

@@ -1,7 +1,7 @@
 //! Options that several benches have: cores, sizes, times.
 
 use crate::duration;
-pub(super) use crate::size::bytes;
+pub(crate) use crate::size::bytes;
 use crate::usage::UsageError;
 use annulus_lab::cores::Cores;
 use annulus_load::affinity;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A core for the servers and one for the load.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct Pins {
+pub(crate) struct Pins {
     /// The core of the servers [default: the first that may be used]
     #[arg(long, value_name = "CPU")]
     server_pin: Option<usize>,
@@ -22,19 +22,19 @@ pub(super) struct Pins {
 
 /// A core for the senders and one for the receivers.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct EndPins {
+pub(crate) struct EndPins {
     /// The core of the senders [default: one that shares nothing with the
     /// receivers']
     #[arg(long, value_name = "CPU")]
-    pub(super) sender_pin: Option<usize>,
+    pub(crate) sender_pin: Option<usize>,
     /// The core of the receivers [default: the first that may be used]
     #[arg(long, value_name = "CPU")]
-    pub(super) receiver_pin: Option<usize>,
+    pub(crate) receiver_pin: Option<usize>,
 }
 
 /// One core for all contenders.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct Pin {
+pub(crate) struct Pin {
     /// The core of all of them [default: the first that may be used]
     #[arg(long, value_name = "CPU")]
     pin: Option<usize>,
@@ -42,21 +42,21 @@ pub(super) struct Pin {
 
 impl Pins {
     /// The cores to use.
-    pub(super) fn choose(self) -> Result<Cores> {
+    pub(crate) fn choose(self) -> Result<Cores> {
         choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
     }
 }
 
 impl EndPins {
     /// The cores to use; the receivers use that of the server.
-    pub(super) fn choose(self) -> Result<Cores> {
+    pub(crate) fn choose(self) -> Result<Cores> {
         choose(("--receiver-pin", self.receiver_pin), ("--sender-pin", self.sender_pin))
     }
 }
 
 impl Pin {
     /// The core to use.
-    pub(super) fn choose(self) -> Result<usize> {
+    pub(crate) fn choose(self) -> Result<usize> {
         Ok(choose(("--pin", self.pin), ("", None))?.server)
     }
 }
@@ -73,7 +73,7 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
 }
 
 /// A duration that is not zero.
-pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
         time => Ok(time),
@@ -81,7 +81,7 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
 }
 
 /// A number of bytes that is not zero.
-pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn some_bytes(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         0 => Err("0 bytes are nothing to measure: write 4096, 16K, 4M or 1G".into()),
         bytes => Ok(bytes),
@@ -89,7 +89,7 @@ pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use clap::Command;
 

@@ -65,7 +65,8 @@ pub(crate) fn run(args: BulkArgs) -> Result<ExitCode> {
     super::run::compare(json, || setup.prepare())
 }
 
-fn setup(args: BulkArgs) -> Result<Setup> {
+/// Checks the arguments.
+pub(crate) fn setup(args: BulkArgs) -> Result<Setup> {
     distinct(&args.bytes, |bytes| format!("a length of {bytes} bytes"))?;
     let cells = args.bytes.iter().map(|&bytes| bulk::cell(bytes, args.window)).collect();
     args.programs.setup(&BENCH, cells, args.pins.choose()?)

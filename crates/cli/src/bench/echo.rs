@@ -119,7 +119,7 @@ pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
 }
 
 /// Our servers, and the peers of the directory `peers` here or above.
-pub(super) fn catalogue() -> Catalogue {
+pub(crate) fn catalogue() -> Catalogue {
     /// The arguments of `annulus echo`.
     #[derive(Parser)]
     #[command(no_binary_name = true, disable_help_flag = true)]
@@ -135,7 +135,7 @@ pub(super) fn catalogue() -> Catalogue {
 }
 
 /// Checks the arguments.
-fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
+pub(crate) fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     let (cores, catalogue) = (args.pins.choose()?, catalogue());
     let load = annulus_load::Plan {
         warm_up: args.warm_up,
@@ -239,7 +239,7 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
 }
 
 /// Parses half the width of an interval: above 0, at most 1.
-pub(super) fn precision(text: &str) -> Result<f64, String> {
+pub(crate) fn precision(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
         _ => Err("write a number above 0 and at most 1, such as 0.03".into()),

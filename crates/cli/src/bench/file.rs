@@ -195,7 +195,7 @@ fn answer(style: Style, args: FileArgs) -> Result<()> {
 }
 
 /// Checks the arguments.
-fn setup(args: &FileArgs) -> Result<Setup> {
+pub(crate) fn setup(args: &FileArgs) -> Result<Setup> {
     args.check_options()?;
     let core = args.pin.choose()?;
     let contenders = contenders(args)?;

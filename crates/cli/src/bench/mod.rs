@@ -1,15 +1,14 @@
 //! `annulus bench`: servers side by side, in one run.
 
-mod args;
-mod bulk;
-mod echo;
-mod file;
-mod nop;
+pub(crate) mod args;
+pub(crate) mod bulk;
+pub(crate) mod echo;
+pub(crate) mod file;
+pub(crate) mod nop;
 mod programs;
-mod results;
-mod run;
-mod server_bench;
-mod suite;
+pub(crate) mod results;
+pub(crate) mod run;
+pub(crate) mod server_bench;
 
 use annulus_lab::echo::Transport;
 use anyhow::Result;
@@ -34,7 +33,6 @@ enum Bench {
     File(file::FileArgs),
     Nop(nop::NopArgs),
     Programs(server_bench::ServerBenchArgs),
-    Suite(suite::SuiteArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
@@ -46,6 +44,5 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
         Bench::Programs(args) => server_bench::run(args),
-        Bench::Suite(args) => suite::run(args),
     }
 }

@@ -59,7 +59,8 @@ pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
     super::run::compare(json, || setup.prepare())
 }
 
-fn setup(args: NopArgs) -> Result<Setup> {
+/// Checks the arguments.
+pub(crate) fn setup(args: NopArgs) -> Result<Setup> {
     distinct(&args.entries, |entries| format!("a queue of {entries}"))?;
     let core = args.pin.choose()?;
     let cells = args.entries.iter().map(|&entries| nop::cell(entries)).collect();

@@ -6,18 +6,18 @@ use annulus_lab::environment::Environment;
 use annulus_lab::proc::Memory;
 
 /// Shown for what was not measured.
-pub(super) const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
 /// The longest name of a baseline that fits the title of a column.
 const BASELINE: usize = 17;
 
 /// The whole report: settings, tables, memory and doubts.
-pub(super) fn of_report(report: &Report) -> String {
+pub(crate) fn of_report(report: &Report) -> String {
     [heading(report), tables(report), memory(report), doubts(report)].concat()
 }
 
 /// What was run, where, and an explanation of the figures.
-pub(super) fn heading(report: &Report) -> String {
+pub(crate) fn heading(report: &Report) -> String {
     let Bench { plan, terms, legend, contenders, .. } = &report.settings;
     let rounds = match plan.rounds.least {
         1 => "once".to_owned(),
@@ -42,14 +42,14 @@ pub(super) fn heading(report: &Report) -> String {
 }
 
 /// The kernel and the processor.
-pub(super) fn machine(environment: &Environment) -> String {
+pub(crate) fn machine(environment: &Environment) -> String {
     let Environment { kernel, cpu, .. } = environment;
     let comma = if cpu.is_empty() { "" } else { ", " };
     format!("Linux {kernel}{comma}{cpu}")
 }
 
 /// A table per cell with its verdict, or a table per metric.
-pub(super) fn tables(report: &Report) -> String {
+pub(crate) fn tables(report: &Report) -> String {
     match report.settings.layout {
         Layout::Cells => cells(report),
         Layout::Matrix => matrix(report),
@@ -180,7 +180,7 @@ fn memory(report: &Report) -> String {
 }
 
 /// Reasons to doubt the results.
-pub(super) fn doubts(report: &Report) -> String {
+pub(crate) fn doubts(report: &Report) -> String {
     let blank = if report.doubts.is_empty() { "" } else { "\n" };
     let doubts = report.doubts.iter().map(|doubt| wrapped("! ", doubt));
     [blank.to_owned()].into_iter().chain(doubts).collect()

@@ -19,17 +19,17 @@ const STOPPING: &str = "annulus: stopping after this slice; once more stops at o
 
 /// Options of every bench.
 #[derive(Args, Debug)]
-pub(super) struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
-    pub(super) json: Option<Target>,
+    pub(crate) json: Option<Target>,
     /// The seed of the order of slices, the payload and the intervals
     #[arg(long, default_value_t = 1)]
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// Takes the machine's lock, measures, and prints the report.
-pub(super) fn carry_out(
+pub(crate) fn carry_out(
     json: Option<Target>,
     prepare: impl FnOnce() -> Result<Prepared>,
     text: impl FnOnce(&Report) -> String,
@@ -46,7 +46,7 @@ pub(super) fn carry_out(
 }
 
 /// As [`carry_out`], with the usual tables.
-pub(super) fn compare(
+pub(crate) fn compare(
     json: Option<Target>,
     prepare: impl FnOnce() -> Result<Prepared>,
 ) -> Result<ExitCode> {
@@ -54,14 +54,14 @@ pub(super) fn compare(
 }
 
 /// The peers of the directory `peers` here or above.
-pub(super) fn peers() -> Option<Peers> {
+pub(crate) fn peers() -> Option<Peers> {
     let peers = env::current_dir().ok().and_then(|here| Peers::find(&here))?;
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
 }
 
 /// A run that holds the machine's lock and has a writable place for its results.
 #[derive(Debug)]
-pub(super) struct RunLock {
+pub(crate) struct RunLock {
     _lock: Lock,
     interrupt: Interrupt,
     json: Option<Target>,
@@ -69,7 +69,7 @@ pub(super) struct RunLock {
 
 impl RunLock {
     /// Takes the machine's lock. An unwritable path is reported before the measurement.
-    pub(super) fn take(json: Option<Target>) -> Result<RunLock> {
+    pub(crate) fn take(json: Option<Target>) -> Result<RunLock> {
         let lock = Lock::take()?;
         json.clone().map(Target::open).transpose()?;
         let interrupt = Interrupt::install(|| note(STOPPING)).context("cannot watch for ctrl-C")?;
@@ -77,7 +77,7 @@ impl RunLock {
     }
 
     /// Measures; meanwhile saves the results so far, as converted by `result`.
-    pub(super) fn measure<R: Serialize>(
+    pub(crate) fn measure<R: Serialize>(
         &self,
         prepared: Prepared,
         result: impl Fn(&Report) -> R,
@@ -87,7 +87,7 @@ impl RunLock {
     }
 
     /// Writes the result: as text, and as JSON if requested.
-    pub(super) fn deliver(
+    pub(crate) fn deliver(
         &self,
         result: &impl Serialize,
         text: impl FnOnce() -> String,
@@ -96,8 +96,13 @@ impl RunLock {
         output::deliver(json, result, Some(text()))
     }
 
+    /// Whether a signal has come.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.interrupt.is_asked()
+    }
+
     /// The exit status of a run without failures.
-    pub(super) fn status(&self) -> ExitCode {
+    pub(crate) fn status(&self) -> ExitCode {
         self.interrupt.status().map_or(ExitCode::SUCCESS, ExitCode::from)
     }
 }
@@ -127,7 +132,7 @@ impl<R: Serialize, F: Fn(&Report) -> R> Observer for Progress<'_, F> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.lock.interrupt.is_asked()
+        self.lock.is_stopped()
     }
 }
 

@@ -104,7 +104,8 @@ pub(crate) fn run(args: ServerBenchArgs) -> Result<ExitCode> {
     compare(json, || setup.prepare())
 }
 
-fn setup(args: ServerBenchArgs) -> Result<Setup> {
+/// Checks the arguments.
+pub(crate) fn setup(args: ServerBenchArgs) -> Result<Setup> {
     let least = args.rounds as usize;
     let most = args.precision.map_or(least, |_| least.max(args.rounds_max as usize));
     let precision =

@@ -254,7 +254,8 @@ impl Prepared {
         environment: &Environment,
         observer: &mut dyn Observer,
     ) -> Result<Report> {
-        let Prepared { bench, mut measure, scratch } = self;
+        // The last one is dropped first: contenders end before their files are removed.
+        let Prepared { bench, scratch, mut measure } = self;
         let before = measure.memory();
         let record = bench.measure(record, &mut *measure, observer, environment)?;
         let after = measure.memory();

@@ -126,6 +126,24 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Its cells.
+    pub fn cells(&self) -> Vec<Cell> {
+        match self {
+            Work::Cycles(cells) => cells.iter().map(|cycles| cycles.cell()).collect(),
+            Work::Blocks { cell, .. } => vec![cell.cell()],
+        }
+    }
+
+    /// About how long a slice in each of them takes, together.
+    pub fn cost(&self) -> Duration {
+        match self {
+            Work::Cycles(cells) => cells.iter().map(|&cycles| cost(cycles)).sum(),
+            Work::Blocks { slice, .. } => *slice,
+        }
+    }
+}
+
 /// A comparison.
 #[derive(Debug)]
 pub struct Setup {

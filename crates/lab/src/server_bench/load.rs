@@ -197,7 +197,7 @@ fn positive(key: &str, number: f64) -> Result<f64> {
 
 impl Load {
     /// Its parameters.
-    pub(super) fn cell(&self) -> Cell {
+    pub(crate) fn cell(&self) -> Cell {
         Cell::new([
             ("load", self.name.as_str().into()),
             ("connections", self.connections.into()),

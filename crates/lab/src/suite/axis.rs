@@ -57,7 +57,7 @@ impl Figure {
 }
 
 /// A row or a column: its name in the document, the parameters of its cells, and the published figures of a row.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
     /// Its name; empty for the entry of a whole table.
@@ -66,12 +66,19 @@ pub struct Axis {
     /// A figure per column, from the first column on. Columns that the document lacks come last.
     #[serde(default)]
     pub published: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     clients: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     entries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cycles: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     figure: Option<Figure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     part: Option<usize>,
 }
 

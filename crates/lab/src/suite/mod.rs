@@ -52,8 +52,6 @@ impl Suites {
     /// Names the suite, and the line or cell with the error.
     pub fn read(&self, name: &str) -> Result<Suite> {
         let path = self.directory.join(name).with_extension("toml");
-        let read = fs::read_to_string(path).map_err(anyhow::Error::from);
-        let suite = read.and_then(|text| Suite::parse(&text).map_err(anyhow::Error::msg));
-        suite.with_context(|| format!("suite {name}"))
+        Suite::read(&path).with_context(|| format!("suite {name}"))
     }
 }

@@ -1,6 +1,7 @@
 //! A suite with its published and its measured figures.
 
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 use super::axis::Question;
 use super::run::{Plan, Run, figure};
@@ -16,8 +17,8 @@ pub struct SuiteReport {
     /// The name of the suite.
     #[serde(rename = "suite")]
     pub name: String,
-    /// The published tables.
-    #[serde(flatten)]
+    /// The published tables; in JSON without them, since they are in `tables`.
+    #[serde(flatten, serialize_with = "without_tables")]
     pub suite: Suite,
     /// How it was run.
     #[serde(flatten)]
@@ -71,16 +72,16 @@ pub struct Measured {
 }
 
 impl SuiteReport {
-    pub(super) fn new(run: &Run<'_>, report: &bench::Report) -> SuiteReport {
-        let Run { name, suite, plan, notes } = run;
-        let mut notes = notes.clone();
+    pub(super) fn new(run: &Run, report: &bench::Report) -> SuiteReport {
+        let Run { name, suite, plan, notes } = run.clone();
+        let mut notes = notes;
         notes.extend(report.doubts.iter().cloned().chain(report.failures()));
         notes.extend(report.results.iter().filter_map(lost));
         SuiteReport {
-            name: (*name).to_owned(),
-            suite: (*suite).clone(),
-            plan: *plan,
             tables: suite.tables.iter().map(|table| TableReport::new(table, report)).collect(),
+            name,
+            suite,
+            plan,
             notes,
             comparison: report.clone(),
         }
@@ -92,6 +93,17 @@ impl SuiteReport {
         let mut figures = rows.flat_map(|row| &row.measured).flat_map(|line| &line.figures);
         figures.all(Option::is_none)
     }
+}
+
+fn without_tables<S: Serializer>(suite: &Suite, serializer: S) -> Result<S::Ok, S::Error> {
+    let Suite { title, document, kind, machine, commands, tables: _ } = suite;
+    let mut map = serializer.serialize_map(Some(5))?;
+    map.serialize_entry("title", title)?;
+    map.serialize_entry("document", document)?;
+    map.serialize_entry("kind", kind)?;
+    map.serialize_entry("machine", machine)?;
+    map.serialize_entry("commands", commands)?;
+    map.end()
 }
 
 /// A note on datagrams that a server lost.
@@ -178,7 +190,7 @@ pub(crate) mod tests {
         bench.cells = vec![echo::cell(1, 128)];
         let report = bench::Report::new(&bench, &record(2, 15, |_, _| 2.0), &Environment::read());
         let plan = Plan { cores: Cores { server: 0, load: 0 }, quick: false, rounds: 15, seed: 1 };
-        Run::new("small", &small(), plan).report(&report)
+        Run::new("small", small(), plan).report(&report)
     }
 
     #[test]

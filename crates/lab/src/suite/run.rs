@@ -6,12 +6,12 @@ use annulus::DriverChoice;
 use annulus::fs::Policy;
 use annulus_load::{Datagrams, PerConnection, Streams, limits};
 use anyhow::{Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::axis::{Figure, Question};
 use super::report::SuiteReport;
 use super::tables::{Kind, Suite};
-use crate::bench::{self, Cell, Prepared, Rounds};
+use crate::bench::{self, Bench, Cell, Rounds};
 use crate::cores::Cores;
 use crate::echo::{self, Catalogue, Transport};
 use crate::file::{self, Cycles};
@@ -20,6 +20,7 @@ use crate::nop;
 use crate::peer::Peers;
 use crate::proc::Memory;
 use crate::programs;
+use crate::setup::Setup;
 use crate::stats::median;
 
 /// About how long a quick run may take.
@@ -33,7 +34,7 @@ const MEGABYTE: f64 = (1 << 20) as f64;
 const RUN: f64 = 30.0;
 
 /// How a suite is run.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Plan {
     /// The cores of servers and load.
     #[serde(flatten)]
@@ -54,32 +55,42 @@ impl Plan {
 }
 
 /// A suite, how to run it, and notes on what is missing.
-#[derive(Debug)]
-pub struct Run<'a> {
-    pub(super) name: &'a str,
-    pub(super) suite: &'a Suite,
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub(super) name: String,
+    pub(super) suite: Suite,
     pub(super) plan: Plan,
     pub(super) notes: Vec<String>,
 }
 
-impl<'a> Run<'a> {
+impl Run {
     /// A run of this suite.
-    pub fn new(name: &'a str, suite: &'a Suite, plan: Plan) -> Run<'a> {
-        Run { name, suite, plan, notes: Vec::new() }
+    pub fn new(name: &str, suite: Suite, plan: Plan) -> Run {
+        Run { name: name.to_owned(), suite, plan, notes: Vec::new() }
     }
 
-    /// Starts all available contenders; notes why others are missing.
+    /// The comparison that measures it; notes which contenders are unknown, and which cells are left out.
     ///
     /// # Errors
-    /// If no contender is left, or the files cannot be made.
-    pub fn prepare(&mut self, catalogue: Catalogue) -> Result<Prepared> {
-        let prepared = match self.suite.kind {
-            Kind::Echo | Kind::Connect | Kind::Udp => self.echo(catalogue),
-            Kind::Nop => self.nop(catalogue.into_peers()),
-            Kind::File => self.file(catalogue.into_peers()),
-        }?;
-        prepared.bench.contenders.missing.iter().for_each(|why| self.note(why.clone()));
-        Ok(prepared)
+    /// If no contender is left.
+    pub fn setup(&mut self, catalogue: Catalogue) -> Result<Setup> {
+        match self.suite.kind {
+            Kind::Echo | Kind::Connect | Kind::Udp => {
+                self.echo(catalogue).map(|setup| Setup::Echo(Box::new(setup)))
+            }
+            Kind::Nop => self.nop(catalogue.into_peers()).map(Setup::Programs),
+            Kind::File => self.file(catalogue.into_peers()).map(Setup::File),
+        }
+    }
+
+    /// Notes which contenders are missing, and on which file system files are.
+    pub fn prepared(&mut self, bench: &Bench) {
+        bench.contenders.missing.iter().for_each(|why| self.note(why.clone()));
+        if let Some(file_system) = bench.parameters.get("file_system") {
+            let name = file_system.as_str().unwrap_or_default();
+            self.note(format!("on {name}; TMPDIR names another index"));
+        }
     }
 
     /// The suite with the figures of a report.
@@ -94,7 +105,7 @@ impl<'a> Run<'a> {
     }
 
     /// The workload is streams, a connection per message over four event loops (document 002), or datagrams.
-    fn echo(&mut self, catalogue: Catalogue) -> Result<Prepared> {
+    fn echo(&mut self, catalogue: Catalogue) -> Result<echo::Setup> {
         let plan = self.plan;
         let (transport, load) = match self.suite.kind {
             Kind::Udp => (Transport::Udp, echo::load(Datagrams::default())),
@@ -132,11 +143,10 @@ impl<'a> Run<'a> {
         };
         let cells = self.cells();
         setup.cells = self.thin(cells, setup.servers.len(), |cell| setup.cost(cell));
-        setup.check()?;
-        setup.prepare()
+        Ok(setup)
     }
 
-    fn nop(&mut self, peers: Option<Peers>) -> Result<Prepared> {
+    fn nop(&mut self, peers: Option<Peers>) -> Result<programs::Setup> {
         let mut setup = programs::Setup {
             definition: &nop::BENCH,
             plan: self.bench_plan(),
@@ -149,14 +159,14 @@ impl<'a> Run<'a> {
         let cells = self.every(|question| question.entries.map(nop::cell).into_iter().collect());
         let (contenders, cost) = (setup.contenders.len(), setup.cost());
         setup.cells = self.thin(cells, contenders, |_| cost);
-        setup.prepare()
+        Ok(setup)
     }
 
-    fn file(&mut self, peers: Option<Peers>) -> Result<Prepared> {
+    fn file(&mut self, peers: Option<Peers>) -> Result<file::Setup> {
         let contenders = self.contenders(&file::CONTENDERS)?;
         let cells = self.every(|question| cycles(question).into_iter().collect());
         let cells = self.thin(cells, contenders.len(), |cell: &Cycles| file::cost(*cell));
-        let setup = file::Setup {
+        Ok(file::Setup {
             plan: self.bench_plan(),
             contenders,
             work: file::Work::Cycles(cells),
@@ -165,14 +175,7 @@ impl<'a> Run<'a> {
             policy: Policy::default(),
             core: self.plan.cores.server,
             peers,
-        };
-        let scratch = setup.check()?;
-        let prepared = setup.prepare(scratch)?;
-        if let Some(file_system) = prepared.bench.parameters.get("file_system") {
-            let name = file_system.as_str().unwrap_or_default();
-            self.note(format!("on {name}; TMPDIR names another index"));
-        }
-        Ok(prepared)
+        })
     }
 
     fn bench_plan(&self) -> bench::Plan {
@@ -326,7 +329,7 @@ mod tests {
         let second = |_: &usize| Duration::from_secs(1);
         let run = |quick| {
             let cores = Cores { server: 0, load: 0 };
-            Run::new("small", &suite, Plan { cores, quick, rounds: 3, seed: 1 })
+            Run::new("small", suite.clone(), Plan { cores, quick, rounds: 3, seed: 1 })
         };
         let mut usual = run(false);
         assert_eq!(usual.thin(cells.clone(), 3, second), cells);

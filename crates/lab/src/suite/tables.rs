@@ -1,5 +1,9 @@
 //! The file format of a suite.
 
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::axis::{Axis, Question};
@@ -35,12 +39,12 @@ pub struct Suite {
     /// The commands of the published figures.
     pub commands: Vec<String>,
     /// Its tables.
-    #[serde(rename = "table", skip_serializing)]
+    #[serde(rename = "table")]
     pub tables: Vec<Table>,
 }
 
 /// One table of a document.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// Its title.
@@ -67,6 +71,16 @@ impl Suite {
         let checked = suite.tables.iter().try_for_each(|table| table.check(suite.kind));
         checked.map_err(|why| one_line(&why))?;
         Ok(suite)
+    }
+
+    /// Reads a suite from a file and checks that every cell has a question.
+    ///
+    /// # Errors
+    /// Names the file, and the line or cell with the error.
+    pub fn read(path: &Path) -> Result<Suite> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Suite::parse(&text).map_err(anyhow::Error::msg)
     }
 
     /// The questions of all cells.

@@ -1,0 +1,163 @@
+//! The first line of a file of results: what is measured, and where.
+
+use std::ffi::OsString;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::bench::{Bench, Prepared};
+use crate::environment::Environment;
+use crate::suite;
+
+/// The name of the format, in the first line.
+pub const FORMAT: &str = "annulus-lab";
+
+/// Its version.
+pub const VERSION: u64 = 1;
+
+/// What stands for the directory of a run and for a port, which differ from one run to the next.
+const DIRECTORY: &str = "{dir}";
+const PORT: &str = "{port}";
+
+/// What precedes a port in an argument.
+const LOOPBACK: &str = "127.0.0.1:";
+
+/// The format and its version; the other fields depend on them.
+#[derive(Debug, Deserialize)]
+pub(super) struct Kind {
+    pub(super) format: String,
+    pub(super) version: u64,
+    #[serde(default)]
+    pub(super) environment: Version,
+}
+
+/// The annulus that wrote a file.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Version {
+    #[serde(default)]
+    pub(super) version: String,
+}
+
+/// The first line.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Header {
+    format: String,
+    version: u64,
+    /// The definition.
+    pub(super) bench: Bench,
+    /// The machine, the command line, and the time of the start.
+    pub(super) environment: Environment,
+    /// The published tables, if it is a suite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) suite: Option<suite::Run>,
+}
+
+impl Header {
+    /// Of a run that starts now.
+    pub(super) fn new(prepared: &Prepared, suite: Option<suite::Run>) -> Header {
+        let mut bench = prepared.bench.clone();
+        let directory = prepared.scratch.as_ref().map(|scratch| scratch.path().to_string_lossy());
+        for word in bench.contenders.all_mut().flat_map(|spec| &mut spec.arguments) {
+            let text = word.to_string_lossy();
+            let text = match &directory {
+                Some(directory) => text.replace(&**directory, DIRECTORY),
+                None => text.into_owned(),
+            };
+            *word = OsString::from(without_port(&text));
+        }
+        let environment = Environment::read();
+        Header { format: FORMAT.into(), version: VERSION, bench, environment, suite }
+    }
+
+    /// The first difference to another definition, or to another machine: where it is, and both values.
+    pub(super) fn difference(&self, other: &Header) -> Option<String> {
+        difference("", &self.definition(), &other.definition())
+    }
+
+    /// What must not differ in a run that goes on: everything but when and how it was started.
+    fn definition(&self) -> Json {
+        let mut json = serde_json::to_value(self).expect("it is plain data");
+        if let Some(Json::Object(environment)) = json.get_mut("environment") {
+            for key in ["time", "load_average", "command_line"] {
+                environment.remove(key);
+            }
+        }
+        json
+    }
+}
+
+/// The text with [`PORT`] instead of a port that is not 0.
+fn without_port(text: &str) -> String {
+    let Some((before, after)) = text.split_once(LOOPBACK) else { return text.to_owned() };
+    let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    let port = &after[..after.len() - rest.len()];
+    let port = if port.is_empty() || port == "0" { port } else { PORT };
+    format!("{before}{LOOPBACK}{port}{}", without_port(rest))
+}
+
+fn difference(place: &str, one: &Json, other: &Json) -> Option<String> {
+    match (one, other) {
+        (Json::Object(one), Json::Object(other)) => {
+            let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
+            let nothing = Json::Null;
+            keys.map(|key| {
+                let [one, other] = [one, other].map(|map| map.get(key).unwrap_or(&nothing));
+                let dot = if place.is_empty() { "" } else { "." };
+                difference(&format!("{place}{dot}{key}"), one, other)
+            })
+            .find_map(|found| found)
+        }
+        (Json::Array(one), Json::Array(other)) if one.len() == other.len() => {
+            let pairs = one.iter().zip(other).enumerate();
+            pairs
+                .map(|(index, (one, other))| difference(&format!("{place}[{index}]"), one, other))
+                .find_map(|found| found)
+        }
+        _ if one == other => None,
+        _ => Some(format!("{place} is {} there, and {} now", short(one), short(other))),
+    }
+}
+
+/// A value as JSON, cut if it is long.
+fn short(value: &Json) -> String {
+    const MOST: usize = 200;
+    let text = value.to_string();
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ports_are_replaced_unless_they_are_0() {
+        for (text, without) in [
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("127.0.0.1:8080", "127.0.0.1:{port}"),
+            ("a 127.0.0.1:1 127.0.0.1:2/", "a 127.0.0.1:{port} 127.0.0.1:{port}/"),
+            ("127.0.0.1:", "127.0.0.1:"),
+            ("none", "none"),
+        ] {
+            assert_eq!(without_port(text), without);
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_named_with_its_place_and_both_values() {
+        let of = |one: Json, other: Json| difference("", &one, &other);
+        assert_eq!(of(json!({ "a": [1, 2] }), json!({ "a": [1, 2] })), None);
+        let found = of(json!({ "a": { "b": [1, 2] } }), json!({ "a": { "b": [1, 3] } }));
+        assert_eq!(found.as_deref(), Some("a.b[1] is 2 there, and 3 now"));
+        let found = of(json!({ "a": [1] }), json!({ "a": [1, 2] }));
+        assert_eq!(found.as_deref(), Some("a is [1] there, and [1,2] now"));
+        let found = of(json!({}), json!({ "c": "x" }));
+        assert_eq!(found.as_deref(), Some(r#"c is null there, and "x" now"#));
+        let long = of(json!("é".repeat(300)), json!(1)).expect("a difference");
+        assert!(long.ends_with("é… there, and 1 now"), "{long}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Writing a file of results: a line at a time, each in the file before the next slice starts.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::Results;
+use super::header::Header;
+use crate::bench::{Footprint, Outcome, Sample, Slice};
+
+/// A line after the first.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Line {
+    /// A slice.
+    Slice(Measured),
+    /// The run was resumed at this time, in UTC.
+    Resumed(String),
+    /// The memory of the contenders; the last such line counts.
+    Memory(Vec<Footprint>),
+    /// The run was finished at this time, in UTC.
+    Finished(String),
+}
+
+/// A slice with its result.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Measured {
+    #[serde(flatten)]
+    pub(super) slice: Slice,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sample: Option<Sample>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Measured {
+    /// The result; `None` if the line has none.
+    pub(super) fn outcome(self) -> Option<Outcome> {
+        match (self.sample, self.error) {
+            (Some(sample), None) => Some(Ok(sample)),
+            (None, Some(error)) => Some(Err(error)),
+            _ => None,
+        }
+    }
+}
+
+/// The file of a run that is being measured.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    /// Makes the file, with its first line.
+    pub(super) fn create(path: &Path, header: &Header) -> Result<Log> {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let file = made.and_then(|()| File::options().write(true).create_new(true).open(path));
+        let file = file.with_context(|| {
+            format!("cannot make {}: choose another directory with --out", path.display())
+        })?;
+        let mut log = Log { path: path.into(), file };
+        log.append(header)?;
+        Ok(log)
+    }
+
+    /// Opens the file of an unfinished run, and removes a line that was cut.
+    pub(super) fn resume(results: &Results) -> Result<Log> {
+        let mut log = Log::at(&results.path)?;
+        let cut = log.file.set_len(results.whole);
+        cut.with_context(|| format!("cannot write to {}", log.path.display()))?;
+        log.append(&Line::Resumed(now()))?;
+        Ok(log)
+    }
+
+    /// Opens a file to append to it.
+    pub(super) fn at(path: &Path) -> Result<Log> {
+        let file = File::options().append(true).open(path);
+        let file = file.with_context(|| format!("cannot write to {}", path.display()))?;
+        Ok(Log { path: path.to_owned(), file })
+    }
+
+    /// Appends a slice.
+    pub(super) fn slice(&mut self, slice: Slice, outcome: &Outcome) -> Result<()> {
+        let (sample, error) = (outcome.as_ref().ok().cloned(), outcome.as_ref().err().cloned());
+        self.append(&Line::Slice(Measured { slice, sample, error }))
+    }
+
+    /// Appends the memory of the contenders.
+    pub(super) fn memory(&mut self, memory: Vec<Footprint>) -> Result<()> {
+        self.append(&Line::Memory(memory))
+    }
+
+    /// Appends that the run is finished.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.append(&Line::Finished(now()))
+    }
+
+    /// One write, so that a line is cut only if the disk is full or the machine fails.
+    fn append(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string(line).context("cannot write a result as JSON")?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes()).with_context(|| {
+            let path = self.path.display();
+            format!("cannot write {path}; what is in it is kept: make room, and give its directory as --out to go on")
+        })
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%FT%TZ").to_string()
+}

@@ -1,0 +1,83 @@
+//! Measuring into a file, from the start or from where an earlier run was interrupted.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::Results;
+use super::header::Header;
+use super::log::Log;
+use crate::bench::{Observer, Outcome, Prepared, Record, Report, Slice};
+use crate::suite;
+use crate::usage::UsageError;
+
+/// Measures, and keeps every slice in the file at once. If there is such a file already, it is resumed: what is in it is
+/// not measured again.
+///
+/// # Errors
+/// If the file is of another definition or of another machine, or finished; if it cannot be read or written; and
+/// as of [`Prepared::run`].
+pub fn measure(
+    prepared: Prepared,
+    suite: Option<suite::Run>,
+    path: &Path,
+    observer: &mut dyn Observer,
+) -> Result<Results> {
+    let header = Header::new(&prepared, suite);
+    let (log, record, header) = if path.exists() {
+        let results = Results::read(path)?;
+        check(&results, &header)?;
+        (Log::resume(&results)?, results.record, results.header)
+    } else {
+        (Log::create(path, &header)?, Record::new(header.bench.plan.seed), header)
+    };
+    let mut keeping = Keeping { log, observer };
+    let report = prepared.resume(record, &header.environment, &mut keeping)?;
+    if !report.memory.is_empty() {
+        keeping.log.memory(report.memory)?;
+    }
+    if !keeping.observer.is_stopped() {
+        keeping.log.finish()?;
+    }
+    Ok(Results::read(path)?)
+}
+
+/// Checks that a run can go on from these results.
+fn check(results: &Results, header: &Header) -> Result<(), UsageError> {
+    let path = results.path.display();
+    if results.is_finished() {
+        return Err(UsageError(format!(
+            "{path} is finished: remove it, or choose another --out, to measure again"
+        )));
+    }
+    match results.header.difference(header) {
+        None => Ok(()),
+        Some(difference) => Err(UsageError(format!(
+            "{path} is of another run: {difference}; run it as then, or choose another --out"
+        ))),
+    }
+}
+
+/// Writes each slice to the log; everything else is left to another observer.
+struct Keeping<'a> {
+    log: Log,
+    observer: &'a mut dyn Observer,
+}
+
+impl Observer for Keeping<'_> {
+    fn progress(&mut self, done: usize, planned: usize) {
+        self.observer.progress(done, planned);
+    }
+
+    fn keep(&mut self, slice: Slice, outcome: &Outcome) -> Result<()> {
+        self.log.slice(slice, outcome)
+    }
+
+    fn save(&mut self, report: &Report) {
+        self.observer.save(report);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.observer.is_stopped()
+    }
+}

@@ -1,0 +1,182 @@
+//! The results of a run in a file, from which everything about it is computed.
+//!
+//! A file has a line of JSON for each thing that was measured, written as soon as it is. The first line has the name and
+//! version of the format, the [`Bench`](crate::bench::Bench), the machine, and the published tables if it is a suite; then
+//! there is a line for each slice; at the end the memory of the contenders, and a line that says that the run is finished.
+//! A run that was interrupted, or killed, is resumed from its file by [`measure`], and loses at most the slice that ran.
+//!
+//! ```no_run
+//! use annulus_lab::results::Results;
+//!
+//! let results = Results::read("lab-results/2026-11-23-nop/nop.jsonl".as_ref())?;
+//! let report = results.report();
+//! println!("{} slices of {}", report.samples.len(), report.settings.plan.name);
+//! if let Some(suite) = results.suite() {
+//!     println!("{}: {} tables", suite.name, suite.tables.len());
+//! }
+//! # Ok::<(), annulus_lab::results::ReadError>(())
+//! ```
+
+mod header;
+mod log;
+mod measure;
+mod read_error;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::bench::{Bench, Footprint, Record, Report, Slice};
+use crate::environment::Environment;
+use crate::suite::SuiteReport;
+
+pub use header::{FORMAT, VERSION};
+pub use measure::measure;
+pub use read_error::{ReadError, Reason};
+
+use header::{Header, Kind};
+use log::{Line, Measured};
+
+/// The ending of the name of a file of results.
+pub const ENDING: &str = "jsonl";
+
+/// The results of a run so far.
+#[derive(Clone, Debug)]
+pub struct Results {
+    path: PathBuf,
+    header: Header,
+    record: Record,
+    memory: Vec<Footprint>,
+    resumed: usize,
+    finished: Option<String>,
+    /// Bytes of whole lines.
+    whole: u64,
+}
+
+impl Results {
+    /// Reads a file of results. A last line that was cut, because the run was killed or the disk was full, is ignored.
+    ///
+    /// # Errors
+    /// Names the file, the line, what is wrong, and what to do.
+    pub fn read(path: &Path) -> Result<Results, ReadError> {
+        let error = |reason| ReadError { path: path.to_owned(), reason };
+        let bytes = fs::read(path).map_err(|cause| error(Reason::Io(cause)))?;
+        Results::parse(path, &bytes).map_err(error)
+    }
+
+    fn parse(path: &Path, bytes: &[u8]) -> Result<Results, Reason> {
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let mut lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate();
+        let first = lines.next().map_or(&[][..], |(_, line)| line);
+        let mut results = Results {
+            path: path.to_owned(),
+            header: first_line(if first.is_empty() { bytes } else { first })?,
+            record: Record::new(0),
+            memory: Vec::new(),
+            resumed: 0,
+            finished: None,
+            whole: whole as u64,
+        };
+        results.record = Record::new(results.header.bench.plan.seed);
+        for (index, line) in lines.filter(|(_, line)| !line.is_empty()) {
+            let taken = serde_json::from_slice(line)
+                .map_err(|error| format!("it is not a result: {error}"));
+            let taken = taken.and_then(|line| results.take(line));
+            taken.map_err(|why| Reason::Line { line: index + 1, why })?;
+        }
+        Ok(results)
+    }
+
+    fn take(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Slice(measured) => return self.keep(measured),
+            Line::Resumed(_) => self.resumed += 1,
+            Line::Memory(memory) => self.memory = memory,
+            Line::Finished(time) => self.finished = Some(time),
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, measured: Measured) -> Result<(), String> {
+        let (slice, bench) = (measured.slice, &self.header.bench);
+        let (cells, contenders) = (bench.cells.len(), bench.contenders.all().count());
+        if slice.cell >= cells || slice.contender >= contenders {
+            let Slice { cell, contender, .. } = slice;
+            return Err(format!(
+                "cell {cell} and contender {contender}, and there are {cells} and {contenders}, from 0"
+            ));
+        }
+        let outcome = measured.outcome().ok_or("a slice has a sample or an error")?;
+        self.record.keep(slice, outcome);
+        Ok(())
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The definition of the run.
+    pub fn bench(&self) -> &Bench {
+        &self.header.bench
+    }
+
+    /// The machine, the command line, and the time of the start.
+    pub fn environment(&self) -> &Environment {
+        &self.header.environment
+    }
+
+    /// Everything that was measured.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Whether everything was measured.
+    pub fn is_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    /// When it was finished, in UTC.
+    pub fn finished(&self) -> Option<&str> {
+        self.finished.as_deref()
+    }
+
+    /// How often it was resumed.
+    pub fn resumed(&self) -> usize {
+        self.resumed
+    }
+
+    /// The report of what was measured so far.
+    pub fn report(&self) -> Report {
+        let Header { bench, environment, .. } = &self.header;
+        let mut report = Report::new(bench, &self.record, environment);
+        report.memory.clone_from(&self.memory);
+        report
+    }
+
+    /// The published tables with what was measured so far; `None` if this is no suite.
+    pub fn suite(&self) -> Option<SuiteReport> {
+        self.header.suite.as_ref().map(|run| run.report(&self.report()))
+    }
+}
+
+/// The first line, by steps, so that the error says what is wrong.
+fn first_line(line: &[u8]) -> Result<Header, Reason> {
+    if line.is_empty() {
+        return Err(Reason::Empty);
+    }
+    let is_ours = line.starts_with(format!("{{\"format\":\"{FORMAT}\"").as_bytes());
+    let kind = match serde_json::from_slice::<Kind>(line) {
+        Ok(kind) if kind.format == FORMAT => kind,
+        Err(error) if is_ours && error.is_eof() => return Err(Reason::Empty),
+        _ => return Err(Reason::Other),
+    };
+    if kind.version != VERSION {
+        let Kind { version, environment, .. } = kind;
+        return Err(Reason::Version { version, annulus: environment.version });
+    }
+    let header = serde_json::from_slice(line);
+    header
+        .map_err(|error| Reason::Line { line: 1, why: format!("it is not a definition: {error}") })
+}

@@ -1,0 +1,200 @@
+use std::cell::Cell as Counter;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::rc::Rc;
+
+use super::*;
+use crate::bench::{Measure, Observer, Outcome, Prepared, Rounds, Sample};
+use crate::proc::Memory;
+use crate::scratch::Scratch;
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// Counts slices, and fails the third.
+struct Counting(Rc<Counter<usize>>);
+
+impl Measure for Counting {
+    fn measure(&mut self, slice: Slice) -> Outcome {
+        self.0.set(self.0.get() + 1);
+        match slice {
+            Slice { round: 1, contender: 1, .. } => Err("reset by the \"peer\"\n".into()),
+            Slice { round, contender, .. } => {
+                Ok(crate::bench::tests::sample(2.1 + (round * contender) as f64 / 7.0))
+            }
+        }
+    }
+
+    fn memory(&self) -> Vec<Option<Memory>> {
+        vec![Some(Memory { resident_bytes: 1, virtual_bytes: 2 }), None, None]
+    }
+}
+
+/// Stops once this many slices are done.
+struct Until(usize, bool);
+
+impl Observer for Until {
+    fn progress(&mut self, done: usize, _: usize) {
+        self.1 = done >= self.0;
+    }
+
+    fn save(&mut self, _: &Report) {}
+
+    fn is_stopped(&self) -> bool {
+        self.1
+    }
+}
+
+fn directory() -> Scratch {
+    Scratch::within(&std::env::temp_dir()).expect("a directory")
+}
+
+/// Measures eight rounds in which arguments name a directory of the run, until so many slices are done; returns the
+/// results, and how many slices were measured.
+fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usize)> {
+    let scratch = directory();
+    let mut bench = crate::bench::tests::bench(&NAMES);
+    bench.plan.rounds = Rounds::fixed(rounds);
+    let words = format!("--dir={}/x 127.0.0.1:{}", scratch.path().display(), std::process::id());
+    bench.contenders.specs[0].arguments.push(words.into());
+    let measured = Rc::new(Counter::new(0));
+    let measure = Box::new(Counting(Rc::clone(&measured)));
+    let prepared = Prepared { bench, measure, scratch: Some(scratch) };
+    let results = super::measure(prepared, None, path, &mut Until(until, false))?;
+    Ok((results, measured.get()))
+}
+
+fn json(report: &Report) -> serde_json::Value {
+    serde_json::to_value(report).expect("plain data")
+}
+
+#[test]
+fn what_is_read_is_what_was_measured() {
+    let directory = directory();
+    let path = directory.path().join("run/test.jsonl");
+    let (results, measured) = run(&path, 8, usize::MAX).expect("a run");
+    assert!(results.is_finished() && results.finished().is_some());
+    assert_eq!((measured, results.record().slices().len(), results.resumed()), (24, 24, 0));
+    let report = results.report();
+    assert_eq!(report.failures().count(), 1);
+    assert_eq!(report.memory[0].after, Some(Memory { resident_bytes: 1, virtual_bytes: 2 }));
+    let mut expected = crate::bench::tests::bench(&NAMES);
+    expected.plan.rounds = Rounds::fixed(8);
+    let mut same = Report::new(&expected, results.record(), results.environment());
+    same.memory.clone_from(&report.memory);
+    same.settings.contenders.specs[0].arguments.push("--dir={dir}/x 127.0.0.1:{port}".into());
+    assert_eq!(json(&report), json(&same));
+    assert_eq!(json(&Results::read(&path).expect("the same").report()), json(&report));
+    assert!(results.suite().is_none());
+}
+
+#[test]
+fn an_interrupted_run_goes_on_with_what_it_lacks() {
+    let directory = directory();
+    let whole = run(&directory.path().join("whole.jsonl"), 8, usize::MAX).expect("a run").0;
+    let path = directory.path().join("parts.jsonl");
+    let (part, measured) = run(&path, 8, 10).expect("a part");
+    assert_eq!((part.is_finished(), measured), (false, 10));
+    assert!(part.report().doubts[0].starts_with("interrupted after 10 of 24 slices"));
+    // As if it was killed while it wrote a line.
+    let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
+    file.write_all(b"{\"slice\":{\"round\":7,").expect("half a line");
+    assert_eq!(Results::read(&path).expect("the rest").record().slices().len(), 10);
+    let (results, measured) = run(&path, 8, usize::MAX).expect("the rest");
+    assert_eq!((measured, results.resumed(), results.is_finished()), (14, 1, true));
+    assert_eq!(json(&results.report())["samples"], json(&whole.report())["samples"]);
+    assert_eq!(json(&results.report())["results"], json(&whole.report())["results"]);
+}
+
+#[test]
+fn a_run_killed_after_its_last_slice_measures_nothing_more() {
+    let directory = directory();
+    let path = directory.path().join("test.jsonl");
+    assert!(!run(&path, 8, 24).expect("all slices").0.is_finished());
+    let (results, measured) = run(&path, 8, usize::MAX).expect("the last line");
+    assert_eq!((measured, results.is_finished()), (0, true));
+}
+
+#[test]
+fn another_definition_and_a_finished_run_are_refused() {
+    let directory = directory();
+    let path = directory.path().join("test.jsonl");
+    run(&path, 8, 5).expect("a part");
+    let error = run(&path, 9, usize::MAX).expect_err("other rounds");
+    let text = error.to_string();
+    assert!(
+        error.is::<crate::UsageError>() && text.contains("bench.rounds is 8 there, and 9 now"),
+        "{text}"
+    );
+    let text = fs::read_to_string(&path).expect("it is there");
+    fs::write(&path, text.replacen("\"kernel\":\"", "\"kernel\":\"1.", 1)).expect("another kernel");
+    let error = run(&path, 8, usize::MAX).expect_err("another machine").to_string();
+    assert!(error.contains("environment.kernel is \"1."), "{error}");
+    fs::write(&path, text).expect("as it was");
+    run(&path, 8, usize::MAX).expect("the rest");
+    let error = run(&path, 8, usize::MAX).expect_err("finished").to_string();
+    assert!(error.contains("is finished: remove it"), "{error}");
+}
+
+#[test]
+fn errors_name_the_file_the_line_and_what_to_do() {
+    let directory = directory();
+    let path = directory.path().join("test.jsonl");
+    run(&path, 8, 2).expect("a part");
+    let good = fs::read_to_string(&path).expect("it is there");
+    let header = good.lines().next().expect("a first line").to_owned();
+    let slice = good.lines().nth(1).expect("a slice").to_owned();
+    let of = |text: &str| {
+        fs::write(&path, text).expect("a file");
+        Results::read(&path).expect_err(text).to_string()
+    };
+    for (text, parts) in [
+        (String::new(), ["line 1 is missing or cut", "remove the file"]),
+        (header[..50].to_owned(), ["line 1 is missing or cut", "remove the file"]),
+        ("{\"run\":1}\n".into(), ["line 1 is not that of a file of results", "annulus lab run"]),
+        ("\u{0}\n".into(), ["line 1 is not that", ".jsonl"]),
+        (
+            header.replacen("\"version\":1", "\"version\":2", 1),
+            ["line 1: version 2", "reads version 1"],
+        ),
+        (
+            header.replacen("\"layout\":\"cells\"", "\"layout\":\"round\"", 1) + "\n",
+            ["line 1: it is not a definition", "round"],
+        ),
+        (format!("{header}\n{slice}\nnonsense\n"), ["line 3: it is not a result", "measure again"]),
+        (
+            format!(
+                "{header}\n{{\"slice\":{{\"round\":0,\"cell\":1,\"contender\":0,\"error\":\"\"}}}}\n"
+            ),
+            ["line 2: cell 1 and contender 0", "there are 1 and 3"],
+        ),
+        (
+            format!("{header}\n{{\"slice\":{{\"round\":0,\"cell\":0,\"contender\":0}}}}\n"),
+            ["line 2: a slice has", "a sample or an error"],
+        ),
+    ] {
+        let error = of(&text);
+        assert!(
+            error.contains("test.jsonl") && parts.iter().all(|part| error.contains(part)),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    let missing = Results::read(&directory.path().join("none")).expect_err("no file").to_string();
+    assert!(missing.contains("none: No such file"), "{missing}");
+}
+
+/// `/dev/full` takes nothing.
+#[test]
+fn a_full_disk_ends_the_run_and_names_the_file() {
+    let directory = directory();
+    let path = directory.path().join("test.jsonl");
+    let (results, _) = run(&path, 8, 3).expect("a part");
+    fs::remove_file(&path).expect("moved away");
+    std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+    let mut log = log::Log::at(&results.path).expect("it opens");
+    let slice = Slice { round: 7, cell: 0, contender: 0 };
+    let error = log.slice(slice, &Ok(Sample::default())).expect_err("it is full");
+    let text = format!("{error:#}");
+    assert!(text.contains("test.jsonl") && text.contains("No space left"), "{text}");
+    assert!(text.contains("make room"), "{text}");
+}
