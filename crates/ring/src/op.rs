@@ -15,7 +15,7 @@ use annulus_kernel::Fd;
 
 pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMsgSelect, RecvMulti, RecvSelect};
 pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
-pub use send::{Send, SendMsg, zero_copy};
+pub use send::{Send, SendMsg, SendTo, zero_copy};
 
 const ACCEPT_MULTISHOT: u16 = 1 << 0;
 const POLL_ADD_MULTI: u32 = 1 << 0;

@@ -165,6 +165,7 @@ impl Uring {
             encoder: Encoder {
                 operations: config.operations,
                 reports_copies: features.has("zero-copy report"),
+                addresses_sends: supported.addressed_sends,
             },
             features,
             limits_receives,

@@ -42,6 +42,8 @@ pub(super) struct Supported {
     pub(super) close: bool,
     /// If not, there are no datagram sockets.
     pub(super) messages: bool,
+    /// A SEND takes the address of its destination (6.1, as SENDMSG_ZC).
+    pub(super) addressed_sends: bool,
 }
 
 impl Supported {
@@ -52,7 +54,12 @@ impl Supported {
         match needed.iter().copied().find(missing) {
             Some(code) => Err(SetupError::Lacks(opcode::name(code).unwrap_or("an operation"))),
             None => {
-                Ok(Self { close: probe.has(opcode::CLOSE), messages: probe.has(opcode::RECVMSG) })
+                let has = |code| probe.has(code);
+                Ok(Self {
+                    close: has(opcode::CLOSE),
+                    messages: has(opcode::RECVMSG),
+                    addressed_sends: has(opcode::SENDMSG_ZC) && needed.contains(&opcode::SEND),
+                })
             }
         }
     }
@@ -111,7 +118,7 @@ mod tests {
     #[test]
     fn the_opcodes_in_use_are_those_submitted() {
         for operations in Operations::ALL {
-            let encoder = Encoder { operations, reports_copies: true };
+            let encoder = Encoder { operations, reports_copies: true, addresses_sends: true };
             let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
             // SAFETY: the header is live.
             let entry = |op| unsafe { encoder.memory_entry(Token::IGNORED, op) };

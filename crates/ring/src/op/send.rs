@@ -29,6 +29,36 @@ impl Send {
     }
 }
 
+/// Sends one datagram to an address (6.1), without a `struct msghdr`, which the kernel would copy. Bytes and address must outlive the
+/// operation. It is sent whole or not at all; an empty one is sent too.
+#[derive(Clone, Copy, Debug)]
+pub struct SendTo {
+    /// The socket.
+    pub fd: Fd,
+    /// The bytes.
+    pub buffer: *const u8,
+    /// The count.
+    pub len: u32,
+    /// A socket address; null for the peer of a connected socket.
+    pub name: *const u8,
+    /// Its length.
+    pub name_len: u16,
+    /// [`msg`](annulus_kernel::msg) flags.
+    pub flags: u32,
+}
+
+impl SendTo {
+    /// The entry.
+    #[inline]
+    pub fn entry(self) -> Entry {
+        let Self { fd, buffer, len, name, name_len, flags } = self;
+        // The first half of the field is the length, the second one must be zero.
+        let [first, second] = name_len.to_ne_bytes();
+        let file_index = u32::from_ne_bytes([first, second, 0, 0]);
+        Entry { off: name as u64, file_index, ..Send { fd, buffer, len, flags }.entry() }
+    }
+}
+
 /// Sends the vectors of a `struct msghdr`, to its name if it has one, with its control messages. Header, vectors and name need
 /// outlive only the *submission* (`SUBMIT_STABLE`); bytes and control messages, which each try reads, the operation. A datagram
 /// is sent whole or not at all; an empty one is sent too.

@@ -32,6 +32,15 @@ impl Submitted {
         unsafe { Piece::new(self.0.addr, self.0.len as usize) }
     }
 
+    /// The address that a send names.
+    pub(crate) fn destination(&self) -> Address {
+        let [first, second, _, _] = self.0.file_index.to_ne_bytes();
+        let len = usize::from(u16::from_ne_bytes([first, second]));
+        // SAFETY: `off` and the length of a send with an address name memory that is valid until the terminal completion, as `new`
+        // demands.
+        Address::from_bytes(&unsafe { Piece::new(self.0.off, len) }.bytes())
+    }
+
     /// The socket address of a connect.
     pub(crate) fn address(&self) -> Result<Address, Errno> {
         let len = usize::try_from(self.0.off).unwrap_or(usize::MAX);

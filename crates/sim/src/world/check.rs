@@ -40,7 +40,9 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         opcode::RECV | opcode::RECVMSG => receive(entry, profile),
         opcode::SEND | opcode::SENDMSG => {
             let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-            entry.ioprio & !POLL_FIRST == 0 && entry.op_flags & !known == 0 && entry.file_index == 0
+            entry.ioprio & !POLL_FIRST == 0
+                && entry.op_flags & !known == 0
+                && (is_unaddressed(entry) || is_addressed(entry, profile))
         }
         opcode::SEND_ZC | opcode::SENDMSG_ZC => lent_send(entry, profile),
         opcode::READV => (!selects || entry.len == 1) && file_flags(entry),
@@ -59,6 +61,17 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         _ => true,
     };
     if sound { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+fn is_unaddressed(entry: &Submitted) -> bool {
+    entry.off == 0 && entry.file_index == 0
+}
+
+/// A send to an address: since 6.1, as zero-copy sends of messages.
+fn is_addressed(entry: &Submitted, profile: &Profile) -> bool {
+    entry.opcode == opcode::SEND
+        && profile.has(opcode::SENDMSG_ZC)
+        && entry.file_index.to_ne_bytes()[2..] == [0, 0]
 }
 
 /// A zero-copy send cannot skip its completion.

@@ -7,7 +7,8 @@ use super::check::{
 };
 use crate::faults::Fault;
 use crate::memory::{Header, Submitted};
-use crate::op::{Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
+use crate::net::SendMeta;
+use crate::op::{Ancillary, Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
 use annulus_kernel::{Domain, Layout, Shutdown, msg};
 use annulus_ring::op::rwf;
@@ -117,6 +118,7 @@ impl World {
                 Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 }
             }
             opcode::SENDMSG | opcode::SENDMSG_ZC => Body::Send(self.message(entry)?),
+            opcode::SEND if entry.off != 0 => Body::Send(addressed(entry)),
             opcode::WRITEV => Body::Send(Send::plain(entry, Source::Many(entry.vectors()?))),
             _ => Body::Send(Send::plain(entry, Source::One(entry.memory()))),
         })
@@ -129,6 +131,18 @@ impl World {
         let source = Source::Many(header.vectors);
         Ok(Send { ancillary: ancillary.map(Box::new), ..Send::plain(entry, source) })
     }
+}
+
+/// A send with the address of its destination.
+fn addressed(entry: &Submitted) -> Send {
+    let ancillary = Ancillary {
+        to: Some(entry.destination()),
+        control: entry.memory().first(0),
+        meta: SendMeta::default(),
+        rights: Vec::new(),
+    };
+    let source = Source::One(entry.memory());
+    Send { ancillary: Some(Box::new(ancillary)), ..Send::plain(entry, source) }
 }
 
 impl Send {
