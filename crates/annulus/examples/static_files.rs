@@ -5,6 +5,7 @@
 //! links either. A client that takes too long over a request, or between two, is disconnected. While so many connections are served, others are
 //! answered with 503 and closed, so that requests over the first wait for each other at most.
 
+use annulus::Lease;
 use annulus::fs::{CachedFile, Dir, FileCache};
 use annulus::io::{AsyncRecv, copy_range};
 use annulus::net::{TcpListener, TcpStream};
@@ -52,34 +53,45 @@ async fn serve(mut stream: TcpStream, files: FileCache, place: Option<Rc<()>>) -
             Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
             Err(error) => return Err(error),
         };
-        let head = head.as_ref().map_err(|status| *status);
-        let request = place.as_ref().ok_or(FULL).and(head).and_then(|head| Request::parse(head));
-        let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
-        let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
         // Boxed, so that a connection that waits for its next request holds nothing of this one.
-        let answer = Box::pin(async { request?.answer(&files).await }).await;
-        let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
-        let connection = if keep_alive { "keep-alive" } else { "close" };
-        let head = format!("HTTP/1.1 {status}\r\nconnection: {connection}\r\n{headers}\r\n");
-        stream.send(head).await?;
-        match file {
-            Some((file, range)) if with_body => {
-                let length = range.end - range.start;
-                let copied = Box::pin(copy_range(file.file(), range, &mut stream));
-                if copied.await? != length {
-                    return Err(io::Error::other("the file has become shorter"));
-                }
-            }
-            None if with_body => stream.send(status).await?,
-            _ => {}
-        }
-        if !keep_alive {
+        if !Box::pin(respond(&mut stream, &files, place.is_some(), head)).await? {
             stream.shutdown().await?;
             // What the client still sends is read: else it would see a reset, perhaps before it sees the reply.
             let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
             return Ok(timeout(PATIENCE, rest).await?);
         }
     }
+}
+
+/// Answers a request. True if the connection stays.
+async fn respond(
+    stream: &mut TcpStream,
+    files: &FileCache,
+    has_place: bool,
+    head: Result<Lease, &'static str>,
+) -> io::Result<bool> {
+    let head = head.as_ref().map_err(|status| *status);
+    let request = if has_place { head.and_then(|head| Request::parse(head)) } else { Err(FULL) };
+    let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
+    let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
+    let answer = match request {
+        Ok(request) => request.answer(files).await,
+        Err(status) => Err(status),
+    };
+    let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
+    let connection = if keep_alive { "keep-alive" } else { "close" };
+    stream.send(format!("HTTP/1.1 {status}\r\nconnection: {connection}\r\n{headers}\r\n")).await?;
+    match file {
+        Some((file, range)) if with_body => {
+            let length = range.end - range.start;
+            if copy_range(file.file(), range, stream).await? != length {
+                return Err(io::Error::other("the file has become shorter"));
+            }
+        }
+        None if with_body => stream.send(status).await?,
+        _ => {}
+    }
+    Ok(keep_alive)
 }
 
 /// The lines of a request, with the empty one behind them.
