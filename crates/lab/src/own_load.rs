@@ -41,7 +41,10 @@ fn sample(report: &Report) -> Option<Sample> {
         (CLIENT_CPU_SHARE, report.client_cpu_share),
     ]);
     match &report.figures {
-        Figures::Streams(figures) => sample.set("p99_9_us", figures.latency_us.p99_9),
+        Figures::Streams(figures) => {
+            sample.set("p99_9_us", figures.latency_us.p99_9);
+            sample.set("service_p99_9_us", figures.service_us.p99_9);
+        }
         Figures::Datagrams(figures) => sample.set("lost", figures.lost as f64),
         Figures::PerConnection(_) => {}
     }

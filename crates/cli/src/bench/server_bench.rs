@@ -32,8 +32,8 @@ Comparison http: hyper 1 on runtimes, with the same handler and the same setting
 Comparison https: the same over TLS by rustls, without monoio and compio
   loads    tls (50 connections), tls-1, tls-16k, tls-h2
 Comparison files: static files over HTTP/1.1, from the page cache
-  servers  nginx (peers/nginx/tuned.conf; baseline), nginx-default, uring and epoll
-           (the example static_files), tokio (its twin)
+  servers  nginx (peers/nginx/tuned.conf; baseline), nginx-sendfile, nginx-default,
+           uring and epoll (the example static_files), tokio (its twin)
   loads    4k and 64k (50 connections), 1m (10)
 Comparison store: the protocol of Redis
   servers  redis-server (peers/redis/tuned.conf; baseline), redis-default, uring and
@@ -50,8 +50,10 @@ Comparison proxy-2: proxies on two threads, and on one; they share all cores wit
            uring and epoll (the example proxy with two shards), uring-1 (with one)
   loads    128b and 16k (50 connections of a thread that batches), threads (50
            connections of 128 bytes, a thread each, which does not batch)
-Comparison overload: proxies at fixed times, up to 64 messages in flight on each
-  of 50 connections; latency counts from the time at which a message is due
+Comparison overload: proxies at fixed times, one message in flight on each of 200
+  connections; latency counts from the time at which a message is due, `service`
+  from its send. The echo server is on the core of the proxies, so that it is they
+  that can do no more
   loads    rate-50, rate-80, rate-95, rate-120: percent of what the baseline passes
            on if each connection waits for its answers, which is measured first
 

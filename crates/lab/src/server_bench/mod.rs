@@ -94,9 +94,12 @@ impl Setup {
         missing.extend(not_counted(&recipes));
         contenders.missing = missing;
         recipes.iter_mut().for_each(|recipe| recipe.timeout = start_timeout);
-        let metrics = metrics(recipes.iter().all(Recipe::is_visible), &mut plan);
+        let is_open = loads.iter().any(|load| load.share.is_some());
+        let metrics = metrics(recipes.iter().all(Recipe::is_visible), is_open, &mut plan);
+        let service = if is_open { "; service: p99.9 from the send" } else { "" };
         let needs_target = recipes.iter().any(|recipe| recipe.needs("target"));
-        let fixture = Fixture::new(&directory, &comparison.site, (needs_target, client))?;
+        let target = (needs_target, placement.target(cores));
+        let fixture = Fixture::new(&directory, &comparison.site, target)?;
         let cells = loads.iter().map(Load::cell).collect();
         let commands: Vec<_> = loads.iter().map(|load| load.client.words().join(" ")).collect();
         let mut measure =
@@ -107,15 +110,15 @@ impl Setup {
         let bench = Bench {
             plan,
             terms: format!(" of {seconds} s, {}", placement.terms(cores)),
-            legend:
-                "; CPU µs: of the server, a request; calls: the server's system calls, a request"
-                    .into(),
+            legend: format!(
+                "; CPU µs: of the server, a request; calls: the server's system calls, a request{service}"
+            ),
             layout: Layout::Cells,
             contenders,
             cells,
             metrics,
             idle: None,
-            cores: (placement == Placement::Apart).then_some(cores),
+            cores: (placement != Placement::Shared).then_some(cores),
             parameters: parameters(json!({
                 "comparison": comparison.name, "title": comparison.title, "loads": commands, "seconds": seconds,
                 "server_core": server, "load_core": client,
@@ -132,8 +135,9 @@ impl Setup {
     }
 }
 
-/// The metrics. If the CPU time of a server cannot be seen, requests a second decide instead.
-fn metrics(are_visible: bool, plan: &mut Plan) -> Vec<Metric> {
+/// The metrics. If the CPU time of a server cannot be seen, requests a second decide instead. In an open loop, p99.9 from the send to the answer
+/// takes the place of the mean: what does not include the client's own queue.
+fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
     let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
     let (mut rate, mut cpu) = (requests(), cpu());
     cpu = Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu };
@@ -142,7 +146,18 @@ fn metrics(are_visible: bool, plan: &mut Plan) -> Vec<Metric> {
         plan.rounds.precision.iter_mut().for_each(|one| one.metric.clone_from(&rate.key));
     }
     let calls = Metric { format: Format::Decimals(2), ..calls };
-    vec![rate, cpu, calls, mean(), p50(), p99(), p99_9(), client_cpu()]
+    let served = Metric::plain("service_p99_9_us", "service", Formula::number("service_p99_9_us"));
+    let served = Metric { format: Format::Micros, ..served };
+    vec![
+        rate,
+        cpu,
+        calls,
+        if is_open { served } else { mean() },
+        p50(),
+        p99(),
+        p99_9(),
+        client_cpu(),
+    ]
 }
 
 /// The servers that are available, with the control, and how to start each.

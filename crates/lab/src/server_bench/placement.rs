@@ -11,25 +11,38 @@ pub enum Placement {
     /// Servers on one core, clients on another.
     #[default]
     Apart,
-    /// Both on all cores that this process may use: threads run where the system puts them, or where a program pins its own.
+    /// Servers and what is behind a proxy on one core, clients on another: the clients have more time than the servers need.
+    Together,
+    /// All on all cores that this process may use: threads run where the system puts them, or where a program pins its own.
     Shared,
 }
 
 impl Placement {
     /// The core of the servers, if they have one.
     pub(super) fn server(self, cores: Cores) -> Option<usize> {
-        (self == Placement::Apart).then_some(cores.server)
+        (self != Placement::Shared).then_some(cores.server)
     }
 
-    /// The core of the clients, and of what is behind a proxy, if they have one.
+    /// The core of the clients, if they have one.
     pub(super) fn load(self, cores: Cores) -> Option<usize> {
-        (self == Placement::Apart).then_some(cores.load)
+        (self != Placement::Shared).then_some(cores.load)
+    }
+
+    /// The core of what is behind a proxy, if it has one.
+    pub(super) fn target(self, cores: Cores) -> Option<usize> {
+        match self {
+            Placement::Apart => self.load(cores),
+            Placement::Together | Placement::Shared => self.server(cores),
+        }
     }
 
     /// What a report says of it.
     pub(super) fn terms(self, Cores { server, load }: Cores) -> String {
         match self {
             Placement::Apart => format!("servers on core {server}, clients on core {load}"),
+            Placement::Together => {
+                format!("servers and what is behind them on core {server}, clients on core {load}")
+            }
             Placement::Shared => "servers and clients share all cores".into(),
         }
     }
@@ -40,11 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_apart_is_pinned() {
+    fn what_shares_all_cores_is_not_pinned() {
         let cores = Cores { server: 3, load: 5 };
-        let [apart, shared] = [Placement::Apart, Placement::Shared];
-        assert_eq!((apart.server(cores), apart.load(cores)), (Some(3), Some(5)));
-        assert_eq!((shared.server(cores), shared.load(cores)), (None, None));
-        assert_eq!(apart.terms(cores), "servers on core 3, clients on core 5");
+        let placed = |one: Placement| [one.server(cores), one.load(cores), one.target(cores)];
+        assert_eq!(placed(Placement::Apart), [Some(3), Some(5), Some(5)]);
+        assert_eq!(placed(Placement::Together), [Some(3), Some(5), Some(3)]);
+        assert_eq!(placed(Placement::Shared), [None; 3]);
+        assert_eq!(Placement::Apart.terms(cores), "servers on core 3, clients on core 5");
     }
 }
