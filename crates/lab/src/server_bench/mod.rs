@@ -94,7 +94,7 @@ impl Setup {
         missing.extend(not_counted(&recipes));
         contenders.missing = missing;
         recipes.iter_mut().for_each(|recipe| recipe.timeout = start_timeout);
-        let is_open = loads.iter().any(|load| load.share.is_some());
+        let is_open = loads.iter().any(|load| matches!(load.pace, Pace::Rate(_) | Pace::Share(_)));
         let metrics = metrics(recipes.iter().all(Recipe::is_visible), is_open, &mut plan);
         let service = if is_open { "; service: p99.9 from the send" } else { "" };
         let needs_target = recipes.iter().any(|recipe| recipe.needs("target"));
