@@ -254,7 +254,7 @@ mod tests {
         let expected = [
             ("http", 7, 6, "tokio"),
             ("https", 5, 4, "tokio"),
-            ("files", 5, 3, "nginx"),
+            ("files", 6, 3, "nginx"),
             ("store", 5, 9, "redis-server"),
             ("proxy", 7, 5, "haproxy"),
             ("proxy-2", 5, 3, "haproxy"),
