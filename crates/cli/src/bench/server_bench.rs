@@ -8,6 +8,7 @@ use annulus_lab::server_bench::{Comparison, PRECISE, START_TIMEOUT, Setup};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const EXPLAIN: &str = "\
 Starts every server, pinned to one core, and keeps all running; each is started
@@ -119,7 +120,7 @@ pub(crate) fn setup(args: ServerBenchArgs) -> Result<Setup> {
             seed: args.output.seed,
         },
         comparison: args.comparison.only(&args.servers, &args.loads)?,
-        seconds: args.seconds,
+        time: Duration::from_secs(args.seconds),
         start_timeout: START_TIMEOUT,
         cores: args.pins.choose()?,
         peers: peers(),

@@ -2,6 +2,7 @@
 
 mod progress;
 mod run;
+mod servers;
 mod subject;
 mod tables;
 

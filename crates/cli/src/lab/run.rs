@@ -1,6 +1,7 @@
 //! `annulus lab run`: measures comparisons by name, and keeps the results.
 
 use super::progress::Progress;
+use super::servers::ServerArgs;
 use super::subject::{self, Named, Options, Subject};
 use super::tables;
 use crate::bench::args::Pins;
@@ -34,6 +35,15 @@ measured in turn in short slices, round after round. Its tables are printed as i
 the document, the published figures above the measured ones. Absolute figures of
 different machines cannot be compared: compare within a table.
 
+With --load or --load-command, servers of your own are compared. A server is a
+command that starts it, split as a shell does, or the HOST:PORT of one that runs.
+In commands, {port} is a free port and {dir} an empty directory; in loads, {port}
+and {address} are the server's. It is ready once it accepts connections, must stay
+in the foreground, and ends with the run. CPU time is that of all its processes;
+of one that runs already it is known if it is this user's. The first server is
+measured twice as a control. A file with [[server]] and [[load]] is the same; the
+files in crates/lab/programs are examples.
+
 A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any text.
 A cell is written as it is printed, or as its values: 50x128. Every contender
 that a pattern names is measured in every cell that one names.
@@ -47,15 +57,19 @@ Examples:
   annulus lab run nop --quick               about a minute
   annulus lab run tcp udp --out results
   annulus lab run tcp --only 'uring/50x*' --precision 0.02
-  annulus lab run my/suite.toml";
+  annulus lab run my/suite.toml
+  annulus lab run 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
+    --load 'http://127.0.0.1:{port}/'
+  annulus lab run 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
+    --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'";
 
 /// Measure comparisons, and keep the results in files
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(super) struct RunArgs {
     /// Suites, comparisons of programs, benches, or files; all, or quick for all
-    /// in a short run each
-    #[arg(required = true, value_name = "NAME|FILE")]
+    /// in a short run each; with --load servers
+    #[arg(required = true, value_name = "NAME|FILE|SERVER")]
     names: Vec<String>,
     /// Shorten each to a minute or a few: fewer cells, shorter slices, fewer
     /// rounds
@@ -85,15 +99,20 @@ pub(super) struct RunArgs {
     seed: u64,
     #[command(flatten)]
     pins: Pins,
+    #[command(flatten)]
+    servers: ServerArgs,
 }
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     let options = args.options()?;
-    let named = args.named()?;
+    args.servers.check(&args.names)?;
+    let of_servers = || subject::of_servers(&args.servers, &args.names, &options);
+    let servers = args.servers.are_given().then(of_servers).transpose()?;
+    let named = if servers.is_some() { Vec::new() } else { args.named()? };
     let lock = RunLock::take(None)?;
-    let directory = args.directory();
+    let directory = args.directory(servers.as_ref());
     let mut failed = Vec::new();
-    let mut open = Vec::new();
+    let mut open: Vec<Subject> = servers.into_iter().collect();
     for named in &named {
         match named.subject(&options) {
             Ok(subject) => open.push(subject),
@@ -245,13 +264,16 @@ impl RunArgs {
     }
 
     /// The directory of the results: the named one, or a new one.
-    fn directory(&self) -> PathBuf {
+    fn directory(&self, servers: Option<&Subject>) -> PathBuf {
         if let Some(out) = &self.out {
             return out.clone();
         }
         let stem =
             |name: &String| Path::new(name).file_stem().map(|stem| stem.display().to_string());
-        let names: Vec<String> = self.names.iter().filter_map(stem).collect();
+        let names: Vec<String> = match servers {
+            Some(servers) => vec![servers.name.clone()],
+            None => self.names.iter().filter_map(stem).collect(),
+        };
         let date = jiff::Timestamp::now().strftime("%F");
         let first = format!("{date}-{}", names.join("+").replace(':', "-"));
         let others = (2..).map(|number| format!("{first}-{number}"));

@@ -1,5 +1,6 @@
 //! What can be measured, by name.
 
+use super::servers::{self, ServerArgs};
 use crate::bench::bulk::{self, BulkArgs};
 use crate::bench::echo::{self, EchoArgs, catalogue};
 use crate::bench::file::{self, FileArgs};
@@ -142,8 +143,13 @@ impl Named {
                 of_suite(name, suites.read(name)?, options)?
             }
             Named::File(path) => {
-                let suite = Suite::read(Path::new(path)).with_context(|| path.clone())?;
-                of_suite(&name, suite, options)?
+                let file = Path::new(path);
+                if Comparison::is_in(file) {
+                    (Setup::Servers(servers::of(Comparison::read(file)?, options)), None)
+                } else {
+                    let suite = Suite::read(file).with_context(|| path.clone())?;
+                    of_suite(&name, suite, options)?
+                }
             }
             Named::Programs(name) => {
                 let args = defaults::<ServerBenchArgs>(&[name], options)?;
@@ -154,6 +160,22 @@ impl Named {
         options.adjust(&mut setup, suite.is_some())?;
         Ok(Subject { name, setup, suite })
     }
+}
+
+/// The comparison of servers of the command line.
+///
+/// # Errors
+/// If a server or an option means nothing, or nothing is left of the comparison.
+pub(super) fn of_servers(
+    args: &ServerArgs,
+    names: &[String],
+    options: &Options,
+) -> Result<Subject> {
+    let setup = args.setup(names, options)?;
+    let name = setup.comparison.name.clone();
+    let mut setup = Setup::Servers(setup);
+    options.adjust(&mut setup, false)?;
+    Ok(Subject { name, setup, suite: None })
 }
 
 impl Options {

@@ -9,6 +9,7 @@ mod file;
 mod interrupted;
 mod killed;
 mod lab;
+mod lab_servers;
 mod load;
 mod load_compare;
 mod load_live;

@@ -94,6 +94,12 @@ impl Comparison {
         Some(Comparison::parse(name, text).expect("tested"))
     }
 
+    /// Whether a file is one of a comparison, by the tables that only those have.
+    pub fn is_in(path: &Path) -> bool {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().any(|line| ["[[server]]", "[[load]]"].contains(&line.trim()))
+    }
+
     /// Reads a file.
     ///
     /// # Errors

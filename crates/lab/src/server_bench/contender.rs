@@ -157,6 +157,11 @@ impl Contender {
         self.ready = Some(line.to_owned());
     }
 
+    /// Whether it is a command line, and not one that runs already.
+    pub fn is_started(&self) -> bool {
+        matches!(self.program, Program::Command { .. })
+    }
+
     /// Whether it is a command line without `{port}`, so that its port may be set.
     pub fn has_own_port(&self) -> bool {
         match &self.program {

@@ -55,8 +55,8 @@ pub struct Setup {
     pub comparison: Comparison,
     /// Its rounds.
     pub plan: Plan,
-    /// How long a slice is measured, in whole seconds, since most clients count those.
-    pub seconds: u64,
+    /// How long a slice is measured; in whole seconds, rounded up, by clients that count those.
+    pub time: Duration,
     /// How long a server may take to be ready, unless it announces its address.
     pub start_timeout: Duration,
     /// The cores of servers and clients.
@@ -75,11 +75,11 @@ impl Setup {
     /// # Errors
     /// If a server cannot be built or started, or no server or no load is left.
     pub fn prepare(self) -> Result<Prepared> {
-        let Setup { comparison, mut plan, seconds, start_timeout, cores, peers, parse, is_strict } =
+        let Setup { comparison, mut plan, time, start_timeout, cores, peers, parse, is_strict } =
             self;
         let scratch = Scratch::within(&std::env::temp_dir())
             .context("cannot make a directory for servers and clients: set TMPDIR elsewhere")?;
-        let (directory, time) = (scratch.path().to_owned(), Duration::from_secs(seconds));
+        let (directory, seconds) = (scratch.path().to_owned(), time.as_secs_f64());
         let placement = comparison.placement;
         let (server, client) = (placement.server(cores), placement.load(cores));
         let clients = Clients { core: client, time, directory: directory.clone(), parse };
@@ -131,7 +131,7 @@ impl Setup {
     pub fn cost(&self) -> Duration {
         /// To start and to end a client.
         const CLIENT: Duration = Duration::from_millis(80);
-        Duration::from_secs(self.seconds) + CLIENT
+        self.time + CLIENT
     }
 }
 

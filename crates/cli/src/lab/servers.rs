@@ -1,0 +1,217 @@
+//! Servers of a command line: what they are, and what loads them.
+
+use super::subject::Options;
+use crate::bench::args::some_time;
+use crate::bench::run::peers;
+use crate::load::plan_of;
+use crate::usage::{UsageError, only_with};
+use annulus_lab::bench::{Plan, Rounds};
+use annulus_lab::server_bench::{
+    Comparison, Contender, Load, Loads, Placement, START_TIMEOUT, Setup,
+};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::time::Duration;
+
+/// Rounds unless others are asked for.
+const ROUNDS: usize = 12;
+
+/// How long a slice is measured unless another time is asked for.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// Servers of your own
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Servers of your own")]
+pub(super) struct ServerArgs {
+    /// Compare servers: each NAME is then a command that starts one, or the
+    /// HOST:PORT of one that runs. This loads them: a target of annulus load,
+    /// with its options, such as 'http://127.0.0.1:{port}/ -H "Accept: */*"'
+    #[arg(long, value_name = "URL OPTIONS")]
+    load: Vec<String>,
+    /// Another program loads them, such as
+    /// 'wrk -t1 -c {connections} -d {seconds} http://127.0.0.1:{port}/'
+    #[arg(long, value_name = "COMMAND")]
+    load_command: Vec<String>,
+    /// Where a number is in the output of --load-command, if it is none of wrk,
+    /// oha, h2load, hey, ab and redis-benchmark: rate=, requests=, time=, errors=,
+    /// mean=, p50=, p99= or p99.9=, and an expression with one group
+    #[arg(long, value_name = "KEY=REGEX")]
+    parse: Vec<String>,
+    /// Connections of the load, each number a cell [default: 50]
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',')]
+    connections: Vec<u64>,
+    /// Requests in flight on each connection [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    pipeline: Option<u64>,
+    /// Requests a second, whatever the server does [default: as fast as it
+    /// answers]
+    #[arg(long, value_name = "PER SECOND")]
+    rate: Option<f64>,
+    /// The names of the servers, in their order [default: those of the programs]
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    /// Where servers without {port} in their command listen, in their order
+    /// [default: looked up]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Vec<u16>,
+    /// A text that a server prints once it is ready: of all, or one each
+    /// [default: it is ready once it listens]
+    #[arg(long, value_name = "TEXT")]
+    ready: Vec<String>,
+    /// How long a server may take to be ready [default: 10]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    start_timeout: Option<Duration>,
+    /// How long a slice is measured [default: 1]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    seconds: Option<Duration>,
+    /// Servers and load share all cores; otherwise each has one, so that they
+    /// do not disturb each other
+    #[arg(long)]
+    share_cores: bool,
+}
+
+impl ServerArgs {
+    /// Whether the names are servers.
+    pub(super) fn are_given(&self) -> bool {
+        !self.load.is_empty() || !self.load_command.is_empty()
+    }
+
+    /// Refuses options that do nothing.
+    pub(super) fn check(&self, names: &[String]) -> Result<(), UsageError> {
+        let is_server = |name: &&String| name.contains(' ') || name.contains("://");
+        if let Some(server) = names.iter().find(is_server).filter(|_| !self.are_given()) {
+            let text = format!(
+                "'{server}' is a server, and nothing loads it: add --load 'http://127.0.0.1:{{port}}/'"
+            );
+            return Err(UsageError(text));
+        }
+        let given = [
+            ("--parse", !self.parse.is_empty()),
+            ("--connections", !self.connections.is_empty()),
+            ("--pipeline", self.pipeline.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--name", !self.name.is_empty()),
+            ("--port", !self.port.is_empty()),
+            ("--ready", !self.ready.is_empty()),
+            ("--start-timeout", self.start_timeout.is_some()),
+            ("--seconds", self.seconds.is_some()),
+            ("--share-cores", self.share_cores),
+        ];
+        only_with("--load or --load-command", self.are_given(), &given)?;
+        only_with("--load-command", !self.load_command.is_empty(), &given[..1])
+    }
+
+    /// The comparison of these servers.
+    ///
+    /// # Errors
+    /// For a server, a load or an option that means nothing; each names it.
+    pub(super) fn setup(&self, servers: &[String], options: &Options) -> Result<Setup> {
+        let usage = |why: anyhow::Error| UsageError(format!("{why:#}"));
+        let contenders = self.contenders(servers).map_err(usage)?;
+        let loads = self.loads().map_err(usage)?;
+        let placement = if self.share_cores { Placement::Shared } else { Placement::Apart };
+        let names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
+        let name = as_file_name(&names.join("+"));
+        let comparison = Comparison::of(&name, contenders, loads, placement)?;
+        let mut setup = of(comparison, options);
+        setup.time = self.seconds.unwrap_or(SLICE);
+        setup.start_timeout = self.start_timeout.unwrap_or(START_TIMEOUT);
+        Ok(setup)
+    }
+
+    fn contenders(&self, servers: &[String]) -> Result<Vec<Contender>> {
+        let contenders = servers.iter().map(|text| Contender::of_text(text));
+        let mut contenders = contenders.collect::<Result<Vec<_>>>()?;
+        numbered(contenders.iter_mut().map(|one| &mut one.name));
+        if !self.name.is_empty() {
+            check_count("--name", self.name.len(), contenders.len(), "servers")?;
+            for (one, name) in contenders.iter_mut().zip(&self.name) {
+                one.name.clone_from(name);
+            }
+        }
+        self.set_ready(&mut contenders)?;
+        let mut own: Vec<_> = contenders.iter_mut().filter(|one| one.has_own_port()).collect();
+        if !self.port.is_empty() {
+            check_count("--port", self.port.len(), own.len(), "servers without {port}")?;
+            own.iter_mut().zip(&self.port).for_each(|(one, port)| one.set_port(*port));
+        }
+        Ok(contenders)
+    }
+
+    fn set_ready(&self, contenders: &mut [Contender]) -> Result<()> {
+        let mut started: Vec<_> = contenders.iter_mut().filter(|one| one.is_started()).collect();
+        match self.ready.as_slice() {
+            [] => {}
+            [line] => started.iter_mut().for_each(|one| one.set_ready(line)),
+            lines => {
+                check_count("--ready", lines.len(), started.len(), "servers that are started")?;
+                started.iter_mut().zip(lines).for_each(|(one, line)| one.set_ready(line));
+            }
+        }
+        Ok(())
+    }
+
+    fn loads(&self) -> Result<Vec<Load>> {
+        let usual = Loads::default();
+        let (connections, depth) = (&self.connections, self.pipeline.unwrap_or(usual.depth));
+        let connections = if connections.is_empty() { &usual.connections } else { connections };
+        let loads =
+            Loads { connections: connections.clone(), depth, rate: self.rate, ..usual.clone() };
+        let own = self.load.iter().map(|line| {
+            let loads = Loads { url: Some(line.clone()), ..loads.clone() };
+            loads.split().with_context(|| format!("--load '{line}'"))
+        });
+        let others = self.load_command.iter().map(|line| {
+            let (command, parse) = (Some(line.clone()), self.parse.clone());
+            let loads = Loads { command, parse, ..loads.clone() };
+            loads.split().with_context(|| format!("--load-command '{line}'"))
+        });
+        let mut all = own.chain(others).collect::<Result<Vec<_>>>()?;
+        let mut names: Vec<String> = all.iter().map(|cells| cells[0].name.clone()).collect();
+        numbered(names.iter_mut());
+        for (cells, name) in all.iter_mut().zip(names) {
+            cells.iter_mut().for_each(|load| load.name.clone_from(&name));
+        }
+        Ok(all.concat())
+    }
+}
+
+/// The comparison of a file, or of a command line.
+pub(super) fn of(comparison: Comparison, options: &Options) -> Setup {
+    let name = comparison.name.clone();
+    Setup {
+        plan: Plan { name, rounds: Rounds::fixed(ROUNDS), seed: options.seed },
+        comparison,
+        time: SLICE,
+        start_timeout: START_TIMEOUT,
+        cores: options.cores,
+        peers: peers(),
+        parse: plan_of,
+        is_strict: true,
+    }
+}
+
+fn check_count(option: &str, given: usize, wanted: usize, what: &str) -> Result<(), UsageError> {
+    let error = || {
+        UsageError(format!("{given} times {option}, and there are {wanted} {what}: give as many"))
+    };
+    if given == wanted { Ok(()) } else { Err(error()) }
+}
+
+/// Appends a number to each name that occurred before.
+fn numbered<'a>(names: impl Iterator<Item = &'a mut String>) {
+    let mut known: Vec<String> = Vec::new();
+    for name in names {
+        let same = known.iter().filter(|one| *one == name).count();
+        known.push(name.clone());
+        if same > 0 {
+            *name += &format!("-{}", same + 1);
+        }
+    }
+}
+
+/// A text with what does not belong into the name of a file replaced.
+fn as_file_name(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(100).collect()
+}

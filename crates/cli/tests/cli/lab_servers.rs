@@ -1,0 +1,278 @@
+//! `lab run` with servers of a command line or of a file: what a reader would type, and what can be wrong with it.
+
+use crate::common::{ANNULUS, Finished, OwnLock, Server, finish};
+use rustix::process::{Pid, test_kill_process};
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A load that is a program.
+const COMMAND: &str = "--load-command";
+
+/// A directory, removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(test: &str) -> Directory {
+        let name = format!("annulus-lab-servers-{test}-{}", std::process::id());
+        let directory = Directory(std::env::temp_dir().join(name));
+        fs::create_dir_all(&directory.0).unwrap();
+        directory
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text.replace("ANNULUS", ANNULUS)).unwrap();
+        path.display().to_string()
+    }
+
+    /// `annulus lab run` with short slices; the results are in `results`.
+    fn run(&self, arguments: &[&str]) -> Finished {
+        let mut run = Command::new(ANNULUS);
+        run.args(["lab", "run"]).args(arguments).current_dir(&self.0).own_lock();
+        run.args(["--rounds", "2", "--out", "results"]);
+        finish(&mut run)
+    }
+
+    /// As [`run`](Self::run), of servers.
+    fn compare(&self, arguments: &[&str]) -> Finished {
+        self.run(&[arguments, &["--seconds", "0.1", "--start-timeout", "20"]].concat())
+    }
+
+    /// The lines of a file, of which there may be none.
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that echoes, with further options.
+fn echo(listen: &str, options: &str) -> String {
+    format!("'{ANNULUS}' echo --listen {listen} {options}")
+}
+
+#[track_caller]
+fn assert_table(finished: &Finished, parts: &[&str]) {
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    for part in parts {
+        assert!(finished.stdout.contains(part), "'{part}' is not in {}", finished.stdout);
+    }
+}
+
+#[test]
+fn two_commands_are_compared_under_our_load() {
+    let directory = Directory::new("two");
+    let servers =
+        [echo("127.0.0.1:{port}", "--driver epoll"), echo("127.0.0.1:{port}", "--driver threads")];
+    let [first, second] = servers.each_ref().map(String::as_str);
+    let load = ["--load", "tcp://127.0.0.1:{port} -l 64", "--connections", "1,4"];
+    let names = ["--name", "one", "--name", "two"];
+    let finished = directory.compare(&[&[first, second], &load[..], &names].concat());
+    assert_table(
+        &finished,
+        &["tcp × 1 connection × depth 1", "4 connections", "one (control)", "CPU ÷ one"],
+    );
+    assert!(directory.0.join("results/one+two.jsonl").exists(), "{finished:?}");
+    let unnamed = directory.compare(&[&[first, second], &load[..]].concat());
+    assert_table(&unnamed, &["annulus-2"]);
+}
+
+#[test]
+fn a_running_server_is_compared_with_one_whose_port_is_looked_up() {
+    let directory = Directory::new("running");
+    let running = Server::start(&[]);
+    let address = running.address.to_string();
+    let other = echo("127.0.0.1:0", "");
+    let finished = directory.compare(&[&address, &other, "--load", "{address} -l 64"]);
+    assert_table(&finished, &[&address, "annulus", "CPU"]);
+    assert!(!finished.stderr.contains("not known"), "{finished:?}");
+    // It is another user's end.
+    let stopped = running.stop();
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+}
+
+#[test]
+fn a_program_is_the_load_and_a_server_that_dies_costs_a_slice() {
+    let directory = Directory::new("dies");
+    let server = "echo $$ >>pids\necho $$ >$1.pid\nANNULUS echo --listen 127.0.0.1:$1 &\n\
+        while :; do sleep 0.01; done\n";
+    let server = directory.write("server", server);
+    // The third run is the first slice: two servers were tried out.
+    let load = "echo run >>runs\n[ $(wc -l <runs) != 3 ] || { kill -9 $(cat $1.pid); exit 3; }\n\
+        sleep 0.05\necho did 1000 a second in 1 s, p99 3 ms\n";
+    let load = directory.write("load", load);
+    let (server, load) =
+        (format!("sh {server} {{port}}"), format!("sh {load} {{port}} {{connections}}"));
+    let parse = [
+        "--parse",
+        "rate=did ([0-9]+)",
+        "--parse",
+        "time=in ([0-9.]+ s)",
+        "--parse",
+        r"p99=p99 (\d+ ms)",
+    ];
+    let finished = directory.compare(&[&[&server, COMMAND, &load][..], &parse].concat());
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(finished.stdout.contains("1,000") && finished.stdout.contains("3,000"), "{finished:?}");
+    assert!(finished.stdout.contains("ended (signal: 9 (SIGKILL))"), "{finished:?}");
+    // The server, its control, and the one in place of the one that died.
+    assert_eq!(directory.lines("pids").len(), 3);
+    assert!(directory.lines("runs").len() >= 6, "each is tried out, and measured twice");
+    for pid in directory.lines("pids") {
+        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        assert!(test_kill_process(pid).is_err(), "{pid:?} is left");
+    }
+}
+
+#[test]
+fn a_server_that_prints_without_end_is_measured() {
+    let directory = Directory::new("prints");
+    let server =
+        directory.write("server", "yes it is up &\nexec ANNULUS echo --listen 127.0.0.1:$1\n");
+    let server = format!("sh {server} {{port}}");
+    let finished = directory.compare(&[&server, "--ready", "is up", "--load", "tcp://{address}"]);
+    assert_table(&finished, &["sh (control)"]);
+}
+
+#[test]
+fn servers_that_cannot_be_measured_are_told_before_the_first_round() {
+    let directory = Directory::new("bad");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let good = echo("127.0.0.1:{port}", "");
+    let elsewhere = format!("sh -c \"exec {ANNULUS} echo --listen 127.0.0.1:0\" {{port}}");
+    let failing = ["sh -c 'echo no route >&2; exit 3' {port}", "--parse", "rate=(.*)"];
+    let silent = ["sh -c 'echo so much' {port}", "--parse", "rate=did (.*)"];
+    let ours = ["--load", "tcp://{address}"];
+    let short = ["--start-timeout", "0.3"];
+    for (server, arguments, parts) in [
+        ("/no/such/server {port}", &ours[..], &["/no/such/server is no program here"][..]),
+        ("no-such-server {port}", &ours, &["server no-such-server", "is not installed"]),
+        (
+            "sleep 1000 {port}",
+            &[&ours[..], &short].concat(),
+            &["sleep: it does not listen on port ", "within 300ms"],
+        ),
+        (
+            &elsewhere,
+            &[&ours[..], &short].concat(),
+            &["it does not listen on port ", ", but on 127.0.0.1:"],
+        ),
+        (
+            "sh -c 'echo in use >&2; exit 1' {port}",
+            &ours,
+            &["sh: ended (exit status: 1); its last line: in use"],
+        ),
+        ("sh -c 'exit 0' {port}", &ours, &["keep it in the foreground"]),
+        (
+            "sleep 1000",
+            &[&ours[..], &["--port", &port]].concat(),
+            &["sleep: its port ", " is taken by process "],
+        ),
+        (
+            &good,
+            &[&ours[..], &short, &["--ready", "no such line"]].concat(),
+            &["no line of its output has 'no such line'"],
+        ),
+        (
+            &good,
+            &[&[COMMAND][..], &failing].concat(),
+            &["annulus under load 'sh': sh failed (exit status: 3); its last line: no route"],
+        ),
+        (
+            &good,
+            &[&[COMMAND][..], &silent].concat(),
+            &["annulus under load 'sh': the output of sh rate is not found in it", "so much"],
+        ),
+        (&good, &["--load", "http://{address}/"], &["annulus under load 'http': "]),
+        ("127.0.0.1:1", &ours, &["127.0.0.1:1 under load 'tcp': "]),
+    ] {
+        let mut all = vec!["lab", "run", server];
+        all.extend(arguments.iter().copied());
+        if !all.contains(&"--start-timeout") {
+            all.extend(["--start-timeout", "20"]);
+        }
+        let mut run = Command::new(ANNULUS);
+        run.args(all)
+            .args(["--seconds", "0.1", "--rounds", "2"])
+            .current_dir(&directory.0)
+            .own_lock();
+        let finished = finish(&mut run);
+        assert_eq!(finished.code, Some(1), "{server}: {finished:?}");
+        for part in parts {
+            assert!(finished.stderr.contains(part), "'{part}' is not in: {}", finished.stderr);
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_is_refused_by_name() {
+    let directory = Directory::new("usage");
+    let server = "sleep 1 {port}";
+    for (arguments, parts) in [
+        (
+            &[server, "--load", "http://127.0.0.1:80/"][..],
+            &["has neither {port} nor {address}"][..],
+        ),
+        (
+            &["sleep {prot}", "--load", "tcp://{address}"],
+            &["{prot} is not known: there are {port}"],
+        ),
+        (
+            &[server, "--load", "gopher://{address}"],
+            &["load 'gopher'", "the scheme 'gopher' is not spoken here"],
+        ),
+        (
+            &[server, "--load", "tcp://{address} --sped"],
+            &["load 'tcp'", "unexpected argument '--sped'"],
+        ),
+        (&[server, "--load", "tcp://{address} --json x"], &["--json is for annulus load alone"]),
+        (&[server, COMMAND, "some {port}"], &["nothing says how the output of some is read"]),
+        (&[server, COMMAND, "wrk {port}", "--connections", "1,2"], &["has no {connections}"]),
+        (
+            &[server, "--load", "tcp://{address}", "--parse", "rate=(.*)"],
+            &["--parse does nothing without --load-command"],
+        ),
+        (
+            &[server, "--load", "tcp://{address}", "--name", "a", "--name", "b"],
+            &["2 times --name, and there are 1 servers"],
+        ),
+        (&[server, "--load", "tcp://{address}", "--connections", "0"], &["connections 0"]),
+        (&["10.0.0.1:80", "--load", "tcp://127.0.0.1:{port}"], &["write {address}"]),
+        (
+            &["http://127.0.0.1:80/", "--load", "tcp://{address}"],
+            &["is no server: give its address"],
+        ),
+        (&[server], &["'sleep 1 {port}' is a server, and nothing loads it: add --load"]),
+        (&["nop", "--port", "80"], &["--port does nothing without --load or --load-command"]),
+    ] {
+        let finished = directory.run(arguments);
+        finished.fails_with(2, parts);
+    }
+}
+
+#[test]
+fn a_file_has_servers_and_what_is_wrong_in_it_is_named_with_its_line() {
+    let directory = Directory::new("file");
+    directory.write("where.txt", "--listen\n127.0.0.1:{port}\n");
+    let server = directory.write("server", "exec ANNULUS echo $(cat \"$1\")\n");
+    let text = format!(
+        "title = \"one server\"\n[[server]]\nname = \"one\"\ncommand = \"sh {server} {{configuration}}\"\n\
+         configuration = \"where.txt\"\n[[load]]\nurl = \"tcp://{{address}}\"\nconnections = 2\n"
+    );
+    let file = directory.write("mine.toml", &text);
+    let finished = directory.run(&[&file]);
+    assert_table(&finished, &["tcp × 2 connections × depth 1", "one (control)"]);
+    assert!(directory.0.join("results/mine.jsonl").exists(), "{finished:?}");
+    let wrong = directory.write("wrong.toml", &text.replace("connections =", "conections ="));
+    let place = format!("{wrong}: line 8, `conections = 2`: unknown field `conections`");
+    directory.run(&[&wrong]).fails_with(2, &[&place]);
+    assert!(Path::new(&wrong).exists());
+}
