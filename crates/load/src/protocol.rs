@@ -4,6 +4,7 @@ use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::redis::Redis;
 use crate::exchange::script::Script;
 use crate::plan::PlanError;
+use crate::recording::MAX_CLASSES;
 
 /// What clients of [`Workload::Streams`](crate::Workload::Streams) say, and what they expect.
 ///
@@ -67,6 +68,13 @@ impl Protocol {
                 (1..=script.requests.entries().len()).map(|n| format!("request {n}")).collect()
             }
         }
+    }
+
+    /// The kinds of its requests that are recorded apart: none if there is one only, or if there are more than
+    /// [`MAX_CLASSES`](crate::recording::MAX_CLASSES).
+    pub fn recorded_classes(&self) -> Vec<String> {
+        let classes = self.classes();
+        if (2..=MAX_CLASSES).contains(&classes.len()) { classes } else { Vec::new() }
     }
 
     /// The names by which it is asked for in a handshake of TLS (ALPN).

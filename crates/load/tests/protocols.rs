@@ -301,6 +301,38 @@ impl Drop for Certificate {
 }
 
 #[test]
+fn the_requests_of_a_mix_are_recorded_apart() {
+    let address = serve(|stream| {
+        answer(stream, |head| match head.starts_with("GET /missing") {
+            true => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            false => ok("found"),
+        });
+    });
+    let requests =
+        [(3.0, HttpRequest::new("GET", "/")), (1.0, HttpRequest::new("GET", "/missing"))];
+    let mix = Http { requests: Mix::new(requests).unwrap(), ..Http::new("a.example", "/") };
+    let mut plan = plan(address, Protocol::Http(mix));
+    let (recording, classes) = loop {
+        let recording = answered(plan.clone()).recording.unwrap();
+        let classes = recording.class_summaries();
+        if classes.iter().all(|class| class.responses > 0) {
+            break (recording, classes);
+        }
+        plan.duration *= 2;
+    };
+    assert_eq!(recording.classes, ["GET /", "GET /missing"]);
+    let [found, missing] = &classes[..] else { panic!("{classes:?}") };
+    assert_eq!((found.outcomes["2xx"], found.refused), (found.responses, 0));
+    assert_eq!((missing.outcomes["4xx"], missing.refused), (missing.responses, missing.responses));
+    let total = recording.total();
+    assert_eq!(found.responses + missing.responses, total.answered);
+    assert_eq!(found.sent + missing.sent, total.sent);
+    let mut both = total.classes[0].response.clone();
+    both.add(&total.classes[1].response);
+    assert_eq!(both, total.response, "bucket by bucket");
+}
+
+#[test]
 fn http_over_tls_is_checked() {
     let certificate = Certificate::new("checked.example", &["http/1.1"]);
     let address = certificate.serve();

@@ -36,16 +36,21 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    /// Opens the logs that were asked for.
+    /// Opens the logs that were asked for, of a run with these classes of requests.
     ///
     /// # Errors
     /// If one cannot be written from the start.
-    pub(super) fn open(csv: Option<Target>, hdr: Option<Target>) -> Result<Logs> {
+    pub(super) fn open(
+        csv: Option<Target>,
+        hdr: Option<Target>,
+        classes: &[String],
+    ) -> Result<Logs> {
         let mut logs = Vec::new();
         if let Some(target) = csv {
             let file = target.open_log()?;
             let name = file.name();
-            let log = CsvLog::new(file).with_context(|| format!("cannot write {name}"))?;
+            let log = CsvLog::with_classes(file, classes);
+            let log = log.with_context(|| format!("cannot write {name}"))?;
             logs.push(Log::new(name, Format::Csv(log)));
         }
         if let Some(target) = hdr {

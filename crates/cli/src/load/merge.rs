@@ -2,10 +2,12 @@
 
 use super::{logs::Logs, summary};
 use crate::output::{Target, deliver_with};
+use crate::usage::UsageError;
 use annulus_load::recording::{Alignment, Recording, merge};
 use anyhow::{Context, Result};
 use clap::Args;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -46,17 +48,40 @@ pub(super) struct MergeArgs {
 
 pub(super) fn run(args: MergeArgs) -> Result<ExitCode> {
     let MergeArgs { recordings, output, csv, hdr, label, ignore_clocks } = args;
+    for (option, target) in [("--output", &output), ("--csv", &csv), ("--hdr", &hdr)] {
+        check_kept(option, target.as_ref(), &recordings)?;
+    }
     let recordings: Vec<_> = recordings.into_iter().map(read).collect::<Result<_>>()?;
     let alignment = if ignore_clocks { Alignment::Starts } else { Alignment::Clocks };
     let mut merged = merge(&recordings, alignment).context("cannot merge")?;
     merged.run.label = label.or(merged.run.label);
-    let mut logs = Logs::open(csv, hdr)?;
+    let mut logs = Logs::open(csv, hdr, &merged.classes)?;
     logs.start(merged.run.started);
     merged.intervals.iter().for_each(|interval| logs.write(interval));
     let output = output.map(Target::open).transpose()?;
     deliver_with(output, |writer| merged.write(writer), Some(summary::of(&merged)))?;
     logs.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to write over one of the recordings.
+fn check_kept(
+    option: &str,
+    target: Option<&Target>,
+    recordings: &[PathBuf],
+) -> Result<(), UsageError> {
+    let Some(Target::File(path)) = target else { return Ok(()) };
+    // What cannot be looked at is not there yet, or is reported when it is read.
+    let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    let Some(written) = file(path) else { return Ok(()) };
+    match recordings.iter().find(|recording| file(recording) == Some(written)) {
+        Some(recording) => Err(UsageError(format!(
+            "{option} {} would write over {}, which is merged: choose another file",
+            path.display(),
+            recording.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Reads a recording; its name is that of its file.

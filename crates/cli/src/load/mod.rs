@@ -44,7 +44,9 @@ use workload::WorkloadArgs;
 const EXAMPLES: &str = "\
 Each client sends a message, waits for the whole reply, verifies every byte, and
 sends the next one. Failures are counted by kind. The exit status is 1 after any
-failure, and after a run without a response.
+failure, and after a run without a response. Replies that refuse (status 400 or
+above, errors of Redis, others than expected) are results, shown as such: only a
+run without any other reply exits with 1.
 
 SIGINT, SIGTERM or SIGHUP: ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second one exits at once.
@@ -170,7 +172,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         None => {}
     }
     let Parsed { plan, search, json, options, together } = parse(args)?;
-    let output = options.open(json.as_ref(), &together)?;
+    let output = options.open(json.as_ref(), &together, &plan)?;
     carry_out(plan, search, json, output)
 }
 
@@ -332,8 +334,15 @@ fn classify(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, or whose logs lack
-/// something, fails.
+/// The replies by what they say, if each says that the server has failed, or has not done what was asked for.
+fn only_refusals(report: &Report) -> Option<String> {
+    let total = report.recording.as_ref()?.total();
+    let counts = total.outcomes.iter().map(|(name, count)| format!("{name} {count}"));
+    (total.refused == total.answered).then(|| counts.collect::<Vec<_>>().join(", "))
+}
+
+/// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, of which every reply is a
+/// refusal, or whose logs lack something, fails.
 fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
     if let Some((signal, status)) = stop.reason().filter(|_| report.interrupted) {
         note(format_args!(
@@ -352,6 +361,9 @@ fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
             "no response came from {address} within the measured time: measure for longer (--duration), or check \
              that a server of {protocol} listens there"
         );
+    }
+    if let Some(replies) = only_refusals(report) {
+        bail!("every reply from {address} is a refusal ({replies}): check what is asked for");
     }
     logs.map(|()| ExitCode::SUCCESS)
 }

@@ -79,11 +79,20 @@ impl OutputArgs {
     }
 
     /// Opens the logs, and compares the clocks.
-    pub(super) fn open(&self, json: Option<&Target>, together: &TogetherArgs) -> Result<Output> {
+    pub(super) fn open(
+        &self,
+        json: Option<&Target>,
+        together: &TogetherArgs,
+        plan: &Plan,
+    ) -> Result<Output> {
         self.check(json)?;
         let clock = together.compare_clocks()?;
         Ok(Output {
-            logs: Logs::open(self.csv.clone(), self.hdr.clone())?,
+            logs: Logs::open(
+                self.csv.clone(),
+                self.hdr.clone(),
+                &plan.protocol.recorded_classes(),
+            )?,
             label: self.label.clone(),
             clock,
             page: self.html.clone().map(Target::open).transpose()?,

@@ -1,7 +1,8 @@
 //! The figures of a recording as text.
 
 use crate::text::{Listing, thousands};
-use annulus_load::recording::{Clocks, Percentiles, Recording, Summary};
+use annulus_load::recording::{ClassSummary, Clocks, Percentiles, Recording, Summary};
+use std::collections::BTreeMap;
 
 /// The figures of a recording.
 pub(super) fn of(recording: &Recording) -> String {
@@ -19,6 +20,7 @@ pub(super) fn of(recording: &Recording) -> String {
     text.row("responses", &format!("{} in {seconds:.3} s", thousands(summary.responses)));
     outcomes(&mut text, &summary, &recording.run.protocol);
     latencies(&mut text, &summary);
+    recording.class_summaries().iter().for_each(|class| of_class(&mut text, class));
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
     if !recording.run.driver.is_empty() {
         text.row("driver", &printable(&recording.run.driver));
@@ -49,13 +51,29 @@ fn server(recording: &Recording) -> String {
     what
 }
 
+/// The figures of a class of requests.
+fn of_class(text: &mut Listing, class: &ClassSummary) {
+    let times = [("p50", class.latency_us.p50), ("p99", class.latency_us.p99)];
+    let times = times
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| format!("{name} {value:.1} µs")));
+    let failed = (class.failed > 0).then(|| format!("{} failed", thousands(class.failed)));
+    let rest: Vec<_> = [counts(&class.outcomes)].into_iter().chain(times).chain(failed).collect();
+    let rest = rest.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let responses = thousands(class.responses);
+    text.row("requests", &format!("{}: {responses} responses: {rest}", printable(&class.name)));
+}
+
+/// Replies by what they say, on a line.
+fn counts(outcomes: &BTreeMap<String, u64>) -> String {
+    let counts = outcomes.iter();
+    let counts = counts.map(|(name, count)| format!("{} {}", printable(name), thousands(*count)));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
 fn outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
-    let outcomes = summary.outcomes.iter();
-    let outcomes: Vec<_> = outcomes
-        .map(|(name, count)| format!("{} {}", printable(name), thousands(*count)))
-        .collect();
-    if !outcomes.is_empty() && protocol != "echo" {
-        text.row("of these", &outcomes.join(", "));
+    if !summary.outcomes.is_empty() && protocol != "echo" {
+        text.row("of these", &counts(&summary.outcomes));
     }
     if summary.late > 0 {
         let [late, sent] = [summary.late, summary.sent].map(thousands);

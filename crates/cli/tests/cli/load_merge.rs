@@ -157,7 +157,9 @@ fn files_that_are_no_recordings_are_named_with_what_they_are() {
         ),
         (scratch.0.to_str().unwrap().to_owned(), "directory"),
     ] {
-        merge(&[good.clone(), path.clone()], &[]).fails_with(1, &[&path, part]);
+        let finished = merge(&[good.clone(), path.clone()], &[]);
+        assert_eq!(finished.stderr.matches(part).count(), 1, "said once: {finished:?}");
+        finished.fails_with(1, &[&path, part]);
     }
 }
 
@@ -175,6 +177,20 @@ fn what_cannot_be_merged_is_refused() {
     let both = [files[0].clone(), path];
     merge(&both, &[]).fails_with(1, &["began 3597.000 s after", "--ignore-clocks"]);
     assert_eq!(merge(&both, &["--ignore-clocks"]).code, Some(0));
+}
+
+#[test]
+fn a_recording_is_not_written_over_by_its_sum() {
+    let scratch = Scratch::new("merge-over");
+    let files = written(&scratch, 0..2);
+    let before = fs::read(&files[1]).unwrap();
+    let link = scratch.path("link.json");
+    std::os::unix::fs::symlink(&files[1], &link).unwrap();
+    for (option, path) in [("--output", &files[1]), ("--csv", &files[1]), ("--hdr", &link)] {
+        let parts = [option, path, &files[1], "choose another file"];
+        merge(&files, &[option, path]).fails_with(2, &parts);
+        assert_eq!(fs::read(&files[1]).unwrap(), before, "{option}");
+    }
 }
 
 /// Every write to the device fails.

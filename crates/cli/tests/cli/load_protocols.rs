@@ -146,7 +146,16 @@ fn nginx_is_measured_over_http() {
     let url = |path: &str| format!("http://{address}{path}");
     assert_eq!(outcomes(&[&url("/small")]), ["2xx"]);
     assert_eq!(outcomes(&[&url("/small"), "-X", "HEAD", "--pipeline", "4"]), ["2xx"]);
-    assert_eq!(outcomes(&["-a", &url("/missing{n}"), "--rate", "2000"]), ["4xx"]);
+    // A reply that refuses is a result; a run with no other fails.
+    let missing = load(&["-a", &url("/missing{n}"), "--rate", "2000"]);
+    missing.fails_with(1, &["every reply", "is a refusal (4xx ", "check what is asked for"]);
+    assert_eq!(missing.json()["errors"], serde_json::json!({}), "{missing:?}");
+    let mix = [&*url(""), "--request", "/small", "--request", "/missing"];
+    let finished = load(&[&mix[..], &["--csv", "/dev/null"]].concat());
+    assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
+    let json = finished.json();
+    assert_eq!(json["classes"], serde_json::json!(["GET /small", "GET /missing"]));
+    assert_eq!(json["by_class"][1]["outcomes"]["4xx"], json["by_class"][1]["responses"]);
     let close = [&url("/small"), "-H", "Connection: close"];
     assert_eq!(outcomes(&close), ["2xx"], "connections are replaced");
 }
@@ -177,16 +186,15 @@ fn redis_is_measured_with_commands_and_as_a_script() {
     assert_eq!(outcomes(&[&url]), ["ok"]);
     let mixed = ["--redis", "SET key:{random 1 9} '{text 9}'", "--redis", "3*GET key:{random 1 9}"];
     assert_eq!(outcomes(&[&[&*url, "--resp3", "--pipeline", "8"], &mixed[..]].concat()), ["ok"]);
-    assert_eq!(outcomes(&[&url, "--redis", "NOSUCH command"]), ["error reply"]);
+    load(&[&url, "--redis", "NOSUCH command"])
+        .fails_with(1, &["every reply", "(error reply ", "check what is asked for"]);
+    let half = [&*url, "--redis", "NOSUCH command", "--redis", "PING"];
+    assert_eq!(outcomes(&half), ["error reply", "ok"]);
     let wrong = load(&[&url.replace("secret", "wrong")]);
     wrong.fails_with(1, &["login refused", "WRONGPASS"]);
     let address = address.to_string();
     let refused = ["--send", r"PING\r\n", "--expect", r"+PONG\r\n", "--reply-until", r"\r\n"];
-    assert_eq!(
-        outcomes(&[&[&*address], &refused[..]].concat()),
-        ["error reply"],
-        "without a password"
-    );
+    load(&[&[&*address], &refused[..]].concat()).fails_with(1, &["every reply", "error reply"]);
 }
 
 /// Answers each line with `reply`.

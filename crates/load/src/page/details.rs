@@ -1,7 +1,7 @@
 //! What belongs to a run beside its latencies.
 
 use super::summary::{started, time};
-use crate::recording::{Percentiles, Recording};
+use crate::recording::{ClassSummary, Recording};
 use annulus_page::{Block, Table, text};
 use std::collections::BTreeMap;
 
@@ -25,16 +25,19 @@ fn counts(title: &str, counts: &BTreeMap<String, u64>) -> Table {
 }
 
 fn classes(recording: &Recording) -> Table {
-    let total = recording.total();
-    let head = ["request", "sent", "answered", "failed", "p50", "p99"];
-    let row = |(name, class): (&String, &crate::recording::ClassInterval)| {
-        let latency = Percentiles::new(&class.response);
+    let head = ["request", "sent", "answered", "failed", "replies", "p50", "p99"];
+    let row = |class: ClassSummary| {
         let counts =
-            [class.sent, class.answered, class.failed].map(|count| text::number(count as f64));
+            [class.sent, class.responses, class.failed].map(|count| text::number(count as f64));
+        let replies = class.outcomes.iter();
+        let replies =
+            replies.map(|(name, count)| format!("{name} {}", text::number(*count as f64)));
+        let replies = replies.collect::<Vec<_>>().join(", ");
+        let latency = class.latency_us;
         let times = [latency.p50, latency.p99].map(|micros| micros.map_or("–".into(), time));
-        std::iter::once(name.clone()).chain(counts).chain(times).collect()
+        std::iter::once(class.name).chain(counts).chain([replies]).chain(times).collect()
     };
-    let rows = recording.classes.iter().zip(&total.classes).map(row).collect();
+    let rows = recording.class_summaries().into_iter().map(row).collect();
     Table { head: head.map(String::from).into(), rows }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Collector {
     interval: u64,
     /// The number of the last one. What comes after the planned time counts there.
     last: u64,
+    /// Classes of requests; 0 if all are alike.
+    classes: usize,
     state: Mutex<State>,
 }
 
@@ -44,11 +46,20 @@ impl Position {
 }
 
 impl Collector {
-    /// For a run that takes so long, in intervals of a length which is not zero.
+    /// For a run that takes so long, in intervals of a length which is not zero, of requests that are all alike.
     pub(crate) fn new(duration: Duration, interval: Duration) -> Arc<Collector> {
+        Collector::with_classes(duration, interval, 0)
+    }
+
+    /// The same, of requests of so many classes.
+    pub(crate) fn with_classes(
+        duration: Duration,
+        interval: Duration,
+        classes: usize,
+    ) -> Arc<Collector> {
         let [duration, interval] = [duration, interval].map(|time| (time.as_nanos() as u64).max(1));
         let last = duration.div_ceil(interval) - 1;
-        Arc::new(Collector { interval, last, state: Mutex::default() })
+        Arc::new(Collector { interval, last, classes, state: Mutex::default() })
     }
 
     /// The interval of a time in ns since measuring began, and its end.
@@ -66,15 +77,15 @@ impl Collector {
         let position = Arc::<Position>::default();
         let mut state = self.lock();
         state.positions.push(Arc::clone(&position));
-        state.spare.push(Tally::new());
-        (position, Tally::new())
+        state.spare.push(Tally::new(self.classes));
+        (position, Tally::new(self.classes))
     }
 
     /// Takes what a thread has recorded in an interval; returns an empty tally.
     pub(super) fn hand_over(&self, number: u64, tally: Tally) -> Tally {
         let mut state = self.lock();
         state.handed.push((number, tally));
-        state.spare.pop().unwrap_or_else(Tally::new)
+        state.spare.pop().unwrap_or_else(|| Tally::new(self.classes))
     }
 
     /// Takes the last tally of a thread.

@@ -1,6 +1,6 @@
 //! A row for each interval, as comma-separated values.
 
-use super::{Interval, Percentiles, Summary};
+use super::{ClassInterval, Interval, Percentiles, Summary};
 use std::io::{self, Write};
 
 /// The columns of a [`CsvLog`], in order, with what they have.
@@ -52,17 +52,34 @@ pub const COLUMNS: [(&str, &str); 27] = [
 #[derive(Debug)]
 pub struct CsvLog<W> {
     writer: W,
+    /// Classes of requests, each with columns of its own.
+    classes: usize,
 }
+
+/// The columns of each class of requests, behind its name; they stand behind all others.
+const CLASS_COLUMNS: [&str; 6] =
+    ["sent", "answered", "refused", "failed", "response_p50", "response_p99"];
 
 impl<W: Write> CsvLog<W> {
     /// Writes the names of the columns.
     ///
     /// # Errors
     /// If the writer fails.
-    pub fn new(mut writer: W) -> io::Result<CsvLog<W>> {
-        let names = COLUMNS.map(|(name, _)| name).join(",");
-        writer.write_all((names + "\n").as_bytes())?;
-        Ok(CsvLog { writer })
+    pub fn new(writer: W) -> io::Result<CsvLog<W>> {
+        CsvLog::with_classes(writer, &[])
+    }
+
+    /// The same, with columns for each of these classes of requests behind the others, such as `GET /a: response_p99`:
+    /// sent, answered, refused, failed, and the median and the 99th percentile of response times.
+    ///
+    /// # Errors
+    /// If the writer fails.
+    pub fn with_classes(mut writer: W, classes: &[String]) -> io::Result<CsvLog<W>> {
+        let of = |class: &String| CLASS_COLUMNS.map(|name| quoted(format!("{class}: {name}")));
+        let names = COLUMNS.iter().map(|(name, _)| (*name).to_owned());
+        let names: Vec<_> = names.chain(classes.iter().flat_map(of)).collect();
+        writer.write_all((names.join(",") + "\n").as_bytes())?;
+        Ok(CsvLog { writer, classes: classes.len() })
     }
 
     /// Writes a row, in one piece.
@@ -70,7 +87,10 @@ impl<W: Write> CsvLog<W> {
     /// # Errors
     /// If the writer fails.
     pub fn write(&mut self, interval: &Interval) -> io::Result<()> {
-        let mut row = cells(interval).join(",");
+        let empty = ClassInterval::default();
+        let classes = (0..self.classes).map(|place| interval.classes.get(place).unwrap_or(&empty));
+        let cells: Vec<_> = cells(interval).into_iter().chain(classes.flat_map(of_class)).collect();
+        let mut row = cells.join(",");
         row.push('\n');
         self.writer.write_all(row.as_bytes())
     }
@@ -109,6 +129,14 @@ fn cells(interval: &Interval) -> Vec<String> {
     cells
 }
 
+fn of_class(class: &ClassInterval) -> [String; CLASS_COLUMNS.len()] {
+    let Percentiles { p50, p99, .. } = Percentiles::new(&class.response);
+    let [sent, answered, refused, failed] =
+        [class.sent, class.answered, class.refused, class.failed].map(|count| count.to_string());
+    let [p50, p99] = [p50, p99].map(|value| value.map_or(String::new(), |us| format!("{us:.3}")));
+    [sent, answered, refused, failed, p50, p99]
+}
+
 /// Minimum, mean, p50, p90, p99, p99.9 and maximum; empty without samples.
 fn latencies(figures: &Percentiles) -> [String; 7] {
     let Percentiles { min, mean, p50, p90, p99, p99_9, max, .. } = *figures;
@@ -130,6 +158,29 @@ fn quoted(cell: String) -> String {
 mod tests {
     use super::*;
     use crate::recording::Latencies;
+
+    #[test]
+    fn classes_have_columns_behind_the_others() {
+        let names = ["GET /a,b".to_owned(), "GET /c".to_owned()];
+        let mut log = CsvLog::with_classes(Vec::new(), &names).unwrap();
+        let class = ClassInterval {
+            sent: 32,
+            answered: 30,
+            refused: 1,
+            failed: 2,
+            response: [(1000, 30)].into_iter().collect(),
+            ..ClassInterval::default()
+        };
+        let classes = vec![ClassInterval::default(), class];
+        log.write(&Interval { classes, ..Interval::new(0.0, 1.0) }).unwrap();
+        log.write(&Interval::new(1.0, 1.0)).unwrap();
+        let text = String::from_utf8(log.into_inner()).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains(",outcomes,\"GET /a,b: sent\","), "{text}");
+        assert!(lines[0].ends_with(",GET /c: response_p50,GET /c: response_p99"), "{text}");
+        assert!(lines[1].ends_with(",0,0,0,0,,,32,30,1,2,1.000,"), "{text}");
+        assert!(lines[2].ends_with(",0,0,0,0,,,0,0,0,0,,"), "{text}");
+    }
 
     #[test]
     fn every_column_has_a_cell() {

@@ -3,7 +3,7 @@
 //! The figures of the summary are written for readers of the file, and are computed again when it is read. A key that is not
 //! known is ignored, so that a later annulus can add some without a new version.
 
-use super::{Interval, Part, ReadError, Recording, RunInfo, Summary};
+use super::{ClassSummary, Interval, Part, ReadError, Recording, RunInfo, Summary};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::ser::{Formatter, Serializer};
@@ -39,6 +39,7 @@ struct Written<'a> {
     doubts: &'a [String],
     parts: &'a [Part],
     classes: &'a [String],
+    by_class: Vec<ClassSummary>,
     intervals: &'a [Interval],
 }
 
@@ -85,6 +86,7 @@ impl Recording {
             doubts: &self.doubts,
             parts: &self.parts,
             classes: &self.classes,
+            by_class: self.class_summaries(),
             intervals: &self.intervals,
         };
         written.serialize(&mut Serializer::with_formatter(&mut writer, Outline::default()))?;

@@ -56,8 +56,14 @@ pub struct ClassInterval {
     pub sent: u64,
     /// Replies that were complete and as expected.
     pub answered: u64,
+    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    #[serde(default)]
+    pub refused: u64,
     /// Requests that failed.
     pub failed: u64,
+    /// Replies by what they say, such as `2xx` or `error reply`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outcomes: BTreeMap<String, u64>,
     /// From the due time of a request to the end of its reply.
     pub response: Latencies,
 }
@@ -87,10 +93,7 @@ impl Interval {
         ] {
             *own = own.saturating_add(others);
         }
-        for (outcome, count) in &other.outcomes {
-            let own = self.outcomes.entry(outcome.clone()).or_default();
-            *own = own.saturating_add(*count);
-        }
+        add_counts(&mut self.outcomes, &other.outcomes);
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.delay.add(&other.delay);
@@ -105,8 +108,17 @@ impl ClassInterval {
     fn add(&mut self, other: &ClassInterval) {
         self.sent = self.sent.saturating_add(other.sent);
         self.answered = self.answered.saturating_add(other.answered);
+        self.refused = self.refused.saturating_add(other.refused);
         self.failed = self.failed.saturating_add(other.failed);
+        add_counts(&mut self.outcomes, &other.outcomes);
         self.response.add(&other.response);
+    }
+}
+
+fn add_counts(own: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
+    for (name, count) in other {
+        let own = own.entry(name.clone()).or_default();
+        *own = own.saturating_add(*count);
     }
 }
 
@@ -119,7 +131,9 @@ mod tests {
         let class = |sent| ClassInterval {
             sent,
             answered: 2,
+            refused: 1,
             failed: 1,
+            outcomes: BTreeMap::from([("4xx".into(), 1)]),
             response: Latencies::from_iter([sent]),
         };
         let one = Interval {
@@ -142,6 +156,8 @@ mod tests {
         assert_eq!((sum.sent, sum.answered, sum.failed, sum.late), (10, 8, 2, 4));
         assert_eq!((sum.bytes_sent, sum.bytes_received, sum.outcomes["2xx"]), (100, 80, 6));
         assert_eq!((sum.response.len(), sum.service.len(), sum.classes[1].sent), (4, 2, 4));
+        let class = &sum.classes[0];
+        assert_eq!((class.refused, class.failed, class.outcomes["4xx"]), (2, 2, 2));
         assert_eq!((sum.start, sum.end()), (7.0, 7.5));
     }
 }

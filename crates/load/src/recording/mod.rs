@@ -52,10 +52,13 @@ pub use merge::{Alignment, MergeError, merge};
 pub use read_error::ReadError;
 pub(crate) use recorder::Recorder;
 pub(crate) use shown::Shown;
-pub use summary::{ENOUGH_BEYOND, Percentiles, Summary};
+pub use summary::{ClassSummary, ENOUGH_BEYOND, Percentiles, Summary};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Most classes of requests that are recorded apart: a mix of more entries is recorded as a whole.
+pub const MAX_CLASSES: usize = 100;
 
 /// What was recorded of one run, or of several that were merged.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +79,8 @@ pub struct Recording {
     pub doubts: Vec<String>,
     /// The recordings that this one was merged from; empty if it was not merged.
     pub parts: Vec<Part>,
-    /// The names of the classes of requests; empty if all are alike.
+    /// The names of the classes of requests, which are the entries of the plan's mix; empty if all are alike, or if there are more than
+    /// [`MAX_CLASSES`].
     pub classes: Vec<String>,
     /// What happened in each second, ascending. One in which nothing has happened may be missing.
     pub intervals: Vec<Interval>,
@@ -174,6 +178,18 @@ impl Recording {
     /// The figures of the whole run.
     pub fn summary(&self) -> Summary {
         Summary::new(&self.total())
+    }
+
+    /// The figures of each class of requests, in the order of [`classes`](Recording::classes); none if all are alike.
+    pub fn class_summaries(&self) -> Vec<ClassSummary> {
+        let total = self.total();
+        // A run in which nothing was sent has no interval with them.
+        let counted = total.classes.into_iter().chain(std::iter::repeat_with(Default::default));
+        self.classes
+            .iter()
+            .zip(counted)
+            .map(|(name, class)| ClassSummary::new(name, &class))
+            .collect()
     }
 
     /// CPU time of the load divided by the measured time; 0 if nothing was measured.

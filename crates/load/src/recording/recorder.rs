@@ -67,7 +67,7 @@ impl Recorder {
     pub(crate) fn sent(&mut self, request: &Times) {
         let [late, delay] = [request.due, request.ready].map(|from| self.since(from, request.sent));
         if let Some(tally) = self.tally_at(request.sent) {
-            tally.sent(late > LATE, delay);
+            tally.sent(request.class, late > LATE, delay);
         }
     }
 
@@ -75,7 +75,7 @@ impl Recorder {
     pub(crate) fn answered(&mut self, request: Times, outcome: Outcome, now: u64) {
         let [response, service] = [request.due, request.sent].map(|from| self.since(from, now));
         if let Some(tally) = self.tally_at(now) {
-            tally.answered(response, service, outcome);
+            tally.answered(request.class, response, service, outcome);
             self.responses += 1;
         }
     }
@@ -98,6 +98,13 @@ impl Recorder {
     pub(crate) fn failed(&mut self, requests: u64) {
         if let Some(tally) = self.current() {
             tally.failed += requests;
+        }
+    }
+
+    /// Requests of these classes were lost with their connection.
+    pub(crate) fn failed_of(&mut self, classes: impl IntoIterator<Item = u32>) {
+        if let Some(tally) = self.current() {
+            classes.into_iter().for_each(|class| tally.failed(class));
         }
     }
 
@@ -168,7 +175,7 @@ impl fmt::Debug for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::Interval;
+    use crate::recording::{Interval, Latencies};
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;
@@ -224,6 +231,37 @@ mod tests {
         assert_eq!(sum.outcomes["5xx"], 1);
         assert!((2_999_995..3_001_000).contains(&sum.response.max()), "{:?}", sum.response);
         assert!((1_000_000..1_001_000).contains(&sum.service.max()), "{:?}", sum.service);
+    }
+
+    #[test]
+    fn classes_of_requests_are_counted_apart_and_add_up() {
+        let collector = Collector::with_classes(RUN, Duration::from_secs(1), 2);
+        let mut recorders = [(); 2].map(|()| Recorder::new(&collector));
+        for (nth, recorder) in recorders.iter_mut().enumerate() {
+            recorder.open(0..0);
+            for (class, now, status) in [(0, 900, 200), (1, 5_000, 200), (1, 3 * SECOND, 503)] {
+                let times = Times { class, ..Times::all(now - 100 * (1 + nth as u64)) };
+                recorder.sent(&times);
+                recorder.answered(times, Outcome::Status(status), now);
+            }
+            recorder.failed_of([1, 0, 1]);
+            recorder.finish();
+        }
+        let mut sum = Interval::default();
+        let intervals = collector.finish(RUN, |_| ());
+        intervals.iter().for_each(|interval| sum.add(interval));
+        assert!(intervals.len() > 1 && sum.classes.len() == 2, "{sum:?}");
+        let counts = |class: &crate::recording::ClassInterval| {
+            [class.sent, class.answered, class.refused, class.failed]
+        };
+        assert_eq!(counts(&sum.classes[0]), [2, 2, 0, 2]);
+        assert_eq!(counts(&sum.classes[1]), [4, 4, 2, 4]);
+        assert_eq!((sum.sent, sum.answered, sum.refused, sum.failed), (6, 6, 2, 6));
+        assert_eq!((sum.classes[1].outcomes["2xx"], sum.classes[1].outcomes["5xx"]), (2, 2));
+        let mut both = sum.classes[0].response.clone();
+        both.add(&sum.classes[1].response);
+        assert_eq!(both, sum.response, "bucket by bucket");
+        assert_eq!(sum.classes[0].response, Latencies::from_iter([100, 200]));
     }
 
     #[test]

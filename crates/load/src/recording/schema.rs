@@ -131,7 +131,13 @@ fn as_json(recording: &Recording) -> Value {
 /// A recording with everything that one can have.
 fn full(host: &str) -> Recording {
     let latencies = Latencies::from_iter((1..=100).map(|n| (n * 1000, 20_000)));
-    let class = ClassInterval { sent: 1, answered: 1, failed: 0, response: latencies.clone() };
+    let class = ClassInterval {
+        sent: 1,
+        answered: 1,
+        outcomes: [("2xx".to_owned(), 1)].into(),
+        response: latencies.clone(),
+        ..ClassInterval::default()
+    };
     let interval = Interval {
         sent: latencies.len(),
         answered: latencies.len(),

@@ -1,6 +1,6 @@
 //! The figures of a recording.
 
-use super::{Interval, Latencies};
+use super::{ClassInterval, Interval, Latencies};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,6 +36,40 @@ pub struct Summary {
     pub latency_us: Percentiles,
     /// Service times in µs: from when a request was written to the end of its reply. No samples if that was not recorded.
     pub service_us: Percentiles,
+}
+
+/// The figures of a class of requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClassSummary {
+    /// Its name, as in [`Recording::classes`](super::Recording::classes).
+    pub name: String,
+    /// Requests sent.
+    pub sent: u64,
+    /// Replies that were complete and as expected.
+    pub responses: u64,
+    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    pub refused: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Replies by what they say.
+    pub outcomes: BTreeMap<String, u64>,
+    /// Response times in µs: from the due time of a request to the end of its reply.
+    pub latency_us: Percentiles,
+}
+
+impl ClassSummary {
+    /// Of what happened to the requests of the class of this name.
+    pub fn new(name: impl Into<String>, class: &ClassInterval) -> ClassSummary {
+        ClassSummary {
+            name: name.into(),
+            sent: class.sent,
+            responses: class.answered,
+            refused: class.refused,
+            failed: class.failed,
+            outcomes: class.outcomes.clone(),
+            latency_us: Percentiles::new(&class.response),
+        }
+    }
 }
 
 /// A distribution of latencies in µs, to three digits; all zero without samples.

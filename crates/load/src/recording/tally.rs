@@ -1,8 +1,8 @@
 //! What a thread of the load has recorded in an interval.
 
-use super::latencies::{MAX_LATENCY, empty_histogram};
+use super::latencies::{MAX_LATENCY, SIGNIFICANT_DIGITS, empty_histogram};
 use super::outcomes::Outcomes;
-use super::{Interval, Latencies};
+use super::{ClassInterval, Interval, Latencies};
 use crate::exchange::Outcome;
 use hdrhistogram::Histogram;
 
@@ -20,10 +20,24 @@ pub(super) struct Tally {
     pub(super) service: Histogram<u64>,
     delay: Histogram<u64>,
     outcomes: Outcomes,
+    /// By class of request; none if all are alike.
+    classes: Vec<ClassTally>,
+}
+
+/// What a thread has recorded of a class of requests in an interval.
+struct ClassTally {
+    sent: u64,
+    answered: u64,
+    refused: u64,
+    failed: u64,
+    /// With room for what has occurred only: there may be many classes.
+    response: Histogram<u64>,
+    outcomes: Outcomes,
 }
 
 impl Tally {
-    pub(super) fn new() -> Tally {
+    /// For so many classes of requests.
+    pub(super) fn new(classes: usize) -> Tally {
         Tally {
             sent: 0,
             late: 0,
@@ -39,26 +53,36 @@ impl Tally {
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
                 .expect("bounds that are constants"),
             outcomes: Outcomes::default(),
+            classes: (0..classes).map(|_| ClassTally::new()).collect(),
         }
     }
 
-    pub(super) fn sent(&mut self, late: bool, delay: u64) {
+    pub(super) fn sent(&mut self, class: u32, late: bool, delay: u64) {
         self.sent += 1;
+        if let Some(class) = self.classes.get_mut(class as usize) {
+            class.sent += 1;
+        }
         self.late += u64::from(late);
         self.delay.saturating_record(delay);
     }
 
-    pub(super) fn answered(&mut self, response: u64, service: u64, outcome: Outcome) {
+    /// A request of a class has failed.
+    pub(super) fn failed(&mut self, class: u32) {
+        self.failed += 1;
+        if let Some(class) = self.classes.get_mut(class as usize) {
+            class.failed += 1;
+        }
+    }
+
+    pub(super) fn answered(&mut self, class: u32, response: u64, service: u64, outcome: Outcome) {
         self.answered += 1;
         self.response.saturating_record(response);
         self.service.saturating_record(service);
         self.outcomes.add(outcome);
-        let is_refusal = match outcome {
-            Outcome::Ok => false,
-            Outcome::Status(status) => status >= 400,
-            Outcome::ErrorReply => true,
-        };
-        self.refused += u64::from(is_refusal);
+        self.refused += u64::from(is_refusal(outcome));
+        if let Some(class) = self.classes.get_mut(class as usize) {
+            class.answered(response, outcome);
+        }
     }
 
     /// The same as an interval.
@@ -76,6 +100,7 @@ impl Tally {
             response: Latencies::from_histogram(&self.response),
             service: Latencies::from_histogram(&self.service),
             delay: Latencies::from_histogram(&self.delay),
+            classes: self.classes.iter().map(ClassTally::to_interval).collect(),
             ..Interval::new(start, length)
         }
     }
@@ -91,5 +116,54 @@ impl Tally {
         self.service.reset();
         self.delay.reset();
         self.outcomes = Outcomes::default();
+        self.classes.iter_mut().for_each(ClassTally::clear);
+    }
+}
+
+impl ClassTally {
+    fn new() -> ClassTally {
+        let response =
+            Histogram::new(SIGNIFICANT_DIGITS).expect("a number of digits that is a constant");
+        ClassTally {
+            sent: 0,
+            answered: 0,
+            refused: 0,
+            failed: 0,
+            response,
+            outcomes: Outcomes::default(),
+        }
+    }
+
+    fn answered(&mut self, response: u64, outcome: Outcome) {
+        self.answered += 1;
+        self.refused += u64::from(is_refusal(outcome));
+        self.outcomes.add(outcome);
+        self.response.record(response.min(MAX_LATENCY)).expect("it grows");
+    }
+
+    fn to_interval(&self) -> ClassInterval {
+        ClassInterval {
+            sent: self.sent,
+            answered: self.answered,
+            refused: self.refused,
+            failed: self.failed,
+            outcomes: self.outcomes.by_name(),
+            response: Latencies::from_histogram(&self.response),
+        }
+    }
+
+    fn clear(&mut self) {
+        (self.sent, self.answered, self.refused, self.failed) = (0, 0, 0, 0);
+        self.response.reset();
+        self.outcomes = Outcomes::default();
+    }
+}
+
+/// Whether a reply says that the server has failed, or has not done what was asked for.
+fn is_refusal(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Ok => false,
+        Outcome::Status(status) => status >= 400,
+        Outcome::ErrorReply => true,
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn of(plan: &Plan, findings: &Findings, doubts: &[String]) -> Option<
         first_error: faults.first.clone(),
         cpu_seconds: measured.cpu.as_secs_f64(),
         doubts: doubts.to_vec(),
+        classes: plan.protocol.recorded_classes(),
         intervals: intervals.clone(),
         ..Recording::new(run)
     })

@@ -93,6 +93,11 @@ impl Pacer {
         self.in_flight.len()
     }
 
+    /// The classes of the requests in flight.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = u32> {
+        self.in_flight.iter().map(|times| times.class)
+    }
+
     /// Whether another request fits.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight.len() < self.depth

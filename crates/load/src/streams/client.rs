@@ -318,8 +318,8 @@ impl<P: Protocol> Client<P> {
 
     /// The connection has failed; whether the client goes on with another one.
     fn fail(&mut self, fault: &Fault) -> bool {
-        let failed = self.pacer.fail(clock::nanos());
-        self.context.recorder.borrow_mut().failed(failed);
+        self.context.recorder.borrow_mut().failed_of(self.pacer.classes());
+        self.pacer.fail(clock::nanos());
         self.context.run.faults.record(self.number, fault);
         self.backoff.raise();
         self.context.run.streams.reconnect && self.context.is_open.get()

@@ -29,7 +29,11 @@ impl StreamsRun {
             plan: plan.clone(),
             streams,
             faults: FaultLog::default(),
-            collector: Collector::new(plan.duration, plan.interval),
+            collector: Collector::with_classes(
+                plan.duration,
+                plan.interval,
+                plan.protocol.recorded_classes().len(),
+            ),
             connects: ConnectPace::new(streams.connect_rate),
             connections: AtomicUsize::new(0),
         }
