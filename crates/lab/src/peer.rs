@@ -28,6 +28,22 @@ const MODES: &str = "modes";
 /// or `bench programs`, or twins of the examples. The check of each, beside the peers, has its name.
 const CONTESTS: [&str; 5] = ["nop", "file", "bulk", "programs", "examples"];
 
+/// How the build of a peer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Built {
+    /// There is the program.
+    Program(PathBuf),
+    /// A tool is missing, and how to install it.
+    Missing(String),
+    /// It failed.
+    Failed {
+        /// How the script ended.
+        status: String,
+        /// What it printed on its standard error.
+        printed: String,
+    },
+}
+
 /// The directory of all peers, and the directory of their builds.
 #[derive(Clone, Debug)]
 pub struct Peers {
@@ -61,7 +77,9 @@ impl Peers {
     ) -> Result<Result<Spec, String>> {
         let built = match peers {
             Some(peers) => {
-                peers.build(name).with_context(|| format!("peer {name} did not build"))?
+                (peers.announce)(name);
+                let built = peers.build(name).and_then(Built::program);
+                built.with_context(|| format!("peer {name} did not build"))?
             }
             None => Err("it is built from within the repository".into()),
         };
@@ -77,17 +95,22 @@ impl Peers {
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The names of all peers that are echo servers, sorted.
-    pub fn names(&self) -> Vec<String> {
+    /// The names of all peers, sorted.
+    pub fn all(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
         let mut names: Vec<String> = entries
             .flatten()
             .filter(|entry| entry.path().join("build").is_file())
             .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|name| !CONTESTS.iter().any(|contest| self.serves(name, contest)))
             .collect();
         names.sort();
         names
+    }
+
+    /// The names of all peers that are echo servers, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let is_server = |name: &String| !CONTESTS.iter().any(|contest| self.serves(name, contest));
+        self.all().into_iter().filter(is_server).collect()
     }
 
     /// Whether a peer supports this besides TCP: `udp` or `unix`.
@@ -100,30 +123,50 @@ impl Peers {
         self.words(name, MODES)
     }
 
-    /// Builds a peer; returns its program, or which tool is missing.
-    fn build(&self, name: &str) -> Result<Result<PathBuf, String>> {
-        (self.announce)(name);
+    /// Builds a peer, which may take minutes.
+    ///
+    /// # Errors
+    /// If its script cannot be run.
+    pub fn build(&self, name: &str) -> Result<Built> {
         let (directory, output) = (self.directory.join(name), self.output.join(name));
         fs::create_dir_all(&output)?;
         let mut build = Command::new("/bin/sh");
         build.arg("build").arg(&output).current_dir(&directory);
         let Output { status, stdout, stderr } = child::output(build)?;
-        match status.code() {
-            Some(0) => {
-                let path = last_line(&stdout).context("it printed no path")?;
-                Ok(Ok(directory.join(path)))
+        Ok(match (status.code(), last_line(&stdout)) {
+            (Some(0), Some(path)) => Built::Program(directory.join(path)),
+            (Some(0), None) => Built::Failed {
+                status: "it printed no path".into(),
+                printed: String::from_utf8_lossy(&stderr).into_owned(),
+            },
+            (Some(TOOL_MISSING), _) => {
+                Built::Missing(last_line(&stderr).unwrap_or_else(|| "a tool is missing".into()))
             }
-            Some(TOOL_MISSING) => {
-                Ok(Err(last_line(&stderr).unwrap_or_else(|| "a tool is missing".into())))
-            }
-            _ => bail!("{status}: {}", last_line(&stderr).unwrap_or_default()),
-        }
+            _ => Built::Failed {
+                status: status.to_string(),
+                printed: String::from_utf8_lossy(&stderr).into_owned(),
+            },
+        })
     }
 
     /// The lines of a file in a peer's directory; none without the file.
     fn words(&self, name: &str, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(name).join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Built {
+    /// The program, or which tool is missing.
+    fn program(self) -> Result<Result<PathBuf, String>> {
+        match self {
+            Built::Program(path) => Ok(Ok(path)),
+            Built::Missing(why) => Ok(Err(why)),
+            Built::Failed { status, printed } => match last_line(printed.as_bytes()) {
+                Some(line) => bail!("{status}: {line}"),
+                None => bail!(status),
+            },
+        }
     }
 }
 
@@ -172,8 +215,8 @@ mod tests {
     #[test]
     fn a_peer_is_found_above_and_built_in_the_target_directory() {
         let directory = Directory::new("good", &[("c", "touch $1/c\necho building\necho $1/c\n")]);
-        let program = directory.peers().build("c").expect("it builds").expect("no tool is missing");
-        assert_eq!(program, directory.0.join("target/peers/c/c"));
+        let program = directory.0.join("target/peers/c/c");
+        assert_eq!(directory.peers().build("c").expect("it runs"), Built::Program(program.clone()));
         assert!(program.is_file());
     }
 
@@ -227,10 +270,12 @@ mod tests {
     fn a_peer_is_a_directory_with_a_build_script() {
         let directory = Directory::new("names", &[("b", ""), ("a", "")]);
         assert_eq!(directory.peers().names(), ["a", "b"]);
+        assert_eq!(directory.peers().all(), ["a", "b"]);
         fs::create_dir_all(directory.0.join("peers/notes")).expect("directory");
         for other in CONTESTS {
             directory.file("b", SERVES, &format!("{other}\n"));
             assert_eq!(directory.peers().names(), ["a"], "{other}");
+            assert_eq!(directory.peers().all(), ["a", "b"], "{other}");
         }
         assert!(Peers::find(Path::new("/")).is_none() || Path::new("/peers").is_dir());
     }

@@ -10,7 +10,7 @@ use clap::Args;
 use std::time::Duration;
 
 /// A core for the servers and one for the load.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Pins {
     /// The core of the servers [default: the first that may be used]
     #[arg(long, value_name = "CPU")]

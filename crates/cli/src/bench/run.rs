@@ -124,9 +124,9 @@ impl<R: Serialize, F: Fn(&Report) -> R> Observer for Progress<'_, F> {
     }
 
     /// A failure to save is reported at the end.
-    fn save(&mut self, report: &Report) {
+    fn save(&mut self, report: &dyn Fn() -> Report) {
         if let Some(Target::File(path)) = &self.lock.json {
-            let result = (self.result)(report);
+            let result = (self.result)(&report());
             drop(serde_json::to_vec_pretty(&result).map(|json| fs::write(path, json)));
         }
     }

@@ -1,5 +1,7 @@
 //! `annulus lab`: comparisons whose results are kept in files.
 
+mod build;
+mod list;
 mod progress;
 mod run;
 mod servers;
@@ -19,11 +21,15 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
+    List(list::ListArgs),
+    Build(build::BuildArgs),
 }
 
 pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.verb {
-        Verb::Run(args) => run::run(args),
+        Verb::Run(args) => run::run(*args),
+        Verb::List(args) => list::run(&args),
+        Verb::Build(args) => build::run(&args),
     }
 }

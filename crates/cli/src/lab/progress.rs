@@ -2,7 +2,7 @@
 
 use crate::bench::run::RunLock;
 use crate::duration;
-use annulus_lab::bench::{Observer, Report};
+use annulus_lab::bench::Observer;
 use annulus_load::clock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
@@ -49,9 +49,6 @@ impl Observer for Progress<'_> {
         self.bar.set_position(done as u64);
         self.bar.set_message(format!("{} left", duration::shown(self.left(done, planned))));
     }
-
-    /// Every slice is kept in the file of results.
-    fn save(&mut self, _: &Report) {}
 
     fn is_stopped(&self) -> bool {
         self.lock.is_stopped()

@@ -1,12 +1,14 @@
 //! A killed bench leaves no process behind.
 
 use crate::common::{ANNULUS, OwnLock, PATIENCE};
+use annulus_lab::results::Results;
 use annulus_load::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process, pidfd_open, prlimit,
 };
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// The child processes of all threads of this process.
@@ -81,4 +83,61 @@ fn the_contenders_of_a_killed_bench_end_with_it() {
     kill(&["bulk", "--contenders", "epoll", "--bytes", "1200"], 2, Signal::KILL);
     let file = ["file", "--pattern", "randread", "--file-size", "1M", "--depth", "1"];
     kill(&[&file[..], &["--mode", "both"]].concat(), 3, Signal::KILL);
+}
+
+/// Slices that take some milliseconds each.
+const SUITE: &str = r#"
+    title = "small"
+    document = "none"
+    kind = "file"
+    machine = []
+    commands = []
+    [[table]]
+    title = "a table"
+    unit = "seconds"
+    corner = ""
+    each = { clients = 2, bytes = 5000, cycles = 30, figure = "cpu_seconds", servers = ["threads", "tasks"] }
+    columns = [{ name = "CPU" }]
+    rows = [{ name = "all" }]"#;
+
+/// Waits until a file has this many lines.
+fn await_lines(path: &Path, count: usize, lab: &mut Child) {
+    let deadline = clock::now() + PATIENCE;
+    while std::fs::read_to_string(path).unwrap_or_default().lines().count() < count {
+        assert_eq!(lab.try_wait().unwrap(), None, "the lab has ended");
+        assert!(clock::now() < deadline, "no {count} lines");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab-killed");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("small.toml"), SUITE).unwrap();
+    let run = || {
+        let mut command = Command::new(ANNULUS);
+        command.args(["lab", "run", "./small.toml", "--rounds", "40", "--out", "out"]);
+        command.current_dir(&directory).env("TMPDIR", &directory).own_lock();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let mut lab = run().spawn().unwrap();
+    let path = directory.join("out/small.jsonl");
+    let children = await_children(&mut lab, 3);
+    // The first line, and some slices.
+    await_lines(&path, 20, &mut lab);
+    kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
+    lab.wait().unwrap();
+    children.iter().for_each(await_end);
+    let killed = Results::read(&path).unwrap();
+    assert!(killed.record().slices().len() >= 19 && !killed.is_finished());
+    assert!(run().status().unwrap().success());
+    let finished = Results::read(&path).unwrap();
+    let all = finished.record().slices();
+    assert_eq!((all.len(), finished.resumed(), finished.is_finished()), (120, 1, true));
+    let kept = killed.record().slices().iter();
+    assert!(kept.clone().all(|(slice, outcome)| all.get(slice) == Some(outcome)));
+    std::fs::remove_dir_all(directory).unwrap();
 }

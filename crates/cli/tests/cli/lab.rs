@@ -14,6 +14,16 @@ machine = ["paper"]
 commands = []
 "#;
 
+/// A suite with files.
+const FILES: &str = r#"kind = "file"
+    [[table]]
+    title = "a table"
+    unit = "seconds"
+    corner = ""
+    each = { clients = 2, bytes = 5000, cycles = 3 }
+    columns = [{ name = "CPU", figure = "cpu_seconds" }, { name = "real", figure = "real_seconds" }]
+    rows = [{ name = "fibers", servers = ["tasks"] }, { name = "other", servers = ["threads"] }]"#;
+
 /// A directory of its own for a test, with a file of a suite; removed when dropped.
 struct Directory(PathBuf);
 
@@ -55,6 +65,59 @@ fn suite(test: &str, text: &str, args: &[&str]) -> (Finished, Option<Value>) {
     let results = Results::read(&directory.0.join("out/small.jsonl")).ok();
     let report = results.map(|results| serde_json::to_value(results.suite().unwrap()).unwrap());
     (finished, report)
+}
+
+#[test]
+fn everything_is_listed_with_its_size_and_its_time() {
+    let finished = annulus(["lab", "list"]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    for part in [
+        "\nnop         suite, nop ",
+        "\nhttp        programs ",
+        "\nbench:nop   nop ",
+        "TCP echo (003: nimuring, TCP)",
+    ] {
+        assert!(finished.stdout.contains(part), "{part}: {}", finished.stdout);
+    }
+    assert!(finished.stdout.lines().all(|line| line.chars().count() <= 80), "{}", finished.stdout);
+    let directory = Directory::new("listed", FILES);
+    let mut command = Command::new(ANNULUS);
+    let listed =
+        finish(command.args(["lab", "list", "suites/small.toml"]).current_dir(&directory.0));
+    assert!(
+        listed.stdout.contains("suite, file") && listed.stdout.contains("small (none)"),
+        "{listed:?}"
+    );
+}
+
+#[test]
+fn peers_are_built_or_left_out_and_a_failure_is_shown() {
+    let directory = Directory::new("built", "");
+    for (peer, script) in [
+        ("good", "touch $1/good; echo $1/good"),
+        ("lacks", "echo 'no cc: apt-get install gcc' >&2; exit 3"),
+        ("broken", "echo 'x.c:1: first' >&2; echo 'x.c:2: second' >&2; exit 1"),
+    ] {
+        let peer = directory.0.join("peers").join(peer);
+        fs::create_dir_all(&peer).unwrap();
+        fs::write(peer.join("build"), script).unwrap();
+    }
+    let build = |names: &[&str]| {
+        let mut command = Command::new(ANNULUS);
+        finish(command.args(["lab", "build"]).args(names).current_dir(&directory.0))
+    };
+    let finished = build(&["good", "lacks"]);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert!(
+        finished.stdout.contains("built, ") && finished.stderr.contains("lacks (2 of 2)"),
+        "{finished:?}"
+    );
+    assert!(finished.stdout.contains("left out: no cc: apt-get install gcc"), "{finished:?}");
+    let finished = build(&[]);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    assert!(finished.stdout.contains("    x.c:1: first\n    x.c:2: second\n"), "{finished:?}");
+    assert!(finished.stderr.contains("did not build: broken"), "{finished:?}");
+    build(&["rust"]).fails_with(2, &["no peer 'rust': there are broken, good, lacks"]);
 }
 
 #[test]
@@ -144,15 +207,7 @@ fn a_connect_suite_has_times() {
 
 #[test]
 fn a_file_suite_has_seconds() {
-    let text = r#"kind = "file"
-        [[table]]
-        title = "a table"
-        unit = "seconds"
-        corner = ""
-        each = { clients = 2, bytes = 5000, cycles = 3 }
-        columns = [{ name = "CPU", figure = "cpu_seconds" }, { name = "real", figure = "real_seconds" }]
-        rows = [{ name = "fibers", servers = ["tasks"] }, { name = "other", servers = ["threads"] }]"#;
-    let (finished, report) = suite("file", text, &["--rounds", "1"]);
+    let (finished, report) = suite("file", FILES, &["--rounds", "1"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     for row in report.unwrap()["tables"][0]["rows"].as_array().unwrap() {
         let figures = row["measured"][0]["figures"].as_array().unwrap();

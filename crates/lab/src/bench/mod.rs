@@ -140,8 +140,8 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Saves a report in case the run does not finish.
-    fn save(&mut self, report: &Report);
+    /// May save a report in case the run does not finish; it is computed if it is asked for.
+    fn save(&mut self, _report: &dyn Fn() -> Report) {}
 
     /// Whether to stop after the current slice.
     fn is_stopped(&self) -> bool;
@@ -213,7 +213,7 @@ impl Bench {
                 let done = record.slices().len();
                 observer.progress(done, done.max(planned));
                 if done.is_multiple_of(planned.div_ceil(SAVES)) {
-                    observer.save(&Report::new(self, &record, environment));
+                    observer.save(&|| Report::new(self, &record, environment));
                 }
                 if observer.is_stopped() {
                     return Ok(record);
@@ -377,8 +377,8 @@ pub(crate) mod tests {
             self.done = done;
         }
 
-        fn save(&mut self, report: &Report) {
-            assert_eq!(report.samples.len(), self.done);
+        fn save(&mut self, report: &dyn Fn() -> Report) {
+            assert_eq!(report().samples.len(), self.done);
             self.saves += 1;
         }
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::Results;
 use super::header::Header;
 use super::log::Log;
-use crate::bench::{Observer, Outcome, Prepared, Record, Report, Slice};
+use crate::bench::{Observer, Outcome, Prepared, Record, Slice};
 use crate::suite;
 use crate::usage::UsageError;
 
@@ -71,10 +71,6 @@ impl Observer for Keeping<'_> {
 
     fn keep(&mut self, slice: Slice, outcome: &Outcome) -> Result<()> {
         self.log.slice(slice, outcome)
-    }
-
-    fn save(&mut self, report: &Report) {
-        self.observer.save(report);
     }
 
     fn is_stopped(&self) -> bool {

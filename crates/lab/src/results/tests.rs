@@ -37,8 +37,6 @@ impl Observer for Until {
         self.1 = done >= self.0;
     }
 
-    fn save(&mut self, _: &Report) {}
-
     fn is_stopped(&self) -> bool {
         self.1
     }

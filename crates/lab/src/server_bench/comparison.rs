@@ -88,6 +88,12 @@ impl Comparison {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
+    /// How to install what is missing of it here: servers, and clients.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let servers = self.contenders.iter().filter_map(Contender::missing);
+        servers.chain(self.loads.iter().filter_map(|load| load.client.missing()))
+    }
+
     /// The comparison with this name that comes with the lab.
     pub fn find(name: &str) -> Option<Comparison> {
         let (name, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;

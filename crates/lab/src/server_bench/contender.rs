@@ -187,6 +187,16 @@ impl Contender {
         }
     }
 
+    /// How to install it, if it is a program that is not installed.
+    pub(super) fn missing(&self) -> Option<String> {
+        match &self.program {
+            Program::Command { words, needs, .. } if needs.peer.is_none() => {
+                installed::find(&words[0]).err()
+            }
+            _ => None,
+        }
+    }
+
     /// How to start it on a core, or why it is missing. A peer is built first.
     ///
     /// # Errors

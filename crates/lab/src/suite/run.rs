@@ -70,6 +70,11 @@ impl Run {
         Run { name: name.to_owned(), suite, plan, notes: Vec::new() }
     }
 
+    /// The suite.
+    pub fn suite(&self) -> &Suite {
+        &self.suite
+    }
+
     /// The comparison that measures it; notes which contenders are unknown, and which cells are left out.
     ///
     /// # Errors

@@ -1,0 +1,113 @@
+//! `annulus lab build`: builds peers, and says what is missing.
+
+use crate::duration;
+use crate::output::{self, note};
+use crate::usage::UsageError;
+use annulus_lab::distinct;
+use annulus_lab::peer::{Built, Peers};
+use annulus_lab::server_bench::Comparison;
+use annulus_load::clock;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::env;
+use std::process::ExitCode;
+
+/// Lines of a build that fails.
+const LINES: usize = 20;
+
+const EXPLAIN: &str = "\
+Peers are built into target/peers. One whose tools are missing here is left out,
+with a line that says how to install them; so are programs that are only used,
+such as nginx or wrk. A run builds what it needs by itself: this command does it
+beforehand, and shows why a build fails.
+
+Exit status: 0 built, or left out; 1 a build failed; 2 wrong usage.
+
+Examples:
+  annulus lab build
+  annulus lab build hyper nop";
+
+/// Build the peers that are measured
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(super) struct BuildArgs {
+    /// Peers by name [default: all]
+    #[arg(value_name = "PEER")]
+    names: Vec<String>,
+}
+
+pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
+    let here = env::current_dir().context("cannot read the current directory")?;
+    let peers = Peers::find(&here)
+        .context("no directory 'peers' here or above: run this within the repository")?;
+    let names = names(args, &peers)?;
+    let mut failed = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        note(format_args!("annulus: building peer {name} ({} of {})", index + 1, names.len()));
+        let began = clock::now();
+        let built = peers.build(name).with_context(|| format!("peer {name}"))?;
+        let took = duration::shown(clock::now() - began);
+        output::print(&format!("{name:<18}{}\n", outcome(&built, &took)))?;
+        if let Built::Failed { printed, .. } = &built {
+            output::print(&tail(printed))?;
+            failed.push(name.as_str());
+        }
+    }
+    if args.names.is_empty() {
+        missing_programs()?;
+    }
+    if !failed.is_empty() {
+        bail!("did not build: {}", failed.join(", "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The named peers, or all.
+fn names(args: &BuildArgs, peers: &Peers) -> Result<Vec<String>> {
+    let all = peers.all();
+    distinct(&args.names, |name| format!("peer '{name}'"))?;
+    if let Some(name) = args.names.iter().find(|name| !all.contains(name)) {
+        return Err(UsageError(format!("no peer '{name}': there are {}", all.join(", "))).into());
+    }
+    Ok(if args.names.is_empty() { all } else { args.names.clone() })
+}
+
+fn outcome(built: &Built, took: &str) -> String {
+    match built {
+        Built::Program(_) => format!("built, {took}"),
+        Built::Missing(why) => format!("left out: {why}"),
+        Built::Failed { status, .. } => format!("failed, {took}: {status}"),
+    }
+}
+
+/// The last lines of a build.
+fn tail(printed: &str) -> String {
+    let lines: Vec<&str> = printed.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    last.iter().map(|line| format!("    {line}\n")).collect()
+}
+
+/// Programs that comparisons use, and that are not installed.
+fn missing_programs() -> Result<()> {
+    let mut missing: Vec<String> = Comparison::names()
+        .filter_map(Comparison::find)
+        .flat_map(|comparison| comparison.missing().collect::<Vec<_>>())
+        .collect();
+    missing.sort();
+    missing.dedup();
+    missing.iter().try_for_each(|why| output::print(&format!("left out: {why}\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_a_build_are_shown() {
+        let text: String = (0..30).map(|n| format!("line {n}\n")).collect();
+        let tail = tail(&text);
+        assert_eq!((tail.lines().count(), tail.lines().next()), (20, Some("    line 10")));
+        assert_eq!(super::tail("one\n"), "    one\n");
+        assert_eq!(super::tail(""), "");
+    }
+}

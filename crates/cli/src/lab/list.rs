@@ -1,0 +1,100 @@
+//! `annulus lab list`: what can be measured, how large it is, and about how long it takes.
+
+use super::subject::{self, Named, Options, Subject};
+use crate::bench::args::Pins;
+use crate::duration;
+use crate::output;
+use crate::text::{Listing, table};
+use annulus_lab::setup::{Only, Setup};
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+The time is that of a run in the minimum of rounds, without building what is
+measured (annulus lab build). Contenders may be missing here; a run says which.
+
+Examples:
+  annulus lab list
+  annulus lab list my/suite.toml";
+
+/// List what can be measured
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(super) struct ListArgs {
+    /// Names or files [default: all]
+    #[arg(value_name = "NAME|FILE")]
+    names: Vec<String>,
+}
+
+/// What is listed, measured usually and quickly.
+struct Listed {
+    word: String,
+    usual: Subject,
+    quick: Subject,
+}
+
+pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
+    let named = match args.names.as_slice() {
+        [] => [subject::all(), subject::benches()].concat(),
+        names => names.iter().map(|name| Named::find(name)).collect::<Result<_, _>>()?,
+    };
+    let listed = named.iter().map(listed).collect::<Result<Vec<Listed>>>()?;
+    let titles = ["", "kind", "cells", "contenders", "time", "quick"].map(String::from).to_vec();
+    let rows: Vec<Vec<String>> = [titles].into_iter().chain(listed.iter().map(row)).collect();
+    let mut text = table(2, &rows);
+    let mut titles = Listing::new();
+    for one in &listed {
+        if let Some(title) = one.usual.title() {
+            titles.row(&one.word, &title);
+        }
+    }
+    text += &format!("\n{}", titles.finish());
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listed(named: &Named) -> Result<Listed> {
+    let subject = |quick| {
+        let cores = Pins::default().choose()?;
+        let (precision, only) = (None, Only::default());
+        named.subject(&Options { quick, rounds: None, seed: 1, cores, precision, only })
+    };
+    let word = named.word().to_owned();
+    Ok(Listed { word, usual: subject(false)?, quick: subject(true)? })
+}
+
+fn row(Listed { word, usual, quick }: &Listed) -> Vec<String> {
+    let cost = |subject: &Subject| duration::shown(subject.setup.cost());
+    let (cells, contenders) = (usual.setup.cells().len(), usual.setup.contenders().len());
+    let (cells, contenders) = (cells.to_string(), contenders.to_string());
+    vec![word.clone(), usual.kind(), cells, contenders, cost(usual), cost(quick)]
+}
+
+impl Subject {
+    /// What is measured.
+    fn kind(&self) -> String {
+        let kind = match &self.setup {
+            Setup::Echo(setup) => setup.transport.kind().unwrap_or("echo"),
+            Setup::Programs(setup) => setup.definition.name,
+            Setup::File(_) => "file",
+            Setup::Servers(_) => "programs",
+        };
+        match self.suite {
+            Some(_) => format!("suite, {kind}"),
+            None => kind.to_owned(),
+        }
+    }
+
+    /// The title of a suite or a comparison.
+    fn title(&self) -> Option<String> {
+        let suite = self.suite.as_ref().map(|run| {
+            let suite = run.suite();
+            format!("{} ({})", suite.title, suite.document)
+        });
+        match &self.setup {
+            Setup::Servers(setup) => Some(setup.comparison.title.clone()),
+            _ => suite,
+        }
+    }
+}
