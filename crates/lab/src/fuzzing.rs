@@ -4,7 +4,7 @@ use crate::bench::{Record, Slice, cpu, rate};
 use crate::suite::{Suite, Table};
 use crate::{jobs, stderr};
 
-/// Lines that are read: a bench has few rounds, and an interval takes time to compute.
+/// Lines that are read: a bench has few rounds.
 const MOST_ANSWERS: usize = 32;
 
 /// Parses a suite file; if it is accepted, every cell has a question.
@@ -35,7 +35,7 @@ pub fn announcement(bytes: &[u8]) {
 
 /// Parses each line as the answer of a contender in a round, and compares the rounds.
 pub fn answers(text: &str) {
-    let mut record = Record::new(1);
+    let mut record = Record::new();
     for (number, line) in text.lines().take(MOST_ANSWERS).enumerate() {
         let (contender, round) = (number % 2, number / 2);
         let sample = jobs::sample(line, &["operations", "ns", "cpu_ns"]);

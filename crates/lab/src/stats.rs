@@ -1,65 +1,76 @@
-//! Medians, and ratios with a confidence interval.
+//! Medians, and ratios with intervals that hold whatever the values are distributed like (ADR 0050).
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+/// The probability that a 95 % interval misses.
+pub const MISS: f64 = 0.05;
 
 /// The fewest rounds for a 95 % interval: five rounds all point one way by chance in 6 % of runs (2 × ½⁵), six in 3 %.
 pub const FEWEST_ROUNDS: usize = 6;
-
-/// Number of resamples for one interval.
-const RESAMPLES: usize = 5_000;
 
 /// The median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| middle(&mut values.to_vec()))
 }
 
-/// The interval that holds the median of what `values` are drawn from in at least 95 % of draws; `None` with fewer than [`FEWEST_ROUNDS`]
-/// values.
-///
-/// Its ends are two of the values: the k-th smallest and the k-th largest, of which k − 1 or fewer lie on one side of the median with a
-/// probability of at most 2.5 % (a sign test, of any distribution).
+/// The interval that holds the median of what `values` are drawn from in at least 95 % of draws; `None` with fewer than
+/// [`FEWEST_ROUNDS`] values.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
-    let (count, below) = (values.len(), ranks_below(values.len()));
+    interval(values, MISS)
+}
+
+/// The interval that misses the median of what `values` are drawn from with a probability of at most `miss`; `None` if there
+/// are too few values for one.
+///
+/// Its ends are two of the values: the k-th smallest and the k-th largest. It misses only if fewer than k values are on one
+/// side of the median, each of which is there with a probability of one half (the sign test). This needs no assumption
+/// on how the values are distributed.
+pub fn interval(values: &[f64], miss: f64) -> Option<Interval> {
+    let depth = depth(values.len(), miss);
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    (below > 0).then(|| Interval { low: sorted[below - 1], high: sorted[count - below] })
+    (depth > 0).then(|| Interval { low: sorted[depth - 1], high: sorted[sorted.len() - depth] })
 }
 
-/// The largest k for which k − 1 or fewer of `count` values lie below the median with a probability of at most 2.5 %; 0 if there is none.
-fn ranks_below(count: usize) -> usize {
-    if count > 1000 {
-        // The normal distribution is as good, and 2 to the power of −count is not a number that there is.
-        return ((count as f64 - 1.96 * (count as f64).sqrt()) / 2.0) as usize;
+/// The largest k with 2 · P(Bin(count, ½) < k) ≤ miss.
+fn depth(count: usize, miss: f64) -> usize {
+    // By logarithms, since ½ⁿ of a thousand rounds is 0.
+    let mut log = count as f64 * 0.5_f64.ln();
+    let (mut depth, mut below) = (0, log.exp());
+    while 2.0 * below <= miss && 2 * depth < count {
+        depth += 1;
+        log += ((count + 1 - depth) as f64 / depth as f64).ln();
+        below += log.exp();
     }
-    let mut exactly = 0.5_f64.powi(count as i32);
-    let (mut ranks, mut at_most) = (0, exactly);
-    while at_most <= 0.025 {
-        ranks += 1;
-        exactly *= (count + 1 - ranks) as f64 / ranks as f64;
-        at_most += exactly;
-    }
-    ranks
+    depth
 }
 
-/// A ratio: the median over the rounds, with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The probability with which each of so many intervals may miss so that all hold together with 95 % (Bonferroni).
+pub fn shared_miss(intervals: usize) -> f64 {
+    MISS / intervals.max(1) as f64
+}
+
+/// The fewest rounds for an interval that misses with this probability: 2 × ½ⁿ must not exceed it.
+pub fn rounds_for(miss: f64) -> usize {
+    (1..1000).find(|&rounds| depth(rounds, miss) > 0).unwrap_or(usize::MAX)
+}
+
+/// A ratio: the median over the rounds, with its interval.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Ratio {
     /// The median of the ratios of the rounds.
     pub median: f64,
-    /// Its interval; `None` with fewer than [`FEWEST_ROUNDS`] rounds.
+    /// Its interval, of 95 % if nothing else is said; `None` with too few rounds for one.
     pub interval: Option<Interval>,
 }
 
 impl Ratio {
-    /// The median of `ratios`, one per round, with its bootstrap interval; `None` if there are no rounds.
-    ///
-    /// The rounds are resampled 5,000 times with replacement, by a generator with this seed. The interval spans the
-    /// middle 95 % of the medians (Efron's percentile method).
-    pub fn of(ratios: &[f64], seed: u64) -> Option<Ratio> {
-        let interval = (ratios.len() >= FEWEST_ROUNDS).then(|| bootstrap(ratios, seed));
-        median(ratios).map(|median| Ratio { median, interval })
+    /// The median of `ratios`, one per round, with the [`interval`] that misses with this probability; `None` if there
+    /// are no rounds.
+    pub fn of(ratios: &[f64], miss: f64) -> Option<Ratio> {
+        median(ratios).map(|median| Ratio { median, interval: interval(ratios, miss) })
     }
 
     /// The ratio the other way round.
@@ -101,27 +112,13 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// The two ends of a 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The two ends of an interval.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,
     /// The upper end.
     pub high: f64,
-}
-
-fn bootstrap(values: &[f64], seed: u64) -> Interval {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut drawn = vec![0.0; values.len()];
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            drawn.fill_with(|| values[random.usize(..values.len())]);
-            middle(&mut drawn)
-        })
-        .collect();
-    medians.sort_unstable_by(f64::total_cmp);
-    let tail = RESAMPLES / 40; // 2.5 % on either side.
-    Interval { low: medians[tail], high: medians[RESAMPLES - 1 - tail] }
 }
 
 /// The median of at least one value; reorders the values.
@@ -149,9 +146,19 @@ mod tests {
         assert_eq!(median(&[]), None);
     }
 
-    /// Known quantiles of Bin(n, ½), such as P(Bin(15, ½) ≤ 3) = 1.8 % and P(Bin(15, ½) ≤ 4) = 5.9 %.
     #[test]
-    fn intervals_of_medians_follow_the_sign_test() {
+    fn five_rounds_have_no_interval_and_six_have_one() {
+        let five = Ratio::of(&[0.5; 5], MISS).expect("five rounds");
+        assert_eq!(five, Ratio { median: 0.5, interval: None });
+        let six = Ratio::of(&[0.5; 6], MISS).expect("six rounds");
+        assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
+        assert_eq!(Ratio::of(&[], MISS), None);
+        assert_eq!((rounds_for(MISS), FEWEST_ROUNDS), (6, 6));
+    }
+
+    /// Quantiles of Bin(n, ½), such as P(Bin(15, ½) ≤ 3) = 1.8 % and P(Bin(15, ½) ≤ 4) = 5.9 %.
+    #[test]
+    fn intervals_follow_the_sign_test() {
         let ends = |count: u32| {
             let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
             median_interval(&values).map(|interval| (interval.low, interval.high))
@@ -161,30 +168,17 @@ mod tests {
         let rest = [Some((2.0, 8.0)), Some((3.0, 10.0)), Some((4.0, 12.0)), Some((6.0, 15.0))];
         let expected = [None, None, None, first, last, rest[0], rest[1], rest[2], rest[3]];
         assert_eq!(found, expected);
-        assert_eq!([1000, 1001, 100_000].map(ranks_below), [469, 469, 49_690]);
     }
 
     #[test]
-    fn five_rounds_have_no_interval_and_six_have_one() {
-        let five = Ratio::of(&[0.5; 5], 1).expect("five rounds");
-        assert_eq!(five, Ratio { median: 0.5, interval: None });
-        let six = Ratio::of(&[0.5; 6], 1).expect("six rounds");
-        assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
-        assert_eq!(Ratio::of(&[], 1), None);
-    }
-
-    /// For fifteen distinct rounds the medians of resamples follow a known law. A draw is the k-th smallest of 15 or
-    /// less with p = k/15, and the median is at most that value if 8 or more draws are: P(Bin(15, 4/15) ≥ 8) = 2.4 %,
-    /// P(Bin(15, 3/15) ≥ 8) = 0.4 %. So the 2.5 % point is the fourth or fifth smallest value, and by symmetry the
-    /// other end is the twelfth or eleventh.
-    #[test]
-    fn interval_agrees_with_the_binomial_law() {
+    fn intervals_that_hold_together_are_wider_and_need_more_rounds() {
         let rounds: Vec<f64> = (1..=15).map(f64::from).collect();
-        for seed in 0..20 {
-            let interval = Ratio::of(&rounds, seed).and_then(|r| r.interval).expect("interval");
-            assert!((4.0..=5.0).contains(&interval.low), "seed {seed}: {interval:?}");
-            assert!((11.0..=12.0).contains(&interval.high), "seed {seed}: {interval:?}");
-        }
+        let low = |intervals| interval(&rounds, shared_miss(intervals)).map(|found| found.low);
+        assert_eq!([1, 24, 800, 900].map(low), [Some(4.0), Some(2.0), Some(1.0), None]);
+        assert_eq!([1, 24, 900].map(|count| rounds_for(shared_miss(count))), [6, 10, 16]);
+        assert_eq!(shared_miss(0), MISS);
+        // Half of them, less 1.96 standard deviations of 50.
+        assert_eq!(depth(10_000, MISS), 4902);
     }
 
     #[test]
@@ -225,8 +219,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn interval_holds_the_median_and_stays_within_the_rounds(values in rounds(), seed: u64) {
-            let ratio = Ratio::of(&values, seed).unwrap();
+        fn interval_holds_the_median_and_stays_within_the_rounds(values in rounds()) {
+            let ratio = Ratio::of(&values, MISS).unwrap();
             let Interval { low, high } = ratio.interval.unwrap();
             prop_assert!(low <= ratio.median && ratio.median <= high);
             prop_assert!(values.iter().any(|&v| v <= low) && values.iter().any(|&v| v >= high));
@@ -240,17 +234,17 @@ mod tests {
         }
 
         #[test]
-        fn scaling_every_round_scales_the_interval(values in rounds(), seed: u64) {
+        fn scaling_every_round_scales_the_interval(values in rounds()) {
             let doubled: Vec<f64> = values.iter().map(|v| v * 2.0).collect();
-            let (one, two) = (Ratio::of(&values, seed).unwrap(), Ratio::of(&doubled, seed).unwrap());
+            let (one, two) = (Ratio::of(&values, MISS).unwrap(), Ratio::of(&doubled, MISS).unwrap());
             prop_assert_eq!(two.median, one.median * 2.0);
             prop_assert_eq!(two.interval.unwrap().low, one.interval.unwrap().low * 2.0);
             prop_assert_eq!(two.interval.unwrap().high, one.interval.unwrap().high * 2.0);
         }
 
         #[test]
-        fn the_other_side_of_the_other_side_is_this_side(values in rounds(), seed: u64) {
-            let ratio = Ratio::of(&values, seed).unwrap();
+        fn the_other_side_of_the_other_side_is_this_side(values in rounds()) {
+            let ratio = Ratio::of(&values, MISS).unwrap();
             let back = ratio.inverse().inverse();
             prop_assert!((back.median - ratio.median).abs() < 1e-9);
             prop_assert_eq!(ratio.distance() == 0.0, ratio.inverse().distance() == 0.0);

@@ -18,7 +18,7 @@ slices, round after round, at each length; the first runs again as a control.
 
 A ratio is datagrams received per second of CPU time, of both ends together, over
 those of C with sendmmsg and recvmmsg (or of the first contender, without it),
-taken within each round: the median, with its bootstrap 95 % interval.
+taken within each round: the median, with its 95 % interval.
 
 Contenders:
   uring         ours on io_uring, with segmentation and coalescing (GSO, GRO)

@@ -26,8 +26,9 @@ receive, close. Average and p99 are then of the echo, from the send to the last
 byte; CPU time is per connection.
 
 A CPU ratio is a server's CPU time per request over that of the first, taken
-within each round: the median, with its bootstrap 95 % interval. A winner is
-named only if the interval excludes 1 by more than the control deviates from it.
+within each round: the median, with its 95 % interval. A winner is named
+only if it is better by more than 2 % and than the control deviates, with an
+interval that holds together with those of all cells.
 
 Servers: uring, epoll and threads (ours), and the directories in peers/, built
 if named; peer:NAME if one of ours has the same name. Ours take the options

@@ -43,7 +43,7 @@ elsewhere, by its policy: the table shows where.
 With --mode both, threads and tasks are processes on one core, measured in turn,
 round after round; threads run a second time as a control. A ratio is CPU or real
 seconds over those of the first, taken within each round: the median, with its
-bootstrap 95 % interval.
+95 % interval.
 
 With --pattern blocks of one file are read or written instead, --depth at once,
 for a while in each round: the table has operations per second and their

@@ -18,7 +18,7 @@ time as a control.
 
 A ratio is operations a second of CPU time over those of liburing used well (or
 of the first contender, without liburing), taken within each round: the median,
-with its bootstrap 95 % interval.
+with its 95 % interval.
 
 Contenders:
   ring          our ring, nothing above it

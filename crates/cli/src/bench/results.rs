@@ -1,7 +1,9 @@
 //! The report of a bench as text.
 
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{Bench, Column, Footprint, Format, Layout, Metric, Report, Role, Row};
+use annulus_lab::bench::{
+    Bench, Column, Footprint, Format, Layout, Metric, Report, Role, Row, Summary,
+};
 use annulus_lab::environment::Environment;
 use annulus_lab::proc::Memory;
 
@@ -11,9 +13,20 @@ pub(crate) const NOTHING: &str = "–";
 /// The longest name of a baseline that fits the title of a column.
 const BASELINE: usize = 17;
 
-/// The whole report: settings, tables, memory and doubts.
+/// The whole report: settings, tables, memory, the verdict on the run and doubts.
 pub(crate) fn of_report(report: &Report) -> String {
-    [heading(report), tables(report), memory(report), doubts(report)].concat()
+    [heading(report), tables(report), memory(report), summary(report), doubts(report)].concat()
+}
+
+/// The verdict on a run of several cells; with one, its verdict stands below its table.
+fn summary(report: &Report) -> String {
+    let Summary { sentences, family, .. } = &report.summary;
+    if sentences.is_empty() || *family < 2 {
+        return String::new();
+    }
+    let together = format!("The {family} verdicts hold together in 95 % of runs.");
+    let lines = sentences.iter().chain([&together]).map(|line| wrapped("→ ", line));
+    ["\n".to_owned()].into_iter().chain(lines).collect()
 }
 
 /// What was run, where, and an explanation of the figures.

@@ -23,7 +23,7 @@ pub(crate) struct OutputArgs {
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
-    /// The seed of the order of slices, the payload and the intervals
+    /// The seed of the order of slices and of the payload
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }

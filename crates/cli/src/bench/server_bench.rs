@@ -23,7 +23,7 @@ included. Requests and latency are those that the client reports. System calls
 are counted by perf, in one further slice of each server under each load.
 
 A CPU ratio is a server's CPU time per request over the baseline's, taken within
-each round: the median, with its bootstrap 95 % interval.
+each round: the median, with its 95 % interval.
 
 Comparison http: hyper 1 on runtimes, with the same handler and the same settings
   servers  tokio (baseline), uring, epoll (ours), guest (ours inside tokio, tasks

@@ -94,7 +94,7 @@ pub(super) struct RunArgs {
     /// what is there [default: a new one, lab-results/DATE-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The seed of the order of slices, the payload and the intervals
+    /// The seed of the order of slices and of the payload
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

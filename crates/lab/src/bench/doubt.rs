@@ -2,9 +2,10 @@
 
 use super::Bench;
 use super::cell::Cell;
+use super::contest::control_failed;
 use super::record::Record;
 use super::report::Row;
-use super::verdict::{Verdict, control_failed};
+use super::verdict::Verdict;
 use crate::cores::Cores;
 use crate::stats::median;
 

@@ -6,13 +6,18 @@
 
 mod cell;
 mod contenders;
+mod contest;
 mod doubt;
+mod envelope;
 mod formula;
 mod metric;
 mod record;
 mod report;
 mod requests;
 mod schedule;
+#[cfg(test)]
+pub(crate) mod simulated;
+mod summary;
 mod verdict;
 
 use std::thread;
@@ -30,6 +35,7 @@ use crate::scratch::Scratch;
 pub use cell::{Cell, Value};
 pub use contenders::Contenders;
 pub use doubt::CLIENT_CPU_SHARE;
+pub use envelope::{Best, Distance, Distances, Envelope, Standing, Worst};
 pub use formula::Formula;
 pub use metric::{
     Better, CPU_KEY, Column, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped,
@@ -39,6 +45,7 @@ pub use record::{Outcome, Record};
 pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
+pub use summary::Summary;
 pub use verdict::{Outcome as VerdictOutcome, Verdict};
 
 /// How many times an unfinished run is saved.
@@ -80,7 +87,7 @@ pub struct Plan {
     /// How often each contender is measured in each cell.
     #[serde(flatten)]
     pub rounds: Rounds,
-    /// The seed of the order of slices, of the payload and of the intervals.
+    /// The seed of the order of slices and of the payload.
     pub seed: u64,
 }
 
@@ -165,6 +172,11 @@ impl Rounds {
 }
 
 impl Bench {
+    /// The metric that decides the winner, if there is one.
+    pub fn primary(&self) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.role == Role::Primary)
+    }
+
     /// The minimum number of slices.
     pub fn planned(&self) -> usize {
         self.contenders.all().count() * self.cells.len() * self.plan.rounds.least
@@ -240,7 +252,7 @@ impl Prepared {
     /// # Errors
     /// If the files cannot be removed, or the observer cannot keep a result. A contender that fails is in the report.
     pub fn run(self, observer: &mut dyn Observer) -> Result<Report> {
-        let record = Record::new(self.bench.plan.seed);
+        let record = Record::new();
         self.resume(record, &Environment::read(), observer)
     }
 
@@ -338,7 +350,7 @@ pub(crate) mod tests {
         rounds: usize,
         cpu: impl Fn(usize, usize) -> f64,
     ) -> Record {
-        let mut record = Record::new(1);
+        let mut record = Record::new();
         for (round, contender) in (0..rounds).flat_map(|r| (0..contenders).map(move |c| (r, c))) {
             record.keep(Slice { round, cell: 0, contender }, Ok(sample(cpu(contender, round))));
         }

@@ -4,22 +4,21 @@ use std::collections::BTreeMap;
 
 use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
-use crate::stats::{Ratio, median};
+use crate::stats::{MISS, Ratio, median};
 
 /// The result of a slice: its sample, or the reason in one line why it is not accepted.
 pub type Outcome = Result<Sample, String>;
 
 /// All slices of a run so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Record {
-    seed: u64,
     slices: BTreeMap<Slice, Outcome>,
 }
 
 impl Record {
-    /// An empty record; `seed` is that of the intervals.
-    pub fn new(seed: u64) -> Record {
-        Record { seed, slices: BTreeMap::new() }
+    /// An empty record.
+    pub fn new() -> Record {
+        Record::default()
     }
 
     /// Adds the result of a slice.
@@ -50,6 +49,20 @@ impl Record {
         samples.filter_map(|sample| metric.of.of(sample)).collect()
     }
 
+    /// The values of a metric that are above 0, by round: those of which there are ratios.
+    pub fn values_by_round(
+        &self,
+        metric: &Metric,
+        contender: usize,
+        cell: usize,
+    ) -> BTreeMap<usize, f64> {
+        let value = |(slice, outcome): (Slice, &Outcome)| {
+            let value = metric.of.of(outcome.as_ref().ok()?)?;
+            (value.is_finite() && value > 0.0).then_some((slice.round, value))
+        };
+        self.of(contender, cell).filter_map(value).collect()
+    }
+
     /// The combined value of a metric.
     pub fn value(&self, metric: &Metric, contender: usize, cell: usize) -> Option<f64> {
         let values = self.values(metric, contender, cell);
@@ -65,7 +78,7 @@ impl Record {
         values.into_iter().reduce(|a, b| metric.better_of(a, b))
     }
 
-    /// The ratio of one contender's metric to another's, over the rounds that have both.
+    /// The ratio of one contender's metric to another's, over the rounds that have both, with its 95 % interval.
     pub fn ratio(
         &self,
         metric: &Metric,
@@ -73,13 +86,21 @@ impl Record {
         against: usize,
         cell: usize,
     ) -> Option<Ratio> {
-        let value =
-            |outcome: &Outcome| outcome.as_ref().ok().and_then(|sample| metric.of.of(sample));
-        let ratio = |(slice, outcome): (Slice, &Outcome)| {
-            let other = self.slices.get(&Slice { contender: against, ..slice })?;
-            Some(value(outcome)? / value(other)?)
-        };
-        Ratio::of(&self.of(contender, cell).filter_map(ratio).collect::<Vec<_>>(), self.seed)
+        let ratios = self.ratios(metric, contender, against, cell);
+        Ratio::of(&ratios.into_values().collect::<Vec<_>>(), MISS)
+    }
+
+    /// The ratios of one contender's metric to another's by round, of the rounds that have both.
+    pub(super) fn ratios(
+        &self,
+        metric: &Metric,
+        contender: usize,
+        against: usize,
+        cell: usize,
+    ) -> BTreeMap<usize, f64> {
+        let others = self.values_by_round(metric, against, cell);
+        let own = self.values_by_round(metric, contender, cell).into_iter();
+        own.filter_map(|(round, value)| Some((round, value / others.get(&round)?))).collect()
     }
 
     fn of(&self, contender: usize, cell: usize) -> impl Iterator<Item = (Slice, &Outcome)> {

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use super::Bench;
 use super::cell::Cell;
 use super::doubt;
+use super::envelope::Envelope;
 use super::metric::{Fold, Metric, Role, Sample};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
+use super::summary::Summary;
 use super::verdict::Verdict;
 use crate::environment::Environment;
 use crate::proc::Memory;
@@ -31,6 +33,10 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// One per cell, if there is a control.
     pub verdicts: Vec<Verdict>,
+    /// Each compared metric's envelope, the primary one first; none with a single contender.
+    pub envelopes: Vec<Envelope>,
+    /// The verdict on the whole run.
+    pub summary: Summary,
     /// Reasons to doubt the results.
     pub doubts: Vec<String>,
     /// Every slice, ordered by round.
@@ -51,6 +57,7 @@ impl Report {
         let controls: Vec<Row> = control.into_iter().flat_map(|index| rows(index, 0)).collect();
         let verdicts: Vec<Verdict> =
             cells.clone().filter_map(|cell| Verdict::of(bench, record, cell)).collect();
+        let envelopes = Envelope::all(bench, record);
         Report {
             settings: bench.clone(),
             environment: environment.clone(),
@@ -59,6 +66,8 @@ impl Report {
             controls,
             memory: Vec::new(),
             comparisons: comparisons(bench, record),
+            summary: Summary::new(bench, &envelopes, &verdicts),
+            envelopes,
             verdicts,
             samples: record.slices().iter().map(|(&s, o)| SliceRow::of(bench, s, o)).collect(),
         }

@@ -4,15 +4,10 @@ use serde::Serialize;
 
 use super::Bench;
 use super::cell::Cell;
+use super::contest::{Contest, is_unsteady};
 use super::metric::{Better, Metric, Role};
 use super::record::Record;
-use crate::stats::{FEWEST_ROUNDS, Ratio};
-
-/// How far from 1 the whole interval of the control may lie; beyond that, the cell is worthless.
-const CONTROL_TOLERANCE: f64 = 0.02;
-
-/// Half the width that the control's interval may have; beyond that, a cell without a winner is worthless.
-const CONTROL_HALF_WIDTH: f64 = 0.10;
+use crate::stats::{Ratio, rounds_for, shared_miss};
 
 /// The verdict on a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,37 +45,37 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether its contenders could be compared.
+    pub fn is_decided(self) -> bool {
+        matches!(self, Outcome::Win | Outcome::Guarded | Outcome::Tie)
+    }
+
     /// Whether the figures of the cell must not be compared.
     pub fn is_worthless(self) -> bool {
         matches!(self, Outcome::ControlDiffers | Outcome::ControlUnsteady)
     }
 }
 
-/// Whether the control differs so much from the contender that it copies that the cell is worthless.
-pub(super) fn control_failed(control: Ratio) -> bool {
-    control.distance() > CONTROL_TOLERANCE || control.half_width() > Some(CONTROL_HALF_WIDTH)
-}
-
 impl Verdict {
     /// The verdict on one cell; `None` if the bench has no control or no primary metric.
     pub fn of(bench: &Bench, record: &Record, cell: usize) -> Option<Verdict> {
         let control = bench.contenders.control_index()?;
-        let primary = bench.metrics.iter().find(|metric| metric.role == Role::Primary)?;
-        let judge = Judge { bench, record, cell, control, primary };
+        let contest = Contest { bench, record, cell, metric: bench.primary()? };
+        let judge = Judge { contest, control };
         let (outcome, winner, text) = judge.decide();
         let winner = winner.map(|index| judge.name(index).to_owned());
         Some(Verdict { cell: bench.cells[cell].clone(), outcome, winner, text })
     }
 }
 
+/// A sample without the numbers of a guard has no ratio; a ratio without an interval cannot exclude a tie.
+const NOTHING: Ratio = Ratio { median: f64::NAN, interval: None };
+
 type Decision = (Outcome, Option<usize>, String);
 
 struct Judge<'a> {
-    bench: &'a Bench,
-    record: &'a Record,
-    cell: usize,
+    contest: Contest<'a>,
     control: usize,
-    primary: &'a Metric,
 }
 
 impl Judge<'_> {
@@ -90,7 +85,7 @@ impl Judge<'_> {
 
     fn failure(&self) -> Option<Decision> {
         let failed = |contender: usize| {
-            let outcomes = || self.record.outcomes(contender, self.cell);
+            let outcomes = || self.contest.record.outcomes(contender, self.contest.cell);
             let reason = outcomes().find_map(|outcome| outcome.as_ref().err())?;
             let failed = outcomes().filter(|outcome| outcome.is_err()).count();
             let (name, slices) = (self.name(contender), outcomes().count());
@@ -100,55 +95,69 @@ impl Judge<'_> {
     }
 
     fn few_rounds(&self) -> Option<Decision> {
-        let rounds = |contender| self.record.values(self.primary, contender, self.cell).len();
+        let Contest { bench, record, cell, metric } = self.contest;
+        let rounds = |contender| record.values(metric, contender, cell).len();
         let rounds = (0..=self.control).map(rounds).min().unwrap_or(0);
-        let text = format!("undecided: {rounds} rounds, an interval needs {FEWEST_ROUNDS}");
-        (rounds < FEWEST_ROUNDS).then_some((Outcome::FewRounds, None, text))
+        let cells = bench.cells.len();
+        let needed = rounds_for(shared_miss(cells));
+        let together = if cells == 1 {
+            "an interval needs".to_owned()
+        } else {
+            format!("intervals that hold together in {cells} cells need")
+        };
+        let text = format!("undecided: {rounds} rounds, {together} {needed}");
+        (rounds < needed).then_some((Outcome::FewRounds, None, text))
     }
 
     /// The winner. All contenders and the control have an interval.
     fn compare(&self) -> Decision {
-        let control = self.ratio(self.primary, self.control, 0);
-        if control.distance() > CONTROL_TOLERANCE {
+        let control = self.contest.control().unwrap_or(NOTHING);
+        if self.contest.is_worthless() {
             let text =
                 format!("worth nothing: the control differs from itself, {control}; run it again");
             return (Outcome::ControlDiffers, None, text);
         }
-        let best = self.best();
+        let best = self.contest.best().unwrap_or(0);
         let others: Vec<usize> = (0..self.control).filter(|&other| other != best).collect();
         if others.is_empty() {
             let text = format!("nothing to compare with; measured twice, it is {control} × itself");
             return (Outcome::Alone, None, text);
         }
-        // An interval that excludes 1 is not enough: the control deviates from 1, too.
-        let wins = |&other: &usize| self.cost(best, other).is_below_one(control.reach());
-        match others.iter().copied().find(|other| !wins(other)) {
-            Some(_) if control.half_width() > Some(CONTROL_HALF_WIDTH) => {
+        match others.iter().copied().find(|&other| !self.contest.is_better(best, other)) {
+            Some(_) if is_unsteady(control) => {
                 let text = format!(
                     "worth nothing: the control is too unsteady, {control}; take more rounds"
                 );
                 (Outcome::ControlUnsteady, None, text)
             }
-            Some(other) => {
-                let (best_name, name) = (self.name(best), self.name(other));
-                let (noun, ratio) = (&self.primary.noun, self.ratio(self.primary, best, other));
-                let text = format!(
-                    "undecided between {best_name} and {name}: {ratio} × its {noun}, the control {control}"
-                );
-                (Outcome::Tie, None, text)
-            }
+            Some(other) => (Outcome::Tie, None, self.tie(best, other, control)),
             None => self.guard(best, &others),
         }
     }
 
+    /// Why no winner is named: the interval holds 1, or what is too small to count.
+    fn tie(&self, best: usize, other: usize, control: Ratio) -> String {
+        let (metric, least) = (self.contest.metric, 100.0 * self.contest.least());
+        let ratio = self.ratio(metric, best, other);
+        let small = if ratio.distance() > 0.0 {
+            format!("; it may be less than {least:.1} %, which does not count here")
+        } else {
+            String::new()
+        };
+        let (best, other, noun) = (self.name(best), self.name(other), &metric.noun);
+        format!(
+            "undecided between {best} and {other}: {ratio} × its {noun}, the control {control}{small}"
+        )
+    }
+
     /// CPU time alone does not win: a contender that only delays work in batches would have less of it.
     fn guard(&self, best: usize, others: &[usize]) -> Decision {
-        let noun = &self.primary.noun;
+        let noun = &self.contest.metric.noun;
         let text = |other: &usize, guards: &[&Metric]| {
             let guards = guards.iter().map(|guard| {
                 format!("{:.2} × its {}", self.ratio(guard, best, *other).median, guard.noun)
             });
-            let primary = self.ratio(self.primary, best, *other);
+            let primary = self.ratio(self.contest.metric, best, *other);
             let first = format!("{primary} × the {noun} of {}", self.name(*other));
             [first].into_iter().chain(guards).collect::<Vec<_>>().join(", ")
         };
@@ -163,7 +172,7 @@ impl Judge<'_> {
     }
 
     fn guards(&self) -> impl Iterator<Item = (&Metric, f64)> {
-        self.bench.metrics.iter().filter_map(|metric| match metric.role {
+        self.contest.bench.metrics.iter().filter_map(|metric| match metric.role {
             Role::Guard(limit) => Some((metric, limit)),
             _ => None,
         })
@@ -179,31 +188,12 @@ impl Judge<'_> {
         })
     }
 
-    /// The best median by the primary metric.
-    fn best(&self) -> usize {
-        let cost = |index: usize| match self.record.value(self.primary, index, self.cell) {
-            None => f64::MAX,
-            Some(value) if self.primary.better == Better::Higher => -value,
-            Some(value) => value,
-        };
-        let least = (0..self.control).min_by(|&a, &b| cost(a).total_cmp(&cost(b)));
-        least.expect("a bench has at least one contender")
-    }
-
-    /// The primary ratio, inverted if higher is better, so that lower is better.
-    fn cost(&self, contender: usize, other: usize) -> Ratio {
-        let ratio = self.ratio(self.primary, contender, other);
-        if self.primary.better == Better::Higher { ratio.inverse() } else { ratio }
-    }
-
     fn ratio(&self, metric: &Metric, contender: usize, other: usize) -> Ratio {
-        // A sample without the numbers of a guard has no ratio; a ratio without an interval cannot exclude a tie.
-        let nothing = Ratio { median: f64::NAN, interval: None };
-        self.record.ratio(metric, contender, other, self.cell).unwrap_or(nothing)
+        Contest { metric, ..self.contest }.ratio(contender, other).unwrap_or(NOTHING)
     }
 
     fn name(&self, contender: usize) -> &str {
-        self.bench.contenders.all().nth(contender).map_or("", |spec| &spec.name)
+        self.contest.bench.contenders.all().nth(contender).map_or("", |spec| &spec.name)
     }
 }
 

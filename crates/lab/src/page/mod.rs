@@ -19,7 +19,7 @@
 //!     cores: None,
 //!     parameters: Default::default(),
 //! };
-//! let mut record = Record::new(1);
+//! let mut record = Record::new();
 //! let sample = Sample::from([("cpu_ns", 2e6), ("operations", 1000.0)]);
 //! record.keep(Slice { round: 0, cell: 0, contender: 0 }, Ok(sample));
 //! let report = Report::new(&bench, &record, &Environment::read());

@@ -14,7 +14,7 @@ fn two() -> (Bench, Record) {
     };
     bench.cells = [1, 128].iter().flat_map(|&b| [1, 50, 200].map(|c| cell(c, b))).collect();
     bench.contenders.missing = vec!["no gcc: apt-get install gcc".into()];
-    let mut record = Record::new(1);
+    let mut record = Record::new();
     for (round, cell) in (0..15).flat_map(|round| (0..6).map(move |cell| (round, cell))) {
         for (contender, cpu) in [2.0, 4.0, 2.0].into_iter().enumerate() {
             let noise = 1.0 + ((round * 5 + contender) % 11) as f64 / 5e3;
@@ -131,7 +131,7 @@ fn failures_a_doubtful_control_and_an_early_end_are_told() {
 
 #[test]
 fn a_run_that_has_measured_nothing_is_a_page_in_every_form() {
-    let report = Report::new(&two().0, &Record::new(1), &Environment::read());
+    let report = Report::new(&two().0, &Record::new(), &Environment::read());
     let document = Document { is_finished: false, ..document(&report) };
     assert!(document.html().contains("Unfinished: 0 of 270 slices."));
     assert!(Form::ALL.iter().all(|form| !document.text(*form).is_empty()));

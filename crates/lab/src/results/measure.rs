@@ -29,7 +29,7 @@ pub fn measure(
         check(&results, &header)?;
         (Log::resume(&results)?, results.record, results.header)
     } else {
-        (Log::create(path, &header)?, Record::new(header.bench.plan.seed), header)
+        (Log::create(path, &header)?, Record::new(), header)
     };
     let mut keeping = Keeping { log, observer };
     let report = prepared.resume(record, &header.environment, &mut keeping)?;

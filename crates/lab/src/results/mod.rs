@@ -72,13 +72,12 @@ impl Results {
         let mut results = Results {
             path: path.to_owned(),
             header: first_line(if first.is_empty() { bytes } else { first })?,
-            record: Record::new(0),
+            record: Record::new(),
             memory: Vec::new(),
             resumed: 0,
             finished: None,
             whole: whole as u64,
         };
-        results.record = Record::new(results.header.bench.plan.seed);
         for (index, line) in lines.filter(|(_, line)| !line.is_empty()) {
             let taken = serde_json::from_slice(line)
                 .map_err(|error| format!("it is not a result: {error}"));

@@ -43,7 +43,7 @@ pub struct Plan {
     pub quick: bool,
     /// How often each contender is measured in each cell.
     pub rounds: usize,
-    /// The seed of the order of slices, of the payload and of the intervals.
+    /// The seed of the order of slices and of the payload.
     pub seed: u64,
 }
 

@@ -1,0 +1,297 @@
+//! The envelope: the best of each cell, and how far each contender is from it.
+
+use serde::Serialize;
+
+use super::Bench;
+use super::cell::Cell;
+use super::contest::Contest;
+use super::metric::Metric;
+use super::record::Record;
+use crate::stats::{Interval, MISS, Ratio, interval};
+
+/// The best of each cell by one metric, and each contender's distance from it.
+///
+/// The distance is a ratio of costs, so that 1 is the best and 2 is twice as bad, whichever direction of the metric is
+/// better: the median of the rounds' ratios, or 1 if that is less. The control is no contender here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Envelope {
+    /// The key of the metric.
+    pub metric: String,
+    /// The best contender of each cell, in the order of the cells; `null` if nothing was measured there.
+    pub best: Vec<Option<Best>>,
+    /// Each contender, in its order.
+    pub contenders: Vec<Distances>,
+}
+
+/// The best contender of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Best {
+    /// The contender.
+    pub contender: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// The distances of one contender.
+#[derive(Clone, Debug, Serialize)]
+pub struct Distances {
+    /// The contender.
+    pub contender: String,
+    /// Its distance in each cell, in the order of the cells; `null` if it was not measured there.
+    pub cells: Vec<Option<Distance>>,
+    /// The cell in which it is farthest from the best, without worthless cells.
+    pub worst: Option<Worst>,
+    /// The geometric mean of its distances in all cells that are not worthless, with the 95 % interval over the rounds that
+    /// have them all; `null` if it failed or was not measured in one of them.
+    pub mean: Option<Ratio>,
+}
+
+/// The distance of a contender from the best of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Distance {
+    /// The ratio, with the interval on which its standing rests, which holds together with those of all cells.
+    pub ratio: Ratio,
+    /// What that says.
+    pub standing: Standing,
+}
+
+/// How a contender stands to the best of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It has the best value.
+    Best,
+    /// It cannot be distinguished from the best.
+    Tied,
+    /// It is worse than the best, by more than chance and the margin.
+    Behind,
+    /// There are too few rounds to say.
+    Undecided,
+    /// It failed in a slice.
+    Failed,
+    /// The control differs from the contender that it copies, so that nothing can be said here.
+    Worthless,
+}
+
+impl Standing {
+    /// Whether it is the best, or cannot be distinguished from it.
+    pub fn is_best_or_tied(self) -> bool {
+        matches!(self, Standing::Best | Standing::Tied)
+    }
+}
+
+/// The cell in which a contender is farthest from the best.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Worst {
+    /// The cell.
+    pub cell: Cell,
+    /// The distance.
+    pub ratio: f64,
+}
+
+impl Envelope {
+    /// The envelope of each compared metric, the primary one first; empty if there are fewer than two contenders.
+    pub fn all(bench: &Bench, record: &Record) -> Vec<Envelope> {
+        if bench.contenders.specs.len() < 2 {
+            return Vec::new();
+        }
+        let primary = bench.primary().map(|metric| &metric.key);
+        let mut compared: Vec<&Metric> =
+            bench.metrics.iter().filter(|metric| metric.is_compared()).collect();
+        compared.sort_by_key(|metric| Some(&metric.key) != primary);
+        compared.into_iter().map(|metric| Envelope::of(bench, record, metric)).collect()
+    }
+
+    /// The envelope of one metric.
+    pub fn of(bench: &Bench, record: &Record, metric: &Metric) -> Envelope {
+        let contest = |cell| Contest { bench, record, cell, metric };
+        let contests: Vec<Contest<'_>> = (0..bench.cells.len()).map(contest).collect();
+        let best: Vec<Option<usize>> = contests.iter().map(Contest::best).collect();
+        let named = |(contest, best): (&Contest<'_>, &Option<usize>)| {
+            let index = (*best)?;
+            let contender = bench.contenders.specs[index].name.clone();
+            Some(Best { contender, value: record.value(metric, index, contest.cell)? })
+        };
+        let contenders = 0..bench.contenders.specs.len();
+        Envelope {
+            metric: metric.key.clone(),
+            best: contests.iter().zip(&best).map(named).collect(),
+            contenders: contenders.map(|index| Distances::of(&contests, &best, index)).collect(),
+        }
+    }
+
+    /// The distances of a contender.
+    pub fn of_contender(&self, name: &str) -> Option<&Distances> {
+        self.contenders.iter().find(|distances| distances.contender == name)
+    }
+}
+
+impl Distances {
+    fn of(contests: &[Contest<'_>], best: &[Option<usize>], contender: usize) -> Distances {
+        let bench = contests[0].bench;
+        let of = |(contest, best): (&Contest<'_>, &Option<usize>)| {
+            Distance::of(contest, contender, (*best)?)
+        };
+        let cells: Vec<Option<Distance>> = contests.iter().zip(best).map(of).collect();
+        let places = || (0..cells.len()).filter(|&cell| !contests[cell].is_worthless());
+        let worst = places().filter_map(|cell| Some((cell, cells[cell]?.ratio.median)));
+        let worst = worst.reduce(|a, b| if b.1 > a.1 { b } else { a });
+        let logs: Option<Vec<f64>> = places()
+            .map(|cell| cells[cell].filter(|found| found.standing != Standing::Failed))
+            .map(|distance| distance.map(|distance| distance.ratio.median.ln()))
+            .collect();
+        let mean = logs.filter(|logs| !logs.is_empty()).map(|logs| {
+            let median = mean_of_logs(&logs);
+            let compared = places().filter_map(|cell| Some((&contests[cell], best[cell]?)));
+            let rounds = means_by_round(&compared.collect::<Vec<_>>(), contender);
+            let around = |found: Interval| Interval {
+                low: found.low.min(median),
+                high: found.high.max(median),
+            };
+            Ratio { median, interval: interval(&rounds, MISS).map(around) }
+        });
+        Distances {
+            contender: bench.contenders.specs[contender].name.clone(),
+            worst: worst.map(|(cell, ratio)| Worst { cell: bench.cells[cell].clone(), ratio }),
+            mean,
+            cells,
+        }
+    }
+}
+
+impl Distance {
+    fn of(contest: &Contest<'_>, contender: usize, best: usize) -> Option<Distance> {
+        let ratio = if contender == best {
+            Ratio { median: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) }
+        } else {
+            contest.cost(contender, best)?
+        };
+        let standing = if contest.is_worthless() {
+            Standing::Worthless
+        } else if contest.has_failed(contender) {
+            Standing::Failed
+        } else if contender == best {
+            Standing::Best
+        } else if ratio.interval.is_none() {
+            Standing::Undecided
+        } else if contest.is_better(best, contender) {
+            Standing::Behind
+        } else {
+            Standing::Tied
+        };
+        Some(Distance { ratio: Ratio { median: ratio.median.max(1.0), ..ratio }, standing })
+    }
+}
+
+fn mean_of_logs(logs: &[f64]) -> f64 {
+    (logs.iter().sum::<f64>() / logs.len() as f64).exp()
+}
+
+/// The geometric mean over the cells, of each round that has them all.
+fn means_by_round(cells: &[(&Contest<'_>, usize)], contender: usize) -> Vec<f64> {
+    let costs: Vec<_> =
+        cells.iter().map(|(contest, best)| contest.costs(contender, *best)).collect();
+    let Some((first, rest)) = costs.split_first() else { return Vec::new() };
+    let mean = |(round, cost): (&usize, &f64)| {
+        let others = rest.iter().map(|costs| costs.get(round).map(|cost| cost.ln()));
+        let logs: Option<Vec<f64>> = [Some(cost.ln())].into_iter().chain(others).collect();
+        logs.map(|logs| mean_of_logs(&logs))
+    };
+    first.iter().filter_map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::Slice;
+    use super::super::tests::{bench, sample};
+    use super::*;
+
+    /// Two cells and this CPU time by contender and cell, without noise; the control is like the first.
+    fn run(names: &[&str], cpu: &[[f64; 2]]) -> (Bench, Record) {
+        let mut bench = bench(names);
+        bench.cells.push(Cell::new([("clients", 1.into()), ("bytes", 128.into())]));
+        let mut record = Record::new();
+        for (round, cell) in (0..15).flat_map(|round| [(round, 0), (round, 1)]) {
+            for contender in 0..=names.len() {
+                let cpu = cpu[contender % names.len()][cell];
+                record.keep(Slice { round, cell, contender }, Ok(sample(cpu)));
+            }
+        }
+        (bench, record)
+    }
+
+    fn standings(distances: &Distances) -> Vec<Option<Standing>> {
+        distances.cells.iter().map(|cell| cell.map(|distance| distance.standing)).collect()
+    }
+
+    #[test]
+    fn distances_are_to_each_cells_best() {
+        let (bench, record) = run(&["a", "b", "c"], &[[2.0, 4.0], [4.0, 2.0], [2.02, 8.0]]);
+        let all = Envelope::all(&bench, &record);
+        let keys: Vec<&str> = all.iter().map(|envelope| envelope.metric.as_str()).collect();
+        assert_eq!(keys, ["cpu_us", "rate", "p99_us"]);
+        let best: Vec<&str> =
+            all[0].best.iter().flatten().map(|best| best.contender.as_str()).collect();
+        assert_eq!(best, ["a", "b"]);
+        let a = all[0].of_contender("a").expect("a contender");
+        assert_eq!(standings(a), [Some(Standing::Best), Some(Standing::Behind)]);
+        let worst = Worst { cell: bench.cells[1].clone(), ratio: 2.0 };
+        assert_eq!(a.worst.as_ref(), Some(&worst));
+        let mean = a.mean.expect("both cells");
+        assert!((mean.median - 2.0_f64.sqrt()).abs() < 1e-9 && mean.interval.is_some());
+        let c = all[0].of_contender("c").expect("a contender");
+        assert_eq!(standings(c), [Some(Standing::Tied), Some(Standing::Behind)]);
+        assert!((c.mean.expect("both cells").median - (1.01_f64 * 4.0).sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn higher_can_be_better_and_distances_are_costs_all_the_same() {
+        let (bench, record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
+        let rate = Envelope::of(&bench, &record, &bench.metrics[1]);
+        assert_eq!(rate.best[0].as_ref().map(|best| best.value), Some(5e5));
+        assert_eq!(rate.contenders[1].cells[0].map(|found| found.ratio.median), Some(2.0));
+        assert_eq!(standings(&rate.contenders[1]), [Some(Standing::Behind); 2]);
+    }
+
+    #[test]
+    fn a_contender_that_failed_is_not_the_best_and_has_no_mean() {
+        let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
+        record.keep(Slice { round: 3, cell: 1, contender: 0 }, Err("reset".into()));
+        let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
+        assert_eq!(envelope.best[1].as_ref().map(|best| best.contender.as_str()), Some("b"));
+        let [a, b] = [0, 1].map(|index| &envelope.contenders[index]);
+        assert_eq!(standings(a), [Some(Standing::Best), Some(Standing::Failed)]);
+        assert!(a.mean.is_none() && b.mean.is_some());
+        assert_eq!(standings(b)[1], Some(Standing::Best));
+    }
+
+    #[test]
+    fn worthless_cells_do_not_count_and_few_rounds_decide_nothing() {
+        let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 8.0]]);
+        for round in 0..15 {
+            record.keep(Slice { round, cell: 1, contender: 2 }, Ok(sample(3.0)));
+        }
+        let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
+        let b = &envelope.contenders[1];
+        assert_eq!(standings(b), [Some(Standing::Behind), Some(Standing::Worthless)]);
+        assert_eq!((b.worst.as_ref().map(|worst| worst.ratio), b.mean.map(|mean| mean.median)), {
+            (Some(2.0), Some(2.0))
+        });
+        let mut few = Record::new();
+        let first = record.slices().iter().filter(|(slice, _)| slice.round < 5);
+        first.for_each(|(&slice, outcome)| few.keep(slice, outcome.clone()));
+        let envelope = Envelope::of(&bench, &few, &bench.metrics[0]);
+        assert_eq!(standings(&envelope.contenders[1])[0], Some(Standing::Undecided));
+        assert_eq!(envelope.contenders[1].mean.and_then(|mean| mean.interval), None);
+    }
+
+    #[test]
+    fn nothing_measured_and_a_single_contender_have_no_envelope() {
+        let bench = bench(&["a", "b"]);
+        let envelope = Envelope::of(&bench, &Record::new(), &bench.metrics[0]);
+        assert_eq!((envelope.best[0].as_ref(), envelope.contenders[0].cells[0]), (None, None));
+        assert!(envelope.contenders[0].worst.is_none() && envelope.contenders[0].mean.is_none());
+        let single = super::super::tests::bench(&["a"]);
+        assert!(Envelope::all(&single, &Record::new()).is_empty());
+    }
+}

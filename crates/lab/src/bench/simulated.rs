@@ -1,0 +1,267 @@
+//! Runs on a simulated machine, of which is known which contenders are equal: how often verdicts and intervals are wrong.
+//!
+//! The figures of the decision 0050 are printed by
+//! `cargo test --release -p annulus-lab simulated -- --nocapture --include-ignored`.
+
+use super::metric::{Metric, Sample};
+use super::schedule::Schedule;
+use super::tests::bench;
+use super::*;
+use crate::stats::{Interval, MISS, interval, median};
+
+/// How many times the simulations of this file run that take this many in an optimized build: fewer in others.
+pub(crate) const fn times(optimized: u64) -> u64 {
+    if cfg!(debug_assertions) { optimized / 7 } else { optimized }
+}
+
+/// A machine. All are standard deviations of logarithms, or what such slow phases multiply times by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Machine {
+    /// From slice to slice.
+    pub(crate) noise: f64,
+    /// A slow random walk of the whole machine, step by step.
+    pub(crate) drift: f64,
+    /// The probability that a burst begins, of some ten slices, in which everything takes 1.2 to 2 times as long.
+    pub(crate) bursts: f64,
+    /// How much a second process slows down at most, which runs half of the time.
+    pub(crate) second: f64,
+    /// Between two starts of one program.
+    pub(crate) starts: f64,
+}
+
+pub(crate) const QUIET: Machine =
+    Machine { noise: 0.01, drift: 0.0, bursts: 0.0, second: 0.0, starts: 0.0 };
+const MOODY: Machine =
+    Machine { noise: 0.015, drift: 0.01, bursts: 0.02, second: 0.1, starts: 0.003 };
+
+pub(crate) const MACHINES: [(&str, Machine); 7] = [
+    ("quiet", QUIET),
+    ("noisy", Machine { noise: 0.03, ..QUIET }),
+    ("drifts", Machine { drift: 0.01, ..QUIET }),
+    ("bursts", Machine { bursts: 0.02, ..QUIET }),
+    ("a second process", Machine { second: 0.15, ..QUIET }),
+    ("starts differ by 0.5 %", Machine { starts: 0.005, ..QUIET }),
+    ("all of these", MOODY),
+];
+
+/// The state of a machine over the slices of a run.
+struct Weather {
+    machine: Machine,
+    random: fastrand::Rng,
+    walk: f64,
+    burst: (usize, f64),
+    is_shared: bool,
+}
+
+impl Weather {
+    fn new(machine: Machine, seed: u64) -> Weather {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let is_shared = random.bool();
+        let mut weather = Weather { machine, random, walk: 0.0, burst: (0, 0.0), is_shared };
+        // As far as the walk goes in the long run: one run may begin in a slow phase and another in a fast one.
+        weather.walk = 10.0 * machine.drift * weather.normal();
+        weather
+    }
+
+    /// What the next slice takes, as the logarithm of a multiple.
+    fn next(&mut self) -> f64 {
+        let Machine { noise, drift, bursts, second, .. } = self.machine;
+        self.walk = 0.995 * self.walk + drift * self.normal();
+        if self.burst.0 > 0 {
+            self.burst.0 -= 1;
+        } else if self.random.f64() < bursts {
+            self.burst = (self.random.usize(1..20), (1.2 + 0.8 * self.random.f64()).ln());
+        }
+        self.is_shared ^= self.random.f64() < 0.15;
+        let burst = if self.burst.0 > 0 { self.burst.1 } else { 0.0 };
+        let second = if self.is_shared { second * self.random.f64() } else { 0.0 };
+        self.walk + burst + second + noise * self.normal()
+    }
+
+    /// A draw from the normal distribution: twelve draws from an equal one have this spread.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
+    }
+}
+
+/// A run of contenders that cost so much.
+pub(crate) struct Run<'a> {
+    pub(crate) costs: &'a [f64],
+    pub(crate) cells: usize,
+    pub(crate) rounds: usize,
+}
+
+impl Run<'_> {
+    pub(crate) fn bench(&self) -> Bench {
+        let names: Vec<String> = (0..self.costs.len()).map(|index| format!("c{index}")).collect();
+        let mut bench = bench(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        bench.metrics = vec![Metric { role: Role::Primary, ..cpu() }];
+        bench.cells = (0..self.cells).map(|n| Cell::new([("cell", (n as u64).into())])).collect();
+        bench.plan.rounds = Rounds::fixed(self.rounds);
+        bench
+    }
+
+    pub(crate) fn record(&self, machine: Machine, seed: u64) -> Record {
+        let mut weather = Weather::new(machine, seed);
+        let contenders = self.costs.len() + 1;
+        let starts: Vec<f64> = (0..contenders).map(|_| machine.starts * weather.normal()).collect();
+        let mut schedule = Schedule::new(contenders, seed);
+        let mut record = Record::new();
+        for round in 0..self.rounds {
+            for slice in schedule.round(round, (0..self.cells).collect()) {
+                let own = self.costs[slice.contender % self.costs.len()].ln();
+                let ns = (own + starts[slice.contender] + weather.next()).exp() * 1e3;
+                let sample = Sample::from([("operations", 1.0), ("cpu_ns", ns)]);
+                record.keep(slice, Ok(sample));
+            }
+        }
+        record
+    }
+
+    /// Runs on this machine, each with its envelope and verdicts.
+    fn repeated(
+        &self,
+        machine: Machine,
+        times: u64,
+    ) -> impl Iterator<Item = (Envelope, Vec<Verdict>)> {
+        let bench = self.bench();
+        (0..times).map(move |seed| {
+            let record = self.record(machine, seed);
+            let verdicts = (0..self.cells).filter_map(|cell| Verdict::of(&bench, &record, cell));
+            (Envelope::of(&bench, &record, &bench.metrics[0]), verdicts.collect())
+        })
+    }
+
+    /// How many of so many runs call any contender different from the best of a cell.
+    fn called_different(&self, machine: Machine, times: u64) -> usize {
+        let is_different = |(envelope, verdicts): &(Envelope, Vec<Verdict>)| {
+            let distances = envelope.contenders.iter().flat_map(|found| &found.cells).flatten();
+            verdicts.iter().any(|verdict| verdict.winner.is_some())
+                || distances.into_iter().any(|found| found.standing == Standing::Behind)
+        };
+        self.repeated(machine, times).filter(is_different).count()
+    }
+
+    /// The share of cells of so many runs in which the first contender wins.
+    fn won(&self, machine: Machine, times: u64) -> f64 {
+        let won = |(_, verdicts): (Envelope, Vec<Verdict>)| {
+            let first = |verdict: &&Verdict| verdict.winner.as_deref() == Some("c0");
+            verdicts.iter().filter(first).count()
+        };
+        let found: usize = self.repeated(machine, times).map(won).sum();
+        found as f64 / (times as usize * self.cells) as f64
+    }
+}
+
+/// At most 5 %: 50 of 1000 for each machine, or for all of them together in a build that is not optimized.
+#[test]
+fn of_a_thousand_comparisons_of_equals_at_most_fifty_are_called_different() {
+    let different = MACHINES.map(|(name, machine)| {
+        let pair = Run { costs: &[1.0; 2], cells: 1, rounds: 15 };
+        let different = pair.called_different(machine, times(1000)) as u64;
+        println!("two equals in a cell, {name}: {different} of {}", times(1000));
+        different
+    });
+    assert!(different.iter().sum::<u64>() <= 50, "{different:?}");
+}
+
+#[test]
+fn many_cells_and_contenders_are_corrected_for() {
+    for (costs, cells) in [(&[1.0; 2][..], 6), (&[1.0; 5], 3)] {
+        for (name, machine) in MACHINES {
+            let run = Run { costs, cells, rounds: 15 };
+            let different = run.called_different(machine, times(210)) as u64;
+            println!(
+                "{} equals in {cells} cells, {name}: {different} of {}",
+                costs.len(),
+                times(210)
+            );
+            assert!(different <= times(210) / 20, "{name}: {different}");
+        }
+    }
+}
+
+/// The share of cells in which a contender wins over one that costs 5 % more.
+#[test]
+fn a_difference_of_five_percent_is_found_with_enough_rounds() {
+    let drifts = Machine { drift: 0.01, ..QUIET };
+    let bursts = Machine { bursts: 0.02, ..QUIET };
+    let noisy = Machine { noise: 0.03, ..QUIET };
+    for (name, machine, cells, rounds, least) in [
+        ("quiet", QUIET, 1, 15, 0.95),
+        ("drifts", drifts, 1, 15, 0.9),
+        ("drifts", drifts, 8, 15, 0.7),
+        ("bursts", bursts, 1, 15, 0.8),
+        ("noisy", noisy, 1, 60, 0.9),
+        ("all of these", MOODY, 1, 60, 0.8),
+    ] {
+        let won = Run { costs: &[1.0, 1.05], cells, rounds }.won(machine, times(350));
+        println!("5 % in {cells} cells, {rounds} rounds, {name}: found in {won:.2} of cells");
+        assert!(won >= least, "{name}: {won}");
+    }
+}
+
+#[test]
+fn a_peer_twice_as_slow_is_found_so_within_five_percent() {
+    for (name, machine) in MACHINES {
+        let run = Run { costs: &[1.0, 2.0], cells: 2, rounds: 15 };
+        let is_found = |(envelope, verdicts): &(Envelope, Vec<Verdict>)| {
+            let mut winners = verdicts.iter().map(|verdict| verdict.winner.as_deref());
+            assert!(winners.all(|winner| winner != Some("c1")), "{name}");
+            let mean = envelope.contenders[1].mean.map_or(0.0, |mean| mean.median);
+            (1.9..=2.1).contains(&mean) && verdicts.iter().any(|found| found.winner.is_some())
+        };
+        let found = run.repeated(machine, times(350)).filter(is_found).count() as u64;
+        println!("twice as slow, {name}: within 5 % in {found} of {}", times(350));
+        assert!(found >= times(350) * 95 / 100, "{name}: within 5 % in {found}");
+    }
+}
+
+/// How many of the intervals hold the true ratio, here 0.7, in percent.
+fn coverage(machine: Machine, rounds: usize, of: impl Fn(&[f64]) -> Option<Interval>) -> f64 {
+    let run = Run { costs: &[0.7, 1.0], cells: 1, rounds };
+    let holds = |seed: &u64| {
+        let ratios = run.record(machine, *seed).ratios(&cpu(), 0, 1, 0);
+        let found = of(&ratios.into_values().collect::<Vec<_>>()).expect("enough rounds");
+        found.low <= 0.7 && 0.7 <= found.high
+    };
+    (0..times(2100)).filter(holds).count() as f64 * 100.0 / times(2100) as f64
+}
+
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    for (name, machine) in MACHINES.into_iter().filter(|(_, machine)| machine.starts == 0.0) {
+        for rounds in [6, 15] {
+            let held = coverage(machine, rounds, |ratios| interval(ratios, MISS));
+            println!("{name}, {rounds} rounds: {held:.1} %");
+            // 95 % less two standard deviations of 300 draws.
+            assert!(held >= 92.4, "{name}, {rounds} rounds: {held} %");
+        }
+    }
+}
+
+/// The middle 95 % of the medians of resamples, which intervals were before: too short.
+fn bootstrap(values: &[f64]) -> Option<Interval> {
+    const RESAMPLES: usize = 1000;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut drawn = values.to_vec();
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .filter_map(|_| {
+            drawn.fill_with(|| values[random.usize(..values.len())]);
+            median(&drawn)
+        })
+        .collect();
+    medians.sort_unstable_by(f64::total_cmp);
+    let tail = RESAMPLES / 40;
+    Some(Interval { low: medians[tail], high: medians[RESAMPLES - 1 - tail] })
+}
+
+#[test]
+#[ignore = "the figures of a decision; it takes a minute"]
+fn the_bootstrap_interval_is_too_short() {
+    for (name, machine) in MACHINES.into_iter().filter(|(_, machine)| machine.starts == 0.0) {
+        let [few, usual, many] = [6, 15, 30].map(|rounds| coverage(machine, rounds, bootstrap));
+        println!("bootstrap, {name}: 6 rounds {few:.1} %, 15 {usual:.1} %, 30 {many:.1} %");
+        assert!(usual < 95.0, "{name}: {usual}");
+    }
+}
