@@ -2,8 +2,9 @@
 //!
 //! A [`bench`](mod@bench) is data: contenders × cells, with metrics. Its engine measures every contender in every cell
 //! in turn, in short slices, round after round. The first contender runs a second time as the A/A control. Figures are
-//! compared within a round, as ratios with a bootstrap 95 % interval ([`stats`]). A winner is named only if the
-//! interval excludes 1 by more than the control deviates from it.
+//! compared within a round, as ratios with intervals of the sign test ([`stats`]). A winner is named only if its interval
+//! to each of the others, which holds together with those of all cells, is beyond 2 % and beyond what the control
+//! deviates (ADR 0050).
 //!
 //! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
 //! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]); and whole programs
@@ -19,6 +20,7 @@
 pub mod bench;
 pub mod bulk;
 pub mod child;
+pub mod compare;
 pub mod cores;
 pub mod echo;
 pub mod environment;

@@ -240,7 +240,8 @@ impl Side {
 }
 
 impl Verdict {
-    fn of(bounds: Option<Bounds>, margin: f64) -> Verdict {
+    /// What an interval supports, if differences up to this share are none that matter.
+    pub fn of(bounds: Option<Bounds>, margin: f64) -> Verdict {
         let Some(Bounds { low, high }) = bounds else { return Verdict::Undecided };
         let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
         if low > most {

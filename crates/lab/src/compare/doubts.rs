@@ -1,0 +1,120 @@
+//! What two runs have not in common, and reasons to doubt their comparison.
+
+use super::{Change, Kind, Options, Run, names};
+use crate::stats::median;
+
+/// All contenders moved by more than this the same way: rather the machine than they.
+const COMMON: f64 = 0.03;
+
+/// What only one of the runs has, or what was set up otherwise.
+pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
+    let lacks = |side: &str, what: &str, missing: Vec<String>| {
+        (!missing.is_empty())
+            .then(|| format!("only the {side} run has {what} {}", missing.join(", ")))
+    };
+    let only = |a: Vec<String>, b: &[String]| -> Vec<String> {
+        a.into_iter().filter(|name| !b.contains(name)).collect()
+    };
+    let [old_names, new_names] = [old, new].map(|run| names(run.bench));
+    let cells = |run: Run<'_>| run.bench.cells.iter().map(ToString::to_string).collect();
+    let [old_cells, new_cells]: [Vec<String>; 2] = [old, new].map(cells);
+    let [old_terms, new_terms] = [old, new].map(|run| run.bench.terms.trim().to_owned());
+    let commands = new.bench.contenders.specs.iter().filter_map(|spec| {
+        let known = old.bench.contenders.specs.iter().find(|known| known.name == spec.name)?;
+        let is_same = known.arguments == spec.arguments;
+        (!is_same).then(|| format!("{} was started with other arguments", spec.name))
+    });
+    [
+        lacks("old", "the contenders", only(old_names.clone(), &new_names)),
+        lacks("new", "the contenders", only(new_names, &old_names)),
+        lacks("old", "the cells", only(old_cells.clone(), &new_cells)),
+        lacks("new", "the cells", only(new_cells, &old_cells)),
+        (old_terms != new_terms).then(|| format!("measured otherwise: {old_terms} | {new_terms}")),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(commands)
+    .collect()
+}
+
+/// Reasons to doubt a comparison.
+pub(super) fn all(runs: [Run<'_>; 2], changes: &[Change], options: &Options) -> Vec<String> {
+    let common = if options.reference.is_some() { None } else { common(changes) };
+    [machine(runs), control(runs), noise(changes, options.threshold), common, rounds(changes)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn machine(runs: [Run<'_>; 2]) -> Option<String> {
+    let [old, new] = runs.map(|run| run.environment);
+    let others = [
+        ("processor", old.cpu != new.cpu),
+        ("architecture", old.architecture != new.architecture),
+        ("cores", old.cores != new.cores),
+        ("kernel", old.kernel != new.kernel),
+        ("mitigations", old.mitigations != new.mitigations),
+    ];
+    let found: Vec<&str> = others.iter().filter(|other| other.1).map(|other| other.0).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "the runs are of different machines ({}): what differs may be theirs; run both on the same one",
+            found.join(", ")
+        )
+    })
+}
+
+fn control(runs: [Run<'_>; 2]) -> Option<String> {
+    let has_none = |run: &Run<'_>| run.bench.contenders.control.is_none();
+    runs.iter().any(has_none).then(|| {
+        "a run has no control, so what the machine does by itself is known in part only".to_owned()
+    })
+}
+
+fn noise(changes: &[Change], threshold: f64) -> Option<String> {
+    let hidden = changes.iter().filter(|change| change.noise > threshold);
+    let most = hidden.clone().map(|change| change.noise).fold(0.0, f64::max);
+    let count = hidden.count();
+    (count > 0).then(|| {
+        format!(
+            "the machine moved by up to {:.0} % by itself, which hides smaller differences of {count} figures: use a \
+             quieter machine, or --reference with a contender that did not change",
+            100.0 * most
+        )
+    })
+}
+
+/// All contenders moved alike, by the first metric.
+fn common(changes: &[Change]) -> Option<String> {
+    let first = &changes.first()?.metric;
+    let moved: Vec<f64> = changes
+        .iter()
+        .filter(|change| change.metric == *first)
+        .map(|change| change.ratio.median.ln())
+        .collect();
+    let contenders = changes.iter().map(|change| &change.contender);
+    let is_one = contenders.clone().all(|name| Some(name) == contenders.clone().next());
+    let is_alike = moved.iter().all(|log| *log > COMMON) || moved.iter().all(|log| *log < -COMMON);
+    let by = median(&moved)?.exp();
+    (!is_one && is_alike).then(|| {
+        format!(
+            "all contenders moved alike, to {by:.2} × what they were: that may be the machine, not the programs; run the \
+             old ones again, or use --reference with one that did not change"
+        )
+    })
+}
+
+fn rounds(changes: &[Change]) -> Option<String> {
+    let without = changes.iter().filter(|change| change.ratio.interval.is_none()).count();
+    debug_assert!(
+        changes
+            .iter()
+            .all(|change| change.ratio.interval.is_some() || change.kind == Kind::Undecided)
+    );
+    (without > 0).then(|| {
+        format!(
+            "{without} of {} figures have too few rounds for intervals that hold together: measure more rounds",
+            changes.len()
+        )
+    })
+}

@@ -1,0 +1,353 @@
+//! Comparing two runs of the same bench: regressions and improvements, cell by cell.
+//!
+//! The runs were measured at different times, so their rounds have nothing to do with each other. A contender's values in a cell
+//! are compared as two groups, new with old. All intervals of a comparison hold together in 95 % of comparisons. A difference
+//! counts only if the whole interval is beyond the threshold, and beyond what the machine did by itself while either run was
+//! measured ([`Change::noise`]).
+//!
+//! What changes from run to run, such as the clock of the processor, is not seen by one run of each. If a contender is known to be
+//! the same in both, such as a peer, all others can be compared by their ratios to it within the rounds
+//! ([`Options::reference`]): the machine affects both.
+//!
+//! The command is `annulus lab compare`; the decision is ADR 0050.
+
+mod doubts;
+mod noise;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+mod unpaired;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use annulus_load::compare::{Bounds, Verdict};
+use serde::Serialize;
+
+use crate::bench::{Bench, Better, Cell, Metric, Record, Role};
+use crate::environment::Environment;
+use crate::stats::{Ratio, median, shared_miss};
+use unpaired::Ratios;
+
+/// The largest threshold.
+pub const MAX_THRESHOLD: f64 = 10.0;
+
+/// A run to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// How it was set up.
+    pub bench: &'a Bench,
+    /// What was measured.
+    pub record: &'a Record,
+    /// Where, and when.
+    pub environment: &'a Environment,
+}
+
+/// How to compare.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Differences up to this share are none that matter: 0.05 is 5 %. From 0 to [`MAX_THRESHOLD`].
+    pub threshold: f64,
+    /// A contender that is the same in both runs; all others are compared by their ratios to it within each round.
+    pub reference: Option<String>,
+}
+
+impl Default for Options {
+    /// Five percent, and no reference.
+    fn default() -> Options {
+        Options { threshold: 0.05, reference: None }
+    }
+}
+
+/// How two runs compare.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The name of the bench.
+    pub bench: String,
+    /// Differences up to this share are none that matter.
+    pub threshold: f64,
+    /// The contender to which ratios were taken within the rounds, if one was named.
+    pub reference: Option<String>,
+    /// Every contender in every cell by every metric that decides something, of what both runs have.
+    pub changes: Vec<Change>,
+    /// What only one of the runs has, or what was set up otherwise, a line each.
+    pub differences: Vec<String>,
+    /// Reasons to doubt it.
+    pub doubts: Vec<String>,
+}
+
+/// One contender in one cell, by one metric.
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    /// The contender.
+    pub contender: String,
+    /// The cell.
+    pub cell: Cell,
+    /// The key of the metric.
+    pub metric: String,
+    /// The old median, in the unit of the metric.
+    pub old: f64,
+    /// The new one.
+    pub new: f64,
+    /// New ÷ old, with an interval that holds together with all others. With a reference, of the ratios to it.
+    pub ratio: Ratio,
+    /// How far the machine moved by itself in either run: the largest deviation of a control from the contender that it copies,
+    /// and of the second half of a run from its first. 0.03 is 3 %.
+    pub noise: f64,
+    /// What the interval supports.
+    pub kind: Kind,
+}
+
+/// What an interval supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Worse, by more than the threshold and the noise.
+    Regression,
+    /// Better, by more than both.
+    Improvement,
+    /// No difference that is larger than the threshold.
+    Same,
+    /// The interval is too wide to say, there is none, or the noise hides a difference.
+    Undecided,
+}
+
+/// Runs that cannot be compared.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// The threshold is not between 0 and [`MAX_THRESHOLD`].
+    Threshold(f64),
+    /// The runs are of different benches.
+    Benches(String, String),
+    /// They have no contender, cell and metric in common.
+    NothingCommon,
+    /// A run does not have the reference; it has these contenders.
+    Reference(String, Vec<String>),
+}
+
+/// Compares a new run with an old one.
+///
+/// # Errors
+/// If the runs are of different benches, have nothing in common, or one lacks the reference, or the threshold is out of its
+/// range.
+pub fn compare(old: Run<'_>, new: Run<'_>, options: &Options) -> Result<Comparison, CompareError> {
+    compare_among(old, new, options, 0)
+}
+
+/// As [`compare`], if the intervals are to hold together with so many of other comparisons: of the other benches of a
+/// directory.
+///
+/// # Errors
+/// As of [`compare`].
+pub fn compare_among(
+    old: Run<'_>,
+    new: Run<'_>,
+    options: &Options,
+    others: usize,
+) -> Result<Comparison, CompareError> {
+    let runs = [old, new];
+    check(runs, options)?;
+    let pairs = pairs(runs, options);
+    if pairs.is_empty() {
+        return Err(CompareError::NothingCommon);
+    }
+    let mut ratios = Ratios::new(shared_miss(pairs.len() + others));
+    let changes: Vec<Change> =
+        pairs.iter().filter_map(|pair| pair.change(options.threshold, &mut ratios)).collect();
+    Ok(Comparison {
+        bench: new.bench.plan.name.clone(),
+        threshold: options.threshold,
+        reference: options.reference.clone(),
+        differences: doubts::differences(runs),
+        doubts: doubts::all(runs, &changes, options),
+        changes,
+    })
+}
+
+/// How many intervals the comparison of two runs has.
+pub fn size(old: Run<'_>, new: Run<'_>, options: &Options) -> usize {
+    pairs([old, new], options).len()
+}
+
+fn check(runs: [Run<'_>; 2], options: &Options) -> Result<(), CompareError> {
+    if !(0.0..=MAX_THRESHOLD).contains(&options.threshold) {
+        return Err(CompareError::Threshold(options.threshold));
+    }
+    let [old, new] = runs.map(|run| run.bench.plan.name.clone());
+    if old != new {
+        return Err(CompareError::Benches(old, new));
+    }
+    let Some(reference) = &options.reference else { return Ok(()) };
+    let names = runs.map(|run| names(run.bench));
+    match names.into_iter().find(|names| !names.contains(reference)) {
+        Some(names) => Err(CompareError::Reference(reference.clone(), names)),
+        None => Ok(()),
+    }
+}
+
+fn names(bench: &Bench) -> Vec<String> {
+    bench.contenders.specs.iter().map(|spec| spec.name.clone()).collect()
+}
+
+/// What both runs have: a contender in a cell by a metric.
+struct Pair<'a> {
+    contender: String,
+    cell: &'a Cell,
+    metric: &'a Metric,
+    values: [BTreeMap<usize, f64>; 2],
+    /// The values of the reference in the same rounds, if there is one.
+    reference: Option<[BTreeMap<usize, f64>; 2]>,
+    noise: f64,
+}
+
+fn pairs<'a>(runs: [Run<'a>; 2], options: &Options) -> Vec<Pair<'a>> {
+    let [old, new] = runs;
+    let is_reference = |name: &String| options.reference.as_ref() == Some(name);
+    let mut pairs = Vec::new();
+    for name in names(new.bench).into_iter().filter(|name| !is_reference(name)) {
+        for cell in new.bench.cells.iter().filter(|cell| old.bench.cells.contains(cell)) {
+            for metric in metrics(new.bench).filter(|metric| old.bench.metrics.contains(metric)) {
+                let values = |name: &str| runs.map(|run| run.values(name, cell, metric));
+                let own = values(&name);
+                if own.iter().any(BTreeMap::is_empty) {
+                    continue;
+                }
+                let reference = options.reference.as_deref().map(values);
+                let noise = noise::of(runs, cell, metric, reference.is_some());
+                let contender = name.clone();
+                pairs.push(Pair { contender, cell, metric, values: own, reference, noise });
+            }
+        }
+    }
+    pairs
+}
+
+/// The metrics that decide something; if there are none, all that are compared.
+fn metrics(bench: &Bench) -> impl Iterator<Item = &Metric> {
+    let decides =
+        |metric: &&Metric| matches!(metric.role, Role::Primary | Role::Guard(_) | Role::Checked);
+    let any = bench.metrics.iter().any(|metric| decides(&metric));
+    bench.metrics.iter().filter(move |metric| decides(metric) || (!any && metric.is_compared()))
+}
+
+impl Run<'_> {
+    /// The values of a contender above 0, by round.
+    fn values(&self, name: &str, cell: &Cell, metric: &Metric) -> BTreeMap<usize, f64> {
+        let contender = self.bench.contenders.specs.iter().position(|spec| spec.name == name);
+        let cell = self.bench.cells.iter().position(|known| known == cell);
+        let Some((contender, cell)) = contender.zip(cell) else { return BTreeMap::new() };
+        self.record.values_by_round(metric, contender, cell)
+    }
+}
+
+impl Pair<'_> {
+    fn change(&self, threshold: f64, ratios: &mut Ratios) -> Option<Change> {
+        let groups = [0, 1].map(|side| self.group(side));
+        let ratio = ratios.of(&groups[0], &groups[1])?;
+        let median_of =
+            |side: usize| median(&self.values[side].values().copied().collect::<Vec<_>>());
+        Some(Change {
+            contender: self.contender.clone(),
+            cell: self.cell.clone(),
+            metric: self.metric.key.clone(),
+            old: median_of(0)?,
+            new: median_of(1)?,
+            ratio,
+            noise: self.noise,
+            kind: Kind::of(ratio, self.metric.better, threshold, self.noise),
+        })
+    }
+
+    /// The values of a side, or their ratios to the reference in the same rounds.
+    fn group(&self, side: usize) -> Vec<f64> {
+        let own = &self.values[side];
+        match &self.reference {
+            None => own.values().copied().collect(),
+            Some(reference) => {
+                let ratio = |(round, value)| Some(value / reference[side].get(round)?);
+                own.iter().filter_map(ratio).collect()
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// New ÷ old, as the threshold and the noise let it be judged.
+    fn of(ratio: Ratio, better: Better, threshold: f64, noise: f64) -> Kind {
+        let bounds = ratio.interval.map(|found| Bounds { low: found.low, high: found.high });
+        let beyond = Verdict::of(bounds, threshold.max(noise));
+        match (beyond, better) {
+            (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => Kind::Regression,
+            (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => {
+                Kind::Improvement
+            }
+            _ if Verdict::of(bounds, threshold) == Verdict::Equal => Kind::Same,
+            _ => Kind::Undecided,
+        }
+    }
+}
+
+impl Comparison {
+    /// The changes of a kind.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.kind == kind)
+    }
+
+    /// Whether anything is worse.
+    pub fn has_regression(&self) -> bool {
+        self.of(Kind::Regression).next().is_some()
+    }
+
+    /// What the intervals support, in a sentence.
+    pub fn sentence(&self) -> String {
+        let count = |kind| self.of(kind).count();
+        let [worse, better, same, open] =
+            [Kind::Regression, Kind::Improvement, Kind::Same, Kind::Undecided].map(count);
+        format!(
+            "Of {} figures {worse} are worse and {better} better by more than {:.1} %, {same} are the same, and {open} are \
+             undecided.",
+            self.changes.len(),
+            100.0 * self.threshold
+        )
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Regression => "worse",
+            Kind::Improvement => "better",
+            Kind::Same => "same",
+            Kind::Undecided => "undecided",
+        })
+    }
+}
+
+impl fmt::Display for CompareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompareError::Threshold(threshold) => write!(
+                f,
+                "a threshold of {} %: it must be from 0 to {} %",
+                threshold * 100.0,
+                MAX_THRESHOLD * 100.0
+            ),
+            CompareError::Benches(old, new) => write!(
+                f,
+                "the old run is of '{old}' and the new one of '{new}': compare runs of the same bench"
+            ),
+            CompareError::NothingCommon => f.write_str(
+                "the runs have no figure in common: no contender was measured in the same cell in both",
+            ),
+            CompareError::Reference(name, known) => write!(
+                f,
+                "no contender '{name}' in both runs to take as the reference: one has {}",
+                known.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CompareError {}

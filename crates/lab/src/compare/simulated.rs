@@ -1,0 +1,67 @@
+//! Runs of simulated machines, of which is known whether they differ.
+//!
+//! The figures of the decision 0050 are printed by
+//! `cargo test --release -p annulus-lab simulated -- --nocapture --include-ignored`.
+
+use super::*;
+use crate::bench::simulated::{self, MACHINES, Machine, QUIET, times};
+
+/// How many of so many comparisons of a run with one whose contenders cost so much find a regression, and how many of those
+/// that find any difference have a doubt.
+fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -> [u64; 3] {
+    let old = simulated::Run { costs: &[1.0; 3], cells: 2, rounds: 15 };
+    let new = simulated::Run { costs, cells: 2, rounds: 15 };
+    let (bench, environment) = (old.bench(), Environment::read());
+    let options = Options { reference: reference.map(str::to_owned), ..Options::default() };
+    let mut found = [0; 3];
+    for seed in 0..count {
+        let records = [old.record(machine, 2 * seed), new.record(machine, 2 * seed + 1)];
+        let [old, new] = records.each_ref().map(|record| Run {
+            bench: &bench,
+            record,
+            environment: &environment,
+        });
+        let comparison = compare(old, new, &options).expect("the same bench");
+        let is_different =
+            comparison.has_regression() || comparison.of(Kind::Improvement).next().is_some();
+        found[0] += u64::from(comparison.has_regression());
+        found[1] += u64::from(is_different);
+        found[2] += u64::from(is_different && !comparison.doubts.is_empty());
+    }
+    found
+}
+
+/// Without a reference a machine that is slower for the whole of one run cannot be told from slower programs; but then all of
+/// them are slower, which is a doubt.
+#[test]
+fn equal_runs_are_called_different_in_five_percent_at_most_or_with_a_doubt() {
+    for (name, machine) in MACHINES {
+        let [_, different, doubted] = found(&[1.0; 3], machine, times(700), None);
+        println!("equal runs, {name}: {different} of {}, {doubted} with a doubt", times(700));
+        let quiet = if machine.drift > 0.0 { different - doubted } else { different };
+        assert!(quiet <= times(700) / 20, "{name}: {different}, {doubted} with a doubt");
+    }
+}
+
+#[test]
+fn with_a_reference_equal_runs_are_called_different_in_five_percent_at_most() {
+    for (name, machine) in MACHINES {
+        let [_, different, _] = found(&[1.0; 3], machine, times(700), Some("c0"));
+        println!("equal runs with a reference, {name}: {different} of {}", times(700));
+        assert!(different <= times(700) / 20, "{name}: {different}");
+    }
+}
+
+#[test]
+fn a_regression_of_ten_percent_is_found() {
+    let slower = [1.0, 1.1, 1.0];
+    let bursts = Machine { drift: 0.0, ..MACHINES[3].1 };
+    let drifts = Machine { drift: 0.01, ..QUIET };
+    for (name, machine, reference) in
+        [("quiet", QUIET, None), ("bursts", bursts, Some("c0")), ("drifts", drifts, Some("c0"))]
+    {
+        let [worse, ..] = found(&slower, machine, times(350), reference);
+        println!("10 % slower, {name}, reference {reference:?}: {worse} of {}", times(350));
+        assert!(worse >= times(350) * 8 / 10, "{name}: {worse}");
+    }
+}

@@ -1,0 +1,115 @@
+use super::*;
+use crate::bench::tests::{bench, sample};
+use crate::bench::{Record, Slice};
+
+/// A record of so many rounds; `cpu` is by contender, the control last, with a spread of half a percent.
+fn record(rounds: usize, cpu: &[f64]) -> Record {
+    let mut record = Record::new();
+    for round in 0..rounds {
+        for (contender, cpu) in cpu.iter().enumerate() {
+            let noise = 1.0 + ((contender * 7 + round * 5) % 11) as f64 / 2e3;
+            record.keep(Slice { round, cell: 0, contender }, Ok(sample(cpu * noise)));
+        }
+    }
+    record
+}
+
+fn compared(old: &[f64], new: &[f64], options: &Options) -> Comparison {
+    let (bench, environment) = (bench(&["a", "b"]), Environment::read());
+    let records = [record(15, old), record(15, new)];
+    let [old, new] =
+        records.each_ref().map(|record| Run { bench: &bench, record, environment: &environment });
+    compare(old, new, options).expect("the same bench")
+}
+
+fn kinds(comparison: &Comparison, metric: &str) -> Vec<Kind> {
+    let of = comparison.changes.iter().filter(|change| change.metric == metric);
+    of.map(|change| change.kind).collect()
+}
+
+#[test]
+fn a_regression_is_worse_in_the_direction_of_each_metric() {
+    let found = compared(&[2.0, 4.0, 2.0], &[2.0, 6.0, 2.0], &Options::default());
+    for metric in ["cpu_us", "rate", "p99_us"] {
+        assert_eq!(kinds(&found, metric), [Kind::Same, Kind::Regression], "{metric}");
+    }
+    let rate = found.of(Kind::Regression).find(|change| change.metric == "rate").expect("a rate");
+    assert!(rate.new < rate.old && (rate.ratio.median - 2.0 / 3.0).abs() < 0.01, "{rate:?}");
+    assert!(found.has_regression() && found.doubts.is_empty(), "{:?}", found.doubts);
+    assert!(found.sentence().starts_with("Of 6 figures 3 are worse and 0 better"));
+    let back = compared(&[2.0, 6.0, 2.0], &[2.0, 4.0, 2.0], &Options::default());
+    assert!(!back.has_regression());
+    assert_eq!(kinds(&back, "cpu_us"), [Kind::Same, Kind::Improvement]);
+}
+
+#[test]
+fn differences_below_the_threshold_or_the_noise_do_not_count() {
+    let small = compared(&[2.0, 4.0, 2.0], &[2.0, 4.12, 2.0], &Options::default());
+    assert_eq!(kinds(&small, "cpu_us"), [Kind::Same; 2]);
+    let strict = Options { threshold: 0.01, ..Options::default() };
+    let small = compared(&[2.0, 4.0, 2.0], &[2.0, 4.12, 2.0], &strict);
+    assert_eq!(kinds(&small, "cpu_us"), [Kind::Same, Kind::Regression]);
+    let noisy = compared(&[2.0, 4.0, 2.0], &[2.0, 5.0, 2.6], &Options::default());
+    assert_eq!(kinds(&noisy, "cpu_us")[1], Kind::Undecided);
+    assert!(noisy.doubts[0].contains("moved by up to 3"), "{:?}", noisy.doubts);
+}
+
+#[test]
+fn a_machine_that_is_slower_is_a_doubt_and_a_reference_takes_it_out() {
+    let slower = [2.4, 6.0, 2.4];
+    let found = compared(&[2.0, 4.0, 2.0], &slower, &Options::default());
+    assert!(found.doubts[0].contains("all contenders moved alike"), "{:?}", found.doubts);
+    let options = Options { reference: Some("a".into()), ..Options::default() };
+    let found = compared(&[2.0, 4.0, 2.0], &slower, &options);
+    assert_eq!(kinds(&found, "cpu_us"), [Kind::Regression]);
+    assert!((found.changes[0].ratio.median - 1.25).abs() < 0.01 && found.doubts.is_empty());
+    let found = compared(&[2.0, 4.0, 2.0], &[2.4, 4.8, 2.4], &options);
+    assert_eq!(kinds(&found, "cpu_us"), [Kind::Same]);
+}
+
+#[test]
+fn what_is_not_common_is_listed_and_another_machine_is_a_doubt() {
+    let [mut old_bench, new_bench] = [bench(&["a", "b"]), bench(&["a", "c"])];
+    old_bench.cells.push(Cell::new([("clients", 1.into())]));
+    old_bench.contenders.specs[0].arguments = vec!["--fast".into()];
+    let environment = Environment::read();
+    let other = Environment { cpu: "another".into(), ..environment.clone() };
+    let records = [record(5, &[2.0, 4.0, 2.0]), record(5, &[2.0, 4.0, 2.0])];
+    let old = Run { bench: &old_bench, record: &records[0], environment: &environment };
+    let new = Run { bench: &new_bench, record: &records[1], environment: &other };
+    let found = compare(old, new, &Options::default()).expect("a is common");
+    assert_eq!(
+        found.differences,
+        [
+            "only the old run has the contenders b",
+            "only the new run has the contenders c",
+            "only the old run has the cells 1 client",
+            "a was started with other arguments",
+        ]
+    );
+    assert!(found.doubts[0].contains("different machines (processor)"), "{:?}", found.doubts);
+    // Five values a group have an interval of 95 % if one is wanted, and of 98.3 % too, but not of 99.9 %.
+    assert_eq!(kinds(&found, "cpu_us"), [Kind::Same]);
+    let among = compare_among(old, new, &Options::default(), 100).expect("a is common");
+    assert_eq!(kinds(&among, "cpu_us"), [Kind::Undecided]);
+    assert!(among.doubts[1].contains("too few rounds"), "{:?}", among.doubts);
+}
+
+#[test]
+fn what_cannot_be_compared_names_the_way_out() {
+    let (one, mut other, environment) = (bench(&["a", "b"]), bench(&["a"]), Environment::read());
+    let full = record(15, &[2.0, 4.0, 2.0]);
+    let run = |bench, record| Run { bench, record, environment: &environment };
+    let threshold = Options { threshold: -1.0, ..Options::default() };
+    let reference = Options { reference: Some("z".into()), ..Options::default() };
+    let empty = Record::new();
+    let error = |old, new, options: &Options| compare(old, new, options).expect_err("an error");
+    let same = run(&one, &full);
+    assert!(error(same, same, &threshold).to_string().starts_with("a threshold of -100 %"));
+    let text = error(same, same, &reference).to_string();
+    assert!(text.ends_with("one has a, b") && text.contains("'z'"), "{text}");
+    assert_eq!(error(same, run(&one, &empty), &Options::default()), CompareError::NothingCommon);
+    other.plan.name = "other".into();
+    let found = error(same, run(&other, &full), &Options::default());
+    assert_eq!(found, CompareError::Benches("test".into(), "other".into()));
+}
