@@ -12,6 +12,7 @@ mod echo;
 mod endpoint;
 #[doc(hidden)]
 pub mod fuzzing;
+mod http;
 mod lab;
 mod load;
 mod manual;

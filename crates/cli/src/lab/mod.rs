@@ -3,7 +3,9 @@
 mod build;
 mod list;
 mod progress;
+mod report;
 mod run;
+mod serve;
 mod servers;
 mod subject;
 mod tables;
@@ -24,6 +26,8 @@ enum Verb {
     Run(Box<run::RunArgs>),
     List(list::ListArgs),
     Build(build::BuildArgs),
+    Report(report::ReportArgs),
+    Serve(serve::ServeArgs),
 }
 
 pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
@@ -31,5 +35,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         Verb::Run(args) => run::run(*args),
         Verb::List(args) => list::run(&args),
         Verb::Build(args) => build::run(&args),
+        Verb::Report(args) => report::run(args),
+        Verb::Serve(args) => serve::run(args),
     }
 }

@@ -1,6 +1,7 @@
 //! `annulus lab run`: measures comparisons by name, and keeps the results.
 
 use super::progress::Progress;
+use super::report;
 use super::servers::ServerArgs;
 use super::subject::{self, Named, Options, Subject};
 use super::tables;
@@ -27,7 +28,9 @@ const PARENT: &str = "lab-results";
 const EXPLAIN: &str = "\
 Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run that
 was interrupted, or killed, goes on from there if it is started again with the
-same --out. What is missing here, such as a toolchain, is left out and named.
+same --out. At the end there are pages beside it, and an index.html (annulus lab
+report); annulus lab serve shows them before. What is missing here, such as a
+toolchain, is left out and named.
 
 A suite is a file in suites/: the tables of a document, with the published
 figures and with the parameters of each cell. All of its servers run, and are
@@ -121,6 +124,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
         }
     }
     measure_all(open, &directory, &lock, &mut failed)?;
+    report::beside(&directory)?;
     if lock.is_stopped() {
         note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
         return Ok(lock.status());

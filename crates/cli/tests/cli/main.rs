@@ -1,5 +1,6 @@
 //! The annulus command from outside: a child process, its sockets, signals, output and exit status.
 
+mod browser;
 mod bulk;
 mod common;
 mod denied;
@@ -9,6 +10,7 @@ mod file;
 mod interrupted;
 mod killed;
 mod lab;
+mod lab_page;
 mod lab_servers;
 mod load;
 mod load_compare;

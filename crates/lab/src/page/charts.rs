@@ -8,9 +8,8 @@ use super::families::{Families, Family};
 use super::values::{Estimate, Values};
 use crate::bench::{Column, Metric, Report};
 
-/// Below each chart with intervals.
-const NOTE: &str =
-    "Medians of the rounds; the line through each is the 95 % interval of its median.";
+/// Above charts.
+const NOTE: &str = "Medians of the rounds; the line through each is its 95 % interval.";
 
 /// What a metric is about: a heading of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +56,9 @@ pub(super) fn of(report: &Report, values: &Values<'_>, subject: Subject) -> Vec<
     let metrics =
         metrics.filter(|metric| Subject::of(metric) == subject && !label(metric).is_empty());
     let charts = metrics.flat_map(|metric| Chart { report, values, metric }.all(&families));
-    charts.filter(|figure| figure.has_data).map(Block::Figure).collect()
+    let mut charts = charts.filter(|figure| figure.has_data).map(Block::Figure).peekable();
+    let note = charts.peek().map(|_| Block::Text(NOTE.into()));
+    note.into_iter().chain(charts).collect()
 }
 
 struct Chart<'a> {
@@ -93,7 +94,7 @@ impl Chart<'_> {
         let ends = ends.flat_map(|(_, ends)| [ends.start, ends.end]);
         LineChart {
             title: self.title(&family.title),
-            note: NOTE.into(),
+            note: String::new(),
             x: Axis::places(family.parameter.as_str(), &family.numbers),
             y: self.axis(points.chain(ends)),
             lines,
@@ -115,7 +116,7 @@ impl Chart<'_> {
         });
         IntervalChart {
             title: self.title(&self.report.settings.cells[cell].to_string()),
-            note: NOTE.into(),
+            note: String::new(),
             x: self.axis(values),
             marks: Vec::new(),
             rows,

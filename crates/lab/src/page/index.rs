@@ -47,6 +47,11 @@ impl Listed {
         }
     }
 
+    /// Whether all of it was measured, or nothing more can be.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished != Some(false)
+    }
+
     fn entry(&self) -> Entry {
         let is_readable = self.is_finished.is_some();
         let href = if is_readable { address(&self.name, Form::Html) } else { String::new() };

@@ -34,6 +34,7 @@ mod csv;
 mod details;
 mod distances;
 mod families;
+mod files;
 mod index;
 mod summary;
 mod tables;
@@ -49,6 +50,7 @@ use charts::Subject;
 use distances::Distances;
 use values::Values;
 
+pub use files::{Directory, Loaded, Shown, Written, files, write};
 pub use index::{Listed, index};
 
 /// A run with its results, to be shown.

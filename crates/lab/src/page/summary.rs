@@ -121,8 +121,8 @@ fn comparison(report: &Report, distances: &Distances<'_>) -> Vec<Tile> {
     let worst = report.settings.cells[of.worst.1].to_string();
     vec![
         tile("closest to the best", name.to_owned(), format!("by {by}, over all cells")),
-        tile("its mean distance", format!("{} ×", times(of.mean)), "the best of each cell".into()),
-        tile("its worst", format!("{} ×", times(of.worst.0)), worst),
+        tile("on average", format!("{} ×", times(of.mean)), "the best of each cell".into()),
+        tile("at worst", format!("{} ×", times(of.worst.0)), worst),
         tile(
             "best or nearly",
             format!("{} of {}", of.near, of.cells),

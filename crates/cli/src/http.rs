@@ -1,0 +1,221 @@
+//! A minimal server of HTTP/1: a request is answered and its connection closed.
+//!
+//! The head of a request and the time of its connection are limited, so that a client can neither hold memory nor keep others out for
+//! long. Bodies are discarded.
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::time;
+use std::borrow::Cow;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Most bytes of the head of a request.
+const HEAD: usize = 8 * 1024;
+/// Most bytes after the head that are read and discarded, so that the answer is not lost with them.
+const REST: usize = 64 * 1024;
+
+/// A request that has the right form.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// What is asked for, without what follows a question mark.
+    pub(crate) path: String,
+    /// The name by which the server is addressed, if it is said.
+    pub(crate) host: Option<String>,
+    /// Whether the answer has its body.
+    has_body: bool,
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    media_type: &'static str,
+    /// Further lines of the head, each with its end.
+    headers: &'static str,
+    body: String,
+}
+
+/// Why a request is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    status: &'static str,
+    text: Cow<'static, str>,
+    headers: &'static str,
+}
+
+/// Answers requests, several at a time, each within `patience`. Ends only by failing.
+pub(crate) async fn serve<F, A>(
+    listener: TcpListener,
+    patience: Duration,
+    answer: F,
+) -> io::Result<()>
+where
+    F: Fn(Request) -> A + 'static,
+    A: Future<Output = Result<Answer, Refusal>> + 'static,
+{
+    let answer = Rc::new(answer);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let answer = Rc::clone(&answer);
+        drop(annulus::spawn(async move {
+            // A client that fails or is slow is disconnected.
+            _ = time::timeout(patience, exchange(stream, &*answer)).await;
+        }));
+    }
+}
+
+async fn exchange<A>(mut stream: TcpStream, answer: &impl Fn(Request) -> A) -> io::Result<()>
+where
+    A: Future<Output = Result<Answer, Refusal>>,
+{
+    let Some(head) = read_head(&mut stream).await? else { return Ok(()) };
+    let response = match head.as_deref().map_or(Err(Refusal::TOO_LARGE), Request::parse) {
+        Ok(request) => {
+            let has_body = request.has_body;
+            answer(request)
+                .await
+                .map_or_else(|refusal| refusal.response(), |answer| answer.response(has_body))
+        }
+        Err(refusal) => refusal.response(),
+    };
+    stream.send(response).await?;
+    stream.shutdown().await?;
+    let mut rest = 0;
+    while rest < REST
+        && let Some(lease) = stream.recv().await?
+    {
+        rest += lease.len();
+    }
+    Ok(())
+}
+
+/// The head of a request, without the empty line at its end; an error if it is too large. `None` if the client ends before.
+async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, ()>>> {
+    let mut head = Vec::new();
+    while let Some(lease) = stream.recv().await? {
+        // The end may lie on both sides of a boundary.
+        let from = head.len().saturating_sub(3);
+        head.extend_from_slice(&lease);
+        if let Some(end) = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            head.truncate(from + end);
+            return Ok(Some(Ok(String::from_utf8_lossy(&head).into_owned())));
+        }
+        if head.len() > HEAD {
+            return Ok(Some(Err(())));
+        }
+    }
+    Ok(None)
+}
+
+impl Answer {
+    /// The text, of this media type.
+    pub(crate) fn new(media_type: &'static str, body: String) -> Answer {
+        Answer { media_type, headers: "", body }
+    }
+
+    /// The answer with further lines of its head, each with its end.
+    pub(crate) fn with_headers(self, headers: &'static str) -> Answer {
+        Answer { headers, ..self }
+    }
+
+    fn response(self, has_body: bool) -> Vec<u8> {
+        let Answer { media_type, headers, body } = self;
+        response("200 OK", headers, media_type, body.len(), if has_body { &body } else { "" })
+    }
+}
+
+impl Refusal {
+    const MALFORMED: Self = Self {
+        status: "400 Bad Request",
+        text: Cow::Borrowed("this is no HTTP/1 request; send GET PATH HTTP/1.1"),
+        headers: "",
+    };
+    const METHOD: Self = Self {
+        status: "405 Method Not Allowed",
+        text: Cow::Borrowed("only GET and HEAD are answered"),
+        headers: "Allow: GET, HEAD\r\n",
+    };
+    const TOO_LARGE: Self = Self {
+        status: "431 Request Header Fields Too Large",
+        text: Cow::Borrowed("the head of a request has at most 8192 bytes"),
+        headers: "",
+    };
+
+    /// There is nothing at the path.
+    pub(crate) fn unknown(text: &'static str) -> Refusal {
+        Refusal { status: "404 Not Found", text: text.into(), headers: "" }
+    }
+
+    /// The request is not answered to those that ask in this way.
+    pub(crate) fn forbidden(text: &'static str) -> Refusal {
+        Refusal { status: "403 Forbidden", text: text.into(), headers: "" }
+    }
+
+    /// The answer cannot be made.
+    pub(crate) fn failed(error: &anyhow::Error) -> Refusal {
+        let text = format!("{error:#}").into();
+        Refusal { status: "500 Internal Server Error", text, headers: "" }
+    }
+
+    fn response(&self) -> Vec<u8> {
+        let Self { status, text, headers } = self;
+        response(status, headers, "text/plain; charset=utf-8", text.len() + 1, &format!("{text}\n"))
+    }
+}
+
+fn response(status: &str, headers: &str, media_type: &str, length: usize, body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status}\r\n{headers}Content-Type: {media_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .into()
+}
+
+impl Request {
+    fn parse(head: &str) -> Result<Self, Refusal> {
+        let mut lines = head.split("\r\n");
+        let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+        let [method, target, version] = words[..] else { return Err(Refusal::MALFORMED) };
+        if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
+            return Err(Refusal::MALFORMED);
+        }
+        if !["GET", "HEAD"].contains(&method) {
+            return Err(Refusal::METHOD);
+        }
+        let mut fields = lines.filter_map(|line| line.split_once(':'));
+        let host = fields.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        Ok(Self {
+            path: target.split('?').next().unwrap_or_default().to_owned(),
+            host: host.map(|(_, value)| value.trim().to_owned()),
+            has_body: method == "GET",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_the_right_form_are_told_from_others() {
+        let request = |host: Option<&str>, has_body| {
+            Ok(Request { path: "/metrics".into(), host: host.map(str::to_owned), has_body })
+        };
+        let cases = [
+            ("GET /metrics HTTP/1.1\r\nHost: a", request(Some("a"), true)),
+            ("GET /metrics HTTP/1.1\r\nA: b\r\nhOST:[::1]:80 ", request(Some("[::1]:80"), true)),
+            ("GET /metrics?x=/ HTTP/1.0", request(None, true)),
+            ("HEAD /metrics HTTP/1.1", request(None, false)),
+            ("POST /metrics HTTP/1.1", Err(Refusal::METHOD)),
+            ("GET /metrics HTTP/2", Err(Refusal::MALFORMED)),
+            ("GET /metrics", Err(Refusal::MALFORMED)),
+            ("GET  /metrics HTTP/1.1", Err(Refusal::MALFORMED)),
+            ("GET http://h/metrics HTTP/1.1", Err(Refusal::MALFORMED)),
+            ("\u{fffd}\u{fffd}", Err(Refusal::MALFORMED)),
+            ("", Err(Refusal::MALFORMED)),
+        ];
+        for (head, expected) in cases {
+            assert_eq!(Request::parse(head), expected, "{head}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `annulus lab serve`: results in a browser, while they are measured too.
+
+use crate::http::{self, Answer, Refusal, Request};
+use crate::output::note;
+use annulus::net::{ConnectionLimit, ListenOptions};
+use annulus::signal::{self, Signal};
+use annulus_lab::page::Directory;
+use anyhow::{Context, Result};
+use clap::Args;
+use futures_util::future::{Either, select};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+const EXPLAIN: &str = "\
+Only this machine is served, on the loopback. Pages are made of the results when
+they are asked for; one of a run that is not finished loads itself again every
+ten seconds, which takes CPU time from that run. Ctrl-C ends it.
+
+Examples:
+  annulus lab serve lab-results/2026-11-23-quick
+  annulus lab serve results --port 0        at a free port, which is printed";
+
+/// How long an answer may take: pages of large results are computed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Most connections at once; further ones wait in the backlog.
+const CONNECTIONS: usize = 32;
+
+/// Tells a browser to load the page again.
+const AGAIN: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";
+
+/// Show results in a browser, while they are measured too
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(super) struct ServeArgs {
+    /// A directory of results, as annulus lab run writes them
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The port, on 127.0.0.1; 0 for one that is free
+    #[arg(long, default_value_t = 7080)]
+    port: u16,
+}
+
+pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
+    let directory = Directory::open(&args.directory)
+        .with_context(|| format!("cannot read {}", args.directory.display()))?;
+    let served = annulus::run(serve(Arc::new(directory), args.port));
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(directory: Arc<Directory>, port: u16) -> Result<()> {
+    let mut signals =
+        signal::signals(&[Signal::SIGINT, Signal::SIGTERM]).context("cannot watch for ctrl-C")?;
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let options = ListenOptions::new().limit(&ConnectionLimit::new(CONNECTIONS));
+    let listener = options.bind(address).with_context(|| {
+        format!("cannot listen on {address}: choose another port with --port, or 0 for a free one")
+    })?;
+    let address = listener.local_addr().context("cannot read the address")?;
+    note(format_args!("annulus: http://{address}/ until ctrl-C"));
+    let answer = move |request| answer(Arc::clone(&directory), request);
+    let served = pin!(http::serve(listener, PATIENCE, answer));
+    match select(pin!(signals.recv()), served).await {
+        Either::Left((stopped, _)) => stopped.map(drop).context("cannot watch for ctrl-C"),
+        Either::Right((failed, _)) => failed.context("cannot accept connections"),
+    }
+}
+
+async fn answer(directory: Arc<Directory>, request: Request) -> Result<Answer, Refusal> {
+    if !request.host.as_deref().is_none_or(is_loopback) {
+        return Err(Refusal::forbidden("ask for localhost or 127.0.0.1"));
+    }
+    let shown = annulus::spawn_blocking(move || directory.show(&request.path)).await;
+    match shown {
+        Ok(Ok(Some(shown))) => {
+            let headers = if shown.is_unfinished { AGAIN } else { "Cache-Control: no-store\r\n" };
+            Ok(Answer::new(shown.media_type, shown.text).with_headers(headers))
+        }
+        Ok(Ok(None)) => Err(Refusal::unknown("there is no such run: / lists those that are there")),
+        Ok(Err(error)) => Err(Refusal::failed(&error)),
+        Err(panic) => Err(Refusal::failed(&anyhow::Error::msg(panic.to_string()))),
+    }
+}
+
+/// Whether this names the loopback. Another name that resolves to it may be that of a site that wants to read the results.
+fn is_loopback(host: &str) -> bool {
+    let without_port = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = without_port.trim_start_matches('[').trim_end_matches(']');
+    without_port.eq_ignore_ascii_case("localhost")
+        || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_loopback_are_served() {
+        for host in
+            ["localhost", "LocalHost:7080", "127.0.0.1:7080", "127.8.9.1", "[::1]:80", "[::1]"]
+        {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in
+            ["", "example.org", "localhost.example.org:80", "10.0.0.1:80", "[::2]:1", "0.0.0.0"]
+        {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

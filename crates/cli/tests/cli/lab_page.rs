@@ -1,0 +1,290 @@
+//! Reports of comparisons: files of every form, in a browser, and over HTTP.
+
+use crate::browser;
+use crate::common::{ANNULUS, Finished, annulus};
+use annulus_lab::bench::{
+    Bench, Cell, Contenders, Layout, Measure, Metric, Observer, Outcome, Plan, Prepared, Report,
+    Role, Rounds, Sample, Slice, cpu, p99, requests,
+};
+use annulus_lab::process::Spec;
+use annulus_lab::results;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Servers, and their CPU time a request as a multiple of the first one's.
+const SERVERS: [(&str, f64); 8] = [
+    ("uring", 1.0),
+    ("epoll", 1.03),
+    ("threads", 1.6),
+    ("tokio", 1.31),
+    ("monoio", 1.12),
+    ("asio", 1.25),
+    ("netpoll", 2.4),
+    ("go", 3.3),
+];
+
+/// The first of the servers in cells that make two lines, and one that is alone.
+fn bench(servers: usize, rounds: usize) -> Bench {
+    let cell = |clients: u64, bytes: u64| {
+        Cell::new([("clients", clients.into()), ("bytes", bytes.into())])
+    };
+    let found = SERVERS[..servers].iter().map(|(name, _)| Ok(Ok(Spec::of(name, "/bin/true"))));
+    let missing = "no peer 'nginx': nginx is not installed (Debian: apt-get install nginx)";
+    let found = found.chain([Ok(Err(missing.to_owned()))]);
+    let mut cells: Vec<Cell> =
+        [128, 16384].iter().flat_map(|&b| [1, 1000].map(|c| cell(c, b))).collect();
+    cells.push(cell(10, 1 << 20));
+    Bench {
+        plan: Plan { name: "echo".into(), rounds: Rounds::fixed(rounds), seed: 1 },
+        terms: " of 0.2 s, servers on core 0, load on core 1".into(),
+        legend: String::new(),
+        layout: Layout::Cells,
+        contenders: Contenders::gather(found, None).unwrap(),
+        cells,
+        metrics: vec![requests(), Metric { role: Role::Primary, ..cpu() }, p99()],
+        idle: None,
+        cores: None,
+        parameters: Default::default(),
+    }
+}
+
+/// Computes what so many servers, and the control, would be measured to take.
+struct Computed(usize);
+
+impl Measure for Computed {
+    fn measure(&mut self, Slice { round, cell, contender }: Slice) -> Outcome {
+        let (_, times) = SERVERS[contender % self.0];
+        let noise = 1.0 + ((round * 7 + contender * 3 + cell) % 13) as f64 / 130.0;
+        let cpu = 9e3 * times.powf(1.0 + cell as f64 / 20.0) * noise;
+        let mut sample =
+            Sample::from([("operations", 1e4), ("cpu_ns", cpu * 1e4), ("ns", cpu * 1.1e4)]);
+        sample.set("p99_us", cpu * (cell + 2) as f64 / 1e3);
+        Ok(sample)
+    }
+}
+
+/// Stops after so many slices.
+struct Until(usize, usize);
+
+impl Observer for Until {
+    fn progress(&mut self, done: usize, _: usize) {
+        self.1 = done;
+    }
+
+    fn save(&mut self, _: &Report) {}
+
+    fn is_stopped(&self) -> bool {
+        self.1 >= self.0
+    }
+}
+
+/// The file of results of two servers in five rounds, of which so many slices were measured.
+fn measure(path: &Path, until: usize) {
+    measure_all(path, 2, 5, until);
+}
+
+fn measure_all(path: &Path, servers: usize, rounds: usize, until: usize) {
+    let measure = Box::new(Computed(servers));
+    let prepared = Prepared { bench: bench(servers, rounds), measure, scratch: None };
+    results::measure(prepared, None, path, &mut Until(until, 0)).unwrap();
+}
+
+/// An empty directory for a test.
+fn directory(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn report(words: &[&Path]) -> Finished {
+    annulus(["lab", "report"].iter().map(Path::new).chain(words.iter().copied()))
+}
+
+#[test]
+fn results_become_files_of_every_form_with_an_index() {
+    let directory = directory("lab-report");
+    measure(&directory.join("whole.jsonl"), usize::MAX);
+    measure(&directory.join("part.jsonl"), 40);
+    fs::write(directory.join("other.jsonl"), "{}\n").unwrap();
+    let made = report(&[&directory]);
+    made.fails_with(1, &["other.jsonl", "line 1"]);
+    let pages: Vec<&str> = made.stdout.lines().collect();
+    let expected = ["part.html", "whole.html", "index.html"];
+    assert_eq!(pages, expected.map(|name| directory.join(name).display().to_string()));
+    let text = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
+    let page = text("whole.html");
+    for part in [
+        "<title>whole</title>",
+        "By CPU µs, uring is the best or within 2 % of it in 5 of 5 cells.",
+        "nginx is not installed (Debian: apt-get install nginx)",
+        "heat-h0 strong\">1.00<",
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    assert!(text("whole.md").contains("| 1000 clients × 128 bytes | 1.00 | "));
+    assert_eq!(text("whole.csv").lines().count(), 1 + 5 * 3 * 3);
+    let json: serde_json::Value = serde_json::from_str(&text("whole.json")).unwrap();
+    assert_eq!(json["samples"].as_array().unwrap().len(), 5 * 3 * 5);
+    assert!(text("part.html").contains("Unfinished: 40 of 75 slices."));
+    let index = text("index.html");
+    for part in ["<a href=\"part.html\">part</a>", "<b>other</b>", "<dt>unreadable</dt><dd>1</dd>"]
+    {
+        assert!(index.contains(part), "{part} is not in {index}");
+    }
+    // Beside the results and what was made of them nothing is left.
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 3 + 2 * 4 + 1);
+}
+
+#[test]
+fn pages_go_where_they_are_asked_to() {
+    let directory = directory("lab-report-out");
+    let (file, out) = (directory.join("a/run.jsonl"), directory.join("pages/all"));
+    measure(&file, 50);
+    let made = report(&[&file, Path::new("--out"), &out]);
+    assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""), "{made:?}");
+    assert!(out.join("run.html").exists() && out.join("index.html").exists());
+    assert_eq!(fs::read_dir(directory.join("a")).unwrap().count(), 1, "nothing is beside it");
+    let again = report(&[&file]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(directory.join("a/run.md").exists());
+}
+
+#[test]
+fn what_cannot_be_reported_is_named() {
+    let directory = directory("lab-report-errors");
+    let [a, b] = ["a/run.jsonl", "b/run.jsonl"].map(|name| directory.join(name));
+    measure(&a, 20);
+    measure(&b, 20);
+    let out = directory.join("out");
+    report(&[&a, &b, Path::new("--out"), &out]).fails_with(1, &["would have one page, run.html"]);
+    report(&[&a, &a]).fails_with(1, &["would have one page, run.html"]);
+    report(&[&directory]).fails_with(1, &["no results (*.jsonl)", "lab-report-errors"]);
+    report(&[&directory.join("none")]).fails_with(1, &["there is no", "none"]);
+    fs::write(&out, "a file").unwrap();
+    report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot make", "out"]);
+    fs::rename(&a, directory.join("a/index.jsonl")).unwrap();
+    report(&[&directory.join("a")]).fails_with(1, &["index.jsonl", "another name"]);
+    report(&[]).fails_with(2, &["DIR|FILE"]);
+}
+
+#[test]
+fn a_browser_shows_all_charts_of_a_comparison() {
+    let Some(browser) = browser::find("a_browser_shows_all_charts_of_a_comparison") else { return };
+    let directory = directory("lab-report-browser");
+    measure_all(&directory.join("echo.jsonl"), 7, 6, usize::MAX);
+    assert_eq!(report(&[&directory]).code, Some(0));
+    let html = fs::read_to_string(directory.join("echo.html")).unwrap();
+    // Three metrics, each as two charts of lines and one of rows.
+    browser::check(browser, &directory, &html, 9);
+}
+
+/// A running `annulus lab serve`.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(directory: &Path) -> Served {
+        let mut command = Command::new(ANNULUS);
+        command.args(["lab", "serve", "--port", "0"]).arg(directory);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("annulus: http://").and_then(|rest| rest.split_once('/'));
+        let address = address.unwrap_or_else(|| panic!("not a ready line: {line:?}")).0.to_owned();
+        Served { child, address }
+    }
+
+    /// The head and the body of the answer for a path, asked for at a host.
+    fn ask(&self, path: &str, host: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// The body of a path that is there, and whether it is to be loaded again.
+    fn page(&self, path: &str) -> (String, bool) {
+        let (head, body) = self.ask(path, &self.address);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {head}");
+        (body, head.contains("Refresh: "))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // After a test of its end there is no process to kill, which is an error here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_run_is_shown_while_it_goes_on() {
+    let directory = directory("lab-serve");
+    let mut served = Served::start(&directory);
+    assert!(served.page("/").1, "a directory that is empty may not remain so");
+    let path = directory.join("a run.jsonl");
+    measure(&path, 40);
+    let (index, again) = served.page("/");
+    assert!(again && index.contains("<a href=\"a%20run.html\">a run</a>"), "{index}");
+    let (page, again) = served.page("/a%20run.html?x=1");
+    assert!(again && page.contains("Unfinished: 40 of 75 slices."), "{page}");
+    measure(&path, usize::MAX);
+    let (page, again) = served.page("/a%20run.html");
+    assert!(!again && page.contains("in 5 of 5 cells."), "{page}");
+    assert!(served.page("/a%20run.md").0.starts_with("# a run\n"));
+    assert!(served.page("/a%20run.csv").0.starts_with("contender,"));
+    assert!(served.page("/a%20run.json").0.starts_with("{\n"));
+    assert!(!served.page("/index.html").1);
+    kill_process(Pid::from_child(&served.child), Signal::INT).unwrap();
+    assert!(served.child.wait().unwrap().success());
+}
+
+#[test]
+fn only_results_of_the_directory_are_shown_and_only_to_this_machine() {
+    let directory = directory("lab-serve-paths");
+    measure(&directory.join("secret.jsonl"), 20);
+    fs::create_dir(directory.join("shown")).unwrap();
+    fs::write(directory.join("shown/notes.html"), "notes").unwrap();
+    let served = Served::start(&directory.join("shown"));
+    for path in [
+        "/../secret.html",
+        "/..%2fsecret.html",
+        "/../../../../etc/passwd",
+        "//etc/passwd",
+        "/notes.html",
+        "/shown/../notes.html",
+        "/index.md",
+        "/.html",
+    ] {
+        let (head, body) = served.ask(path, "localhost");
+        assert!(head.starts_with("HTTP/1.1 404 Not Found"), "{path}: {head}");
+        assert!(body.starts_with("there is no such run"), "{path}: {body}");
+    }
+    let (head, _) = served.ask("/", "example.org");
+    assert!(head.starts_with("HTTP/1.1 403 Forbidden"), "{head}");
+    fs::write(directory.join("shown/bad.jsonl"), "{}\n").unwrap();
+    let (head, body) = served.ask("/bad.html", "127.0.0.1");
+    assert!(head.starts_with("HTTP/1.1 500 ") && body.contains("line 1"), "{head}: {body}");
+}
+
+#[test]
+fn a_taken_port_and_a_missing_directory_are_named() {
+    let directory = directory("lab-serve-errors");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let path = directory.to_str().unwrap();
+    annulus(["lab", "serve", path, "--port", &port])
+        .fails_with(1, &[&port, "another port", "--port"]);
+    annulus(["lab", "serve", "/nowhere"]).fails_with(1, &["cannot read /nowhere"]);
+}

@@ -1,0 +1,288 @@
+//! Documents of files of results: written beside them, or shown when they are asked for.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Document, Form, Listed, index};
+use crate::bench::Report;
+use crate::results::{ENDING, ReadError, Results};
+use crate::suite::SuiteReport;
+
+/// The name of the index, without what follows the dot.
+const INDEX: &str = "index";
+
+/// The results of a file, with all that is computed of them.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    name: String,
+    report: Report,
+    suite: Option<SuiteReport>,
+    is_finished: bool,
+}
+
+impl Loaded {
+    /// Reads a file of results, finished or not.
+    ///
+    /// # Errors
+    /// As [`Results::read`].
+    pub fn read(path: &Path) -> Result<Loaded, ReadError> {
+        let results = Results::read(path)?;
+        Ok(Loaded {
+            name: stem(path),
+            suite: results.suite(),
+            report: results.report(),
+            is_finished: results.is_finished(),
+        })
+    }
+
+    /// What is shown of it.
+    pub fn document(&self) -> Document<'_> {
+        let Loaded { name, report, suite, is_finished } = self;
+        Document { name, report, suite: suite.as_ref(), is_finished: *is_finished }
+    }
+}
+
+/// What [`write`] has written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The pages, the indexes last.
+    pub pages: Vec<PathBuf>,
+    /// A line for each file that cannot be read, which the index names too.
+    pub unreadable: Vec<String>,
+}
+
+/// The files of results in a directory, by name.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+    files.sort();
+    Ok(files)
+}
+
+/// Writes the documents of these files of results, in every form, and an index: to `out`, which is made if it is missing; or beside each file,
+/// if there is none, where the index lists what else there is in the directory, too. Each file is there as a whole or as it was before.
+///
+/// # Errors
+/// If a file cannot be written, or if two would have one name. A file that cannot be read is no error here.
+pub fn write(results: &[PathBuf], out: Option<&Path>) -> Result<Written> {
+    check_names(results, out)?;
+    let mut written = Written { pages: Vec::new(), unreadable: Vec::new() };
+    let mut listed: Vec<(PathBuf, Listed)> = Vec::new();
+    for path in results {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = out.or(parent).unwrap_or(Path::new(".")).to_owned();
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        let run = match Loaded::read(path) {
+            Ok(loaded) => {
+                for form in Form::ALL {
+                    save(&file(&directory, &loaded.name, form), &loaded.document().text(form))?;
+                }
+                written.pages.push(file(&directory, &loaded.name, Form::Html));
+                Listed::new(&loaded.document())
+            }
+            Err(error) => {
+                written.unreadable.push(error.to_string());
+                Listed::unreadable(&stem(path), &error.to_string())
+            }
+        };
+        listed.push((directory, run));
+    }
+    while let Some((directory, _)) = listed.first().cloned() {
+        let (here, others) = listed.into_iter().partition(|(other, _)| *other == directory);
+        listed = others;
+        let here = here.into_iter().map(|(_, run)| run).collect();
+        written.pages.push(write_index(&directory, here, out.is_none())?);
+    }
+    Ok(written)
+}
+
+/// The index of these runs, and of others whose results are in the directory.
+fn write_index(directory: &Path, mut runs: Vec<Listed>, with_others: bool) -> Result<PathBuf> {
+    if with_others {
+        let files = files(directory).unwrap_or_default();
+        let is_new = |path: &&PathBuf| runs.iter().all(|run| run.name != stem(path));
+        let others: Vec<Listed> = files.iter().filter(is_new).map(|path| list(path)).collect();
+        // Those of which a page is there.
+        let has_page = |run: &Listed| file(directory, &run.name, Form::Html).exists();
+        runs.extend(others.into_iter().filter(has_page));
+    }
+    runs.sort_by(|a, b| a.name.cmp(&b.name));
+    let path = file(directory, INDEX, Form::Html);
+    save(&path, &index(&title(directory), &runs))?;
+    Ok(path)
+}
+
+fn list(path: &Path) -> Listed {
+    match Loaded::read(path) {
+        Ok(loaded) => Listed::new(&loaded.document()),
+        Err(error) => Listed::unreadable(&stem(path), &error.to_string()),
+    }
+}
+
+/// No two files of results may have their documents in one place, and none in that of the index.
+fn check_names(results: &[PathBuf], out: Option<&Path>) -> Result<()> {
+    for (place, path) in results.iter().enumerate() {
+        let name = stem(path);
+        ensure!(
+            name != INDEX,
+            "{}: its page would be the index: give it another name",
+            path.display()
+        );
+        let same = results[..place].iter().find(|other| {
+            stem(other) == name && (out.is_some() || other.parent() == path.parent())
+        });
+        if let Some(other) = same {
+            let [a, b] = [other, path].map(|path| path.display());
+            anyhow::bail!(
+                "{a} and {b} would have one page, {name}.html: name a directory for each"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn file(directory: &Path, name: &str, form: Form) -> PathBuf {
+    directory.join(format!("{name}.{}", form.extension()))
+}
+
+/// The name of a file without what follows the last dot.
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The last part of the path, or what is called so.
+fn title(directory: &Path) -> String {
+    let path = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    path.file_name().map_or("Results".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Writes beside the file, and takes its place.
+fn save(path: &Path, text: &str) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // What there is of it is of no use.
+        let _ = fs::remove_file(&beside);
+    }
+    written.with_context(|| {
+        format!(
+            "cannot write {}: make room, or choose another directory with --out",
+            path.display()
+        )
+    })
+}
+
+/// Documents of all files of results in a directory, made when they are asked for. What a file has is kept until the file changes.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    kept: Mutex<HashMap<String, Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// The length and the time of the file that was read.
+    seen: Option<Seen>,
+    loaded: Result<Arc<Loaded>, String>,
+}
+
+type Seen = (u64, std::time::SystemTime);
+
+/// A document that was asked for.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Its media type.
+    pub media_type: &'static str,
+    /// Its text.
+    pub text: String,
+    /// Whether it may be another one soon: a run is not finished.
+    pub is_unfinished: bool,
+}
+
+impl Directory {
+    /// The directory at this path.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        files(path)?;
+        Ok(Directory { path: path.to_owned(), kept: Mutex::default() })
+    }
+
+    /// The document at a path of an address, such as `/nop.html`, and the index at `/`; none if there is no such one. Only names of files
+    /// of results in this directory are known: a path that leads elsewhere is none of them.
+    ///
+    /// # Errors
+    /// If the directory or the file cannot be read.
+    pub fn show(&self, path: &str) -> Result<Option<Shown>> {
+        let files =
+            files(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?;
+        if ["/", "/index.html"].contains(&path) {
+            return Ok(Some(self.index(&files)));
+        }
+        for file in &files {
+            for form in Form::ALL {
+                if path.strip_prefix('/') == Some(&super::address(&stem(file), form)) {
+                    return self.document(file, form).map(Some);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn index(&self, files: &[PathBuf]) -> Shown {
+        let list = |path: &PathBuf| match self.load(path) {
+            Ok(loaded) => Listed::new(&loaded.document()),
+            Err(why) => Listed::unreadable(&stem(path), &why),
+        };
+        let runs: Vec<Listed> = files.iter().map(list).collect();
+        Shown {
+            media_type: Form::Html.media_type(),
+            text: index(&title(&self.path), &runs),
+            is_unfinished: files.is_empty() || runs.iter().any(|run| !run.is_finished()),
+        }
+    }
+
+    fn document(&self, file: &Path, form: Form) -> Result<Shown> {
+        let loaded = self.load(file).map_err(anyhow::Error::msg)?;
+        let document = loaded.document();
+        Ok(Shown {
+            media_type: form.media_type(),
+            text: document.text(form),
+            is_unfinished: !document.is_finished,
+        })
+    }
+
+    /// What the file has, read anew if it has changed. The lock is not held meanwhile: several readers may do the same work.
+    fn load(&self, path: &Path) -> Result<Arc<Loaded>, String> {
+        let name = stem(path);
+        let now = fs::metadata(path).ok().and_then(|metadata| seen(&metadata));
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = kept()
+            .get(&name)
+            .filter(|kept| now.is_some() && kept.seen == now)
+            .map(|kept| kept.loaded.clone());
+        if let Some(loaded) = same {
+            return loaded;
+        }
+        let loaded = Loaded::read(path).map(Arc::new).map_err(|error| error.to_string());
+        kept().insert(name, Kept { seen: now, loaded: loaded.clone() });
+        loaded
+    }
+}
+
+fn seen(metadata: &Metadata) -> Option<Seen> {
+    Some((metadata.len(), metadata.modified().ok()?))
+}
