@@ -75,7 +75,7 @@ impl Observer for Until {
         self.1 = done;
     }
 
-    fn save(&mut self, _: &Report) {}
+    fn save(&mut self, _: &dyn Fn() -> Report) {}
 
     fn is_stopped(&self) -> bool {
         self.1 >= self.0
