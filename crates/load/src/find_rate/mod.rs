@@ -5,6 +5,8 @@
 //! due, it misses. A window that misses is repeated, since a disturbance may have caused that.
 
 mod search;
+#[cfg(test)]
+mod simulated;
 mod target;
 
 use crate::plan::{Plan, Workload};

@@ -6,6 +6,8 @@ use serde::Serialize;
 const PRECISION: f64 = 1.03;
 /// Windows at the rate that is found.
 const CONFIRMATION: u32 = 3;
+/// So many windows that miss count as one that meets.
+const MISSES_FOR_A_MEET: u32 = 3;
 /// The first rate, as a share of what a closed loop reaches.
 const FIRST: f64 = 0.9;
 /// The step upwards while every rate meets the target.
@@ -33,12 +35,13 @@ enum Verdict {
 }
 
 impl Tried {
-    /// A single window that meets the target is enough for now: disturbances do not make response times shorter. A rate misses
-    /// it if most of its windows do, and at least two.
+    /// A window that meets the target says more than one that misses it: disturbances do not make response times shorter. So a rate
+    /// meets it if a quarter of its windows do. It misses it if fewer do, of four or more: a rate that was refused wrongly would bound
+    /// the search for good.
     fn verdict(self) -> Verdict {
         match (self.met, self.missed) {
-            (met, missed) if met > missed => Verdict::Meets,
-            (met, missed) if missed > met && missed >= 2 => Verdict::Misses,
+            (met, missed) if met > 0 && missed <= MISSES_FOR_A_MEET * met => Verdict::Meets,
+            (_, missed) if missed > MISSES_FOR_A_MEET => Verdict::Misses,
             _ => Verdict::Open,
         }
     }
@@ -244,7 +247,7 @@ mod tests {
 
     #[test]
     fn without_time_the_interval_says_what_is_known() {
-        let (end, search) = search(10_000.0, 10.0, 5, &mut |rate| rate <= 3000.0);
+        let (end, search) = search(10_000.0, 10.0, 9, &mut |rate| rate <= 3000.0);
         assert_eq!(end, SearchEnd::OutOfTime);
         assert_eq!(
             (search.rate(), search.interval()),
