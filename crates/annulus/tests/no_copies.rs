@@ -4,14 +4,14 @@
 mod allocations;
 mod common;
 
-use allocations::allocations;
+use allocations::{allocations, held, most_held};
 use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
 use annulus::net::UnixStream;
 use annulus::sim::Sim;
 use annulus::{Builder, DriverChoice, Runtime};
 use common::{pair, run_on};
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, Write};
 use std::pin::Pin;
 
 /// Runs a body over TCP and over Unix sockets, on each driver that works here and on the simulated kernel.
@@ -137,4 +137,66 @@ fn what_is_gathered_grows_by_doubling() {
         assert!(made <= 50, "{made} allocations for 999 pieces");
         Ok(())
     });
+}
+
+/// The memory of a receive without a buffer of the pool.
+const RECEIVE: isize = 4096;
+/// The buffers of the pool.
+const BUFFERS: u32 = 2;
+
+/// Lets the loop receive what is there, and start the receives of tasks that wait.
+async fn turns() {
+    for _ in 0..1000 {
+        annulus::yield_now().await;
+    }
+}
+
+/// Many streams wait while all buffers hold bytes that are not read; then bytes come to all of them at once.
+async fn receive_without_buffers(streams: usize) -> io::Result<()> {
+    let pair = || {
+        let (client, server) = std::os::unix::net::UnixStream::pair()?;
+        io::Result::Ok((client, UnixStream::from_std(server)?))
+    };
+    let mut unread = Vec::new();
+    for _ in 0..BUFFERS {
+        let (mut client, mut server) = pair()?;
+        client.write_all(b"first")?;
+        server.recv().await?;
+        unread.push((client, server));
+    }
+    unread.iter_mut().try_for_each(|(client, _)| client.write_all(b"unread"))?;
+    turns().await;
+    let (mut writers, mut tasks) = (Vec::new(), Vec::new());
+    let before = held();
+    for _ in 0..streams {
+        let (client, mut server) = pair()?;
+        writers.push(client);
+        tasks.push(annulus::spawn(
+            async move { server.recv().await.map(|lease| lease.unwrap().len()) },
+        ));
+    }
+    turns().await;
+    let waiting = held() - before;
+    assert!(waiting < streams as isize * RECEIVE / 4, "{waiting} bytes while nothing comes");
+    most_held();
+    writers.iter_mut().try_for_each(|writer| writer.write_all(b"0123456789"))?;
+    for task in tasks {
+        assert_eq!(task.await.expect("no panic")?, 10);
+    }
+    let most = most_held() - before;
+    assert!(most < streams as isize * RECEIVE / 2, "{most} bytes when all comes at once");
+    drop(unread);
+    Ok(())
+}
+
+#[test]
+fn streams_that_find_no_buffer_hold_memory_for_few_receives_only() {
+    let with_pool = |builder: Builder| builder.recv_buffers(RECEIVE as u32, BUFFERS);
+    run_on(with_pool(Runtime::builder().driver(DriverChoice::Epoll)), receive_without_buffers(200));
+    if annulus_ring::Features::detect().is_ok() {
+        run_on(
+            with_pool(Runtime::builder().driver(DriverChoice::Uring)),
+            receive_without_buffers(200),
+        );
+    }
 }

@@ -9,17 +9,28 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that this thread has allocated and not freed, and the most of them so far.
+    static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
+}
+
+fn hold(bytes: isize) {
+    _ = HELD.try_with(|held| {
+        let [now, most] = held.get();
+        held.set([now + bytes, most.max(now + bytes)]);
+    });
 }
 
 // SAFETY: passes everything to the system's allocator; the counter allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        hold(layout.size() as isize);
         // SAFETY: the caller's contract, passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        hold(-(layout.size() as isize));
         // SAFETY: the caller's contract, passed on.
         unsafe { System.dealloc(ptr, layout) }
     }
@@ -28,7 +39,22 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Bytes that this thread holds now.
+#[allow(dead_code, reason = "each test file takes what it needs")]
+pub(crate) fn held() -> isize {
+    HELD.with(|held| held.get()[0])
+}
+
+/// The most bytes that this thread has held since it asked last.
+#[allow(dead_code, reason = "each test file takes what it needs")]
+pub(crate) fn most_held() -> isize {
+    let [now, most] = HELD.get();
+    HELD.set([now; 2]);
+    most
+}
+
 /// Allocations of this thread so far.
+#[allow(dead_code, reason = "each test file takes what it needs")]
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }

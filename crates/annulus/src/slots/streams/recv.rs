@@ -25,6 +25,9 @@ use std::task::{Context, Poll, Waker};
 const MISSES: u8 = 2;
 /// Most bytes of a receive into heap memory, which is zeroed first.
 const HEAP: u32 = 16 * 1024;
+/// Receives into heap memory that a turn starts at most. Less than it runs tasks, which take what they bring: if the pool is too
+/// small for what comes to thousands of streams at once, the rest waits in the sockets.
+const HEAP_A_TURN: usize = 64;
 /// Pieces up to this size share a buffer while none is taken, so that many of them do not hold one each: bytes.
 const PIECE: u32 = 8 * 1024;
 /// Of a task's memory, what is asked for ahead of its run: bytes.
@@ -124,26 +127,28 @@ impl Stream {
         }
     }
 
-    /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none.
+    /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none, of which this turn has `heap` left.
+    /// False if it has none left: the stream stays listed.
     #[inline]
-    fn arm(&mut self, io: &mut Io, share: Option<u32>) {
+    fn arm(&mut self, io: &mut Io, share: Option<u32>, heap: &mut usize) -> bool {
         if self.life == Life::Linked && self.splices() {
-            return self.poll_readiness(io);
+            self.poll_readiness(io);
+            return true;
         }
         let Some(share) = share.filter(|_| self.is_plain() || self.encrypts()) else {
-            return self.arm_on_heap(io);
+            return self.arm_on_heap(io, heap);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
         let operations = io.driver.operations();
         let free = io.memory.allowance.saturating_sub(self.holds()).max(1);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
-        if operations.poll_apart() && !mem::take(&mut rx.is_ready) {
-            return self.poll_readiness(io);
-        }
         if rx.misses >= MISSES {
-            rx.misses = 0;
-            return self.arm_on_heap(io);
+            return self.arm_on_heap(io, heap);
+        }
+        if !mem::take(&mut rx.is_ready) && operations.poll_apart() {
+            self.poll_readiness(io);
+            return true;
         }
         let (arming, op) = if io.driver.limits_receives() && operations.verbs == Verbs::Multishot {
             let limit = most.min(io.bounds.receive - rx.bytes).min(free);
@@ -153,20 +158,30 @@ impl Stream {
         };
         rx.arming = arming;
         io.start(self.id.token(Kind::Recv), op);
+        true
     }
 
+    /// Arms without the pool. Memory is taken only for bytes that are there: thousands of streams may wait for some.
     #[cold]
-    fn arm_on_heap(&mut self, io: &mut Io) {
-        let token = self.id.token(Kind::Recv);
-        let fd = self.fd;
+    fn arm_on_heap(&mut self, io: &mut Io, left: &mut usize) -> bool {
         if self.rx.waker.is_none() {
             // No task waits: the next poll asks again.
             self.rx.arming = Arming::Idle;
-            return;
+        } else if self.pipe().is_some() || !self.passes_descriptors() && !self.rx.is_ready {
+            self.poll_readiness(io);
+        } else if *left > 0 {
+            *left -= 1;
+            self.receive_on_heap(io);
+        } else {
+            return false;
         }
-        if self.pipe().is_some() {
-            return self.poll_readiness(io);
-        }
+        true
+    }
+
+    fn receive_on_heap(&mut self, io: &mut Io) {
+        let token = self.id.token(Kind::Recv);
+        let fd = self.fd;
+        (self.rx.is_ready, self.rx.misses) = (false, 0);
         self.rx.arming = Arming::Single;
         let op = if let Some(scm_rights) = self.scm_rights() {
             scm_rights.recv(fd, &io.memory.meter)
@@ -352,10 +367,15 @@ impl Streams {
         let slots = &mut self.slots;
         let is_listed =
             |stream: &&mut Stream| stream.rx.arming == Arming::Listed && !stream.is_dropped();
+        let (mut heap, mut later) = (HEAP_A_TURN, Vec::new());
         let some_left = arms.arm(buffers, |slot| {
-            let stream = slots.peek(slot).filter(is_listed);
-            stream.map(|stream| stream.arm(io, share)).is_some()
+            let Some(stream) = slots.peek(slot).filter(is_listed) else { return false };
+            if !stream.arm(io, share, &mut heap) {
+                later.push(slot);
+            }
+            true
         });
+        later.into_iter().for_each(|slot| arms.push(slot));
         if some_left {
             io.driver.pool().starved();
         }

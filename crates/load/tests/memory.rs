@@ -1,0 +1,117 @@
+//! What a connection of the load takes: allocated bytes, waiting and while replies come to thousands at once.
+#![allow(unsafe_code)]
+
+use annulus::Runtime;
+use annulus::net::TcpListener;
+use annulus_load::{Figures, Plan, Streams, run};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Bytes that a client with its connection may take: its task, exchange and due times, the stream's slot, and a share of the lists
+/// of the thread.
+const MOST: isize = 1200;
+/// Clients of two runs: what both have in common is not a connection's. Both are too many for the runtime's own buffers.
+const CLIENTS: [usize; 2] = [1100, 2100];
+/// Descriptors of both ends, and of all else.
+const DESCRIPTORS: u64 = 2 * CLIENTS[1] as u64 + 100;
+
+/// Bytes allocated and not freed, and the most of them, but for threads that are left out.
+struct Counting;
+
+static HELD: AtomicIsize = AtomicIsize::new(0);
+static MOST_HELD: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    static IS_LEFT_OUT: Cell<bool> = const { Cell::new(false) };
+}
+
+fn hold(bytes: isize) {
+    if !IS_LEFT_OUT.try_with(Cell::get).unwrap_or(false) {
+        let held = HELD.fetch_add(bytes, Relaxed) + bytes;
+        MOST_HELD.fetch_max(held, Relaxed);
+    }
+}
+
+// SAFETY: passes everything to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        hold(layout.size() as isize);
+        // SAFETY: the caller's contract, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        hold(-(layout.size() as isize));
+        // SAFETY: the caller's contract, passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// An echo server on a thread that is left out.
+fn serve() -> SocketAddr {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        IS_LEFT_OUT.set(true);
+        let mut runtime = Runtime::builder().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                annulus::spawn(async move {
+                    while let Ok(Some(lease)) = stream.recv().await {
+                        if stream.send(lease).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+    });
+    told.recv().unwrap()
+}
+
+/// The most bytes that a run takes in which every client has had a reply.
+fn most_held(address: SocketAddr, clients: usize) -> isize {
+    let mut plan = Plan {
+        clients,
+        length: 100,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(300),
+        reply_timeout: Duration::from_secs(20),
+        ..Plan::new(address.into(), Streams::default())
+    };
+    loop {
+        let before = HELD.load(Relaxed);
+        MOST_HELD.store(before, Relaxed);
+        let report = run(&plan, &mut ()).unwrap();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        let Figures::Streams(figures) = &report.figures else { panic!("not of streams") };
+        if figures.responses >= clients as u64 {
+            return MOST_HELD.load(Relaxed) - before;
+        }
+        plan.duration *= 2;
+    }
+}
+
+#[test]
+fn a_connection_that_is_used_takes_about_a_kilobyte() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|maximum| maximum < DESCRIPTORS) {
+        eprintln!("skipped: {DESCRIPTORS} descriptors are needed; see `ulimit -Hn`");
+        return;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let address = serve();
+    let [few, many] = CLIENTS.map(|clients| most_held(address, clients));
+    let each = (many - few) / (CLIENTS[1] - CLIENTS[0]) as isize;
+    println!("{each} bytes a connection, {few} for {} of them", CLIENTS[0]);
+    assert!(each < MOST, "{each} bytes a connection: {few} and {many} for {CLIENTS:?}");
+}

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Compares what load generators cost themselves: `annulus load` beside wrk and oha, against one nginx (`nginx/tuned.conf`) that serves a
+file of 128 bytes.
+
+    compare_load_generators.py [--rounds N] [--seconds S] [--loads WORDS] [--cores SERVER,CLIENT] [--oha PROGRAM] [--json FILE] ANNULUS
+
+nginx has one process on one core, each generator one thread on another. In each round all run one after the other, in an order that
+changes; annulus runs twice, the second time as a control. Requests are counted by nginx, for all alike, and CPU time (user and system, of
+all threads, from the start of the program to its end) by the kernel. Printed are medians of the rounds: CPU time a request, its ratio to
+the baseline of the same round with a 95 % interval (bootstrap of the median), requests a second, and the shares of their cores that the
+generator and nginx used. With the server's share at 100 % the rate is the server's, and 1 / CPU time a request is what the generator's
+core would take.
+
+Loads: connections, and the rate of an open loop. wrk has no open loop, so there the baseline is oha (`-q`, with latencies from the due
+times). A generator that is not installed is left out and named: apt-get install wrk nginx-light; cargo install oha.
+
+Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+PEERS = pathlib.Path(__file__).resolve().parent
+PATIENCE = 10.0
+BODY = bytes(range(33, 97)) * 2
+# Connections, and requests a second of an open loop.
+LOADS = {
+    "closed-1": (1, None),
+    "closed-64": (64, None),
+    "closed-500": (500, None),
+    "open-5k": (64, 5_000),
+    "open-20k": (64, 20_000),
+}
+OURS, CONTROL = "annulus", "annulus (control)"
+RESAMPLES = 2000
+UNAVAILABLE = 3
+
+
+def commands(options, name, url):
+    """The generators of a load: their names and command lines, the baseline first."""
+    connections, rate = LOADS[name]
+    seconds = options.seconds
+    ours = [options.annulus, "load", url, "-c", connections, "-t", seconds, "--warm-up", "0"]
+    oha = [options.oha, "--no-tui", "-z", f"{seconds}s", "-c", connections]
+    found = {}
+    if rate is None and shutil.which("wrk"):
+        found["wrk"] = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", url]
+    if rate is not None:
+        ours += ["--rate", rate]
+        oha += ["-q", rate, "--latency-correction"]
+    if shutil.which(options.oha):
+        found["oha"] = [*oha, url]
+    return {name: [str(word) for word in command] for name, command in {**found, OURS: ours, CONTROL: ours}.items()}
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class Nginx:
+    """One process on one core."""
+
+    def __init__(self, scratch, core):
+        site = pathlib.Path(scratch) / "site"
+        site.mkdir()
+        (site / "128").write_bytes(BODY)
+        os.chmod(scratch, 0o755)
+        self.port = free_port()
+        text = (PEERS / "nginx/tuned.conf").read_text()
+        for word, value in {"SITE": site, "SCRATCH": scratch, "PORT": self.port}.items():
+            text = text.replace("{%s}" % word, str(value))
+        # The count of requests, which the bench has no need of.
+        text = re.sub(r"(root [^;]*;)", r"\1 location = /status { stub_status; }", text)
+        path = pathlib.Path(scratch) / "configuration"
+        path.write_text(text)
+        pin = lambda: os.sched_setaffinity(0, {core})
+        self.process = subprocess.Popen(["nginx", "-e", "stderr", "-c", path], preexec_fn=pin)
+        self._wait()
+
+    def _wait(self):
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                return self.requests()
+            time.sleep(0.02)
+        raise SystemExit(f"nginx does not listen on {self.port}, or has no stub_status")
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.port}/{path}"
+
+    def requests(self):
+        """Requests so far, this one included."""
+        with urllib.request.urlopen(self.url("status"), timeout=PATIENCE) as answer:
+            return int(re.search(r"requests\s+\d+ \d+ (\d+)", answer.read().decode())[1])
+
+    def cpu(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def run(command, core):
+    """Runs a generator to its end; returns its CPU time."""
+    pin = lambda: os.sched_setaffinity(0, {core})
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, preexec_fn=pin, stdout=output, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        # 1 of annulus means doubts about the figures, such as a busy machine.
+        if process.returncode not in (0, 1):
+            output.seek(0)
+            raise SystemExit(f"{' '.join(command)} failed: {output.read().decode(errors='replace')[-2000:]}")
+    return used.ru_utime + used.ru_stime
+
+
+def measure(server, command, core):
+    before, server_cpu, began = server.requests(), server.cpu(), time.monotonic()
+    cpu = run(command, core)
+    wall = time.monotonic() - began
+    server_cpu = server.cpu() - server_cpu
+    requests = server.requests() - before - 1
+    if requests < 100:
+        raise SystemExit(f"nginx saw {requests} requests of {' '.join(command)}")
+    return {"requests": requests, "cpu_us": cpu / requests * 1e6, "rate": requests / wall, "share": cpu / wall, "server": server_cpu / wall}
+
+
+def interval(ratios):
+    """Of the median, by resampling."""
+    source = random.Random(1)
+    medians = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return medians[int(RESAMPLES * 0.025)], medians[int(RESAMPLES * 0.975)]
+
+
+def report(name, results):
+    connections, rate = LOADS[name]
+    kind = "a closed loop" if rate is None else f"an open loop at {rate} a second"
+    print(f"\n{name}: {connections} connections, {kind}")
+    print(f"{'':20}{'CPU a request':>14}{'ratio':>8}{'95 % interval':>18}{'requests/s':>12}{'its core':>10}{'nginx':>8}")
+    baseline = next(iter(results.values()))
+    for program, rounds in results.items():
+        middle = {key: statistics.median(row[key] for row in rounds) for key in rounds[0]}
+        ratios = [row["cpu_us"] / base["cpu_us"] for row, base in zip(rounds, baseline)]
+        low, high = interval(ratios)
+        print(
+            f"{program:20}{middle['cpu_us']:11.2f} µs{statistics.median(ratios):8.3f}{f'[{low:.3f}, {high:.3f}]':>18}"
+            f"{middle['rate']:12.0f}{middle['share']:10.0%}{middle['server']:8.0%}"
+        )
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("annulus", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--cores", default="0,1")
+    parser.add_argument("--oha", default="oha")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    options.loads = options.loads.split(",")
+    unknown = [name for name in options.loads if name not in LOADS]
+    if unknown or options.rounds < 1 or options.seconds <= 0:
+        parser.error(f"unknown loads {unknown}, or no rounds or time; loads are {', '.join(LOADS)}")
+    try:
+        options.cores = [int(core) for core in options.cores.split(",")]
+        server, client = options.cores
+    except ValueError:
+        parser.error("--cores takes two numbers, of the server's core and of the generators'")
+    if not {server, client} <= os.sched_getaffinity(0):
+        parser.error(f"cores {server} and {client} are not both among {sorted(os.sched_getaffinity(0))}")
+    return options
+
+
+def main():
+    options = parse()
+    if not shutil.which("nginx"):
+        print("nginx is not installed: apt-get install nginx-light", file=sys.stderr)
+        sys.exit(UNAVAILABLE)
+    for program, how in (("wrk", "apt-get install wrk"), (options.oha, "cargo install oha, and name it by --oha")):
+        if not shutil.which(program):
+            print(f"left out: {program}: {how}", file=sys.stderr)
+    results = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        server = Nginx(scratch, options.cores[0])
+        try:
+            for name in options.loads:
+                generators = commands(options, name, server.url("128"))
+                results[name] = {program: [] for program in generators}
+                for _ in range(options.rounds):
+                    for program in random.sample(list(generators), len(generators)):
+                        results[name][program].append(measure(server, generators[program], options.cores[1]))
+                report(name, results[name])
+        finally:
+            server.close()
+    if options.json:
+        options.json.write_text(json.dumps({"seconds": options.seconds, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
