@@ -89,10 +89,13 @@ impl fmt::Display for Job {
     }
 }
 
-/// All contenders of a bench, running.
+/// All contenders of a bench, running. One that fails in a slice is started anew for its next slice: an answer that comes
+/// late must not be taken for that of another job.
 #[derive(Debug)]
 pub struct Programs {
-    programs: Vec<Program>,
+    specs: Vec<Spec>,
+    /// None of those that have failed.
+    programs: Vec<Option<Program>>,
     jobs: Vec<Job>,
     required: &'static [&'static str],
 }
@@ -104,18 +107,33 @@ impl Programs {
         jobs: Vec<Job>,
         required: &'static [&'static str],
     ) -> Result<Programs, ProcessError> {
-        let programs = contenders.all().map(Program::start).collect::<Result<_, _>>()?;
-        Ok(Programs { programs, jobs, required })
+        let specs: Vec<Spec> = contenders.all().cloned().collect();
+        let start = |spec| Program::start(spec).map(Some);
+        let programs = specs.iter().map(start).collect::<Result<_, _>>()?;
+        Ok(Programs { specs, programs, jobs, required })
+    }
+
+    fn slice(&mut self, slice: Slice) -> Outcome {
+        let (spec, program) = (&self.specs[slice.contender], &mut self.programs[slice.contender]);
+        let program = match program {
+            Some(program) => program,
+            None => program.insert(Program::start(spec).map_err(|error| error.why)?),
+        };
+        let job = &self.jobs[slice.cell];
+        let answer = program.ask(job).map_err(|error| error.why)?;
+        let wrong =
+            || program.process.error(format!("its answer to `{job}` makes no sense: `{answer}`"));
+        sample(&answer, self.required).ok_or_else(|| wrong().why)
     }
 }
 
 impl Measure for Programs {
     fn measure(&mut self, slice: Slice) -> Outcome {
-        let (program, job) = (&mut self.programs[slice.contender], &self.jobs[slice.cell]);
-        let answer = program.ask(job).map_err(|error| error.why)?;
-        let wrong =
-            || program.process.error(format!("its answer to `{job}` makes no sense: `{answer}`"));
-        sample(&answer, self.required).ok_or_else(|| wrong().why)
+        let outcome = self.slice(slice);
+        if outcome.is_err() {
+            self.programs[slice.contender] = None;
+        }
+        outcome
     }
 }
 
@@ -223,6 +241,17 @@ mod tests {
         let error = programs("read n; echo no ring here >&2; exit 1", TIMEOUT).measure(SLICE);
         let expected = "ended (exit status: 1); its last line: no ring here";
         assert_eq!(error, Err(expected.into()));
+    }
+
+    /// The first process ends at its second job; the one after it does, too.
+    #[test]
+    fn a_contender_that_fails_is_started_anew() {
+        let mut twice = programs(r#"read n; echo '{"n":1}'; read n; exit 3"#, TIMEOUT);
+        for _ in 0..3 {
+            assert!(twice.measure(SLICE).is_ok());
+            let error = twice.measure(SLICE).expect_err("it ends");
+            assert!(error.contains("exit status: 3"), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Servers as real processes under the load: this test program, started again as a server.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::parent_id;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -71,8 +74,29 @@ fn a_server_that_ends_is_named_with_its_last_line() {
     let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
     assert!(error.ends_with("its last line: out of luck"), "{error}");
-    let again = measure(&mut servers, 0).expect_err("it does not come back");
+    assert!(servers.memory()[0].is_none(), "its process has ended");
+    let again = measure(&mut servers, 0).expect_err("the next process does the same");
     assert_eq!(again, error);
+}
+
+#[test]
+fn a_server_that_ended_is_started_anew() {
+    let mut servers = start("fall-once", pipeline().into());
+    let error = measure(&mut servers, 0).expect_err("the first process ends");
+    assert!(error.starts_with("ended (exit status: 9)"), "{error}");
+    measure(&mut servers, 0).expect("the second process answers");
+    let _ = std::fs::remove_file(fallen(std::process::id()));
+}
+
+/// The file that a server of this test program leaves behind once it has ended.
+fn fallen(test: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("annulus-lab-fallen-{test}"))
+}
+
+/// Whether a server is the first to ask.
+fn is_first() -> bool {
+    // `env` executes the program, so the parent is the test.
+    File::create_new(fallen(parent_id())).is_ok()
 }
 
 /// The server of the other tests; without the variable it does nothing.
@@ -94,7 +118,8 @@ fn answer(mut stream: TcpStream, role: &str) {
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
         match role {
             "wrong" => buffer[length - 1] ^= 1,
-            "fall" => {
+            "fall-once" if !is_first() => {}
+            "fall" | "fall-once" => {
                 eprintln!("out of luck");
                 std::process::exit(9);
             }

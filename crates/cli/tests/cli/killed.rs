@@ -1,6 +1,6 @@
 //! A killed bench leaves no process behind.
 
-use crate::common::{ANNULUS, OwnLock, PATIENCE};
+use crate::common::{ANNULUS, OwnLock, PATIENCE, finish};
 use annulus_lab::results::Results;
 use annulus_load::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,7 +8,7 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process, pidfd_open, prlimit,
 };
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The child processes of all threads of this process.
@@ -110,12 +110,51 @@ fn await_lines(path: &Path, count: usize, lab: &mut Child) {
     }
 }
 
-#[test]
-fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab-killed");
+/// A directory with the suite.
+fn directory(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{test}"));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("small.toml"), SUITE).unwrap();
+    directory
+}
+
+/// A limit on the length of files does the same as a full disk.
+#[test]
+fn a_full_disk_ends_the_lab_and_once_there_is_room_it_goes_on() {
+    let directory = directory("full");
+    let run = |limit: &str| {
+        let mut command = Command::new("/bin/sh");
+        // In units of 512 bytes. Beyond it a write fails, since the signal is ignored.
+        command.args([
+            "-c",
+            &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\""),
+            ANNULUS,
+        ]);
+        command.args(["lab", "run", "./small.toml", "--rounds", "40", "--out", "out"]);
+        finish(command.current_dir(&directory).env("TMPDIR", &directory).own_lock())
+    };
+    let full = run("24");
+    full.fails_with(
+        1,
+        &["cannot write out/small.jsonl", "make room", "--out to go on", "os error"],
+    );
+    let path = directory.join("out/small.jsonl");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 * 512, "up to the limit");
+    let part = Results::read(&path).unwrap();
+    assert!((1..120).contains(&part.record().slices().len()) && !part.is_finished());
+    let rest = run("unlimited");
+    assert_eq!(rest.code, Some(0), "{rest:?}");
+    let all = Results::read(&path).unwrap();
+    assert_eq!((all.record().slices().len(), all.is_finished()), (120, true));
+    let left = std::fs::read_dir(&directory).unwrap().count();
+    assert_eq!(left, 2, "the suite and the results, and no files of the contenders");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
+    let directory = directory("killed");
     let run = || {
         let mut command = Command::new(ANNULUS);
         command.args(["lab", "run", "./small.toml", "--rounds", "40", "--out", "out"]);
