@@ -36,7 +36,7 @@ pub(crate) fn heading(report: &Report) -> String {
         1 => "once".to_owned(),
         rounds => format!("{rounds} rounds"),
     };
-    let run = format!("annulus bench {}: {rounds}{}", plan.name, terms);
+    let run = format!("{}: {rounds}{}", plan.name, terms);
     let machine = format!("{}; seed {}", machine(&report.environment), plan.seed);
     let mut text = [run, machine].map(|line| wrapped("", &line)).concat();
     let medians = if plan.rounds.least > 1 { "Medians of the rounds" } else { "" };
@@ -49,7 +49,7 @@ pub(crate) fn heading(report: &Report) -> String {
     };
     let legend = [medians, &ratios, legend.as_str()].concat();
     if !legend.is_empty() {
-        text += &wrapped("", &legend);
+        text += &wrapped("", legend.trim_start_matches("; "));
     }
     text
 }

@@ -62,7 +62,7 @@ Examples:
   annulus lab run tcp --only 'uring/50x*' --precision 0.02
   annulus lab run my/suite.toml
   annulus lab run 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
-    --load 'http://127.0.0.1:{port}/'
+    --load 'http://127.0.0.1:{port}/' --connections 4
   annulus lab run 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
     --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'";
 

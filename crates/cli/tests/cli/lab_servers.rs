@@ -141,74 +141,72 @@ fn a_server_that_prints_without_end_is_measured() {
     assert_table(&finished, &["sh (control)"]);
 }
 
+/// Runs a server that cannot be measured; it is to be told why before the first round.
+#[track_caller]
+fn refused(directory: &Directory, server: &str, arguments: &[&str], parts: &[&str]) {
+    let usual = ["--start-timeout", "20"];
+    let usual = if arguments.contains(&usual[0]) { &[][..] } else { &usual };
+    let mut run = Command::new(ANNULUS);
+    run.args(["lab", "run", server]).args(arguments).args(usual);
+    run.args(["--seconds", "0.1", "--rounds", "2"]).current_dir(&directory.0).own_lock();
+    let finished = finish(&mut run);
+    assert_eq!(finished.code, Some(1), "{server}: {finished:?}");
+    for part in parts {
+        assert!(finished.stderr.contains(part), "'{part}' is not in: {}", finished.stderr);
+    }
+}
+
 #[test]
-fn servers_that_cannot_be_measured_are_told_before_the_first_round() {
-    let directory = Directory::new("bad");
+fn a_server_that_does_not_start_or_is_not_ready_is_told_before_the_first_round() {
+    let directory = Directory::new("starts");
+    let load = ["--load", "tcp://{address}"];
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
+    let at_port = ["--port", &port];
+    let short = ["--start-timeout", "0.3"];
+    let silent = ["--start-timeout", "0.3", "--ready", "no such line"];
     let good = echo("127.0.0.1:{port}", "");
     let elsewhere = format!("sh -c \"exec {ANNULUS} echo --listen 127.0.0.1:0\" {{port}}");
-    let failing = ["sh -c 'echo no route >&2; exit 3' {port}", "--parse", "rate=(.*)"];
-    let silent = ["sh -c 'echo so much' {port}", "--parse", "rate=did (.*)"];
-    let ours = ["--load", "tcp://{address}"];
-    let short = ["--start-timeout", "0.3"];
-    for (server, arguments, parts) in [
-        ("/no/such/server {port}", &ours[..], &["/no/such/server is no program here"][..]),
-        ("no-such-server {port}", &ours, &["server no-such-server", "is not installed"]),
-        (
-            "sleep 1000 {port}",
-            &[&ours[..], &short].concat(),
-            &["sleep: it does not listen on port ", "within 300ms"],
-        ),
-        (
-            &elsewhere,
-            &[&ours[..], &short].concat(),
-            &["it does not listen on port ", ", but on 127.0.0.1:"],
-        ),
-        (
-            "sh -c 'echo in use >&2; exit 1' {port}",
-            &ours,
-            &["sh: ended (exit status: 1); its last line: in use"],
-        ),
-        ("sh -c 'exit 0' {port}", &ours, &["keep it in the foreground"]),
-        (
-            "sleep 1000",
-            &[&ours[..], &["--port", &port]].concat(),
-            &["sleep: its port ", " is taken by process "],
-        ),
-        (
-            &good,
-            &[&ours[..], &short, &["--ready", "no such line"]].concat(),
-            &["no line of its output has 'no such line'"],
-        ),
-        (
-            &good,
-            &[&[COMMAND][..], &failing].concat(),
-            &["annulus under load 'sh': sh failed (exit status: 3); its last line: no route"],
-        ),
-        (
-            &good,
-            &[&[COMMAND][..], &silent].concat(),
-            &["annulus under load 'sh': the output of sh rate is not found in it", "so much"],
-        ),
-        (&good, &["--load", "http://{address}/"], &["annulus under load 'http': "]),
-        ("127.0.0.1:1", &ours, &["127.0.0.1:1 under load 'tcp': "]),
+    let fails = "sh -c 'echo in use >&2; exit 1' {port}";
+    for (server, options, parts) in [
+        ("/no/such/server {port}", &[][..], &["/no/such/server is no program here"][..]),
+        ("no-such-server {port}", &[], &["server no-such-server", "is not installed"]),
+        ("sleep 1000 {port}", &short, &["sleep: it does not listen on port ", "within 300ms"]),
+        (&elsewhere, &short, &["it does not listen on port ", ", but on 127.0.0.1:"]),
+        (fails, &[], &["sh: ended (exit status: 1); its last line: in use"]),
+        ("sh -c 'exit 0' {port}", &[], &["keep it in the foreground"]),
+        ("sleep 1000", &at_port, &["sleep: its port ", " is taken by process "]),
+        (&good, &silent, &["no line of its output has 'no such line'"]),
     ] {
-        let mut all = vec!["lab", "run", server];
-        all.extend(arguments.iter().copied());
-        if !all.contains(&"--start-timeout") {
-            all.extend(["--start-timeout", "20"]);
-        }
-        let mut run = Command::new(ANNULUS);
-        run.args(all)
-            .args(["--seconds", "0.1", "--rounds", "2"])
-            .current_dir(&directory.0)
-            .own_lock();
-        let finished = finish(&mut run);
-        assert_eq!(finished.code, Some(1), "{server}: {finished:?}");
-        for part in parts {
-            assert!(finished.stderr.contains(part), "'{part}' is not in: {}", finished.stderr);
-        }
+        refused(&directory, server, &[&load[..], options].concat(), parts);
+    }
+}
+
+#[test]
+fn a_load_that_fails_or_is_answered_wrongly_is_told_before_the_first_round() {
+    let directory = Directory::new("loads");
+    let server = echo("127.0.0.1:{port}", "");
+    let failing = [COMMAND, "sh -c 'echo no route >&2; exit 3' {port}", "--parse", "rate=(.*)"];
+    let unknown = [COMMAND, "sh -c 'echo so much' {port}", "--parse", "rate=did (.*)"];
+    for (server, load, what) in [
+        (
+            server.as_str(),
+            &failing[..],
+            "'sh' with 50 connections: sh failed (exit status: 3); its last line: no route",
+        ),
+        (
+            &server,
+            &unknown,
+            "'sh' with 50 connections: the output of sh is not as expected: rate is not found; it makes no sense: so much",
+        ),
+        (&server, &["--load", "http://{address}/"], "'http' with 50 connections: "),
+        (
+            "127.0.0.1:1",
+            &["--load", "tcp://{address}"],
+            "'tcp' with 50 connections: 50 × connect refused",
+        ),
+    ] {
+        refused(&directory, server, load, &[&format!(" under load {what}")]);
     }
 }
 

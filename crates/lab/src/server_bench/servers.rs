@@ -103,9 +103,9 @@ impl Servers {
                         brief.run(load, &address, Some(1.0), &mut ())
                     }
                 };
-                let name = load.name.clone();
+                let name = format!("'{}' with {} connections", load.name, load.connections);
                 self.server(slice)?.outcome(tried).map_err(|why| {
-                    anyhow!("{} under load '{name}': {why}", self.recipes[contender].spec.name)
+                    anyhow!("{} under load {name}: {why}", self.recipes[contender].spec.name)
                 })?;
             }
         }

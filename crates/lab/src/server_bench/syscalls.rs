@@ -36,12 +36,18 @@ impl SystemCalls {
         self.counted
     }
 
-    /// Starts perf, which counts until `cat` ends. Once that has passed on a byte, perf counts.
+    /// Starts perf. A server that has a process for each connection has ended some before perf looks, which refuses then: it counts
+    /// those that the first process starts from now on.
     fn start(&self) -> io::Result<Child> {
         let (root, others) = process_tree::of(self.pid);
-        let pids: Vec<_> = others.iter().chain([&root]).map(u32::to_string).collect();
+        let all: Vec<_> = others.iter().chain([&root]).map(u32::to_string).collect();
+        self.attach(&all.join(",")).or_else(|_| self.attach(&root.to_string()))
+    }
+
+    /// Starts perf, which counts until `cat` ends. Once that has passed on a byte, perf counts.
+    fn attach(&self, pids: &str) -> io::Result<Child> {
         let mut perf = Command::new(PERF);
-        perf.args(["stat", "-x,", "-e", EVENT, "-p", &pids.join(","), "-o"]).arg(&self.output);
+        perf.args(["stat", "-x,", "-e", EVENT, "-p", pids, "-o"]).arg(&self.output);
         perf.args(["--", "cat"]);
         perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut perf = child::spawn(perf)?;

@@ -184,7 +184,7 @@ impl Parser {
                 .ok_or_else(unreadable),
             Kind::Patterns { patterns, are_required } => {
                 let found = Found::of(patterns, printed, *are_required)
-                    .map_err(|why| format!("{why}; its last line: {}", unreadable()))?;
+                    .map_err(|why| format!("is not as expected: {why}; it {}", unreadable()))?;
                 found.sample(took).ok_or_else(unreadable)
             }
         }
@@ -214,7 +214,7 @@ impl Found {
             }
             match numbers.next().transpose()? {
                 Some(number) => found.set(pattern.number, number),
-                None => ensure!(!are_required, "{} is not found in it", pattern.key),
+                None => ensure!(!are_required, "{} is not found", pattern.key),
             }
         }
         Ok(found)
@@ -442,7 +442,7 @@ mod tests {
             ],
         );
         let error = parser.sample("did 5 a second\nso it was\n", None, TOOK).expect_err("no p99");
-        assert!(error.contains("p99 is not found in it") && error.contains("so it was"), "{error}");
+        assert!(error.contains("p99 is not found") && error.contains("so it was"), "{error}");
         let error = parser
             .sample(&printed.replace("3 ms", "3 fortnights"), None, TOOK)
             .expect_err("a unit");
