@@ -120,7 +120,7 @@ fn results_become_files_of_every_form_with_an_index() {
     let page = text("whole.html");
     for part in [
         "<title>whole</title>",
-        "By CPU µs, uring is the best or within 2 % of it in 5 of 5 cells.",
+        "closest to the best",
         "nginx is not installed (Debian: apt-get install nginx)",
         "heat-h0 strong\">1.00<",
     ] {
@@ -241,7 +241,7 @@ fn a_run_is_shown_while_it_goes_on() {
     assert!(again && page.contains("Unfinished: 40 of 75 slices."), "{page}");
     measure(&path, usize::MAX);
     let (page, again) = served.page("/a%20run.html");
-    assert!(!again && page.contains("in 5 of 5 cells."), "{page}");
+    assert!(!again && !page.contains("Unfinished"), "{page}");
     assert!(served.page("/a%20run.md").0.starts_with("# a run\n"));
     assert!(served.page("/a%20run.csv").0.starts_with("contender,"));
     assert!(served.page("/a%20run.json").0.starts_with("{\n"));

@@ -1,6 +1,6 @@
 //! How far each contender is from the best one in each cell.
 
-use crate::bench::{Better, Metric, Report};
+use crate::bench::{Metric, Report};
 
 /// Up to here a contender counts as good as the best.
 pub(super) const NEAR: f64 = 1.02;
@@ -31,13 +31,13 @@ impl<'a> Distances<'a> {
     pub(super) fn new(report: &'a Report, metric: &'a Metric) -> Distances<'a> {
         let contenders: Vec<&str> =
             report.settings.contenders.specs.iter().map(|spec| spec.name.as_str()).collect();
-        let cells = report.settings.cells.iter().map(|cell| {
-            let value = |name: &&str| report.row(name, cell)?.value(&metric.key);
-            // A distance needs ratios.
-            let values = contenders.iter().map(value);
-            let costs: Vec<Option<f64>> = values.map(|value| cost(metric, value?)).collect();
-            let best = costs.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-            costs.into_iter().map(|cost| Some(cost? / best)).collect()
+        let known = report.envelopes.iter().find(|envelope| envelope.metric == metric.key);
+        let cells = (0..report.settings.cells.len()).map(|cell| {
+            let distance = |name: &&str| {
+                let of = known?.contenders.iter().find(|of| of.contender == **name)?;
+                Some(of.cells.get(cell)?.as_ref()?.ratio.median)
+            };
+            contenders.iter().map(distance).collect()
         });
         Distances { metric, cells: cells.collect(), contenders }
     }
@@ -77,13 +77,4 @@ impl<'a> Distances<'a> {
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
         })
     }
-}
-
-/// A positive number of which less is better.
-fn cost(metric: &Metric, value: f64) -> Option<f64> {
-    let cost = match metric.better {
-        Better::Lower => value,
-        Better::Higher => 1.0 / value,
-    };
-    (cost > 0.0 && cost.is_finite()).then_some(cost)
 }

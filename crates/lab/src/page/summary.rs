@@ -26,10 +26,13 @@ impl Document<'_> {
             sentences
                 .push(format!("Unfinished: {measured} of {} slices.", report.settings.planned()));
         }
-        sentences.extend(distances.first().and_then(|first| closest(report, first)));
+        sentences.extend(report.summary.sentences.iter().cloned());
+        if report.summary.sentences.is_empty() {
+            sentences.extend(distances.first().and_then(|first| closest(report, first)));
+        }
         let worthless =
             report.settings.cells.iter().filter(|cell| is_worthless(report, cell)).count();
-        if worthless > 0 {
+        if worthless > 0 && report.summary.sentences.is_empty() {
             sentences.push(format!(
                 "{} because the control differed from itself.",
                 counted(worthless, "cell is worth nothing", "cells are worth nothing")

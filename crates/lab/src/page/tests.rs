@@ -39,10 +39,10 @@ fn a_page_has_all_parts_and_no_empty_chart() {
     let html = document(&report).html();
     for part in [
         "<title>a run</title>",
-        "By CPU µs, a is the best or within 2 % of it in 6 of 6 cells.",
+        "a is best by CPU in 6 of 6 cells",
         "closest to the best",
         "Distance from the best",
-        "heat-h0 strong\">1.00</td><td class=\"heat-h6\">2.00<",
+        "heat-h0 strong\">1.00</td><td class=\"heat-h7\">2.00<",
         "<h2>Throughput</h2>",
         "<h2>Latency</h2>",
         "<h2>CPU time</h2>",
@@ -118,7 +118,7 @@ fn failures_a_doubtful_control_and_an_early_end_are_told() {
     let text = document.markdown();
     for part in [
         "Unfinished: 270 of 270 slices.",
-        "1 cell is worth nothing because the control differed from itself.",
+        "1 cell is worthless, since the control differs from itself: 50 clients × 128 bytes.",
         "15 slices failed.",
         "| 1 client × 1 byte | 1.00 | failed |",
         "| 50 clients × 128 bytes ? | 1.00 | 2.00 |",
@@ -145,7 +145,7 @@ fn an_index_lists_runs_with_their_verdicts_and_those_that_cannot_be_read() {
     for part in [
         "<a href=\"a%20run.html\">a run</a>",
         "finished, began 20",
-        "within 2 % of it in 6 of 6 cells",
+        "a is best by CPU in 6 of 6 cells",
         "<b>b</b> <small>cannot be read</small><p>line 3: not JSON</p>",
         "<dt>unreadable</dt><dd>1</dd>",
     ] {
