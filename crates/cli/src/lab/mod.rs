@@ -1,6 +1,7 @@
 //! `annulus lab`: comparisons whose results are kept in files.
 
 mod build;
+mod compare;
 mod list;
 mod progress;
 mod report;
@@ -26,6 +27,7 @@ enum Verb {
     Run(Box<run::RunArgs>),
     List(list::ListArgs),
     Build(build::BuildArgs),
+    Compare(compare::CompareArgs),
     Report(report::ReportArgs),
     Serve(serve::ServeArgs),
 }
@@ -35,6 +37,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         Verb::Run(args) => run::run(*args),
         Verb::List(args) => list::run(&args),
         Verb::Build(args) => build::run(&args),
+        Verb::Compare(args) => compare::run(args),
         Verb::Report(args) => report::run(args),
         Verb::Serve(args) => serve::run(args),
     }

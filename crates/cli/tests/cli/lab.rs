@@ -300,3 +300,74 @@ fn a_file_that_is_no_results_is_not_overwritten() {
     directory.run(&args).fails_with(1, &["echo.jsonl: line 1 is not that of a file of results"]);
     assert_eq!(fs::read_to_string(directory.0.join("out/echo.jsonl")).unwrap(), "{}\n");
 }
+
+/// A file of results with the times of a contender, by its index, multiplied.
+fn slower(text: &str, contender: u64, times: f64) -> String {
+    let line = |line: &str| {
+        let mut value: Value = serde_json::from_str(line).unwrap();
+        if value["slice"]["contender"] != contender {
+            return format!("{line}\n");
+        }
+        for number in ["cpu_ns", "ns"] {
+            let number = &mut value["slice"]["sample"][number];
+            *number = (number.as_f64().unwrap() * times).into();
+        }
+        format!("{value}\n")
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn a_slower_run_is_worse_and_the_exit_status_says_so() {
+    let directory = Directory::new("compared", FILES);
+    let finished = directory.run(&["small", "--rounds", "12", "--out", "old"]);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let old = fs::read_to_string(directory.0.join("old/small.jsonl")).unwrap();
+    // Far more than a noisy machine moves between the halves of a run.
+    for (name, times) in [("worse", 20.0), ("better", 0.05)] {
+        fs::create_dir(directory.0.join(name)).unwrap();
+        // The contenders are tasks, threads and the control, which is like the first.
+        fs::write(directory.0.join(name).join("small.jsonl"), slower(&old, 1, times)).unwrap();
+    }
+    let compare = |args: &[&str]| {
+        let mut command = Command::new(ANNULUS);
+        finish(command.args(["lab", "compare"]).args(args).current_dir(&directory.0))
+    };
+    let same = compare(&["old", "old"]);
+    assert_eq!(same.code, Some(0), "{same:?}");
+    assert!(same.stdout.contains("figures 0 are worse and 0 better"), "{same:?}");
+    let worse = compare(&["old", "worse"]);
+    assert_eq!(worse.code, Some(1), "{worse:?}");
+    assert!(worse.stderr.contains("worse than in the old run"), "{worse:?}");
+    assert!(worse.stdout.contains("threads ") && worse.stdout.contains("20.0 ["), "{worse:?}");
+    assert!(worse.stdout.lines().all(|line| line.chars().count() <= 80), "{worse:?}");
+    let better = compare(&["old/small.jsonl", "better/small.jsonl", "--json", "-"]);
+    assert_eq!(better.code, Some(0), "{better:?}");
+    let json: Value = serde_json::from_str(&better.stdout).unwrap();
+    assert_eq!(json["format"], "annulus-lab-comparison");
+    let changes = json["comparisons"][0]["changes"].as_array().unwrap();
+    let kind = |name: &str| {
+        let mut of = changes.iter().filter(|change| change["contender"] == name);
+        of.next().unwrap()["kind"].clone()
+    };
+    assert_eq!(kind("threads"), "improvement");
+    // The values are equal; whether their spread lets that be said is the machine's matter.
+    assert!(kind("tasks") == "same" || kind("tasks") == "undecided", "{better:?}");
+}
+
+#[test]
+fn runs_that_cannot_be_compared_are_errors_of_usage() {
+    let directory = Directory::new("incomparable", "");
+    let empty = directory.0.join("empty");
+    fs::create_dir(&empty).unwrap();
+    fs::write(directory.0.join("other.jsonl"), "{}\n").unwrap();
+    let compare = |args: &[&str]| {
+        let mut command = Command::new(ANNULUS);
+        finish(command.args(["lab", "compare"]).args(args).current_dir(&directory.0))
+    };
+    compare(&["empty", "empty"]).fails_with(2, &["no .jsonl file of the same name"]);
+    compare(&["empty", "other.jsonl"]).fails_with(2, &["name two files, or two directories"]);
+    compare(&["other.jsonl", "other.jsonl"]).fails_with(2, &["other.jsonl", "line 1"]);
+    compare(&["none.jsonl", "none.jsonl"]).fails_with(2, &["cannot read none.jsonl"]);
+    compare(&["empty"]).fails_with(2, &["NEW"]);
+}

@@ -1,0 +1,211 @@
+//! `annulus lab compare`: whether a new run is worse than an old one.
+
+use crate::output::{self, Target, note};
+use crate::text::{table, wrapped};
+use crate::usage::UsageError;
+use annulus_lab::bench::Bench;
+use annulus_lab::compare::{self, Change, CompareError, Comparison, Kind, Options};
+use annulus_lab::results::{ENDING, Results};
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+Two files of results are compared, or all files of the same name in two
+directories. Every contender that both have is compared in every cell by every
+metric that decides something. A figure is worse or better if the whole interval
+of NEW ÷ OLD is beyond the threshold, beyond the interval of the control in both
+runs, and beyond how far either run moved by itself. All intervals hold together
+in 95 % of comparisons.
+
+What changes from one run to the next, such as the clock of the processor, is not
+seen by one run of each. Name a contender that is the same in both, such as a
+peer, with --reference: all others are then compared by their ratios to it.
+
+Exit status: 0 nothing is worse; 1 something is; 2 the runs cannot be compared.
+
+Examples:
+  annulus lab compare old/tcp.jsonl new/tcp.jsonl
+  annulus lab compare old new --threshold 3 --reference tokio
+  annulus lab compare old new --json - | jq '.comparisons[].changes[]'";
+
+/// The format of the comparison as JSON.
+const FORMAT: &str = "annulus-lab-comparison";
+/// Its version.
+const VERSION: u64 = 1;
+
+/// Compare two runs: what is worse, and what is better, cell by cell
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(super) struct CompareArgs {
+    /// The results to compare with: a file, or a directory of files
+    old: PathBuf,
+    /// The new results, of the same kind
+    new: PathBuf,
+    /// Differences up to this many percent are none that matter
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    threshold: f64,
+    /// A contender that is the same in both runs, to which the others are compared
+    #[arg(long, value_name = "CONTENDER")]
+    reference: Option<String>,
+    /// Show every figure, not only those that changed
+    #[arg(long)]
+    all: bool,
+    /// Write the comparison as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+}
+
+/// The comparison with the files it is of.
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    version: u64,
+    old: &'a Path,
+    new: &'a Path,
+    comparisons: &'a [Comparison],
+}
+
+pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
+    let pairs: Vec<[Results; 2]> = pairs(&args.old, &args.new)?
+        .iter()
+        .map(|pair| Ok([read(&pair[0])?, read(&pair[1])?]))
+        .collect::<Result<_, UsageError>>()?;
+    let options = Options { threshold: args.threshold / 100.0, reference: args.reference.clone() };
+    let comparisons = compared(&pairs, &options)?;
+    let json = args.json.map(Target::open).transpose()?;
+    let document = Document {
+        format: FORMAT,
+        version: VERSION,
+        old: &args.old,
+        new: &args.new,
+        comparisons: &comparisons,
+    };
+    let shown = comparisons.iter().zip(&pairs);
+    let text: String = shown.map(|(found, pair)| text(found, pair[1].bench(), args.all)).collect();
+    output::deliver(json, &document, Some(text))?;
+    Ok(judge(&comparisons))
+}
+
+/// The files of each bench: those named, or of the same name in both directories.
+fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
+    match (old.is_dir(), new.is_dir()) {
+        (false, false) => Ok(vec![[old.to_owned(), new.to_owned()]]),
+        (true, true) => {
+            let pairs: Vec<[PathBuf; 2]> = names(old)?
+                .into_iter()
+                .filter(|name| new.join(name).is_file())
+                .map(|name| [old.join(&name), new.join(name)])
+                .collect();
+            if pairs.is_empty() {
+                let (old, new) = (old.display(), new.display());
+                let text = format!("{old} and {new} have no .{ENDING} file of the same name");
+                return Err(UsageError(text));
+            }
+            Ok(pairs)
+        }
+        (_, _) => Err(UsageError(format!(
+            "{} and {}: name two files, or two directories",
+            old.display(),
+            new.display()
+        ))),
+    }
+}
+
+/// The names of the results in a directory, sorted.
+fn names(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
+    let entries = directory
+        .read_dir()
+        .with_context(|| format!("cannot read {}", directory.display()))
+        .map_err(|error| UsageError(format!("{error:#}")))?;
+    let is_results = |path: &PathBuf| path.extension().is_some_and(|ending| ending == ENDING);
+    let paths = entries.flatten().map(|entry| entry.path()).filter(is_results);
+    let mut names: Vec<PathBuf> =
+        paths.filter_map(|path| path.file_name().map(PathBuf::from)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Status 1 is for what is worse alone, so a file that cannot be read is an error of usage.
+fn read(path: &Path) -> Result<Results, UsageError> {
+    Results::read(path).map_err(|error| UsageError(error.to_string()))
+}
+
+/// All pairs, with intervals that hold together.
+fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<Comparison>, UsageError> {
+    let runs: Vec<[compare::Run<'_>; 2]> =
+        pairs.iter().map(|pair| [of(&pair[0]), of(&pair[1])]).collect();
+    let sizes: Vec<usize> =
+        runs.iter().map(|&[old, new]| compare::size(old, new, options)).collect();
+    let all: usize = sizes.iter().sum();
+    let compare =
+        |((&[old, new], size), pair): ((&[compare::Run<'_>; 2], usize), &[Results; 2])| {
+            let name = |error: CompareError| match error {
+                CompareError::Threshold(_) => UsageError(error.to_string()),
+                _ => UsageError(format!("{}: {error}", pair[1].path().display())),
+            };
+            compare::compare_among(old, new, options, all - size).map_err(name)
+        };
+    runs.iter().zip(sizes).zip(pairs).map(compare).collect()
+}
+
+fn of(results: &Results) -> compare::Run<'_> {
+    compare::Run {
+        bench: results.bench(),
+        record: results.record(),
+        environment: results.environment(),
+    }
+}
+
+/// The exit status, with a line that says why it is not 0.
+fn judge(comparisons: &[Comparison]) -> ExitCode {
+    let worse: usize = comparisons.iter().map(|found| found.of(Kind::Regression).count()).sum();
+    if worse == 0 {
+        return ExitCode::SUCCESS;
+    }
+    let figures = if worse == 1 { "1 figure is".into() } else { format!("{worse} figures are") };
+    note(format_args!("annulus: {figures} worse than in the old run"));
+    ExitCode::FAILURE
+}
+
+/// A comparison within 80 columns: a table a cell.
+fn text(comparison: &Comparison, bench: &Bench, all: bool) -> String {
+    let mut text = format!("{}\n", comparison.bench);
+    text.extend(comparison.differences.iter().map(|line| wrapped("≠ ", line)));
+    for cell in &bench.cells {
+        let is_shown = |change: &&Change| {
+            let is_changed = matches!(change.kind, Kind::Regression | Kind::Improvement);
+            change.cell == *cell && (all || is_changed)
+        };
+        let rows: Vec<Vec<String>> =
+            comparison.changes.iter().filter(is_shown).map(|change| row(change, bench)).collect();
+        if !rows.is_empty() {
+            let titles = ["", "", "old", "new", "new ÷ old", ""].map(String::from).into();
+            let rows: Vec<Vec<String>> = [titles].into_iter().chain(rows).collect();
+            text += &format!("\n{cell}\n{}", table(2, &rows));
+        }
+    }
+    text += "\n";
+    text += &wrapped("→ ", &comparison.sentence());
+    text.extend(comparison.doubts.iter().map(|doubt| wrapped("! ", doubt)));
+    text + "\n"
+}
+
+fn row(change: &Change, bench: &Bench) -> Vec<String> {
+    let metric = bench.metrics.iter().find(|metric| metric.key == change.metric);
+    let number = |value| metric.map_or_else(String::new, |metric| metric.format.text(value));
+    let title = metric.map_or("", |metric| match metric.title.as_str() {
+        "" => &metric.key,
+        title => title,
+    });
+    vec![
+        change.contender.clone(),
+        title.to_owned(),
+        number(change.old),
+        number(change.new),
+        change.ratio.to_string(),
+        change.kind.to_string(),
+    ]
+}
