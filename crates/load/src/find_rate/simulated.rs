@@ -25,7 +25,7 @@ impl Server {
         let (warm_up, end) =
             (search.window().as_secs_f64() * WARM_UP, search.window().as_secs_f64());
         let capacity = self.capacity * (1.0 + self.drift * (2.0 * random.f64() - 1.0));
-        let mut exponential = |mean: f64, random: &mut Rng| -mean * (1.0 - random.f64()).ln();
+        let exponential = |mean: f64, random: &mut Rng| -mean * (1.0 - random.f64()).ln();
         let (mut free, mut times) = (0.0_f64, Vec::new());
         let mut freeze = exponential(1.0 / self.freezes, random);
         for number in 0..(rate * end) as u64 {
