@@ -21,3 +21,10 @@ pub fn endpoint(bytes: &[u8]) {
         assert_eq!(endpoint.to_string().parse().as_ref(), Ok(&endpoint));
     }
 }
+
+/// Parses a target of a load, such as a URL. If it is accepted, its text, which has neither a login nor a fragment, is parsed to the same.
+pub fn target(text: &str) {
+    if let Err(error) = crate::load::parse_target_twice(text) {
+        assert!(!error.is_empty(), "an error without a text");
+    }
+}

@@ -39,6 +39,7 @@ use spoken::{ProtocolArgs, only_for_echo};
 use std::process::ExitCode;
 use std::time::Duration;
 use target::TargetArgs;
+pub(crate) use target::parse_twice as parse_target_twice;
 use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\

@@ -235,9 +235,37 @@ fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
     }
 }
 
+/// Parses a target, and the text that is shown of it: both must be the same server and path.
+///
+/// # Errors
+/// If it is refused.
+pub(crate) fn parse_twice(text: &str) -> Result<(), String> {
+    let one = Target::parse(text.as_ref())?;
+    let other = Target::parse(one.text.as_ref())
+        .unwrap_or_else(|error| panic!("{text} is shown as {}: {error}", one.text));
+    let [one, other] = [one, other].map(|target| {
+        let Target { text, scheme, endpoint, host, authority, path, login: _ } = target;
+        (text, scheme, endpoint, host, authority, path)
+    });
+    assert_eq!(one, other, "{text}");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the fuzz target starts from.
+    #[test]
+    fn what_is_shown_of_a_target_is_the_same_target() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/target");
+        let inputs = std::fs::read_dir(directory).unwrap();
+        let accepted = inputs.filter(|input| {
+            let text = std::fs::read_to_string(input.as_ref().unwrap().path()).unwrap();
+            parse_twice(&text).is_ok()
+        });
+        assert!(accepted.count() >= 8);
+    }
 
     fn target(text: &str) -> Target {
         Target::parse(text.as_ref()).unwrap_or_else(|error| panic!("{text}: {error}"))
