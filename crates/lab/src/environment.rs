@@ -82,8 +82,11 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
 }
 
+/// Whether a variable changes what was built or measured. Those that name places of this machine do not.
 fn matters(variable: &str) -> bool {
-    ["ANNULUS_", "CARGO_PROFILE_", "RUST"].iter().any(|start| variable.starts_with(start))
+    let exact = ["RUSTFLAGS", "RUST_LOG", "RUST_BACKTRACE", "RUST_MIN_STACK"];
+    let begins = ["ANNULUS_", "CARGO_PROFILE_"];
+    exact.contains(&variable) || begins.iter().any(|start| variable.starts_with(start))
 }
 
 #[cfg(test)]
@@ -124,6 +127,7 @@ mod tests {
         assert!(
             matters("RUSTFLAGS") && matters("ANNULUS_X") && matters("CARGO_PROFILE_RELEASE_LTO")
         );
+        assert!(!matters("RUSTUP_HOME") && !matters("RUSTUP_TOOLCHAIN"));
         assert!(!matters("HOME") && !matters("CARGO_HOME") && !matters("PATH"));
     }
 }
