@@ -100,7 +100,6 @@ fn wrong_usage_is_one_line_and_exits_2() {
             &["--idle-timeout does nothing without"],
         ),
         (&["load", "-c", "5", "udp"], &["udp"]),
-        (&["bench", "suite", "nop", "--list"], &["--list"]),
         (&["echo", "--shutdown-timeout", "soon"], &["'soon'", "--shutdown-timeout", "unit"]),
         (&["load", "--length", "0"], &["'0'", "--length", "1 to 67108864"]),
         (&["load", "--length", "67108865"], &["'67108865'", "1 to 67108864"]),
