@@ -12,6 +12,9 @@ pub(crate) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, St
         let first = report.first_error.as_deref().unwrap_or("no more is known");
         return Err(format!("{} ({first})", errors.collect::<Vec<_>>().join(", ")));
     }
+    if let Some(replies) = report.only_refusals() {
+        return Err(format!("every reply is a refusal ({replies}): check what is asked for"));
+    }
     sample(&report).ok_or_else(|| "no request was answered within the slice; make it longer".into())
 }
 

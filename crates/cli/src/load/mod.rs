@@ -335,13 +335,6 @@ fn classify(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// The replies by what they say, if each says that the server has failed, or has not done what was asked for.
-fn only_refusals(report: &Report) -> Option<String> {
-    let total = report.recording.as_ref()?.total();
-    let counts = total.outcomes.iter().map(|(name, count)| format!("{name} {count}"));
-    (total.refused == total.answered).then(|| counts.collect::<Vec<_>>().join(", "))
-}
-
 /// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, of which every reply is a
 /// refusal, or whose logs lack something, fails.
 fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
@@ -363,7 +356,7 @@ fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
              that a server of {protocol} listens there"
         );
     }
-    if let Some(replies) = only_refusals(report) {
+    if let Some(replies) = report.only_refusals() {
         bail!("every reply from {address} is a refusal ({replies}): check what is asked for");
     }
     logs.map(|()| ExitCode::SUCCESS)

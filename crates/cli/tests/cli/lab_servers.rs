@@ -201,6 +201,11 @@ fn a_load_that_fails_or_is_answered_wrongly_is_told_before_the_first_round() {
         ),
         (&server, &["--load", "http://{address}/"], "'http' with 50 connections: "),
         (
+            "python3 -m http.server --bind 127.0.0.1 {port}",
+            &["--load", "http://{address}/missing", "--connections", "2"],
+            "'http' with 2 connections: every reply is a refusal (4xx",
+        ),
+        (
             "127.0.0.1:1",
             &["--load", "tcp://{address}"],
             "'tcp' with 50 connections: 50 × connect refused",

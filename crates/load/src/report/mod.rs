@@ -168,6 +168,14 @@ pub(crate) struct Findings {
 }
 
 impl Report {
+    /// The replies by what they say, if there are any and each says that the server has failed, or has not done what was asked for.
+    pub fn only_refusals(&self) -> Option<String> {
+        let total = self.recording.as_ref()?.total();
+        let counts = total.outcomes.iter().map(|(name, count)| format!("{name} {count}"));
+        (total.answered > 0 && total.refused == total.answered)
+            .then(|| counts.collect::<Vec<_>>().join(", "))
+    }
+
     pub(crate) fn new(plan: &Plan, findings: Findings, system: SystemUse) -> Report {
         let doubts = doubts::all(plan, &findings, system);
         let recording = recorded::of(plan, &findings, &doubts);

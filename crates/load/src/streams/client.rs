@@ -154,11 +154,16 @@ impl<P: Protocol> Client<P> {
     fn closed(&mut self) -> Result<End, Fault> {
         let Client { exchange, pacer, context, .. } = self;
         let now = clock::nanos();
+        let mut is_answered = false;
         let taken = exchange.closed(&mut |answer| {
             if let Some(request) = pacer.answer_at(answer.position, now) {
                 context.recorder.borrow_mut().answered(request, answer.outcome, now);
+                is_answered = true;
             }
         });
+        if is_answered {
+            self.backoff.reset();
+        }
         while let Some(position) = exchange.refused() {
             pacer.unsend_at(position, now);
         }
