@@ -4,8 +4,8 @@ use annulus_page::{Notice, Tile, text};
 
 use super::Document;
 use super::charts::label;
-use super::distances::{Distances, NEAR};
-use super::tables::{is_worthless, times};
+use super::distances::Distances;
+use super::tables::times;
 use crate::bench::{Better, Report, VerdictOutcome};
 
 impl Document<'_> {
@@ -19,7 +19,6 @@ impl Document<'_> {
     /// The verdict on the whole run, in a sentence or three.
     pub fn verdict(&self) -> String {
         let report = self.report;
-        let distances = Distances::all(report);
         let mut sentences = Vec::new();
         if !self.is_finished {
             let measured = report.samples.len();
@@ -27,17 +26,6 @@ impl Document<'_> {
                 .push(format!("Unfinished: {measured} of {} slices.", report.settings.planned()));
         }
         sentences.extend(report.summary.sentences.iter().cloned());
-        if report.summary.sentences.is_empty() {
-            sentences.extend(distances.first().and_then(|first| closest(report, first)));
-        }
-        let worthless =
-            report.settings.cells.iter().filter(|cell| is_worthless(report, cell)).count();
-        if worthless > 0 && report.summary.sentences.is_empty() {
-            sentences.push(format!(
-                "{} because the control differed from itself.",
-                counted(worthless, "cell is worth nothing", "cells are worth nothing")
-            ));
-        }
         let failed = failed(report);
         if failed > 0 {
             sentences.push(format!("{}.", counted(failed, "slice failed", "slices failed")));
@@ -53,7 +41,7 @@ impl Document<'_> {
         let distances = Distances::all(report);
         let mut tiles = Vec::new();
         match distances.first().filter(|of| of.contenders.len() > 1) {
-            Some(first) => tiles.extend(comparison(report, first)),
+            Some(first) => tiles.extend(comparison(first)),
             None => tiles.extend(best(report)),
         }
         if !report.verdicts.is_empty() {
@@ -101,36 +89,15 @@ fn tile(label: &str, value: String, note: String) -> Tile {
     Tile { label: label.into(), value, note }
 }
 
-/// Which contender is closest to the best over all cells.
-fn closest(report: &Report, distances: &Distances<'_>) -> Option<String> {
-    let (contender, of) = distances.closest().filter(|_| distances.contenders.len() > 1)?;
-    let (name, noun) = (distances.contenders[contender], label(distances.metric));
-    let (distance, cell) = of.worst;
-    let worst = match of.worst.0 > NEAR {
-        true => format!("; worst {} × at {}", times(distance), report.settings.cells[cell]),
-        false => String::new(),
-    };
-    let share = text::percent(NEAR - 1.0);
-    Some(format!(
-        "By {noun}, {name} is the best or within {share} of it in {} of {}{worst}.",
-        of.near,
-        counted(of.cells, "cell", "cells")
-    ))
-}
-
-fn comparison(report: &Report, distances: &Distances<'_>) -> Vec<Tile> {
-    let Some((contender, of)) = distances.closest() else { return Vec::new() };
-    let (name, by) = (distances.contenders[contender], label(distances.metric));
-    let worst = report.settings.cells[of.worst.1].to_string();
+/// The contender that is closest to the best over all cells.
+fn comparison(distances: &Distances<'_>) -> Vec<Tile> {
+    let Some(of) = distances.closest() else { return Vec::new() };
+    let by = label(distances.metric);
     vec![
-        tile("closest to the best", name.to_owned(), format!("by {by}, over all cells")),
+        tile("closest to the best", of.contender.to_owned(), format!("by {by}, over all cells")),
         tile("on average", format!("{} ×", times(of.mean)), "the best of each cell".into()),
-        tile("at worst", format!("{} ×", times(of.worst.0)), worst),
-        tile(
-            "best or nearly",
-            format!("{} of {}", of.near, of.cells),
-            format!("within {}", text::percent(NEAR - 1.0)),
-        ),
+        tile("at worst", format!("{} ×", times(of.worst.ratio)), of.worst.cell.to_string()),
+        tile("best or tied", format!("{} of {}", of.best_or_tied, of.cells), "cells".into()),
     ]
 }
 

@@ -3,7 +3,7 @@
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
 use super::charts::label;
-use super::distances::{Distances, NEAR};
+use super::distances::{Distances, NEAR, Overall};
 use crate::bench::{Column, Footprint, Format, Metric, Report, Role, Row};
 use crate::proc::Memory;
 use crate::suite::{PUBLISHED, TableReport};
@@ -16,23 +16,23 @@ const STEPS: [f64; HEATS - 1] = [NEAR, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
 /// How far every contender is from the best in each cell, and over all cells.
 pub(super) fn heat_map(report: &Report, distances: &Distances<'_>) -> Matrix {
-    let cells = report.settings.cells.iter().zip(&distances.cells);
+    let cells = report.settings.cells.iter().enumerate();
     let mut rows: Vec<MatrixRow> = cells
-        .map(|(cell, of)| {
+        .map(|(index, cell)| {
             let doubted = is_worthless(report, cell);
             let name = if doubted { format!("{cell} ?") } else { cell.to_string() };
-            let cells = of.iter().zip(&distances.contenders).map(|(distance, contender)| {
-                let failed = report.row(contender, cell).is_some_and(|row| row.failed > 0);
-                heat_cell(*distance, failed)
+            let cells = distances.contenders.iter().map(|of| {
+                let failed = report.row(&of.contender, cell).is_some_and(|row| row.failed > 0);
+                heat_cell(of.cells[index].map(|distance| distance.ratio.median), failed)
             });
             MatrixRow { names: vec![name], cells: cells.collect(), is_muted: doubted }
         })
         .collect();
-    if distances.cells.len() > 1 {
+    if rows.len() > 1 {
         rows.extend(overall(distances));
     }
-    let head =
-        [String::new()].into_iter().chain(distances.contenders.iter().map(|n| n.to_string()));
+    let names = distances.contenders.iter().map(|of| of.contender.clone());
+    let head = [String::new()].into_iter().chain(names);
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
     let doubt = if any('?') {
         " ?: the control differs, so figures of this row are not to be compared."
@@ -62,14 +62,13 @@ fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
 
 /// The mean and the worst of each contender.
 fn overall(distances: &Distances<'_>) -> [MatrixRow; 2] {
-    let all: Vec<_> =
-        (0..distances.contenders.len()).map(|index| distances.overall(index)).collect();
-    let row = |name: &str, of: fn(&super::distances::Overall) -> f64| MatrixRow {
+    let all: Vec<_> = distances.contenders.iter().map(|of| Distances::overall(of)).collect();
+    let row = |name: &str, of: fn(&Overall<'_>) -> f64| MatrixRow {
         names: vec![name.into()],
         cells: all.iter().map(|overall| heat_cell(overall.as_ref().map(of), false)).collect(),
         is_muted: false,
     };
-    [row("geometric mean", |of| of.mean), row("worst", |of| of.worst.0)]
+    [row("geometric mean", |of| of.mean), row("worst", |of| of.worst.ratio)]
 }
 
 fn steps() -> Vec<String> {
