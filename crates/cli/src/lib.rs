@@ -33,8 +33,8 @@ Examples:
   annulus lab run quick                the published tables, measured again
   annulus doctor                       what this machine offers
 
-Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141: the
-reader of standard output has gone).";
+Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141:
+the reader of standard output has gone).";
 
 /// An I/O runtime on io_uring, and tools to measure it.
 #[derive(Debug, Parser)]

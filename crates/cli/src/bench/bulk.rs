@@ -12,13 +12,14 @@ use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
 A sender sends numbered datagrams over UDP as fast as they are acknowledged, a
-receiver receives them, each on a thread and a core of its own. Loss is counted,
-and does not stall the transfer. All contenders are measured in turn in short
-slices, round after round, at each length; the first runs again as a control.
+receiver receives them, each on a thread and a core of its own. Loss is
+counted, and does not stall the transfer. All contenders are measured in turn
+in short slices, round after round, at each length; the first runs again as a
+control.
 
-A ratio is datagrams received per second of CPU time, of both ends together, over
-those of C with sendmmsg and recvmmsg (or of the first contender, without it),
-taken within each round: the median, with its 95 % interval.
+A ratio is datagrams received per second of CPU time, of both ends together,
+over those of C with sendmmsg and recvmmsg (or of the first contender, without
+it), taken within each round: the median, with its 95 % interval.
 
 Contenders:
   uring         ours on io_uring, with segmentation and coalescing (GSO, GRO)

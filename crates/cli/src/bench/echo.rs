@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const EXPLAIN: &str = "\
-Starts every server, pinned to one core, and keeps all running. The load runs on
-another core and measures them in turn in short slices, round after round. The
-first server runs a second time as a control: it must be equal to itself.
+Starts every server, pinned to one core, and keeps all running. The load runs
+on another core and measures them in turn in short slices, round after round.
+The first server runs a second time as a control: it must be equal to itself.
 
 With --per-connection each message has a connection of its own: connect, send,
 receive, close. Average and p99 are then of the echo, from the send to the last

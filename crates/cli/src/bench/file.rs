@@ -36,14 +36,14 @@ const RULE: &str = "------------------------------------------------------\n";
 
 const EXPLAIN: &str = "\
 Each worker repeatedly opens a file of its own, writes SIZE bytes, reads them
-back, verifies them and closes the file. Threads make blocking calls. Tasks share
-one thread and await their calls, which the runtime makes on its loop or
+back, verifies them and closes the file. Threads make blocking calls. Tasks
+share one thread and await their calls, which the runtime makes on its loop or
 elsewhere, by its policy: the table shows where.
 
-With --mode both, threads and tasks are processes on one core, measured in turn,
-round after round; threads run a second time as a control. A ratio is CPU or real
-seconds over those of the first, taken within each round: the median, with its
-95 % interval.
+With --mode both, threads and tasks are processes on one core, measured in
+turn, round after round; threads run a second time as a control. A ratio is
+CPU or real seconds over those of the first, taken within each round: the
+median, with its 95 % interval.
 
 With --pattern blocks of one file are read or written instead, --depth at once,
 for a while in each round: the table has operations per second and their
@@ -52,8 +52,8 @@ on the same file (on one of its own if blocks are mixed), with io_uring and the
 same depth, and compares with it.
 
 With --pattern send or receive whole files go over TCP on loopback, --depth at
-once: threads read and send pieces of -s bytes, tasks use io::copy. The peer end
-is this process, on another core if there is one; everything is checked.
+once: threads read and send pieces of -s bytes, tasks use io::copy. The peer
+end is this process, on another core if there is one; everything is checked.
 
 All files lie in a directory of their own inside --dir, which is removed
 afterwards.

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
 Fills a queue of NOPs, submits them by one system call, and takes every
-completion, repeatedly. All contenders are processes on one core, measured in turn in
-short slices, round after round, at each queue size; the first runs a second
-time as a control.
+completion, repeatedly. All contenders are processes on one core, measured in
+turn in short slices, round after round, at each queue size; the first runs a
+second time as a control.
 
 A ratio is operations a second of CPU time over those of liburing used well (or
 of the first contender, without liburing), taken within each round: the median,

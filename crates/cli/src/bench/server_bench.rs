@@ -11,52 +11,60 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const EXPLAIN: &str = "\
-Starts every server, pinned to one core, and keeps all running; each is started
-anew every few rounds. A client (wrk, h2load, redis-benchmark, our own load) runs
-on another core and loads them in turn, round after round. The first server runs a
-second time as a control: it must be equal to itself. A server that is not
-installed is a dash, with the package to install.
+Starts every server, pinned to one core, and keeps all running; each is
+started anew every few rounds. A client (wrk, h2load, redis-benchmark, our own
+load) runs on another core and loads them in turn, round after round. The
+first server runs a second time as a control: it must be equal to itself. A
+server that is not installed is a dash, with the package to install.
 
-CPU time is that of the server and of what it has started: under our load while
-all are connected, else over the whole run of the client, connecting and closing
-included. Requests and latency are those that the client reports. System calls
-are counted by perf, in one further slice of each server under each load.
+CPU time is that of the server and of what it has started: under our load
+while all are connected, else over the whole run of the client, connecting and
+closing included. Requests and latency are those that the client reports.
+System calls are counted by perf, in one further slice of each server under
+each load.
 
-A CPU ratio is a server's CPU time per request over the baseline's, taken within
-each round: the median, with its 95 % interval.
+A CPU ratio is a server's CPU time per request over the baseline's, taken
+within each round: the median, with its 95 % interval.
 
-Comparison http: hyper 1 on runtimes, with the same handler and the same settings
-  servers  tokio (baseline), uring, epoll (ours), guest (ours inside tokio, tasks
-           of tokio), guest-tasks (the same, tasks of ours), monoio, compio
+Comparison http: hyper 1 on runtimes, with the same handler and the same
+  settings
+  servers  tokio (baseline), uring, epoll (ours), guest (ours inside tokio,
+           tasks of tokio), guest-tasks (the same, tasks of ours), monoio,
+           compio
   loads    plain (50 connections), plain-500, plain-1, 16k (bodies of 16 KiB),
            pipelined (16 deep), h2 (100 connections with 10 streams)
 Comparison https: the same over TLS by rustls, without monoio and compio
   loads    tls (50 connections), tls-1, tls-16k, tls-h2
 Comparison files: static files over HTTP/1.1, from the page cache
-  servers  nginx (peers/nginx/tuned.conf; baseline), nginx-sendfile, nginx-default,
-           uring and epoll (the example static_files), tokio (its twin)
+  servers  nginx (peers/nginx/tuned.conf; baseline), nginx-sendfile,
+           nginx-default, uring and epoll (the example static_files), tokio
+           (its twin)
   loads    4k and 64k (50 connections), 1m (10)
 Comparison store: the protocol of Redis
-  servers  redis-server (peers/redis/tuned.conf; baseline), redis-default, uring and
-           epoll (the example redis), tokio (its twin)
-  loads    get, get-16, get-64, set, …, mget, … (50 connections; 1, 16 or 64 deep)
+  servers  redis-server (peers/redis/tuned.conf; baseline), redis-default,
+           uring and epoll (the example redis), tokio (its twin)
+  loads    get, get-16, get-64, set, …, mget, … (50 connections; 1, 16 or 64
+           deep)
 Comparison proxy: TCP, to an echo server on the core of the load
   servers  haproxy (peers/haproxy/tuned.cfg; baseline), haproxy-default, nginx
-           (peers/nginx/stream.conf), uring and epoll (the example proxy), tokio
-           (its twin), socat
+           (peers/nginx/stream.conf), uring and epoll (the example proxy),
+           tokio (its twin), socat
   loads    128b and 16k (50 connections), 1m (10), 128b-1, 128b-1000
-Comparison proxy-2: proxies on two threads, and on one; they share all cores with
-  the load and the echo server, so the CPU time a request is the figure, not the rate
-  servers  haproxy (peers/haproxy/two-threads.cfg; baseline), haproxy-1 (tuned.cfg),
-           uring and epoll (the example proxy with two shards), uring-1 (with one)
+Comparison proxy-2: proxies on two threads, and on one; they share all cores
+  with the load and the echo server, so the CPU time a request is the figure,
+  not the rate
+  servers  haproxy (peers/haproxy/two-threads.cfg; baseline), haproxy-1
+           (tuned.cfg), uring and epoll (the example proxy with two shards),
+           uring-1 (with one)
   loads    128b and 16k (50 connections of a thread that batches), threads (50
            connections of 128 bytes, a thread each, which does not batch)
-Comparison overload: proxies at fixed times, one message in flight on each of 200
-  connections; latency counts from the time at which a message is due, `service`
-  from its send. The echo server is on the core of the proxies, so that it is they
-  that can do no more
-  loads    rate-50, rate-80, rate-95, rate-120: percent of what the baseline passes
-           on if each connection waits for its answers, which is measured first
+Comparison overload: proxies at fixed times, one message in flight on each of
+  200 connections; latency counts from the time at which a message is due,
+  `service` from its send. The echo server is on the core of the proxies, so
+  that it is they that can do no more
+  loads    rate-50, rate-80, rate-95, rate-120: percent of what the baseline
+           passes on if each connection waits for its answers, which is
+           measured first
 
 Examples:
   annulus bench programs http                           about 12 minutes

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 const LINES: usize = 20;
 
 const EXPLAIN: &str = "\
-Peers are built into target/peers. One whose tools are missing here is left out,
-with a line that says how to install them; so are programs that are only used,
-such as nginx or wrk. A run builds what it needs by itself: this command does it
-beforehand, and shows why a build fails.
+Peers are built into target/peers. One whose tools are missing here is left
+out, with a line that says how to install them; so are programs that are only
+used, such as nginx or wrk. A run builds what it needs by itself: this command
+does it beforehand, and shows why a build fails.
 
 Exit status: 0 built, or left out; 1 a build failed; 2 wrong usage.
 

@@ -15,14 +15,15 @@ use std::process::ExitCode;
 const EXPLAIN: &str = "\
 Two files of results are compared, or all files of the same name in two
 directories. Every contender that both have is compared in every cell by every
-metric that decides something. A figure is worse or better if the whole interval
-of NEW ÷ OLD is beyond the threshold, beyond the interval of the control in both
-runs, and beyond how far either run moved by itself. All intervals hold together
-in 95 % of comparisons.
+metric that decides something. A figure is worse or better if the whole
+interval of NEW ÷ OLD is beyond the threshold, beyond the interval of the
+control in both runs, and beyond how far either run moved by itself. All
+intervals hold together in 95 % of comparisons.
 
-What changes from one run to the next, such as the clock of the processor, is not
-seen by one run of each. Name a contender that is the same in both, such as a
-peer, with --reference: all others are then compared by their ratios to it.
+What changes from one run to the next, such as the clock of the processor, is
+not seen by one run of each. Name a contender that is the same in both, such
+as a peer, with --reference: all others are then compared by their ratios to
+it.
 
 Exit status: 0 nothing is worse; 1 something is; 2 the runs cannot be compared.
 

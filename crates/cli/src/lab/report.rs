@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
 Of each file of results, finished or not, comes NAME.html, one page that loads
-nothing and runs no script, with the same as NAME.md without the pictures, every
-figure as NAME.csv, and every slice as NAME.json; and an index.html of all. They
-are beside the file, or in --out.
+nothing and runs no script, with the same as NAME.md without the pictures,
+every figure as NAME.csv, and every slice as NAME.json; and an index.html of
+all. They are beside the file, or in --out.
 
 Examples:
   annulus lab report lab-results/2026-11-23-quick

@@ -26,30 +26,31 @@ use std::time::Duration;
 const PARENT: &str = "lab-results";
 
 const EXPLAIN: &str = "\
-Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run that
-was interrupted, or killed, goes on from there if it is started again with the
-same --out. At the end there are pages beside it, and an index.html (annulus lab
-report); annulus lab serve shows them before. What is missing here, such as a
-toolchain, is left out and named.
+Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run
+that was interrupted, or killed, goes on from there if it is started again
+with the same --out. At the end there are pages beside it, and an index.html
+(annulus lab report); annulus lab serve shows them before. What is missing
+here, such as a toolchain, is left out and named.
 
 A suite is a file in suites/: the tables of a document, with the published
 figures and with the parameters of each cell. All of its servers run, and are
-measured in turn in short slices, round after round. Its tables are printed as in
-the document, the published figures above the measured ones. Absolute figures of
-different machines cannot be compared: compare within a table.
+measured in turn in short slices, round after round. Its tables are printed as
+in the document, the published figures above the measured ones. Absolute
+figures of different machines cannot be compared: compare within a table.
 
 With --load or --load-command, servers of your own are compared. A server is a
-command that starts it, split as a shell does, or the HOST:PORT of one that runs.
-In commands, {port} is a free port and {dir} an empty directory; in loads, {port}
-and {address} are the server's. It is ready once it accepts connections, must stay
-in the foreground, and ends with the run. CPU time is that of all its processes;
-of one that runs already it is known if it is this user's. The first server is
-measured twice as a control. A file with [[server]] and [[load]] is the same; the
-files in crates/lab/programs are examples.
+command that starts it, split as a shell does, or the HOST:PORT of one that
+runs. In commands, {port} is a free port and {dir} an empty directory; in
+loads, {port} and {address} are the server's. It is ready once it accepts
+connections, must stay in the foreground, and ends with the run. CPU time is
+that of all its processes; of one that runs already it is known if it is this
+user's. The first server is measured twice as a control. A file with
+[[server]] and [[load]] is the same; the files in crates/lab/programs are
+examples.
 
-A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any text.
-A cell is written as it is printed, or as its values: 50x128. Every contender
-that a pattern names is measured in every cell that one names.
+A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any
+text. A cell is written as it is printed, or as its values: 50x128. Every
+contender that a pattern names is measured in every cell that one names.
 
 Exit status: 0 everything was measured; 1 something failed, which the results
 name, and the rest was measured; 2 wrong usage; 128 + N ended by signal N.

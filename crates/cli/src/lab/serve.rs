@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const EXPLAIN: &str = "\
-Only this machine is served, on the loopback. Pages are made of the results when
-they are asked for; one of a run that is not finished loads itself again every
-ten seconds, which takes CPU time from that run. Ctrl-C ends it.
+Only this machine is served, on the loopback. Pages are made of the results
+when they are asked for; one of a run that is not finished loads itself again
+every ten seconds, which takes CPU time from that run. Ctrl-C ends it.
 
 Examples:
   annulus lab serve lab-results/2026-11-23-quick

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Each client keeps --window datagrams in flight, and sends another when one is
-echoed or lost. Datagrams of 8 bytes and more carry a number, so that duplicated,
-late and reordered echoes are recognized; shorter ones are matched in order.
-Every byte is verified.
+echoed or lost. Datagrams of 8 bytes and more carry a number, so that
+duplicated, late and reordered echoes are recognized; shorter ones are matched
+in order. Every byte is verified.
 
 Loss is reported, and is no failure unless everything was lost. Corrupt echoes
 and sockets that fail make the exit status 1.

@@ -43,11 +43,11 @@ pub(crate) use target::parse_twice as parse_target_twice;
 use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\
-Each client sends a message, waits for the whole reply, verifies every byte, and
-sends the next one. Failures are counted by kind. The exit status is 1 after any
-failure, and after a run without a response. Replies that refuse (status 400 or
-above, errors of Redis, others than expected) are results, shown as such: only a
-run without any other reply exits with 1.
+Each client sends a message, waits for the whole reply, verifies every byte,
+and sends the next one. Failures are counted by kind. The exit status is 1
+after any failure, and after a run without a response. Replies that refuse
+(status 400 or above, errors of Redis, others than expected) are results,
+shown as such: only a run without any other reply exits with 1.
 
 SIGINT, SIGTERM or SIGHUP: ends the run, prints the results so far, marked as
 interrupted, and exits with 130, 143 or 129; a second one exits at once.

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
-The page is one file of HTML: latency by percentile, over time and as a heat map,
-rates, failures, doubts, the host and the command. It loads nothing and runs no
-script, follows the reader's choice of light and dark, and can be printed.
+The page is one file of HTML: latency by percentile, over time and as a heat
+map, rates, failures, doubts, the host and the command. It loads nothing and
+runs no script, follows the reader's choice of light and dark, and can be
+printed.
 
 Examples:
   annulus load page run.json -o run.html
