@@ -47,7 +47,7 @@ impl Loaded {
     }
 }
 
-/// What [`write`] has written.
+/// What [`write()`] has written.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The pages, the indexes last.

@@ -1,7 +1,7 @@
 //! The results of a run in a file, from which everything about it is computed.
 //!
 //! A file has a line of JSON for each thing that was measured, written as soon as it is. The first line has the name and
-//! version of the format, the [`Bench`](crate::bench::Bench), the machine, and the published tables if it is a suite; then
+//! version of the format, the [`Bench`], the machine, and the published tables if it is a suite; then
 //! there is a line for each slice; at the end the memory of the contenders, and a line that says that the run is finished.
 //! A run that was interrupted, or killed, is resumed from its file by [`measure`], and loses at most the slice that ran.
 //!
