@@ -13,7 +13,7 @@ use crate::step::{Failure, Outcome, Step, root, target};
 /// The default time of a target.
 const SECONDS: u32 = 60;
 /// The time of a target in CI, which starts from the kept inputs.
-const SECONDS_IN_CI: &str = "15";
+const SECONDS_IN_CI: &str = "10";
 /// How long one input may take before it counts as a hang.
 const HANG: u32 = 10;
 /// Most memory of a target, in MB.
