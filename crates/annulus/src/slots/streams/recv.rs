@@ -25,8 +25,9 @@ use std::task::{Context, Poll, Waker};
 const MISSES: u8 = 2;
 /// Most bytes of a receive into heap memory, which is zeroed first.
 const HEAP: u32 = 16 * 1024;
-/// Receives into heap memory that a turn starts at most. Less than it runs tasks, which take what they bring: if the pool is too
-/// small for what comes to thousands of streams at once, the rest waits in the sockets.
+/// Receives into heap memory that a turn starts at most. It is less than the tasks that a turn runs, so that what these receives bring
+/// is taken before more are started: if the pool is too small for what comes to thousands of streams at once, the rest waits in the
+/// sockets.
 const HEAP_A_TURN: usize = 64;
 /// Pieces up to this size share a buffer while none is taken, so that many of them do not hold one each: bytes.
 const PIECE: u32 = 8 * 1024;
