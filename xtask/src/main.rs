@@ -17,6 +17,7 @@ mod licences;
 mod package;
 mod part;
 mod peers;
+mod pictures;
 mod sanitizers;
 mod spdx;
 mod static_program;
@@ -149,6 +150,12 @@ const VERBS: &[Verb] = &[
         arguments: "[VERSION...] [here] [--quick | --all] [--write]",
         about: "the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it",
         run: kernels::run,
+    },
+    Verb {
+        name: "pictures",
+        arguments: "PAGE DIRECTORY",
+        about: "a page with charts as it looks in light, in dark, on a phone and on paper (needs chromium)",
+        run: pictures::run,
     },
     Verb {
         name: "ci",

@@ -45,6 +45,7 @@ pub mod suite;
 
 mod clock;
 mod cpu_clock;
+mod guard;
 mod listening;
 mod own_load;
 mod process_tree;

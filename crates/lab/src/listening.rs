@@ -3,11 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use annulus_load::ServerAddress;
 
 use crate::process_tree;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
+
+/// The flags of a listening socket in `/proc/net/unix`.
+const ACCEPTS: &str = "00010000";
 
 /// The addresses at which a process listens for TCP, or one that it has started; sorted. What another user's process does is not
 /// visible.
@@ -19,12 +25,19 @@ pub(crate) fn of_tree(root: u32) -> Vec<SocketAddr> {
 }
 
 /// The process that listens at an address of this machine, if that is visible: of several the one that has started the others.
-pub(crate) fn owner_of(address: SocketAddr) -> Option<u32> {
-    let serves = |at: SocketAddr| {
-        at.port() == address.port() && (at.ip() == address.ip() || at.ip().is_unspecified())
+pub(crate) fn owner_of(address: &ServerAddress) -> Option<u32> {
+    let inodes: BTreeSet<u64> = match address {
+        ServerAddress::Inet(address) => {
+            let serves = |at: SocketAddr| {
+                at.port() == address.port() && (at.ip() == address.ip() || at.ip().is_unspecified())
+            };
+            listening().into_iter().filter(|(at, _)| serves(*at)).map(|(_, inode)| inode).collect()
+        }
+        ServerAddress::Unix(path) => {
+            let text = fs::read("/proc/self/net/unix").unwrap_or_default();
+            String::from_utf8_lossy(&text).lines().filter_map(|line| bound_in(line, path)).collect()
+        }
     };
-    let inodes: BTreeSet<u64> =
-        listening().into_iter().filter(|(at, _)| serves(*at)).map(|(_, inode)| inode).collect();
     let has =
         |pid: &u32| !inodes.is_empty() && sockets_of(*pid).any(|inode| inodes.contains(&inode));
     let owners: Vec<u32> = processes().filter(has).collect();
@@ -66,6 +79,14 @@ fn listening_in(line: &str) -> Option<(SocketAddr, u64)> {
     (fields[3] == LISTEN).then_some((SocketAddr::new(ip_of(ip)?, port), inode))
 }
 
+/// `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/echo`, if it is of a socket that listens at this path.
+fn bound_in(line: &str, path: &Path) -> Option<u64> {
+    let mut fields = line.splitn(8, ' ').map(str::trim_start);
+    let is_listening = fields.nth(3)? == ACCEPTS;
+    let inode = fields.nth(2)?.parse().ok()?;
+    (is_listening && Path::new(fields.next()?) == path).then_some(inode)
+}
+
 /// Words of 32 bits, each as this machine stores it.
 fn ip_of(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(hex.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
@@ -99,15 +120,27 @@ mod tests {
     }
 
     #[test]
+    fn sockets_at_a_path_are_read_from_their_table() {
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01   345 /run/a b";
+        let found = |line: &str, path| bound_in(line, Path::new(path));
+        assert_eq!(found(line, "/run/a b"), Some(345));
+        assert_eq!(found(line, "/run/a"), None);
+        assert_eq!(found(&line.replace("00010000", "00000000"), "/run/a b"), None, "a connection");
+        assert_eq!(found("Num       RefCount Protocol Flags    Type St Inode Path", "Path"), None);
+    }
+
+    #[test]
     fn a_listener_of_this_process_is_found_from_both_sides() {
         for ip in ["127.0.0.1", "0.0.0.0"] {
             let listener = TcpListener::bind((ip, 0)).expect("a port");
             let address = listener.local_addr().expect("its address");
             assert!(of_tree(std::process::id()).contains(&address), "{address}");
             let loopback = SocketAddr::new([127, 0, 0, 1].into(), address.port());
-            assert!(owner_of(loopback).is_some(), "{address}");
+            assert!(owner_of(&loopback.into()).is_some(), "{address}");
         }
-        assert_eq!(owner_of("127.0.0.1:0".parse().expect("address")), None);
+        for nothing in ["127.0.0.1:0", "unix:/no/such/path"] {
+            assert_eq!(owner_of(&nothing.parse().expect("address")), None, "{nothing}");
+        }
         assert_eq!(of_tree(1 << 30), []);
     }
 }

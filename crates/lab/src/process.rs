@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use serde::{Deserialize, Serialize};
 
 use crate::child;
+use crate::guard;
 use crate::stderr::Stderr;
 
 /// How long a process may take to end after SIGTERM, before it is killed.
@@ -177,6 +178,7 @@ impl Process {
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
         let mut child = child::spawn(command)
             .map_err(|why| error(format!("can't start `{}`: {why}", program.display())))?;
+        guard::add(child.id());
         let stderr = child.stderr.take().expect("the command pipes it");
         let stderr = read(&mut child, stderr);
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
@@ -187,7 +189,9 @@ impl Process {
             }
             Err(why) => {
                 // It cannot be observed without a handle, but as a child it can be killed.
-                let _ = child.kill().and_then(|()| child.wait());
+                let _ = child.kill();
+                guard::remove(child.id());
+                let _ = child.wait();
                 Err(error(format!("can't watch it: {why}")))
             }
         }
@@ -233,6 +237,7 @@ impl Process {
             // Remaining children would hold its core and the pipe of its standard error. The group's id is not reused
             // until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            guard::remove(self.child.id());
             self.status = self.child.wait().ok();
         }
         self.status

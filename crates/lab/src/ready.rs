@@ -118,7 +118,7 @@ impl Ready {
 /// Names the process, if it is visible.
 pub(crate) fn check_free(port: u16) -> Result<(), String> {
     let Some(address) = loopback(port) else { return Ok(()) };
-    let owner = listening::owner_of(address);
+    let owner = listening::owner_of(&address.into());
     let owner = owner.map_or("another process".into(), |pid| format!("process {pid}"));
     Err(format!(
         "its port {port} is taken by {owner}: end that, or measure it by its address, {address}"

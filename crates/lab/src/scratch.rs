@@ -10,10 +10,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Existing directories, for [`remove_all`].
 static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// The start of their names, which goes on with the process and a number.
+const PREFIX: &str = "annulus-bench-";
+
 /// Removes every scratch directory, if the lab must end at once.
 pub fn remove_all() {
     // The process ends, so a failure cannot be reported.
     there().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
+}
+
+/// Removes the scratch directories of processes that have ended. Those of other users remain: they cannot be removed.
+fn remove_left(parent: &Path) {
+    let is_left = |name: &str| {
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'))?.0;
+        pid.parse::<u32>().ok().map(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let left = entries.filter(|entry| is_left(&entry.file_name().to_string_lossy()) == Some(true));
+    left.for_each(|entry| _ = fs::remove_dir_all(entry.path()));
 }
 
 fn there() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -27,12 +41,14 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory in another one, accessible to this user only.
+    /// Makes a directory in another one, accessible to this user only. Removes those there whose processes were killed.
     pub fn within(directory: &Path) -> io::Result<Scratch> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("annulus-bench-{}-{number}", std::process::id());
-        let directory = directory.canonicalize()?.join(name);
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let parent = directory.canonicalize()?;
+        remove_left(&parent);
+        let directory = parent.join(name);
         let mut there = there();
         DirBuilder::new().mode(0o700).create(&directory)?;
         there.push(directory.clone());
@@ -89,6 +105,19 @@ mod tests {
         let directory = other.path().to_owned();
         other.remove().expect("it can be removed");
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_removed() {
+        let parent = Scratch::within(&std::env::temp_dir()).expect("a directory");
+        // No process has such an id, and process 1 always runs.
+        let names = ["4194305-0", "1-0", "x-0", "4194305"].map(|end| format!("{PREFIX}{end}"));
+        let paths = names.map(|name| parent.path().join(name));
+        paths.iter().for_each(|path| fs::create_dir_all(path.join("sub")).expect("made"));
+        let own = Scratch::within(parent.path()).expect("another");
+        let another = Scratch::within(parent.path()).expect("a third");
+        assert_eq!(paths.each_ref().map(|path| path.exists()), [false, true, true, true]);
+        assert!(own.path().exists() && another.path().exists());
     }
 
     #[test]

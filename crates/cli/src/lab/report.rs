@@ -10,8 +10,9 @@ use std::process::ExitCode;
 const EXPLAIN: &str = "\
 Of each file of results, finished or not, comes NAME.html, one page that loads
 nothing and runs no script, with the same as NAME.md without the pictures,
-every figure as NAME.csv, and every slice as NAME.json; and an index.html of
-all. They are beside the file, or in --out.
+every figure as NAME.csv, and every verdict as NAME.json; and an index.html and
+index.md of all, with the cells in which each contender is the best, and those
+in which it is behind. They are beside the file, or in --out.
 
 Examples:
   annulus lab report lab-results/2026-11-23-quick

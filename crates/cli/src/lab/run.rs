@@ -39,10 +39,11 @@ in the document, the published figures above the measured ones. Absolute
 figures of different machines cannot be compared: compare within a table.
 
 With --load or --load-command, servers of your own are compared. A server is a
-command that starts it, split as a shell does, or the HOST:PORT of one that
-runs. In commands, {port} is a free port and {dir} an empty directory; in
-loads, {port} and {address} are the server's. It is ready once it accepts
-connections, must stay in the foreground, and ends with the run. CPU time is
+command that starts it, split as a shell does, or the HOST:PORT or unix:/path
+of one that runs. In commands, {port} is a free port and {dir} an empty
+directory; in loads, {port} and {address} are the server's, and {path} that of
+its Unix socket. It is ready once it accepts connections, must stay in the
+foreground, and ends with the run, with all that it has started. CPU time is
 that of all its processes; of one that runs already it is known if it is this
 user's. The first server is measured twice as a control. A file with
 [[server]] and [[load]] is the same; the files in crates/lab/programs are
@@ -65,7 +66,9 @@ Examples:
   annulus lab run 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
     --load 'http://127.0.0.1:{port}/' --connections 4
   annulus lab run 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
-    --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'";
+    --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'
+  annulus lab run unix:/run/a unix:/run/b \\
+    --load 'http://localhost/ --unix-socket {path}'";
 
 /// Measure comparisons, and keep the results in files
 #[derive(Args, Debug)]

@@ -24,8 +24,9 @@ const SLICE: Duration = Duration::from_secs(1);
 #[command(next_help_heading = "Servers of your own")]
 pub(super) struct ServerArgs {
     /// Compare servers: each NAME is then a command that starts one, or the
-    /// HOST:PORT of one that runs. This loads them: a target of annulus load,
-    /// with its options, such as 'http://127.0.0.1:{port}/ -H "Accept: */*"'
+    /// HOST:PORT or unix:/path of one that runs. This loads them: a target of
+    /// annulus load, with its options, such as
+    /// 'http://127.0.0.1:{port}/ -H "Accept: */*"'
     #[arg(long, value_name = "URL OPTIONS")]
     load: Vec<String>,
     /// Another program loads them, such as

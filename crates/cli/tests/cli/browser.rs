@@ -6,12 +6,14 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Asserts of a page in frames of two widths that it is not wider than they are, that it has so many charts, that each has
+/// Asserts of a page in frames of two widths, and as it is printed, that it is not wider than they are, that it has so many charts, that each has
 /// something in view, in colour, and that the browser has nothing to say.
 pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) {
     let wrapper = directory.join("frames.html");
     let escaped = html.replace('&', "&amp;").replace('"', "&quot;");
-    fs::write(&wrapper, FRAMES.replace("PAGE", &escaped)).unwrap();
+    // In print as on a screen of the width of a sheet.
+    let printed = escaped.replace("@media print", "@media screen");
+    fs::write(&wrapper, FRAMES.replace("PAGE", &escaped).replace("PRINT", &printed)).unwrap();
     let Output { stdout, stderr, status } = open(browser, directory, &wrapper);
     let [stdout, stderr] =
         [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -23,7 +25,8 @@ pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) 
     let found = found.unwrap_or_else(|| panic!("no findings in {stdout}: {stderr}")).0;
     let found: Value =
         serde_json::from_str(found).unwrap_or_else(|error| panic!("{error}: {found}"));
-    for width in ["360", "1200"] {
+    assert_eq!(found["703"]["cut"], 0, "on paper nothing can be scrolled: {found}");
+    for width in ["360", "703", "1200"] {
         let frame = &found[width];
         assert_eq!(frame["overflow"], 0, "wider than {width} pixels: {found}");
         let marks = frame["marks"].as_array().unwrap();
@@ -33,9 +36,10 @@ pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) 
     }
 }
 
-/// The page in frames of two widths. A mark counts if it has an extent and a colour.
+/// The page in frames. A mark counts if it has an extent and a colour.
 const FRAMES: &str = r#"<!DOCTYPE html><body><pre></pre>
 <iframe width="360" height="800" style="border:0" srcdoc="PAGE"></iframe>
+<iframe width="703" height="800" style="border:0" srcdoc="PRINT"></iframe>
 <iframe width="1200" height="800" style="border:0" srcdoc="PAGE"></iframe>
 <script>
 const drawn = mark => { const box = mark.getBoundingClientRect(); return box.width + box.height > 0; };
@@ -46,8 +50,10 @@ addEventListener("load", () => {
   for (const frame of document.querySelectorAll("iframe")) {
     const page = frame.contentDocument, root = page.documentElement;
     const marks = figure => [...figure.querySelectorAll("svg [class*='-s'], svg [class*='-h']")];
+    const scrolled = [...page.querySelectorAll(".cells, .table")];
     const figures = [...page.querySelectorAll("figure:not(.matrix)")];
     found[frame.width] = {
+      cut: scrolled.filter(box => box.scrollWidth > box.clientWidth).length,
       overflow: root.scrollWidth - root.clientWidth,
       marks: figures.map(figure => marks(figure).filter(drawn).length),
       colourless: figures.flatMap(marks).filter(colourless).length,

@@ -48,7 +48,8 @@ fn kill(bench: &[&str], children: usize, signal: Signal) {
     command.arg("bench").args(bench).args(["--seconds", "600"]).own_lock();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().unwrap();
-    let children = await_children(&mut bench, children);
+    // The shell that ends what contenders have started is another child.
+    let children = await_children(&mut bench, children + 1);
     let pid = Pid::from_child(&bench);
     // SIGQUIT would write a core file.
     prlimit(Some(pid), Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).unwrap();
@@ -164,7 +165,7 @@ fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
     };
     let mut lab = run().spawn().unwrap();
     let path = directory.join("out/small.jsonl");
-    let children = await_children(&mut lab, 3);
+    let children = await_children(&mut lab, 4);
     // The first line, and some slices.
     await_lines(&path, 20, &mut lab);
     kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
@@ -178,5 +179,56 @@ fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
     assert_eq!((all.len(), finished.resumed(), finished.is_finished()), (120, 1, true));
     let kept = killed.record().slices().iter();
     assert!(kept.clone().all(|(slice, outcome)| all.get(slice) == Some(outcome)));
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// A server whose child serves.
+const SERVER: &str = "ANNULUS echo --listen 127.0.0.1:$1 &\necho $$ $! >>pids\nwait\n";
+
+/// The scratch directories of labs.
+fn scratch(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("annulus-bench-"))
+        .count()
+}
+
+#[test]
+fn a_lab_that_is_killed_then_interrupted_ends_what_servers_started_and_goes_on() {
+    let directory = directory("ended");
+    std::fs::write(directory.join("server"), SERVER.replace("ANNULUS", ANNULUS)).unwrap();
+    let run = || {
+        let mut command = Command::new(ANNULUS);
+        command.args(["lab", "run", "sh server {port}", "--load", "tcp://{address} -l 64"]);
+        command.args(["--connections", "2", "--seconds", "0.05", "--rounds", "12", "--out", "out"]);
+        command.current_dir(&directory).env("TMPDIR", &directory);
+        command
+    };
+    let path = directory.join("out/sh.jsonl");
+    let mut kept = Vec::new();
+    for (signal, status, left) in [(Signal::KILL, None, 1), (Signal::INT, Some(130), 0)] {
+        let mut lab = run().stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let known = std::fs::read_to_string(&path).unwrap_or_default().lines().count();
+        await_lines(&path, known + 4, &mut lab);
+        let pids = std::fs::read_to_string(directory.join("pids")).unwrap();
+        let pids = pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
+        let alive: Vec<OwnedFd> =
+            pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect();
+        assert!(alive.len() >= 2, "a server and its child");
+        kill_process(Pid::from_child(&lab), signal).unwrap();
+        assert_eq!(lab.wait().unwrap().code(), status);
+        alive.iter().for_each(await_end);
+        let part = Results::read(&path).unwrap();
+        assert!(!part.is_finished() && part.record().slices().len() >= 3);
+        kept.extend(part.record().slices().clone());
+        assert_eq!(scratch(&directory), left, "what {signal:?} leaves, the next run removes");
+    }
+    let rest = finish(&mut run());
+    assert_eq!(rest.code, Some(0), "{rest:?}");
+    assert!(rest.stdout.contains("interrupted 2 times and resumed"), "{rest:?}");
+    let all = Results::read(&path).unwrap();
+    assert_eq!((all.record().slices().len(), all.is_finished(), all.resumed()), (24, true, 2));
+    assert!(kept.iter().all(|(slice, outcome)| all.record().slices().get(slice) == Some(outcome)));
+    assert!(std::fs::read_to_string(directory.join("out/sh.md")).unwrap().contains("2 times"));
     std::fs::remove_dir_all(directory).unwrap();
 }

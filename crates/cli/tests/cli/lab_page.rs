@@ -129,15 +129,17 @@ fn results_become_files_of_every_form_with_an_index() {
     assert!(text("whole.md").contains("| 1000 clients × 128 bytes | 1.00 | "));
     assert_eq!(text("whole.csv").lines().count(), 1 + 5 * 3 * 3);
     let json: serde_json::Value = serde_json::from_str(&text("whole.json")).unwrap();
-    assert_eq!(json["samples"].as_array().unwrap().len(), 5 * 3 * 5);
+    assert_eq!(json["results"].as_array().unwrap().len(), 2 * 5);
+    assert!(json.get("samples").is_none(), "they are in the file of results");
     assert!(text("part.html").contains("Unfinished: 40 of 75 slices."));
     let index = text("index.html");
     for part in ["<a href=\"part.html\">part</a>", "<b>other</b>", "<dt>unreadable</dt><dd>1</dd>"]
     {
         assert!(index.contains(part), "{part} is not in {index}");
     }
+    assert!(text("index.md").contains("- [part](part.md) (unfinished, began "));
     // Beside the results and what was made of them nothing is left.
-    assert_eq!(fs::read_dir(&directory).unwrap().count(), 3 + 2 * 4 + 1);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 3 + 2 * 4 + 2);
 }
 
 #[test]

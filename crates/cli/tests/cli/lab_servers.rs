@@ -99,6 +99,20 @@ fn a_running_server_is_compared_with_one_whose_port_is_looked_up() {
 }
 
 #[test]
+fn a_server_at_a_path_is_compared_with_one_at_a_port() {
+    let directory = Directory::new("path");
+    let at = format!("unix:{}", directory.0.join("a socket").display());
+    let running = Server::start(&["--listen", &at]);
+    let load = ["--load", "{address} -l 64", "--name", "path", "--name", "port"];
+    let finished = directory.compare(&[&[&*at, &echo("127.0.0.1:0", "")][..], &load].concat());
+    assert_table(&finished, &["path (control)", "port", "CPU"]);
+    assert!(!finished.stderr.contains("not known"), "its process is found: {finished:?}");
+    let refused = ["--load", "tcp://127.0.0.1:{port}"];
+    directory.run(&[&[&*at], &refused[..]].concat()).fails_with(2, &["{path} the path alone"]);
+    drop(running);
+}
+
+#[test]
 fn a_program_is_the_load_and_a_server_that_dies_costs_a_slice() {
     let directory = Directory::new("dies");
     let server = "echo $$ >>pids\necho $$ >$1.pid\nANNULUS echo --listen 127.0.0.1:$1 &\n\

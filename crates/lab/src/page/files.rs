@@ -117,9 +117,10 @@ fn write_index(directory: &Path, mut runs: Vec<Listed>, with_others: bool) -> Re
         runs.extend(others.into_iter().filter(has_page));
     }
     runs.sort_by(|a, b| a.name.cmp(&b.name));
-    let path = file(directory, INDEX, Form::Html);
-    save(&path, &index(&title(directory), &runs))?;
-    Ok(path)
+    for form in [Form::Markdown, Form::Html] {
+        save(&file(directory, INDEX, form), &index(&title(directory), &runs, form))?;
+    }
+    Ok(file(directory, INDEX, Form::Html))
 }
 
 fn list(path: &Path) -> Listed {
@@ -250,7 +251,7 @@ impl Directory {
         let runs: Vec<Listed> = files.iter().map(list).collect();
         Shown {
             media_type: Form::Html.media_type(),
-            text: index(&title(&self.path), &runs),
+            text: index(&title(&self.path), &runs, Form::Html),
             is_unfinished: files.is_empty() || runs.iter().any(|run| !run.is_finished()),
         }
     }

@@ -32,7 +32,7 @@
 mod charts;
 mod csv;
 mod details;
-mod distances;
+mod distance_map;
 mod families;
 mod files;
 mod index;
@@ -47,7 +47,7 @@ use annulus_page::{Block, Link, Page, Section};
 use crate::bench::Report;
 use crate::suite::SuiteReport;
 use charts::Subject;
-use distances::Distances;
+use distance_map::DistanceMap;
 use values::Values;
 
 pub use files::{Directory, Loaded, Shown, Written, files, write};
@@ -75,7 +75,7 @@ pub enum Form {
     Markdown,
     /// A row for each figure.
     Csv,
-    /// Everything, every slice included.
+    /// Every figure, verdict and doubt. The slices themselves are in the file of results.
     Json,
 }
 
@@ -135,13 +135,19 @@ impl Document<'_> {
         self.page().markdown()
     }
 
-    /// The report as JSON; that of the suite, if it is one.
+    /// The report as JSON; that of the suite, if it is one. Without the slices: they are most of it, and the file of results has them.
     pub fn json(&self) -> String {
+        let mut report = serde_json::to_value(self.report).expect("plain data");
+        report.as_object_mut().expect("a report has names").remove("samples");
         let json = match self.suite {
-            Some(suite) => serde_json::to_string_pretty(suite),
-            None => serde_json::to_string_pretty(self.report),
+            Some(suite) => {
+                let mut suite = serde_json::to_value(suite).expect("plain data");
+                suite["comparison"] = report;
+                suite
+            }
+            None => report,
         };
-        json.expect("plain data") + "\n"
+        format!("{json:#}\n")
     }
 
     fn page(&self) -> Page {
@@ -176,7 +182,7 @@ impl Document<'_> {
 
     /// A heat map for each metric, if there is more than one contender.
     fn distances(&self) -> Vec<Block> {
-        let all = Distances::all(self.report);
+        let all = DistanceMap::all(self.report);
         let compared = all.iter().filter(|of| of.contenders.len() > 1);
         compared.map(|of| Block::Matrix(tables::heat_map(self.report, of))).collect()
     }

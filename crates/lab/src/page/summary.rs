@@ -1,10 +1,11 @@
 //! What a reader is to grasp at once.
 
 use annulus_page::{Notice, Tile, text};
+use serde_json::Value as Json;
 
 use super::Document;
 use super::charts::label;
-use super::distances::Distances;
+use super::distance_map::DistanceMap;
 use super::tables::times;
 use crate::bench::{Better, Report, VerdictOutcome};
 
@@ -12,7 +13,10 @@ impl Document<'_> {
     pub(super) fn title(&self) -> String {
         match self.suite {
             Some(suite) => format!("{} ({})", suite.suite.title, suite.suite.document),
-            None => self.name.to_owned(),
+            None => match self.report.settings.parameters.get("title").and_then(Json::as_str) {
+                Some(title) if title != self.name => format!("{}: {title}", self.name),
+                _ => self.name.to_owned(),
+            },
         }
     }
 
@@ -38,7 +42,7 @@ impl Document<'_> {
 
     pub(super) fn tiles(&self) -> Vec<Tile> {
         let report = self.report;
-        let distances = Distances::all(report);
+        let distances = DistanceMap::all(report);
         let mut tiles = Vec::new();
         match distances.first().filter(|of| of.contenders.len() > 1) {
             Some(first) => tiles.extend(comparison(first)),
@@ -90,7 +94,7 @@ fn tile(label: &str, value: String, note: String) -> Tile {
 }
 
 /// The contender that is closest to the best over all cells.
-fn comparison(distances: &Distances<'_>) -> Vec<Tile> {
+fn comparison(distances: &DistanceMap<'_>) -> Vec<Tile> {
     let Some(of) = distances.closest() else { return Vec::new() };
     let by = label(distances.metric);
     vec![

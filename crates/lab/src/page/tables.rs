@@ -3,7 +3,7 @@
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
 use super::charts::label;
-use super::distances::{Distances, NEAR, Overall};
+use super::distance_map::{DistanceMap, NEAR, Overall};
 use crate::bench::{Column, Footprint, Format, Metric, Report, Role, Row};
 use crate::proc::Memory;
 use crate::suite::{PUBLISHED, TableReport};
@@ -15,7 +15,7 @@ pub(super) const NOTHING: &str = "–";
 const STEPS: [f64; HEATS - 1] = [NEAR, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
 /// How far every contender is from the best in each cell, and over all cells.
-pub(super) fn heat_map(report: &Report, distances: &Distances<'_>) -> Matrix {
+pub(super) fn heat_map(report: &Report, distances: &DistanceMap<'_>) -> Matrix {
     let cells = report.settings.cells.iter().enumerate();
     let mut rows: Vec<MatrixRow> = cells
         .map(|(index, cell)| {
@@ -61,8 +61,8 @@ fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
 }
 
 /// The mean and the worst of each contender.
-fn overall(distances: &Distances<'_>) -> [MatrixRow; 2] {
-    let all: Vec<_> = distances.contenders.iter().map(|of| Distances::overall(of)).collect();
+fn overall(distances: &DistanceMap<'_>) -> [MatrixRow; 2] {
+    let all: Vec<_> = distances.contenders.iter().map(|of| DistanceMap::overall(of)).collect();
     let row = |name: &str, of: fn(&Overall<'_>) -> f64| MatrixRow {
         names: vec![name.into()],
         cells: all.iter().map(|overall| heat_cell(overall.as_ref().map(of), false)).collect(),

@@ -141,7 +141,16 @@ fn a_run_that_has_measured_nothing_is_a_page_in_every_form() {
 fn an_index_lists_runs_with_their_verdicts_and_those_that_cannot_be_read() {
     let report = report();
     let runs = [Listed::new(&document(&report)), Listed::unreadable("b", "line 3: not JSON")];
-    let html = index("lab-results", &runs);
+    let markdown = index("lab-results", &runs, Form::Markdown);
+    for part in [
+        "- [a run](a%20run.md) (finished, began 20",
+        "## a run: cells by contender\n",
+        "| a | best in 6: 1 client × 1 byte, 50 clients × 1 byte, ",
+        "| b \\<c\\> | behind in 6: 1 client × 1 byte (2.00 ×), 50 clients × 1 byte (2.00 ×), ",
+    ] {
+        assert!(markdown.contains(part), "{part} is not in {markdown}");
+    }
+    let html = index("lab-results", &runs, Form::Html);
     for part in [
         "<a href=\"a%20run.html\">a run</a>",
         "finished, began 20",

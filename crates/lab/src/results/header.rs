@@ -1,6 +1,8 @@
 //! The first line of a file of results: what is measured, and where.
 
+use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -15,8 +17,7 @@ pub const FORMAT: &str = "annulus-lab";
 /// Its version.
 pub const VERSION: u64 = 1;
 
-/// What stands for the directory of a run and for a port, which differ from one run to the next.
-const DIRECTORY: &str = "{dir}";
+/// What stands for a port, which differs from one run to the next.
 const PORT: &str = "{port}";
 
 /// What precedes a port in an argument.
@@ -54,19 +55,15 @@ pub(super) struct Header {
 
 impl Header {
     /// Of a run that starts now.
-    pub(super) fn new(prepared: &Prepared, suite: Option<suite::Run>) -> Header {
+    pub(super) fn new(prepared: &Prepared, suite: Option<suite::Run>, places: &Places) -> Header {
         let mut bench = prepared.bench.clone();
-        let directory = prepared.scratch.as_ref().map(|scratch| scratch.path().to_string_lossy());
         for word in bench.contenders.all_mut().flat_map(|spec| &mut spec.arguments) {
-            let text = word.to_string_lossy();
-            let text = match &directory {
-                Some(directory) => text.replace(&**directory, DIRECTORY),
-                None => text.into_owned(),
-            };
-            *word = OsString::from(without_port(&text));
+            *word = OsString::from(without_port(&word.to_string_lossy()));
         }
         let environment = Environment::read();
-        Header { format: FORMAT.into(), version: VERSION, bench, environment, suite }
+        let header = Header { format: FORMAT.into(), version: VERSION, bench, environment, suite };
+        let text = serde_json::to_string(&header).expect("it is plain data");
+        serde_json::from_str(&places.shortened(&text)).expect("it differs by texts only")
     }
 
     /// The first difference to another definition, or to another machine: where it is, and both values.
@@ -83,6 +80,39 @@ impl Header {
             }
         }
         json
+    }
+}
+
+/// What stands in a file of results for directories of this machine: for that of the run, which differs from one to the next, for the one in
+/// which the lab was started, and for the user's, which are no one else's matter.
+#[derive(Debug)]
+pub(super) struct Places(Vec<(String, &'static str)>);
+
+impl Places {
+    /// Of a run with this directory.
+    pub(super) fn new(scratch: Option<&Path>) -> Places {
+        let scratch = scratch.map(|path| (path.to_owned(), "{dir}"));
+        let here = env::current_dir().ok().map(|path| (path, "."));
+        let home = env::home_dir().map(|path| (path, "~"));
+        let all = [scratch, here, home].into_iter().flatten();
+        let all = all.filter(|(path, _)| path.is_absolute() && path.parent().is_some());
+        Places(all.map(|(path, name)| (path.to_string_lossy().into_owned(), name)).collect())
+    }
+
+    /// The text with what stands for them instead of their paths.
+    pub(super) fn shortened(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (path, name)| {
+            let mut parts = text.split(&**path);
+            let mut shortened = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                // Not a part of a longer name, such as that of a directory beside it.
+                let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+                let is_longer = part.starts_with(goes_on) || shortened.ends_with(goes_on);
+                shortened += if is_longer { path } else { name };
+                shortened += part;
+            }
+            shortened
+        })
     }
 }
 
@@ -145,6 +175,22 @@ mod tests {
         ] {
             assert_eq!(without_port(text), without);
         }
+    }
+
+    #[test]
+    fn directories_of_this_machine_have_other_names() {
+        let all = [("/tmp/run-1", "{dir}"), ("/srv/code", "."), ("/home/a", "~")];
+        let places = Places(all.map(|(path, name)| (path.to_owned(), name)).into());
+        for (text, shortened) in [
+            ("--dir=/tmp/run-1/x /tmp/run-10", "--dir={dir}/x /tmp/run-10"),
+            ("/srv/code/peers/a: /srv/code", "./peers/a: ."),
+            ("/home/a/b /home/ab /x/home/a", "~/b /home/ab /x/home/a"),
+            ("none", "none"),
+        ] {
+            assert_eq!(places.shortened(text), shortened);
+        }
+        let own = Places::new(Some(Path::new("/tmp/x"))).shortened("/tmp/x/y / z");
+        assert_eq!(own, "{dir}/y / z");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::Results;
-use super::header::Header;
+use super::header::{Header, Places};
 use crate::bench::{Footprint, Outcome, Sample, Slice};
 
 /// A line after the first.
@@ -52,24 +52,25 @@ impl Measured {
 pub(super) struct Log {
     path: PathBuf,
     file: File,
+    places: Places,
 }
 
 impl Log {
     /// Makes the file, with its first line.
-    pub(super) fn create(path: &Path, header: &Header) -> Result<Log> {
+    pub(super) fn create(path: &Path, header: &Header, places: Places) -> Result<Log> {
         let made = path.parent().map_or(Ok(()), fs::create_dir_all);
         let file = made.and_then(|()| File::options().write(true).create_new(true).open(path));
         let file = file.with_context(|| {
             format!("cannot make {}: choose another directory with --out", path.display())
         })?;
-        let mut log = Log { path: path.into(), file };
+        let mut log = Log { path: path.into(), file, places };
         log.append(header)?;
         Ok(log)
     }
 
     /// Opens the file of an unfinished run, and removes a line that was cut.
-    pub(super) fn resume(results: &Results) -> Result<Log> {
-        let mut log = Log::at(&results.path)?;
+    pub(super) fn resume(results: &Results, places: Places) -> Result<Log> {
+        let mut log = Log::at(&results.path, places)?;
         let cut = log.file.set_len(results.whole);
         cut.with_context(|| format!("cannot write to {}", log.path.display()))?;
         log.append(&Line::Resumed(now()))?;
@@ -77,10 +78,10 @@ impl Log {
     }
 
     /// Opens a file to append to it.
-    pub(super) fn at(path: &Path) -> Result<Log> {
+    pub(super) fn at(path: &Path, places: Places) -> Result<Log> {
         let file = File::options().append(true).open(path);
         let file = file.with_context(|| format!("cannot write to {}", path.display()))?;
-        Ok(Log { path: path.to_owned(), file })
+        Ok(Log { path: path.to_owned(), file, places })
     }
 
     /// Appends a slice.
@@ -101,7 +102,8 @@ impl Log {
 
     /// One write, so that a line is cut only if the disk is full or the machine fails.
     fn append(&mut self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string(line).context("cannot write a result as JSON")?;
+        let text = serde_json::to_string(line).context("cannot write a result as JSON")?;
+        let mut text = self.places.shortened(&text);
         text.push('\n');
         self.file.write_all(text.as_bytes()).with_context(|| {
             let path = self.path.display();

@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::Results;
-use super::header::Header;
+use super::header::{Header, Places};
 use super::log::Log;
 use crate::bench::{Observer, Outcome, Prepared, Record, Slice};
+use crate::scratch::Scratch;
 use crate::suite;
 use crate::usage::UsageError;
 
@@ -23,13 +24,14 @@ pub fn measure(
     path: &Path,
     observer: &mut dyn Observer,
 ) -> Result<Results> {
-    let header = Header::new(&prepared, suite);
+    let places = Places::new(prepared.scratch.as_ref().map(Scratch::path));
+    let header = Header::new(&prepared, suite, &places);
     let (log, record, header) = if path.exists() {
         let results = Results::read(path)?;
         check(&results, &header)?;
-        (Log::resume(&results)?, results.record, results.header)
+        (Log::resume(&results, places)?, results.record, results.header)
     } else {
-        (Log::create(path, &header)?, Record::new(), header)
+        (Log::create(path, &header, places)?, Record::new(), header)
     };
     let mut keeping = Keeping { log, observer };
     let report = prepared.resume(record, &header.environment, &mut keeping)?;

@@ -151,7 +151,19 @@ impl Results {
         let Header { bench, environment, .. } = &self.header;
         let mut report = Report::new(bench, &self.record, environment);
         report.memory.clone_from(&self.memory);
+        report.doubts.extend(self.interruptions());
         report
+    }
+
+    fn interruptions(&self) -> Option<String> {
+        let times = match self.resumed {
+            0 => return None,
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
+        };
+        Some(format!(
+            "interrupted {times} and resumed: each time a round of a cell may lie on both sides of the interruption"
+        ))
     }
 
     /// The published tables with what was measured so far; `None` if this is no suite.

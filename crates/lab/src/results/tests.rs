@@ -101,6 +101,8 @@ fn an_interrupted_run_goes_on_with_what_it_lacks() {
     assert_eq!((measured, results.resumed(), results.is_finished()), (14, 1, true));
     assert_eq!(json(&results.report())["samples"], json(&whole.report())["samples"]);
     assert_eq!(json(&results.report())["results"], json(&whole.report())["results"]);
+    let [doubt] = &results.report().doubts[..] else { panic!("{:?}", results.report().doubts) };
+    assert!(doubt.starts_with("interrupted once and resumed: "), "{doubt}");
 }
 
 #[test]
@@ -189,7 +191,8 @@ fn a_full_disk_ends_the_run_and_names_the_file() {
     let (results, _) = run(&path, 8, 3).expect("a part");
     fs::remove_file(&path).expect("moved away");
     std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
-    let mut log = log::Log::at(&results.path).expect("it opens");
+    let places = header::Places::new(None);
+    let mut log = log::Log::at(&results.path, places).expect("it opens");
     let slice = Slice { round: 7, cell: 0, contender: 0 };
     let error = log.slice(slice, &Ok(Sample::default())).expect_err("it is full");
     let text = format!("{error:#}");

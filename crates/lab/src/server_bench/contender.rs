@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use annulus_load::ServerAddress;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
@@ -17,6 +18,9 @@ use crate::process::Spec;
 /// What may stand in braces in the command line of a server, and in its configuration.
 const WORDS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
+
+/// The start of the address of a Unix socket.
+pub(super) const UNIX: &str = "unix:";
 
 /// A server. In a file it has a `command`, which is started, or the `address` of one that runs already, and maybe a `name`.
 ///
@@ -41,7 +45,7 @@ enum Program {
     /// A command line, beside what it needs.
     Command { words: Vec<String>, variables: BTreeMap<String, String>, needs: Box<Needs> },
     /// One that runs already.
-    Running(SocketAddr),
+    Running(ServerAddress),
 }
 
 /// What a command line needs.
@@ -122,16 +126,24 @@ impl Program {
     }
 }
 
-/// Whether a text is written as an address: a host and a port.
+/// Whether a text is written as an address: a host and a port, or the path of a Unix socket.
 fn is_address(text: &str) -> bool {
     let is_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
-    !text.contains([' ', '/']) && text.rsplit_once(':').is_some_and(is_port)
+    let is_inet = !text.contains([' ', '/']) && text.rsplit_once(':').is_some_and(is_port);
+    is_inet || text.starts_with(UNIX)
 }
 
-fn resolved(text: &str) -> Result<SocketAddr> {
-    ensure!(is_address(text), "address '{text}': write HOST:PORT, such as 127.0.0.1:8080");
+fn resolved(text: &str) -> Result<ServerAddress> {
+    ensure!(
+        is_address(text),
+        "address '{text}': write HOST:PORT, such as 127.0.0.1:8080, or unix:/path"
+    );
+    if text.starts_with(UNIX) {
+        let address: ServerAddress = text.parse()?;
+        return address.validate().map(|()| address).with_context(|| format!("address '{text}'"));
+    }
     let mut found = text.to_socket_addrs().with_context(|| format!("address '{text}'"))?;
-    found.next().with_context(|| format!("address '{text}': the host has none"))
+    Ok(found.next().with_context(|| format!("address '{text}': the host has none"))?.into())
 }
 
 impl Contender {
@@ -177,7 +189,11 @@ impl Contender {
 
     /// Whether it runs elsewhere than at 127.0.0.1, or at another address of this machine.
     pub(super) fn is_remote(&self) -> bool {
-        matches!(self.program, Program::Running(address) if address.ip() != std::net::Ipv4Addr::LOCALHOST)
+        match &self.program {
+            Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,
+            Program::Running(ServerAddress::Unix(_)) => true,
+            Program::Command { .. } => false,
+        }
     }
 
     /// Sets the directory in which its configuration is looked for.
@@ -210,7 +226,7 @@ impl Contender {
             Program::Command { words, variables, needs } => (words, variables, needs),
             Program::Running(address) => {
                 let spec = Spec::of(&self.name, address.to_string());
-                return Ok(Ok(Recipe::new(spec, Place::Running(*address))));
+                return Ok(Ok(Recipe::new(spec, Place::Running(address.clone()))));
             }
         };
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
@@ -272,6 +288,7 @@ mod tests {
         for (text, name, has_own_port) in [
             ("127.0.0.1:8080", "127.0.0.1:8080", false),
             ("[::1]:80", "[::1]:80", false),
+            ("unix:/run/a b", "unix:/run/a b", false),
             ("/usr/sbin/nginx -c 'a b'", "nginx", true),
             ("redis-server --port {port}", "redis-server", false),
             ("./serve", "serve", true),
@@ -285,8 +302,9 @@ mod tests {
             ("a -c {configuration}", "{configuration} has no key configuration"),
             ("a 'b", "without an end"),
             ("", "is empty"),
+            ("unix:", "has 0 bytes"),
         ] {
-            let error = Contender::of_text(text).expect_err(text).to_string();
+            let error = format!("{:#}", Contender::of_text(text).expect_err(text));
             assert!(error.contains(part), "{error}");
         }
     }

@@ -4,6 +4,7 @@ use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
 use super::client::{Client, Parser};
+use super::contender::UNIX;
 use super::words::{self, Word, has};
 use crate::bench::Cell;
 
@@ -11,12 +12,12 @@ use crate::bench::Cell;
 const OF_COMMANDS: [&str; 4] = ["seconds", "requests", "script", "rate"];
 
 /// Words in every load.
-const OF_LOADS: [&str; 4] = ["port", "address", "connections", "depth"];
+const OF_LOADS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
 
 /// A load. In a file it has `url`, with the `options` of `annulus load`; or the `command` of another client, with `{connections}`,
 /// `{depth}`, `{seconds}`, `{requests}` (as many as fit that time: a short run before each slice tells), `{rate}` or `{script}` (of wrk:
 /// one of ours), `before` (a command that is run first), and `parse`, if the program is none of wrk, h2load, redis-benchmark, oha, hey
-/// and ab. In all of them the server is `{port}` or `{address}`. `connections` are a number or several, a cell each; `depth` is how
+/// and ab. In all of them the server is `{port}` or `{address}`, or `{path}` if it is a Unix socket. `connections` are a number or several, a cell each; `depth` is how
 /// many requests are in flight on each; `rate`, requests a second of an open loop, or `share`, the same as a multiple of what the
 /// baseline answers in a closed one; `service`, what servers are told to speak.
 #[derive(Clone, Debug)]
@@ -207,10 +208,11 @@ impl Load {
 
     /// What takes the place of the words of every load.
     pub(super) fn words(&self, address: &str) -> Vec<Word> {
-        let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+        let after = |found: Option<(&str, &str)>| found.map_or("", |(_, end)| end).to_owned();
         vec![
-            ("port", port.to_owned()),
+            ("port", after(address.rsplit_once(':'))),
             ("address", address.to_owned()),
+            ("path", after(address.split_once(UNIX))),
             ("connections", self.connections.to_string()),
             ("depth", self.depth.to_string()),
         ]
@@ -219,9 +221,14 @@ impl Load {
     /// Refuses a load that would not reach a server on another machine.
     pub(super) fn check_remote(&self, remote: Option<&str>) -> Result<()> {
         match remote {
-            Some(server) if !has(self.client.words(), "address") => bail!(
-                "server '{server}' is not at 127.0.0.1: write {{address}}, its host and its port, in place of a host and {{port}}"
-            ),
+            Some(server)
+                if !["address", "path"].iter().any(|word| has(self.client.words(), word)) =>
+            {
+                bail!(
+                    "server '{server}' is not at 127.0.0.1: write {{address}}, its host and its port, in place of a host and {{port}}; of a Unix \
+                 socket that is unix:/path, and {{path}} the path alone"
+                )
+            }
             _ => Ok(()),
         }
     }
@@ -264,8 +271,12 @@ mod tests {
         let load = loads.split().expect("a load").remove(0);
         let words = load.words("127.0.0.1:8080");
         assert_eq!(
-            words::filled("{port} {address} {connections}", &words),
+            words::filled("{port} {address} {connections}{path}", &words),
             "8080 127.0.0.1:8080 50"
+        );
+        assert_eq!(
+            words::filled("{address} {path}", &load.words("unix:/run/a")),
+            "unix:/run/a /run/a"
         );
     }
 }

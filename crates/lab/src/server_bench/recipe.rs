@@ -1,10 +1,12 @@
 //! How a server is started, and one that runs.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, io};
+
+use annulus_load::ServerAddress;
 
 use super::fixture::Fixture;
 use super::words::{Word, filled, has};
@@ -16,7 +18,7 @@ use crate::ready::{Ready, check_free};
 use crate::server::{START_TIMEOUT, Server, one_line};
 
 /// Where a server listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// It says where, in a line with `listening on`.
     Announced,
@@ -27,7 +29,7 @@ pub(super) enum Place {
     /// On a port that is looked up among the sockets of its processes.
     LookedUp,
     /// It runs already.
-    Running(SocketAddr),
+    Running(ServerAddress),
 }
 
 /// How to start the processes of a server.
@@ -49,7 +51,7 @@ pub(super) struct Recipe {
 pub(super) struct Live {
     /// Its process, if it was started here.
     server: Option<Server>,
-    /// `HOST:PORT`.
+    /// `HOST:PORT`, or `unix:/path`.
     pub(super) address: String,
     /// Its first process, if that is visible.
     pub(super) pid: Option<u32>,
@@ -73,7 +75,7 @@ impl Recipe {
     /// Whether CPU time and memory are those of a process that is visible here; an address of another machine, or of another user's
     /// process, is not.
     pub(super) fn is_visible(&self) -> bool {
-        match self.place {
+        match &self.place {
             Place::Running(address) => listening::owner_of(address).is_some(),
             _ => true,
         }
@@ -92,7 +94,7 @@ impl Recipe {
     /// # Errors
     /// If it does not start, or is not ready in time.
     pub(super) fn start(&self, service: &str, fixture: &mut Fixture) -> Result<Live, ProcessError> {
-        if let Place::Running(address) = self.place {
+        if let Place::Running(address) = &self.place {
             let pid = listening::owner_of(address);
             return Ok(Live { server: None, address: address.to_string(), pid });
         }

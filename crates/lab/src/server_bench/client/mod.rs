@@ -78,7 +78,7 @@ impl Client {
         let line = self.words().join(" ");
         let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
         ensure!(
-            has(&["port", "address"]),
+            has(&["port", "address", "path"]),
             "'{line}' has neither {{port}} nor {{address}}: every server would be measured as one; write {{port}} in place of the port"
         );
         if let Client::Command { .. } = self {
@@ -132,7 +132,8 @@ impl Clients {
     /// Those of the parser.
     pub(super) fn check(&self, load: &Load) -> Result<()> {
         let Client::Own(words) = &load.client else { return Ok(()) };
-        let plan = own::plan(words, load, "127.0.0.1:1", None, self.time, self.parse);
+        let example = if has(words, "path") { "unix:/path" } else { "127.0.0.1:1" };
+        let plan = own::plan(words, load, example, None, self.time, self.parse);
         plan.map(drop).with_context(|| format!("load '{}'", load.name))
     }
 

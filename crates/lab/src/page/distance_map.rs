@@ -5,8 +5,8 @@ use crate::bench::{self, Envelope, Metric, Report, Standing};
 /// Up to here a distance is marked as good as the best.
 pub(super) const NEAR: f64 = 1.02;
 
-/// Distances by one metric: 1 for the best of a cell, 2 for twice as bad.
-pub(super) struct Distances<'a> {
+/// The heat map of one metric, as numbers: each contender in each cell, 1 for the best of a cell, 2 for twice as bad.
+pub(super) struct DistanceMap<'a> {
     pub(super) metric: &'a Metric,
     pub(super) contenders: Vec<&'a bench::Distances>,
 }
@@ -24,15 +24,15 @@ pub(super) struct Overall<'a> {
     pub(super) cells: usize,
 }
 
-impl<'a> Distances<'a> {
+impl<'a> DistanceMap<'a> {
     /// By every metric that is compared, the one that decides the winner first.
-    pub(super) fn all(report: &'a Report) -> Vec<Distances<'a>> {
+    pub(super) fn all(report: &'a Report) -> Vec<DistanceMap<'a>> {
         let of = |envelope: &'a Envelope| {
             let mut metrics = report.settings.metrics.iter();
             let metric = metrics.find(|metric| metric.key == envelope.metric)?;
             let is_measured = envelope.best.iter().any(Option::is_some);
             let contenders = envelope.contenders.iter().collect();
-            is_measured.then_some(Distances { metric, contenders })
+            is_measured.then_some(DistanceMap { metric, contenders })
         };
         report.envelopes.iter().filter_map(of).collect()
     }
@@ -52,7 +52,7 @@ impl<'a> Distances<'a> {
 
     /// The contender with the least mean distance.
     pub(super) fn closest(&self) -> Option<Overall<'a>> {
-        let all = self.contenders.iter().filter_map(|of| Distances::overall(of));
+        let all = self.contenders.iter().filter_map(|of| DistanceMap::overall(of));
         all.min_by(|a, b| a.mean.total_cmp(&b.mean))
     }
 }

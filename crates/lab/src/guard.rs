@@ -1,0 +1,50 @@
+//! The end of what contenders have started, if the lab is killed.
+//!
+//! A contender is killed by the kernel once the lab has ended ([`child`](crate::child)); what it has started would go on, and hold its port. So
+//! a shell reads from a pipe which process groups there are. The kernel closes the pipe with the lab, however that ends, and the shell
+//! kills those that are left.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// Reads lines: `+ GROUP` and `- GROUP`.
+const SCRIPT: &str = "groups=' '
+while read -r sign group; do
+  case $sign in
+    +) groups=\"$groups$group \" ;;
+    -) groups=\"${groups%% $group *} ${groups#* $group }\" ;;
+  esac
+done
+for group in $groups; do kill -KILL \"-$group\"; done";
+
+/// The process group of a contender that has been started.
+pub(crate) fn add(group: u32) {
+    tell('+', group);
+}
+
+/// The same, once it has been killed, and before its id can be used again.
+pub(crate) fn remove(group: u32) {
+    tell('-', group);
+}
+
+fn tell(sign: char, group: u32) {
+    static INPUT: Mutex<Option<ChildStdin>> = Mutex::new(None);
+    let mut input = INPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    if input.is_none() {
+        *input = start().unwrap_or_default();
+    }
+    if let Some(input) = &mut *input {
+        // Without the shell, contenders end with the lab nevertheless.
+        let _ = input.write_all(format!("{sign} {group}\n").as_bytes());
+    }
+}
+
+/// In a process group of its own, so that ctrl-C at the terminal does not end it before the lab.
+fn start() -> io::Result<Option<ChildStdin>> {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", SCRIPT]).process_group(0).current_dir("/");
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell.spawn().map(|child| child.stdin)
+}
