@@ -81,10 +81,11 @@ fn listening_in(line: &str) -> Option<(SocketAddr, u64)> {
 
 /// `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/echo`, if it is of a socket that listens at this path.
 fn bound_in(line: &str, path: &Path) -> Option<u64> {
-    let mut fields = line.splitn(8, ' ').map(str::trim_start);
-    let is_listening = fields.nth(3)? == ACCEPTS;
-    let inode = fields.nth(2)?.parse().ok()?;
-    (is_listening && Path::new(fields.next()?) == path).then_some(inode)
+    let rest = line.strip_suffix(&*path.to_string_lossy()).filter(|rest| rest.ends_with(' '))?;
+    match rest.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, _, _, ACCEPTS, _, _, inode] => inode.parse().ok(),
+        _ => None,
+    }
 }
 
 /// Words of 32 bits, each as this machine stores it.

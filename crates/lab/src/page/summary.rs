@@ -55,13 +55,14 @@ impl Document<'_> {
         let rounds = report.samples.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
         let all = report.samples.len();
         let cells = report.settings.cells.len();
+        let doubts_note = if report.doubts.is_empty() { "" } else { "listed below" };
         tiles.extend([
             tile(
                 "failed slices",
                 failed(report).to_string(),
                 format!("of {}", text::number(all as f64)),
             ),
-            tile("doubts", report.doubts.len().to_string(), "listed below".into()),
+            tile("doubts", report.doubts.len().to_string(), doubts_note.into()),
             tile("rounds", rounds.to_string(), counted(cells, "cell", "cells")),
         ]);
         if !self.is_finished {
