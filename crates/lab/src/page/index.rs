@@ -109,7 +109,7 @@ pub fn index(title: &str, runs: &[Listed], form: Form) -> String {
     let sum = |of: fn(&Listed) -> usize| runs.iter().map(of).sum::<usize>().to_string();
     let tile = |label: &str, value| Tile { label: label.into(), value, note: String::new() };
     let compared = runs.iter().filter(|run| !run.standings.is_empty()).map(|run| Section {
-        heading: format!("{}: cells by contender", run.title),
+        heading: format!("{}: cells by contender", run.name),
         blocks: vec![Block::Table(Table { head: Vec::new(), rows: run.standings.clone() })],
     });
     let entries = runs.iter().map(|run| run.entry(form)).collect();
