@@ -6,13 +6,14 @@ file of 128 bytes.
 
 nginx has one process on one core, each generator one thread on another. In each round all run one after the other, in an order that
 changes; annulus runs twice, the second time as a control. Requests are counted by nginx, for all alike, and CPU time (user and system, of
-all threads, from the start of the program to its end) by the kernel. Printed are medians of the rounds: CPU time a request, its ratio to
-the baseline of the same round with a 95 % interval (bootstrap of the median), requests a second, and the shares of their cores that the
-generator and nginx used. With the server's share at 100 % the rate is the server's, and 1 / CPU time a request is what the generator's
-core would take.
+all threads, from the start of the program to its end) by the kernel. Printed are medians of the rounds: CPU time a request, its ratios to
+wrk and to oha in the same round with 95 % intervals (bootstrap of the median), requests a second, how many the whole core would take
+(1 / CPU time a request), and the shares of their cores that the generator and nginx used.
 
-Loads: connections, and the rate of an open loop. wrk has no open loop, so there the baseline is oha (`-q`, with latencies from the due
-times). A generator that is not installed is left out and named: apt-get install wrk nginx-light; cargo install oha.
+Loads: `closed-N` is a closed loop of N connections. In `full-N` a process that never waits shares the generator's core, so that the
+generator and not nginx bounds the rate: the one with the highest rate of its core wins. `open-R` is an open loop of 64 connections at R
+requests a second: of oha with `-q` and latencies from the due times; wrk has none, so it runs a closed loop at a rate like it, of as many
+connections as that takes. A generator that is not installed is left out and named: apt-get install wrk nginx-light; cargo install oha.
 
 Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
 """
@@ -36,13 +37,16 @@ import urllib.request
 PEERS = pathlib.Path(__file__).resolve().parent
 PATIENCE = 10.0
 BODY = bytes(range(33, 97)) * 2
-# Connections, and requests a second of an open loop.
+# Connections, requests a second of an open loop, connections of wrk, and whether the core is shared with a busy process.
 LOADS = {
-    "closed-1": (1, None),
-    "closed-64": (64, None),
-    "closed-500": (500, None),
-    "open-5k": (64, 5_000),
-    "open-20k": (64, 20_000),
+    "closed-1": (1, None, 1, False),
+    "closed-64": (64, None, 64, False),
+    "closed-500": (500, None, 500, False),
+    "full-64": (64, None, 64, True),
+    "full-500": (500, None, 500, True),
+    "open-5k": (64, 5_000, 1, False),
+    "open-20k": (64, 20_000, 1, False),
+    "open-100k": (64, 100_000, 64, False),
 }
 OURS, CONTROL = "annulus", "annulus (control)"
 RESAMPLES = 2000
@@ -50,14 +54,14 @@ UNAVAILABLE = 3
 
 
 def commands(options, name, url):
-    """The generators of a load: their names and command lines, the baseline first."""
-    connections, rate = LOADS[name]
+    """The generators of a load: their names and command lines, those to compare with first."""
+    connections, rate, of_wrk, _ = LOADS[name]
     seconds = options.seconds
     ours = [options.annulus, "load", url, "-c", connections, "-t", seconds, "--warm-up", "0"]
     oha = [options.oha, "--no-tui", "-z", f"{seconds}s", "-c", connections]
     found = {}
-    if rate is None and shutil.which("wrk"):
-        found["wrk"] = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", url]
+    if shutil.which("wrk"):
+        found["wrk"] = ["wrk", "-t1", f"-c{of_wrk}", f"-d{seconds}s", url]
     if rate is not None:
         ours += ["--rate", rate]
         oha += ["-q", rate, "--latency-correction"]
@@ -116,6 +120,18 @@ class Nginx:
         self.process.wait()
 
 
+@contextlib.contextmanager
+def busy(core):
+    """A process that uses as much of the core as it gets."""
+    pin = lambda: os.sched_setaffinity(0, {core})
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=pin)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def run(command, core):
     """Runs a generator to its end; returns its CPU time."""
     pin = lambda: os.sched_setaffinity(0, {core})
@@ -149,19 +165,21 @@ def interval(ratios):
 
 
 def report(name, results):
-    connections, rate = LOADS[name]
-    kind = "a closed loop" if rate is None else f"an open loop at {rate} a second"
-    print(f"\n{name}: {connections} connections, {kind}")
-    print(f"{'':20}{'CPU a request':>14}{'ratio':>8}{'95 % interval':>18}{'requests/s':>12}{'its core':>10}{'nginx':>8}")
-    baseline = next(iter(results.values()))
+    connections, rate, of_wrk, is_shared = LOADS[name]
+    kind = "a closed loop" if rate is None else f"an open loop at {rate} a second, wrk {of_wrk} in a closed loop"
+    print(f"\n{name}: {connections} connections, {kind}{', on a core with a busy process' if is_shared else ''}")
+    others = [other for other in results if other not in (OURS, CONTROL)]
+    heads = "".join(f"{'÷ ' + other:>9}{'95 % interval':>17}" for other in others)
+    print(f"{'':19}{'CPU a request':>14}{heads}{'requests/s':>12}{'of a core':>11}{'its core':>9}{'nginx':>7}")
     for program, rounds in results.items():
         middle = {key: statistics.median(row[key] for row in rounds) for key in rounds[0]}
-        ratios = [row["cpu_us"] / base["cpu_us"] for row, base in zip(rounds, baseline)]
-        low, high = interval(ratios)
-        print(
-            f"{program:20}{middle['cpu_us']:11.2f} µs{statistics.median(ratios):8.3f}{f'[{low:.3f}, {high:.3f}]':>18}"
-            f"{middle['rate']:12.0f}{middle['share']:10.0%}{middle['server']:8.0%}"
-        )
+        text = f"{program:19}{middle['cpu_us']:11.2f} µs"
+        for other in others:
+            ratios = [row["cpu_us"] / base["cpu_us"] for row, base in zip(rounds, results[other])]
+            low, high = interval(ratios)
+            text += f"{statistics.median(ratios):9.3f}{f'[{low:.3f}, {high:.3f}]':>17}"
+        whole = 1e6 / middle["cpu_us"]
+        print(f"{text}{middle['rate']:12.0f}{whole:11.0f}{middle['share']:9.0%}{middle['server']:7.0%}", flush=True)
 
 
 def parse():
@@ -203,9 +221,11 @@ def main():
             for name in options.loads:
                 generators = commands(options, name, server.url("128"))
                 results[name] = {program: [] for program in generators}
-                for _ in range(options.rounds):
-                    for program in random.sample(list(generators), len(generators)):
-                        results[name][program].append(measure(server, generators[program], options.cores[1]))
+                core = options.cores[1]
+                with busy(core) if LOADS[name][3] else contextlib.nullcontext():
+                    for _ in range(options.rounds):
+                        for program in random.sample(list(generators), len(generators)):
+                            results[name][program].append(measure(server, generators[program], core))
                 report(name, results[name])
         finally:
             server.close()

@@ -3,7 +3,7 @@
 
 use annulus::Runtime;
 use annulus::net::TcpListener;
-use annulus_load::{Figures, Plan, Streams, run};
+use annulus_load::{Figures, Http, Plan, Protocol, Streams, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -55,8 +55,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// An echo server on a thread that is left out.
-fn serve() -> SocketAddr {
+/// A server on a thread that is left out: it echoes, or sends `reply` for all that comes at once.
+fn serve(reply: Option<&'static str>) -> SocketAddr {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
         IS_LEFT_OUT.set(true);
@@ -67,7 +67,8 @@ fn serve() -> SocketAddr {
             while let Ok((mut stream, _)) = listener.accept().await {
                 annulus::spawn(async move {
                     while let Ok(Some(lease)) = stream.recv().await {
-                        if stream.send(lease).await.is_err() {
+                        let chunk = reply.map_or_else(|| lease.into(), annulus::Chunk::from);
+                        if stream.send(chunk).await.is_err() {
                             return;
                         }
                     }
@@ -79,9 +80,10 @@ fn serve() -> SocketAddr {
 }
 
 /// The most bytes that a run takes in which every client has had a reply.
-fn most_held(address: SocketAddr, clients: usize) -> isize {
+fn most_held(address: SocketAddr, protocol: &Protocol, clients: usize) -> isize {
     let mut plan = Plan {
         clients,
+        protocol: protocol.clone(),
         length: 100,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(300),
@@ -109,9 +111,17 @@ fn a_connection_that_is_used_takes_about_a_kilobyte() {
         return;
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    let address = serve();
-    let [few, many] = CLIENTS.map(|clients| most_held(address, clients));
-    let each = (many - few) / (CLIENTS[1] - CLIENTS[0]) as isize;
-    println!("{each} bytes a connection, {few} for {} of them", CLIENTS[0]);
-    assert!(each < MOST, "{each} bytes a connection: {few} and {many} for {CLIENTS:?}");
+    let http = Protocol::Http(Http::new("127.0.0.1", "/"));
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
+    for (protocol, reply) in [(Protocol::Echo, None), (http, Some(reply))] {
+        let address = serve(reply);
+        let [few, many] = CLIENTS.map(|clients| most_held(address, &protocol, clients));
+        let each = (many - few) / (CLIENTS[1] - CLIENTS[0]) as isize;
+        println!(
+            "{}: {each} bytes a connection, {few} for {} of them",
+            protocol.name(),
+            CLIENTS[0]
+        );
+        assert!(each < MOST, "{each} bytes a connection: {few} and {many} for {CLIENTS:?}");
+    }
 }

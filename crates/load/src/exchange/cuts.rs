@@ -8,11 +8,11 @@ pub(crate) type Replies = (Vec<Outcome>, Option<Kind>);
 
 /// Sends requests, passes the pieces on, and closes.
 pub(crate) fn replies<'a>(
-    mut exchange: impl Exchange<Out = Vec<u8>>,
+    mut exchange: impl Exchange,
     requests: usize,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Replies {
-    let (mut out, mut outcomes) = (Vec::new(), Vec::new());
+    let (mut out, mut outcomes) = (Default::default(), Vec::new());
     (0..requests).for_each(|_| _ = exchange.request(&mut out));
     let mut answered = |answer: super::Answer| outcomes.push(answer.outcome);
     let received = pieces.into_iter().try_for_each(|piece| exchange.receive(piece, &mut answered));
@@ -21,7 +21,7 @@ pub(crate) fn replies<'a>(
 }
 
 /// Asserts that pieces of this size, and the bytes at once, give the same.
-pub(crate) fn assert_same_in_pieces<X: Exchange<Out = Vec<u8>>>(
+pub(crate) fn assert_same_in_pieces<X: Exchange>(
     make: impl Fn() -> X,
     requests: usize,
     bytes: &[u8],

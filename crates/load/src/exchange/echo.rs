@@ -134,7 +134,7 @@ impl Protocol for EchoProtocol {
 
     async fn connect(&self, number: usize) -> Result<Plain, Fault> {
         let connected = connect(&self.plan, self.sources, number).await;
-        connected.map(Plain::new).map_err(|error| Fault::connect(&error))
+        connected.map_err(|error| Fault::connect(&error))
     }
 
     fn exchange(&self, client: usize) -> Echo {
@@ -151,8 +151,8 @@ mod tests {
     fn written(out: &mut Messages) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < out.len() {
-            let (Piece::Static(piece) | Piece::Borrowed(piece)) = out.piece(bytes.len());
-            bytes.extend_from_slice(piece);
+            let piece = out.piece(bytes.len());
+            bytes.extend_from_slice(piece.bytes());
         }
         out.clear();
         bytes

@@ -7,7 +7,7 @@
 //! - A [`Protocol`] connects, and makes the exchanges. Each thread of the load has one.
 //!
 //! # A codec
-//! `Out` is `Vec<u8>`. [`Exchange::request`] appends a request, [`Exchange::receive`] takes bytes as they come and calls `answered`
+//! `Out` is `Vec<u8>`, or [`Written`] if most requests are equal. [`Exchange::request`] appends a request, [`Exchange::receive`] takes bytes as they come and calls `answered`
 //! for each reply that is complete. What is incomplete stays in the exchange: only then does it need memory of its own. The client
 //! answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests unless the form of a
 //! reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
@@ -45,15 +45,18 @@ mod plain;
 pub(crate) mod redis;
 pub(crate) mod script;
 mod wire;
+mod written;
 
 pub(crate) use codec::Codec;
 pub(crate) use echo::{Echo, EchoProtocol, Messages};
 pub use plain::SOURCE_ADDRESSES;
-pub(crate) use plain::{Connection, Sources, connect};
+pub(crate) use plain::{Plain, Sources, connect};
 pub(crate) use wire::Connector;
+pub(crate) use written::Written;
 
 use crate::fault::Fault;
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// The requests and replies of one client.
@@ -146,24 +149,6 @@ pub(crate) trait Outgoing: Default {
     fn clear(&mut self);
 }
 
-/// Most bytes in a buffer that stays with a connection when its requests are sent.
-const KEPT: usize = 1 << 10;
-
-impl Outgoing for Vec<u8> {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn piece(&self, at: usize) -> Piece<'_> {
-        Piece::Borrowed(&self[at..])
-    }
-
-    fn clear(&mut self) {
-        self.clear();
-        self.shrink_to(KEPT);
-    }
-}
-
 /// Bytes to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece<'a> {
@@ -171,6 +156,17 @@ pub(crate) enum Piece<'a> {
     Borrowed(&'a [u8]),
     /// Never copied.
     Static(&'static [u8]),
+    /// Never copied: the connection holds them until they are sent.
+    Shared(&'a Rc<[u8]>),
+}
+
+impl Piece<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Borrowed(bytes) | Piece::Static(bytes) => bytes,
+            Piece::Shared(bytes) => bytes,
+        }
+    }
 }
 
 /// A connection, as a stream of bytes in both directions. Dropping it closes it.

@@ -8,6 +8,7 @@ use annulus::{Chunk, time};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,14 +16,41 @@ use std::time::Duration;
 pub const SOURCE_ADDRESSES: usize = 16;
 
 /// A TCP or Unix stream.
-pub(crate) struct Plain {
-    receiver: RecvHalf,
-    sender: SendHalf,
+pub(crate) enum Plain {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Calls a method that both kinds of streams have.
+macro_rules! call {
+    ($plain:expr, $method:ident($($argument:expr),*)) => {
+        match $plain {
+            Plain::Tcp(stream) => stream.$method($($argument),*),
+            Plain::Unix(stream) => stream.$method($($argument),*),
+        }
+    };
 }
 
 impl Plain {
-    pub(crate) fn new((receiver, sender): (RecvHalf, SendHalf)) -> Plain {
-        Plain { receiver, sender }
+    /// Its two directions, to be used beside each other.
+    pub(crate) fn split(self) -> (RecvHalf, SendHalf) {
+        call!(self, split())
+    }
+
+    pub(crate) fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        call!(self, poll_fill_buf(cx))
+    }
+
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        call!(self, consume(bytes));
+    }
+
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        call!(self, poll_write(cx, bytes))
     }
 }
 
@@ -32,27 +60,24 @@ impl Transport for Plain {
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> R,
     ) -> Poll<io::Result<Option<R>>> {
-        let lease = ready!(self.receiver.poll_recv(cx))?;
+        let lease = ready!(call!(self, poll_recv(cx)))?;
         Poll::Ready(Ok(lease.map(|lease| take(&lease))))
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, piece: Piece<'_>) -> Poll<io::Result<usize>> {
-        match piece {
-            Piece::Borrowed(bytes) => self.sender.poll_write(cx, bytes),
-            Piece::Static(bytes) => {
-                let mut chunk = Chunk::from(bytes);
-                self.sender.poll_send(cx, &mut chunk).map_ok(|()| bytes.len())
-            }
-        }
+        let mut chunk = match piece {
+            Piece::Borrowed(bytes) => return self.poll_write(cx, bytes),
+            Piece::Static(bytes) => Chunk::from(bytes),
+            Piece::Shared(bytes) => Chunk::from(Rc::clone(bytes)),
+        };
+        let count = chunk.len();
+        call!(self, poll_send(cx, &mut chunk)).map_ok(|()| count)
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.sender.poll_shutdown(cx)
+        call!(self, poll_shutdown(cx))
     }
 }
-
-/// The two halves of a TCP or Unix stream.
-pub(crate) type Connection = (RecvHalf, SendHalf);
 
 /// How the local addresses of connections are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +90,7 @@ pub(crate) enum Sources {
 }
 
 /// Connects to the plan's server, within the plan's limit. `number` counts the connections of the run.
-pub(crate) async fn connect(
-    plan: &Plan,
-    sources: Sources,
-    number: usize,
-) -> io::Result<Connection> {
+pub(crate) async fn connect(plan: &Plan, sources: Sources, number: usize) -> io::Result<Plain> {
     let address = match &plan.address {
         ServerAddress::Inet(address) => *address,
         ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
@@ -78,7 +99,7 @@ pub(crate) async fn connect(
     if let (Sources::Many, Some(source)) = (sources, source(address.ip(), number)) {
         options = options.source(source);
     }
-    options.connect(address).await.map(TcpStream::split)
+    options.connect(address).await.map(Plain::Tcp)
 }
 
 /// The source address of a connection, unless the kernel may choose it.
@@ -88,8 +109,8 @@ fn source(server: IpAddr, number: usize) -> Option<IpAddr> {
 }
 
 /// Connects to a path or an abstract name, within `limit`.
-async fn connect_unix(path: &Path, limit: Duration) -> io::Result<Connection> {
+async fn connect_unix(path: &Path, limit: Duration) -> io::Result<Plain> {
     let address = unix_address(path)?;
     let connected = time::timeout(limit, UnixStream::connect_addr(&address)).await;
-    Ok(connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?.split())
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(Plain::Unix)
 }

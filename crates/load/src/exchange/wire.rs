@@ -56,7 +56,7 @@ impl Connector {
     pub(crate) async fn connect(&self, number: usize) -> Result<Wire, Fault> {
         let connected = connect(&self.plan, self.sources, number).await;
         let connected = connected.map_err(|error| Fault::connect(&error))?;
-        let Some(session) = &self.tls else { return Ok(Wire::Plain(Plain::new(connected))) };
+        let Some(session) = &self.tls else { return Ok(Wire::Plain(connected)) };
         let limit = self.plan.connect_timeout;
         let made = time::timeout(limit, TlsTransport::connect(session, connected)).await;
         let made = made.map_err(|_| no_handshake(limit))?;

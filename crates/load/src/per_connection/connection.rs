@@ -1,6 +1,6 @@
 //! One connection and its message.
 
-use crate::exchange::{Connection, Sources, connect};
+use crate::exchange::{Plain, Sources, connect};
 use crate::fault::Fault;
 use crate::payload::Payload;
 use crate::plan::Plan;
@@ -34,11 +34,8 @@ pub(super) async fn run_one(plan: &Plan, number: usize) -> Result<Times, Fault> 
 }
 
 /// Sends and receives concurrently: a server may reply to a long message before it has all of it.
-async fn exchange(
-    plan: &Plan,
-    number: usize,
-    (mut receiver, mut sender): Connection,
-) -> Result<RecvHalf, Fault> {
+async fn exchange(plan: &Plan, number: usize, connection: Plain) -> Result<RecvHalf, Fault> {
+    let (mut receiver, mut sender) = connection.split();
     let mut payload = Payload::new(plan.seed, number, plan.length);
     let outstanding = Cell::new(plan.length);
     let receiving = receive_loop(&mut receiver, payload, &outstanding, plan);

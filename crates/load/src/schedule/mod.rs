@@ -10,6 +10,7 @@ mod due;
 mod frozen;
 mod pacer;
 mod parse;
+mod queue;
 mod random;
 mod rate;
 mod think;

@@ -1,6 +1,7 @@
 //! The requests of one connection: which are due, which are in flight, and the times of each.
 
 use super::due::DueTimes;
+use super::queue::Queue;
 use super::random::{Purpose, generator};
 use super::{Schedule, Think};
 use fastrand::Rng;
@@ -45,9 +46,10 @@ impl Times {
 pub(crate) struct Pacer {
     depth: usize,
     pace: Pace,
-    in_flight: VecDeque<Times>,
-    /// The due times of requests that are to be sent again, before all others.
-    again: VecDeque<u64>,
+    in_flight: Queue<Times>,
+    /// The due times of requests that are to be sent again, before all others; `None` as long as there was none.
+    #[expect(clippy::box_collection, reason = "there are many of these, and hardly any has one")]
+    again: Option<Box<VecDeque<u64>>>,
     /// When the last reply freed a slot while none was free.
     room_since: u64,
 }
@@ -56,11 +58,10 @@ pub(crate) struct Pacer {
 enum Pace {
     /// The due times of the free slots, in order.
     Closed {
-        free: VecDeque<u64>,
-        think: Think,
-        random: Rng,
+        free: Queue<u64>,
+        thinking: Option<Box<(Think, Rng)>>,
     },
-    Open(DueTimes),
+    Open(Box<DueTimes>),
 }
 
 impl Pacer {
@@ -76,16 +77,19 @@ impl Pacer {
         let pace = match *schedule {
             Schedule::Closed { think } => {
                 let mut random = generator(seed, client, Purpose::Think);
-                let mut free: Vec<_> = (0..depth).map(|_| now + think.draw(&mut random)).collect();
-                free.sort_unstable();
-                Pace::Closed { free: free.into(), think, random }
+                let mut due: Vec<_> = (0..depth).map(|_| now + think.draw(&mut random)).collect();
+                due.sort_unstable();
+                let mut free = Queue::new(depth);
+                due.into_iter().for_each(|due| free.push(due));
+                let thinking = (think != Think::None).then(|| Box::new((think, random)));
+                Pace::Closed { free, thinking }
             }
             Schedule::Open { ref rate, arrivals } => {
-                Pace::Open(DueTimes::new(rate.clone(), arrivals, [client, clients], seed, now))
+                let due = DueTimes::new(rate.clone(), arrivals, [client, clients], seed, now);
+                Pace::Open(Box::new(due))
             }
         };
-        let in_flight = VecDeque::with_capacity(depth);
-        Pacer { depth, pace, in_flight, again: VecDeque::new(), room_since: now }
+        Pacer { depth, pace, in_flight: Queue::new(depth), again: None, room_since: now }
     }
 
     /// Requests sent that are not answered.
@@ -117,7 +121,7 @@ impl Pacer {
                 due if due > now => break,
                 due => {
                     let ready = due.max(self.room_since).min(now);
-                    self.in_flight.push_back(Times { due, ready, sent: now, class: 0 });
+                    self.in_flight.push(Times { due, ready, sent: now, class: 0 });
                 }
             }
             self.advance();
@@ -128,36 +132,33 @@ impl Pacer {
 
     /// The last requests that were claimed, the oldest of them first.
     pub(crate) fn claimed(&mut self, requests: usize) -> impl Iterator<Item = &mut Times> {
-        let from = self.in_flight.len() - requests;
-        self.in_flight.range_mut(from..)
+        self.in_flight.last_mut(requests)
     }
 
     /// When the next request is due. A slot must be free.
     fn next_due(&self) -> u64 {
-        if let Some(&due) = self.again.front() {
+        if let Some(&due) = self.again.as_ref().and_then(|again| again.front()) {
             return due;
         }
         match &self.pace {
-            Pace::Closed { free, .. } => *free.front().expect("a slot that is free has a due time"),
+            Pace::Closed { free, .. } => *free.first().expect("a slot that is free has a due time"),
             Pace::Open(due) => due.next(),
         }
     }
 
     fn advance(&mut self) {
-        if self.again.pop_front().is_some() {
+        if self.again.as_mut().and_then(|again| again.pop_front()).is_some() {
             return;
         }
         match &mut self.pace {
-            Pace::Closed { free, .. } => _ = free.pop_front(),
+            Pace::Closed { free, .. } => _ = free.pop(),
             Pace::Open(due) => due.advance(),
         }
     }
 
     /// Of the requests in flight the one at a position is answered, 0 being the oldest one, which takes its place.
     pub(crate) fn answer_at(&mut self, position: usize, now: u64) -> Option<Times> {
-        if position > 0 && position < self.in_flight.len() {
-            self.in_flight.swap(0, position);
-        }
+        self.in_flight.bring_forward(position);
         self.answer(now)
     }
 
@@ -166,12 +167,12 @@ impl Pacer {
         if !self.has_room() {
             self.room_since = now;
         }
-        let times = self.in_flight.pop_front()?;
-        if let Pace::Closed { free, think, random } = &mut self.pace {
-            let due = now + think.draw(random);
-            // At the end, unless think times differ.
-            let at = free.partition_point(|&earlier| earlier <= due);
-            free.insert(at, due);
+        let times = self.in_flight.pop()?;
+        if let Pace::Closed { free, thinking } = &mut self.pace {
+            match thinking.as_deref_mut() {
+                None => free.push(now),
+                Some((think, random)) => free.push_sorted(now + think.draw(random)),
+            }
         }
         Some(times)
     }
@@ -189,15 +190,20 @@ impl Pacer {
         if !self.has_room() {
             self.room_since = now;
         }
-        if let Some(times) = self.in_flight.swap_remove_front(position) {
-            let at = self.again.partition_point(|&earlier| earlier <= times.due);
-            self.again.insert(at, times.due);
+        if position >= self.in_flight.len() {
+            return;
+        }
+        self.in_flight.bring_forward(position);
+        if let Some(times) = self.in_flight.pop() {
+            let again = self.again.get_or_insert_default();
+            let at = again.partition_point(|&earlier| earlier <= times.due);
+            again.insert(at, times.due);
         }
     }
 
     /// The requests in flight were not taken by the server, and are to be sent again. They keep their due times.
     pub(crate) fn unsend(&mut self) {
-        while !self.in_flight.is_empty() {
+        while self.in_flight.len() > 0 {
             self.unsend_at(0, self.room_since);
         }
     }

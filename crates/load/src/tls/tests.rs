@@ -1,7 +1,7 @@
 //! Sessions with servers that are right, and with some that are not.
 
 use super::*;
-use crate::exchange::{Piece, Transport};
+use crate::exchange::{Piece, Plain, Transport};
 use crate::fault::{Fault, Kind};
 use annulus::net::TcpStream;
 use rcgen::{CertificateParams, CertifiedKey, DnType, KeyPair};
@@ -70,7 +70,7 @@ fn echo(stream: std::net::TcpStream, config: Arc<ServerConfig>) {
 async fn connect(address: SocketAddr, tls: &Tls) -> io::Result<TlsTransport> {
     let session = connector(tls, &["lines"]).unwrap();
     let stream = TcpStream::connect(address).await?;
-    TlsTransport::connect(&session, stream.split()).await
+    TlsTransport::connect(&session, Plain::Tcp(stream)).await
 }
 
 /// Sends bytes, and takes as many, beside each other.

@@ -1,8 +1,7 @@
 //! A session over a stream.
 
 use super::Session;
-use crate::exchange::{Piece, Transport};
-use annulus::net::{RecvHalf, SendHalf};
+use crate::exchange::{Piece, Plain, Transport};
 use rustls::{ClientConnection, Error};
 use std::future::poll_fn;
 use std::io::{self, BufRead, Write};
@@ -13,9 +12,13 @@ const MAX_PLAIN: usize = 64 << 10;
 
 /// A TLS session over a TCP or Unix stream.
 pub(crate) struct TlsTransport {
-    receiver: RecvHalf,
-    sender: SendHalf,
-    session: Box<ClientConnection>,
+    stream: Plain,
+    state: Box<State>,
+}
+
+/// In memory of its own: most connections of a load have none.
+struct State {
+    session: ClientConnection,
     /// What is encrypted and not accepted by the stream.
     unsent: Vec<u8>,
 }
@@ -25,23 +28,20 @@ impl TlsTransport {
     ///
     /// # Errors
     /// Those of the stream; `UnexpectedEof` if it ends; `InvalidData` with a [`rustls::Error`] inside.
-    pub(crate) async fn connect(
-        session: &Session,
-        (receiver, sender): (RecvHalf, SendHalf),
-    ) -> io::Result<TlsTransport> {
-        let session = Box::new(session.start().map_err(invalid)?);
-        let mut transport = TlsTransport { receiver, sender, session, unsent: Vec::new() };
+    pub(crate) async fn connect(session: &Session, stream: Plain) -> io::Result<TlsTransport> {
+        let state = State { session: session.start().map_err(invalid)?, unsent: Vec::new() };
+        let mut transport = TlsTransport { stream, state: Box::new(state) };
         poll_fn(|cx| transport.poll_handshake(cx)).await?;
         Ok(transport)
     }
 
     /// The protocol that both sides have agreed on.
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
-        self.session.alpn_protocol()
+        self.state.session.alpn_protocol()
     }
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.session.is_handshaking() {
+        while self.state.session.is_handshaking() {
             ready!(self.poll_flush(cx))?;
             if ready!(self.poll_records(cx))? == 0 {
                 let text = "the server closed in the handshake";
@@ -53,12 +53,13 @@ impl TlsTransport {
 
     /// Takes received bytes into the session; returns their number, 0 at the end of the stream.
     fn poll_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let shown = ready!(self.receiver.poll_fill_buf(cx))?;
+        let shown = ready!(self.stream.poll_fill_buf(cx))?;
         let mut rest = shown;
-        let count = self.session.read_tls(&mut rest)?;
-        self.receiver.consume(count);
-        let processed = self.session.process_new_packets();
-        if processed.is_err() || self.session.wants_write() {
+        let session = &mut self.state.session;
+        let count = session.read_tls(&mut rest)?;
+        self.stream.consume(count);
+        let processed = session.process_new_packets();
+        if processed.is_err() || session.wants_write() {
             // An answer to the peer, such as an alert. If the stream fails, the next write gets its error.
             _ = self.poll_flush(cx)?;
         }
@@ -68,17 +69,18 @@ impl TlsTransport {
 
     /// Passes on all that is encrypted.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let State { session, unsent } = &mut *self.state;
         loop {
-            while self.session.wants_write() {
-                self.session.write_tls(&mut self.unsent)?;
+            while session.wants_write() {
+                session.write_tls(unsent)?;
             }
-            if self.unsent.is_empty() {
+            if unsent.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let count = ready!(self.sender.poll_write(cx, &self.unsent))?;
-            self.unsent.drain(..count);
-            if self.unsent.is_empty() {
-                self.unsent = Vec::new();
+            let count = ready!(self.stream.poll_write(cx, unsent))?;
+            unsent.drain(..count);
+            if unsent.is_empty() {
+                *unsent = Vec::new();
             }
         }
     }
@@ -93,7 +95,7 @@ impl Transport for TlsTransport {
         // The same task sends and receives, so this replaces no other's waker.
         _ = self.poll_flush(cx)?;
         loop {
-            let mut reader = self.session.reader();
+            let mut reader = self.state.session.reader();
             match reader.fill_buf() {
                 Ok([]) => return Poll::Ready(Ok(None)),
                 Ok(plain) => {
@@ -109,18 +111,18 @@ impl Transport for TlsTransport {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, piece: Piece<'_>) -> Poll<io::Result<usize>> {
-        let (Piece::Borrowed(bytes) | Piece::Static(bytes)) = piece;
+        let bytes = piece.bytes();
         ready!(self.poll_flush(cx))?;
-        let count = self.session.writer().write(&bytes[..bytes.len().min(MAX_PLAIN)])?;
+        let count = self.state.session.writer().write(&bytes[..bytes.len().min(MAX_PLAIN)])?;
         // What the stream does not accept now leaves with the next call.
         _ = self.poll_flush(cx)?;
         Poll::Ready(Ok(count))
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.session.send_close_notify();
+        self.state.session.send_close_notify();
         ready!(self.poll_flush(cx))?;
-        self.sender.poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 

@@ -7,7 +7,7 @@ mod requests;
 pub use requests::{Http, HttpError, HttpRequest};
 pub(crate) use requests::{Requests, is_host};
 
-use super::{Answer, Exchange, Outcome};
+use super::{Answer, Exchange, Outcome, Written};
 use crate::fault::{Fault, Kind};
 use crate::mix::Fill;
 use replies::Replies;
@@ -17,28 +17,41 @@ use std::rc::Rc;
 /// The requests and replies of one client.
 pub(crate) struct HttpExchange {
     requests: Rc<Requests>,
-    fill: Fill,
     /// Requests without a reply.
     outstanding: usize,
-    /// Which of them have the method HEAD, if some have and some have not.
-    heads: VecDeque<bool>,
     replies: Replies,
+    /// If requests differ.
+    varied: Option<Box<Varied>>,
+}
+
+/// What a client needs to know whose requests differ.
+struct Varied {
+    fill: Fill,
+    /// Which requests without a reply have the method HEAD, if some have and some have not.
+    heads: VecDeque<bool>,
 }
 
 impl HttpExchange {
     pub(crate) fn new(requests: &Rc<Requests>, fill: Fill) -> HttpExchange {
-        let (requests, heads) = (Rc::clone(requests), VecDeque::new());
-        HttpExchange { requests, fill, outstanding: 0, heads, replies: Replies::new() }
+        let varied = || Box::new(Varied { fill, heads: VecDeque::new() });
+        let varied = requests.constant().is_none().then(varied);
+        HttpExchange {
+            requests: Rc::clone(requests),
+            outstanding: 0,
+            replies: Replies::new(),
+            varied,
+        }
     }
 
     /// Whether the next reply has a head only.
     fn to_head(&self) -> bool {
-        self.requests.is_head().or(self.heads.front().copied()).unwrap_or(false)
+        let of_the_next = || self.varied.as_ref()?.heads.front().copied();
+        self.requests.is_head().or_else(of_the_next).unwrap_or(false)
     }
 
     fn answer(&mut self, status: u16, answered: &mut impl FnMut(Answer)) {
         self.outstanding -= 1;
-        self.heads.pop_front();
+        self.varied.iter_mut().for_each(|varied| _ = varied.heads.pop_front());
         answered(Answer::new(Outcome::Status(status)));
     }
 
@@ -53,14 +66,18 @@ impl HttpExchange {
 }
 
 impl Exchange for HttpExchange {
-    type Out = Vec<u8>;
+    type Out = Written;
 
-    fn request(&mut self, out: &mut Vec<u8>) -> usize {
-        let index = self.requests.write(&mut self.fill, out);
-        if self.requests.is_head().is_none() {
-            self.heads.push_back(self.requests.is_head_of(index));
-        }
+    fn request(&mut self, out: &mut Written) -> usize {
         self.outstanding += 1;
+        let Some(Varied { fill, heads }) = self.varied.as_deref_mut() else {
+            self.requests.constant().into_iter().for_each(|request| out.push_same(request));
+            return 0;
+        };
+        let index = self.requests.write(fill, out.bytes());
+        if self.requests.is_head().is_none() {
+            heads.push_back(self.requests.is_head_of(index));
+        }
         index
     }
 
@@ -98,7 +115,7 @@ impl Exchange for HttpExchange {
 
     fn reconnected(&mut self) {
         (self.outstanding, self.replies) = (0, Replies::new());
-        self.heads.clear();
+        self.varied.iter_mut().for_each(|varied| varied.heads.clear());
     }
 }
 

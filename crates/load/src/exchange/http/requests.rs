@@ -3,6 +3,7 @@
 use crate::exchange::http2;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
 use std::fmt;
+use std::rc::Rc;
 
 /// Requests of HTTP. Paths, bodies and the values of headers are [`Template`]s.
 ///
@@ -212,6 +213,8 @@ pub(crate) struct Requests {
     mix: Mix<Encoded>,
     /// Whether all requests have the method HEAD, or none has; `None` if some have.
     is_head: Option<bool>,
+    /// The request, if all are the same.
+    constant: Option<Rc<[u8]>>,
 }
 
 /// One kind of request.
@@ -233,7 +236,17 @@ impl Requests {
         let mut heads = mix.entries().iter().map(|request| request.is_head);
         let first = heads.next().unwrap_or(false);
         let is_head = heads.all(|head| head == first).then_some(first);
-        Ok(Requests { mix, is_head })
+        let constant = match mix.entries() {
+            [Encoded { head, body: None, .. }] => head.as_constant().map(Rc::from),
+            _ => None,
+        };
+        Ok(Requests { mix, is_head, constant })
+    }
+
+    /// The request, if all are the same.
+    #[inline]
+    pub(super) fn constant(&self) -> Option<&Rc<[u8]>> {
+        self.constant.as_ref()
     }
 
     /// Appends the next request of a client; returns its index in the mix.

@@ -19,9 +19,9 @@ fn exchange_of(http: &Http) -> HttpExchange {
 
 /// The bytes of so many requests.
 fn written(http: &Http, count: usize) -> String {
-    let (mut exchange, mut out) = (exchange_of(http), Vec::new());
+    let (mut exchange, mut out) = (exchange_of(http), Written::default());
     (0..count).for_each(|_| _ = exchange.request(&mut out));
-    String::from_utf8(out).unwrap()
+    String::from_utf8(out.bytes().clone()).unwrap()
 }
 
 /// The statuses of the replies to so many requests, in any pieces.
@@ -79,7 +79,7 @@ fn some_replies_are_a_head_only() {
 fn the_last_reply_of_a_connection_says_so() {
     let is_last = |head: &str| {
         let mut exchange = exchange("GET");
-        exchange.request(&mut Vec::new());
+        exchange.request(&mut Written::default());
         let bytes = format!("{head}\r\nContent-Length: 0\r\n\r\n");
         exchange.receive(bytes.as_bytes(), &mut |_| ()).unwrap();
         exchange.is_last()
@@ -182,7 +182,7 @@ fn bytes_that_no_request_asked_for_are_named() {
 #[test]
 fn a_new_connection_starts_anew() {
     let mut exchange = exchange("GET");
-    let mut out = Vec::new();
+    let mut out = Written::default();
     exchange.request(&mut out);
     exchange
         .receive(
@@ -230,7 +230,7 @@ fn requests_are_drawn_by_weight_and_replies_to_head_are_heads_only() {
     let mut exchange = exchange_of(&http);
     let (mut classes, mut replies) = ([0, 0], Vec::new());
     for _ in 0..100 {
-        let class = exchange.request(&mut Vec::new());
+        let class = exchange.request(&mut Written::default());
         classes[class] += 1;
         replies.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
         replies.extend(&b"abc"[..if class == 0 { 3 } else { 0 }]);

@@ -5,7 +5,7 @@
 //! kept sending without receiving could deadlock.
 
 use crate::clock;
-use crate::exchange::{Echo, Exchange, Messages, Outgoing, Piece};
+use crate::exchange::{Echo, Exchange, Messages, Outgoing};
 use crate::fault::{Fault, Kind};
 use crate::metrics::Batch;
 use crate::schedule::{Claim, Pacer};
@@ -119,8 +119,8 @@ impl Client {
 
     fn send_what_fits(&mut self) -> Result<(), Fault> {
         while self.accepted < self.out.len() {
-            let (Piece::Static(piece) | Piece::Borrowed(piece)) = self.out.piece(self.accepted);
-            match send(&self.stream, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            let piece = self.out.piece(self.accepted);
+            match send(&self.stream, piece.bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     self.accepted += count;
                     self.last_activity = clock::nanos();
