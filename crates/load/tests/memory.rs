@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Bytes that a client with its connection may take: its task, exchange and due times, the stream's slot, and a share of the lists
 /// of the thread.
-const MOST: isize = 1200;
+const MOST: isize = 1100;
 /// Clients of two runs: what both have in common is not a connection's. Both are too many for the runtime's own buffers.
 const CLIENTS: [usize; 2] = [1100, 2100];
 /// Descriptors of both ends, and of all else.

@@ -9,7 +9,7 @@ pub(crate) const MAX_LATENCY: u64 = 3_600_000_000_000;
 /// The precision of latencies.
 pub(crate) const SIGNIFICANT_DIGITS: u8 = 3;
 /// Bits of a value that select its bucket: three significant digits take 2048 buckets a power of two.
-const PRECISION_BITS: u32 = 11;
+pub(super) const PRECISION_BITS: u32 = 11;
 
 /// Latencies in ns, counted in the buckets of an HdrHistogram of 1 ns to an hour with three significant digits.
 ///

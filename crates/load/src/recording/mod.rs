@@ -22,6 +22,7 @@
 //! assert_eq!(latency.p99_9, None, "2000 are too few for it");
 //! ```
 
+mod buckets;
 mod clocks;
 mod collector;
 mod csv;

@@ -1,6 +1,7 @@
 //! What a thread of the load has recorded in an interval.
 
-use super::latencies::{MAX_LATENCY, SIGNIFICANT_DIGITS, empty_histogram};
+use super::buckets::Buckets;
+use super::latencies::MAX_LATENCY;
 use super::outcomes::Outcomes;
 use super::{ClassInterval, Interval, Latencies};
 use crate::exchange::Outcome;
@@ -16,8 +17,8 @@ pub(super) struct Tally {
     pub(super) reconnects: u64,
     pub(super) bytes_sent: u64,
     pub(super) bytes_received: u64,
-    pub(super) response: Histogram<u64>,
-    pub(super) service: Histogram<u64>,
+    response: Buckets,
+    service: Buckets,
     delay: Histogram<u64>,
     outcomes: Outcomes,
     /// By class of request; none if all are alike.
@@ -30,8 +31,7 @@ struct ClassTally {
     answered: u64,
     refused: u64,
     failed: u64,
-    /// With room for what has occurred only: there may be many classes.
-    response: Histogram<u64>,
+    response: Buckets,
     outcomes: Outcomes,
 }
 
@@ -47,8 +47,8 @@ impl Tally {
             reconnects: 0,
             bytes_sent: 0,
             bytes_received: 0,
-            response: empty_histogram(),
-            service: empty_histogram(),
+            response: Buckets::default(),
+            service: Buckets::default(),
             // Of less precision: delays are compared with times, and shown with one or two digits.
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
                 .expect("bounds that are constants"),
@@ -76,8 +76,8 @@ impl Tally {
 
     pub(super) fn answered(&mut self, class: u32, response: u64, service: u64, outcome: Outcome) {
         self.answered += 1;
-        self.response.saturating_record(response);
-        self.service.saturating_record(service);
+        self.response.record(response);
+        self.service.record(service);
         self.outcomes.add(outcome);
         self.refused += u64::from(is_refusal(outcome));
         if let Some(class) = self.classes.get_mut(class as usize) {
@@ -97,8 +97,8 @@ impl Tally {
             bytes_sent: self.bytes_sent,
             bytes_received: self.bytes_received,
             outcomes: self.outcomes.by_name(),
-            response: Latencies::from_histogram(&self.response),
-            service: Latencies::from_histogram(&self.service),
+            response: self.response.to_latencies(),
+            service: self.service.to_latencies(),
             delay: Latencies::from_histogram(&self.delay),
             classes: self.classes.iter().map(ClassTally::to_interval).collect(),
             ..Interval::new(start, length)
@@ -112,8 +112,8 @@ impl Tally {
             *count = 0;
         }
         (self.bytes_sent, self.bytes_received) = (0, 0);
-        self.response.reset();
-        self.service.reset();
+        self.response.clear();
+        self.service.clear();
         self.delay.reset();
         self.outcomes = Outcomes::default();
         self.classes.iter_mut().for_each(ClassTally::clear);
@@ -122,14 +122,12 @@ impl Tally {
 
 impl ClassTally {
     fn new() -> ClassTally {
-        let response =
-            Histogram::new(SIGNIFICANT_DIGITS).expect("a number of digits that is a constant");
         ClassTally {
             sent: 0,
             answered: 0,
             refused: 0,
             failed: 0,
-            response,
+            response: Buckets::default(),
             outcomes: Outcomes::default(),
         }
     }
@@ -138,7 +136,7 @@ impl ClassTally {
         self.answered += 1;
         self.refused += u64::from(is_refusal(outcome));
         self.outcomes.add(outcome);
-        self.response.record(response.min(MAX_LATENCY)).expect("it grows");
+        self.response.record(response);
     }
 
     fn to_interval(&self) -> ClassInterval {
@@ -148,13 +146,13 @@ impl ClassTally {
             refused: self.refused,
             failed: self.failed,
             outcomes: self.outcomes.by_name(),
-            response: Latencies::from_histogram(&self.response),
+            response: self.response.to_latencies(),
         }
     }
 
     fn clear(&mut self) {
         (self.sent, self.answered, self.refused, self.failed) = (0, 0, 0, 0);
-        self.response.reset();
+        self.response.clear();
         self.outcomes = Outcomes::default();
     }
 }
