@@ -8,10 +8,9 @@
 //!
 //! # A codec
 //! `Out` is `Vec<u8>`, or [`Written`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::receive`] takes
-//! bytes as they come and calls `answered`
-//! for each reply that is complete. What is incomplete stays in the exchange: only then does it need memory of its own. The client
-//! answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests unless the form of a
-//! reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
+//! bytes as they come and calls `answered` for each reply that is complete. What is incomplete stays in the exchange: only then does it need
+//! memory of its own. The client answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests
+//! unless the form of a reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
 //!
 //! ```text
 //! struct Line { request: Rc<[u8]>, rest: usize }
