@@ -40,6 +40,33 @@ struct Fields {
     keep_alive: bool,
 }
 
+/// The head that was parsed last, with what it says: most replies of a server have the same one until its date changes.
+#[derive(Debug, Default)]
+pub(super) struct LastHead {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+    to_head: bool,
+}
+
+impl LastHead {
+    /// As [`parse`], which depends on the bytes of the head only.
+    pub(super) fn parse(&mut self, bytes: &[u8], to_head: bool) -> Parsed<Head> {
+        if let Some(head) = self.head
+            && self.to_head == to_head
+            && bytes.starts_with(&self.bytes)
+        {
+            return Ok(Some((self.bytes.len(), head)));
+        }
+        let parsed = parse(bytes, to_head)?;
+        if let Some((length, head)) = parsed {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&bytes[..length]);
+            (self.head, self.to_head) = (Some(head), to_head);
+        }
+        Ok(parsed)
+    }
+}
+
 /// Parses the head of a reply to a request, whose method may have been HEAD.
 pub(super) fn parse(bytes: &[u8], to_head: bool) -> Parsed<Head> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_HEADERS];
@@ -167,4 +194,28 @@ fn wrong_length(what: String) -> Fault {
 /// The members of a list, without those that are empty.
 fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_is_known_says_the_same() {
+        let texts = [
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 55\r\n\r\n",
+            "HTTP/1.1 204 No\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        ];
+        let mut last = LastHead::default();
+        for (one, other) in texts.iter().flat_map(|one| texts.map(|other| (*one, other))) {
+            for (text, to_head) in [(one, false), (other, false), (other, true), (one, true)] {
+                let bytes = [text.as_bytes(), b"body"].concat();
+                let [found, expected] = [last.parse(&bytes, to_head), parse(&bytes, to_head)];
+                assert_eq!(found.ok(), expected.ok(), "{text:?} after {one:?}");
+            }
+        }
+    }
 }

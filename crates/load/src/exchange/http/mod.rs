@@ -90,7 +90,8 @@ impl Exchange for HttpExchange {
             if self.outstanding == 0 || self.is_last() {
                 return Err(self.unexpected(input));
             }
-            let (taken, status) = self.replies.take(input, self.to_head())?;
+            let (taken, status) =
+                self.replies.take(input, self.to_head(), self.requests.last_head())?;
             input = &input[taken..];
             if let Some(status) = status {
                 self.answer(status, answered);

@@ -1,9 +1,10 @@
 //! The replies of one connection, from any pieces.
 
-use super::head::{self, Body, Head, MAX_HEAD, too_long};
+use super::head::{self, Body, Head, LastHead, MAX_HEAD, too_long};
 use crate::exchange::kept::{Kept, Parsed};
 use crate::fault::{Fault, Kind};
 use httparse::Status;
+use std::cell::RefCell;
 
 /// Most bytes of the line with a chunk's size.
 const MAX_CHUNK_LINE: usize = 4096;
@@ -53,15 +54,16 @@ impl Replies {
     }
 
     /// Takes bytes up to the end of a reply; returns their number, and the status once the reply is complete. `to_head`
-    /// says whether it is a reply to HEAD.
+    /// says whether it is a reply to HEAD; `last` is the last head of any connection.
     pub(super) fn take(
         &mut self,
         input: &[u8],
         to_head: bool,
+        last: &RefCell<LastHead>,
     ) -> Result<(usize, Option<u16>), Fault> {
         let mut taken = 0;
         while taken < input.len() {
-            let (count, complete) = self.step(&input[taken..], to_head)?;
+            let (count, complete) = self.step(&input[taken..], to_head, last)?;
             taken += count;
             if complete {
                 (self.state, self.interim) = (State::Head, 0);
@@ -94,9 +96,14 @@ impl Replies {
     }
 
     /// Takes the next part of a reply; returns its length, and whether it completes the reply.
-    fn step(&mut self, input: &[u8], to_head: bool) -> Result<(usize, bool), Fault> {
+    fn step(
+        &mut self,
+        input: &[u8],
+        to_head: bool,
+        last: &RefCell<LastHead>,
+    ) -> Result<(usize, bool), Fault> {
         match self.state {
-            State::Head => self.head(input, to_head),
+            State::Head => self.head(input, to_head, last),
             State::UntilClose => Ok((input.len(), false)),
             State::Body(left) => {
                 let (taken, left) = skip(input, left);
@@ -119,8 +126,13 @@ impl Replies {
         }
     }
 
-    fn head(&mut self, input: &[u8], to_head: bool) -> Result<(usize, bool), Fault> {
-        let parse = |bytes: &[u8]| head::parse(bytes, to_head);
+    fn head(
+        &mut self,
+        input: &[u8],
+        to_head: bool,
+        last: &RefCell<LastHead>,
+    ) -> Result<(usize, bool), Fault> {
+        let parse = |bytes: &[u8]| last.borrow_mut().parse(bytes, to_head);
         let (taken, head) = self.kept.parse_lines(input, MAX_HEAD, parse, || too_long("a head"))?;
         let Some(Head { status, body, is_last }) = head else { return Ok((taken, false)) };
         if status < 200 {

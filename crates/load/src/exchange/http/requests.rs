@@ -1,7 +1,9 @@
 //! The requests of a run.
 
+use super::head::LastHead;
 use crate::exchange::http2;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
@@ -215,6 +217,8 @@ pub(crate) struct Requests {
     is_head: Option<bool>,
     /// The request, if all are the same.
     constant: Option<Rc<[u8]>>,
+    /// Of the replies to all clients of the thread.
+    last_head: RefCell<LastHead>,
 }
 
 /// One kind of request.
@@ -240,13 +244,17 @@ impl Requests {
             [Encoded { head, body: None, .. }] => head.as_constant().map(Rc::from),
             _ => None,
         };
-        Ok(Requests { mix, is_head, constant })
+        Ok(Requests { mix, is_head, constant, last_head: RefCell::default() })
     }
 
     /// The request, if all are the same.
     #[inline]
     pub(super) fn constant(&self) -> Option<&Rc<[u8]>> {
         self.constant.as_ref()
+    }
+
+    pub(super) fn last_head(&self) -> &RefCell<LastHead> {
+        &self.last_head
     }
 
     /// Appends the next request of a client; returns its index in the mix.
