@@ -49,11 +49,12 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<f64>,
     /// The names of the servers, in their order [default: those of the programs]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     name: Vec<String>,
     /// Where servers without {port} in their command listen, in their order
     /// [default: looked up]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT,…", value_delimiter = ',',
+          value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// A text that a server prints once it is ready: of all, or one each
     /// [default: it is ready once it listens]

@@ -73,7 +73,7 @@ fn two_commands_are_compared_under_our_load() {
         [echo("127.0.0.1:{port}", "--driver epoll"), echo("127.0.0.1:{port}", "--driver threads")];
     let [first, second] = servers.each_ref().map(String::as_str);
     let load = ["--load", "tcp://127.0.0.1:{port} -l 64", "--connections", "1,4"];
-    let names = ["--name", "one", "--name", "two"];
+    let names = ["--name", "one,two"];
     let finished = directory.compare(&[&[first, second], &load[..], &names].concat());
     assert_table(
         &finished,
