@@ -135,6 +135,19 @@ fn the_error_for_an_unknown_name_lists_all() {
 fn an_invalid_suite_is_an_error_of_one_line() {
     let (finished, _) = suite("broken", "kind = \"dance\"", &[]);
     finished.fails_with(1, &["suite small", "unknown variant `dance`"]);
+    for (cell, code, part) in [
+        ("clients = 1, bites = 16", 1, "unknown field `bites`"),
+        ("clients = 1", 1, "a × a names no clients or no bytes"),
+        ("clients = 0, bytes = 16", 2, "0 clients: ask for 1 to "),
+        ("clients = 1, bytes = 0", 2, "0 bytes a message: ask for 1 to "),
+        ("clients = 9000000, bytes = 16", 1, "no cell is left to measure: 9000000 clients"),
+    ] {
+        let text = format!(
+            "kind = \"echo\"\n[[table]]\ntitle = \"t\"\nunit = \"\"\ncorner = \"\"\ncolumns = [{{ name = \"a\" }}]\n\
+             rows = [{{ name = \"a\" }}]\neach = {{ figure = \"rate\", servers = [\"threads\"], {cell} }}\n"
+        );
+        suite("broken", &text, &["--rounds", "1"]).0.fails_with(code, &[part]);
+    }
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl Run {
             idle: of_memory.then(|| plan.time(IDLE)),
             is_lenient: true,
         };
-        let cells = self.cells();
+        let cells = self.cells()?;
         setup.cells = self.thin(cells, setup.servers.len(), |cell| setup.cost(cell));
         Ok(setup)
     }
@@ -199,7 +199,10 @@ impl Run {
     }
 
     /// The cells of clients and bytes; notes and omits those with more connections than the process may open files.
-    fn cells(&mut self) -> Vec<Cell> {
+    ///
+    /// # Errors
+    /// If none is left.
+    fn cells(&mut self) -> Result<Vec<Cell>> {
         // Connections being closed while the next ones are opened count, too.
         let most = limits::room() / 2;
         let fits = |cell: &Cell| cell.number("clients").is_none_or(|count| count <= most as u64);
@@ -209,7 +212,8 @@ impl Run {
             let way = "fit under the limit of open files; raise it (ulimit -Hn)";
             self.note(format!("{cell}: at most {most} {way}"));
         }
-        cells
+        ensure!(!cells.is_empty(), "no cell is left to measure: {}", self.notes.join("; "));
+        Ok(cells)
     }
 
     /// The values of all questions, in order, without repetitions.
