@@ -87,7 +87,8 @@ impl Report {
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.rows().filter_map(|Row { contender, cell, failed, error, .. }| {
             let why = error.as_deref()?;
-            Some(format!("{contender} failed in {failed} slices at {cell}: {why}"))
+            let slices = if *failed == 1 { "1 slice".into() } else { format!("{failed} slices") };
+            Some(format!("{contender} failed in {slices} at {cell}: {why}"))
         })
     }
 }
@@ -312,7 +313,7 @@ mod tests {
         record.keep(Slice { round: 2, cell: 0, contender: 1 }, Err("reset".into()));
         let report = Report::new(&bench(&["a", "b"]), &record, &Environment::read());
         let failures: Vec<String> = report.failures().collect();
-        assert_eq!(failures, ["b failed in 1 slices at 50 clients × 128 bytes: reset"]);
+        assert_eq!(failures, ["b failed in 1 slice at 50 clients × 128 bytes: reset"]);
         assert_eq!((report.results[1].slices, report.verdicts[0].winner.as_ref()), (5, None));
         let bad: Vec<_> = report.samples.iter().filter(|slice| slice.sample.is_none()).collect();
         assert_eq!((bad.len(), bad[0].error.as_deref()), (1, Some("reset")));
