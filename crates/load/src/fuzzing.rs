@@ -5,6 +5,7 @@ use crate::exchange::cuts::assert_same_in_pieces;
 use crate::exchange::http::{Http, HttpExchange, HttpRequest, Requests};
 use crate::exchange::redis::{Commands, Redis, RedisExchange};
 use crate::exchange::script::{Framing, Script, ScriptExchange, ScriptRequest};
+use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, Template};
 use crate::payload::Payload;
 use crate::recording::{Alignment, CsvLog, Recording, merge};
@@ -66,7 +67,7 @@ pub fn http(bytes: &[u8]) {
     let requests = Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("a weight");
     let http = Http { requests, ..Http::new("a:1", "/") };
     let requests = Rc::new(Requests::new(&http).expect("a request that is a constant"));
-    let exchange = || HttpExchange::new(&requests, Fill::new(1, 0, 1));
+    let exchange = || HttpExchange::new(&requests, Fill::new(1, 0, 1), &FirstRefusal::default());
     assert_same_in_pieces(exchange, REQUESTS, bytes, piece(first));
 }
 
@@ -77,7 +78,7 @@ pub fn redis(bytes: &[u8]) {
     redis.database = (first & 128 != 0).then_some(1);
     let commands = Rc::new(Commands::new(&redis).expect("a command that is a constant"));
     assert_same_in_pieces(
-        || RedisExchange::new(&commands, Fill::new(1, 0, 1)),
+        || RedisExchange::new(&commands, Fill::new(1, 0, 1), &FirstRefusal::default()),
         REQUESTS,
         bytes,
         piece(first),
@@ -106,7 +107,7 @@ pub fn script(bytes: &[u8]) {
     }
     let script = Rc::new(script);
     assert_same_in_pieces(
-        || ScriptExchange::new(&script, Fill::new(1, 0, 1)),
+        || ScriptExchange::new(&script, Fill::new(1, 0, 1), &FirstRefusal::default()),
         REQUESTS,
         bytes,
         piece(first),

@@ -6,35 +6,32 @@
 //! message, which its [`Schedule`] says: in a closed loop when a reply freed its slot, in an open loop at its scheduled time.
 //!
 //! ```no_run
-//! use annulus_load::{Figures, Plan, Streams, run};
+//! use annulus_load::{Plan, Streams, run};
 //! use std::time::Duration;
 //!
 //! let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), Streams::default());
 //! plan.duration = Duration::from_secs(5);
-//! let report = run(&plan, &mut ()).unwrap();
-//! if let Figures::Streams(figures) = report.figures {
-//!     println!("{:.0} requests/s, p99 {} µs", figures.requests_per_second, figures.latency_us.p99);
-//! }
+//! let recording = run(&plan, &mut ()).unwrap();
+//! let summary = recording.summary();
+//! println!("{:.0} requests/s, p99 {:?} µs", summary.requests_per_second, summary.latency_us.p99);
 //! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod datagrams;
+mod doubts;
 mod exchange;
 mod fault;
 mod fault_log;
 mod find_rate;
+mod findings;
 mod join;
-mod measured;
-mod metrics;
 mod mix;
 mod mode;
 mod payload;
 mod per_connection;
-mod phases;
 mod plan;
 mod protocol;
-mod report;
 mod run;
 mod schedule;
 mod server_address;
@@ -76,10 +73,6 @@ pub use plan::{
     Streams, Workload,
 };
 pub use protocol::Protocol;
-pub use report::{
-    DatagramFigures, DelaySummary, Figures, LatencySummary, PerConnectionFigures, Report,
-    StreamFigures, TimeSummary,
-};
 pub use run::{LoadError, Observer, Progress, run};
 pub use schedule::{Arrivals, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number};
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};

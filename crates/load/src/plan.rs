@@ -37,6 +37,9 @@ pub const MAX_EVENT_LOOPS: usize = 256;
 /// Most segments in one send: what every kernel with segmentation accepts.
 const MAX_SEGMENTS: usize = 64;
 
+/// Longer than any run takes.
+const ENDLESS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// How many datagrams of a length one send can carry as segments.
 pub(crate) fn segments_that_fit(length: usize) -> usize {
     (MAX_DATAGRAM / length).min(MAX_SEGMENTS)
@@ -63,7 +66,8 @@ pub struct Plan {
     /// first value. A request that is due while the pipeline is full is sent late; its response time still counts from its
     /// due time.
     pub schedule: Schedule,
-    /// How long to run before measuring, once every client is connected. May be zero.
+    /// How long to run before measuring, once every client is connected. May be zero. Not of a run with [`Workload::PerConnection`],
+    /// nor is the next one.
     pub warm_up: Duration,
     /// How long to measure.
     pub duration: Duration,
@@ -317,6 +321,14 @@ impl Plan {
     /// The sizes of the messages of streams.
     pub(crate) fn message_sizes(&self) -> Sizes {
         self.sizes.clone().unwrap_or(Sizes::Fixed(self.length))
+    }
+
+    /// How long to warm up and to measure. A number of connections has no warm-up, and ends by itself.
+    pub(crate) fn times(&self) -> [Duration; 2] {
+        match self.workload {
+            Workload::PerConnection(_) => [Duration::ZERO, ENDLESS],
+            Workload::Streams(_) | Workload::Datagrams(_) => [self.warm_up, self.duration],
+        }
     }
 
     /// Connections in total, of a run with [`Workload::PerConnection`].

@@ -13,8 +13,8 @@ use crate::recording::MAX_CLASSES;
 ///
 /// let mut plan = Plan::new("127.0.0.1:8080".parse().unwrap(), Streams::default());
 /// plan.protocol = Protocol::Http(Http::new("127.0.0.1:8080", "/index.html"));
-/// let report = run(&plan, &mut ()).unwrap();
-/// println!("{}", report.figures.answered());
+/// let recording = run(&plan, &mut ()).unwrap();
+/// println!("{}", recording.summary().responses);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]

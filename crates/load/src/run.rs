@@ -3,8 +3,7 @@
 use crate::affinity::{self, PinError};
 use crate::limits::{self, OpenFileShortage};
 use crate::plan::{Plan, PlanError, Workload};
-use crate::recording::Interval;
-use crate::report::Report;
+use crate::recording::{Interval, Recording};
 use crate::start_time::{StartError, StartTime};
 use crate::system::Edges;
 use crate::{datagrams, per_connection, streams};
@@ -12,8 +11,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// Notified of the course of a run, on the thread that called [`run`]. If the clients are tasks, they share that thread:
-/// they wait while a method of the observer runs.
+/// Notified of the course of a run, on the thread that called [`run`].
 pub trait Observer {
     /// Measuring starts when this returns. The time it takes is part of no latency.
     fn window_opened(&mut self) {}
@@ -21,7 +19,7 @@ pub trait Observer {
     fn window_closed(&mut self) {}
     /// About ten times a second while measuring.
     fn progress(&mut self, _progress: Progress) {}
-    /// An interval of a run of streams is complete: its requests and replies are counted. Called in order, while measuring and
+    /// An interval of the run is complete: its requests and replies are counted. Called in order, while measuring and
     /// shortly afterwards.
     fn interval(&mut self, _interval: &Interval) {}
     /// Whether to end the run now, with the figures so far; called about ten times a second.
@@ -44,7 +42,7 @@ pub struct Progress {
     pub responses: u64,
 }
 
-/// A run that could not begin. Failures of the server are in the [`Report`] instead.
+/// A run that could not begin. Failures of the server are in its [`Recording`] instead.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -71,12 +69,12 @@ pub enum LoadError {
 
 /// Runs a plan; blocks the calling thread.
 ///
-/// Failures of the server or of single clients are counted in [`Report::errors`]. If not every client of
-/// [`Workload::Streams`] or [`Workload::Datagrams`] can connect, nothing is measured and [`Report::seconds`] is 0.
+/// Failures of the server or of single clients are counted in [`Recording::errors`]. If not every client of
+/// [`Workload::Streams`] or [`Workload::Datagrams`] can connect, nothing is measured and [`Recording::seconds`] is 0.
 ///
 /// # Errors
 /// If the run could not begin.
-pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError> {
+pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Recording, LoadError> {
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
@@ -90,7 +88,7 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Report, LoadError
         }
         Workload::Datagrams(datagrams) => datagrams::run(plan, datagrams, observer)?,
     };
-    Ok(Report::new(plan, findings, edges.used()))
+    Ok(findings.into_recording(plan, edges.used()))
 }
 
 impl fmt::Display for LoadError {

@@ -44,8 +44,8 @@ pub(crate) struct StartTime {
 
 impl StartTime {
     pub(crate) fn of(plan: &Plan) -> StartTime {
-        let Plan { start_at: at, warm_up, connect_timeout, .. } = *plan;
-        StartTime { at, warm_up, connect_timeout }
+        let [warm_up, _] = plan.times();
+        StartTime { at: plan.start_at, warm_up, connect_timeout: plan.connect_timeout }
     }
 
     /// Waits until it is time to connect, or until the observer interrupts.
@@ -54,13 +54,6 @@ impl StartTime {
         self.check(at, clock::unix())?;
         let begin = at.saturating_sub(self.warm_up).saturating_sub(self.connect_timeout);
         sleep_until(begin, observer);
-        Ok(())
-    }
-
-    /// Waits until it is time to warm up, or until the observer interrupts; the clients are ready.
-    pub(crate) fn await_warm_up(self, observer: &dyn Observer) -> Result<(), StartError> {
-        let left = self.until_warm_up()?;
-        sleep_until(clock::unix() + left, observer);
         Ok(())
     }
 
@@ -173,7 +166,6 @@ mod tests {
         }
         let far = start(Some(clock::unix() + 3600 * SECOND));
         assert_eq!(far.await_connect(&Interrupts), Ok(()));
-        assert_eq!(far.await_warm_up(&Interrupts), Ok(()));
         let soon = StartTime { connect_timeout: 3600 * SECOND, ..far };
         assert_eq!(soon.await_connect(&()), Ok(()));
     }

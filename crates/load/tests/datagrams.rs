@@ -2,7 +2,8 @@
 
 mod common;
 
-use annulus_load::{DatagramFigures, Datagrams, Figures, Plan, Report};
+use annulus_load::recording::{DatagramCounts, Recording, WorkloadKind};
+use annulus_load::{Datagrams, Plan};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -40,15 +41,14 @@ fn plan(address: SocketAddr, clients: usize, length: usize, window: usize) -> Pl
     }
 }
 
-fn run(plan: &Plan) -> (Report, DatagramFigures) {
+fn run(plan: &Plan) -> (Recording, DatagramCounts) {
     let report = annulus_load::run(plan, &mut ()).unwrap();
-    match report.figures.clone() {
-        Figures::Datagrams(figures) => {
-            assert_eq!(figures.sent, figures.received + figures.lost, "{report:?}");
-            (report, figures)
-        }
-        other => panic!("not of datagrams: {other:?}"),
-    }
+    assert_eq!(report.run.workload, WorkloadKind::Datagrams);
+    let total = report.total();
+    let counts = total.datagrams.expect("counts of datagrams");
+    assert_eq!(total.sent, counts.received + counts.lost, "{report:?}");
+    assert!(total.answered <= counts.received, "some were answered after the window: {report:?}");
+    (report, counts)
 }
 
 /// Runs a plan against a new server, for longer and longer until the figures suffice: a busy machine may need more time
@@ -56,8 +56,8 @@ fn run(plan: &Plan) -> (Report, DatagramFigures) {
 fn run_until(
     server: impl Fn() -> SocketAddr,
     plan: impl Fn(SocketAddr) -> Plan,
-    enough: impl Fn(&DatagramFigures) -> bool,
-) -> (Report, DatagramFigures) {
+    enough: impl Fn(&DatagramCounts) -> bool,
+) -> (Recording, DatagramCounts) {
     let mut factor = 1;
     loop {
         let mut plan = plan(server());
@@ -80,9 +80,10 @@ fn an_echo_loses_nothing_at_any_length() {
         assert!(report.errors.is_empty(), "{length}: {:?}", report.first_error);
         let odd = [figures.late, figures.duplicated, figures.reordered, figures.corrupt];
         assert_eq!((odd, figures.lost), ([0; 4], 0), "{length}: {report:?}");
-        let megabytes = figures.datagrams_per_second * length as f64 / 1e6;
-        assert!((figures.megabytes_per_second - megabytes).abs() < 1e-9);
-        assert!(figures.latency_us.p50 > 0.0);
+        let total = report.total();
+        assert_eq!(total.bytes_sent, total.sent * length as u64);
+        assert_eq!(total.bytes_received, total.answered * length as u64);
+        assert!(total.answered == 0 || total.response.min() > 0, "{report:?}");
     }
 }
 
@@ -91,7 +92,7 @@ fn the_segments_of_one_send_are_datagrams_of_their_own() {
     for (length, window) in [(1200, 30), (7, 3), (60_000, 1)] {
         let workload = Datagrams { window, segments: true, ..Datagrams::default() };
         let plan = |address| Plan { workload: workload.into(), ..plan(address, 2, length, window) };
-        let enough = |figures: &DatagramFigures| figures.received > 2 * window as u64;
+        let enough = |figures: &DatagramCounts| figures.received > 2 * window as u64;
         let (report, figures) = run_until(echo, plan, enough);
         assert!(report.errors.is_empty(), "{length}: {:?}", report.first_error);
         let odd = [figures.lost, figures.duplicated, figures.corrupt];
@@ -111,7 +112,7 @@ fn loss_is_counted_and_does_not_stall_the_clients() {
         let reply_timeout = Duration::from_millis(10);
         let plan = |address| Plan { reply_timeout, ..plan(address, 2, length, 4) };
         // Without a time-out the window of a client would be used up after twenty datagrams.
-        let enough = |figures: &DatagramFigures| figures.lost > 10 && figures.received > 40;
+        let enough = |figures: &DatagramCounts| figures.lost > 10 && figures.received > 40;
         let (report, _) = run_until(server, plan, enough);
         assert!(report.errors.is_empty(), "loss is no error: {report:?}");
         assert!(report.doubts.iter().any(|doubt| doubt.contains("were lost")), "{report:?}");
@@ -170,7 +171,7 @@ fn changed_bytes_lengths_and_numbers_are_corrupt() {
         };
         let reply_timeout = Duration::from_millis(50);
         let plan = |address| Plan { reply_timeout, ..plan(address, 1, 100, 1) };
-        let enough = |figures: &DatagramFigures| figures.received > 3 && figures.corrupt > 0;
+        let enough = |figures: &DatagramCounts| figures.received > 3 && figures.corrupt > 0;
         let (report, figures) = run_until(server, plan, enough);
         let counted = (figures.corrupt, report.errors.get("corrupt"));
         assert_eq!(counted, (1, Some(&1)), "{case}: {report:?}");

@@ -3,7 +3,7 @@
 
 use annulus::Runtime;
 use annulus::net::TcpListener;
-use annulus_load::{Figures, Http, Plan, Protocol, Streams, run};
+use annulus_load::{Http, Plan, Protocol, Streams, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -95,8 +95,7 @@ fn most_held(address: SocketAddr, protocol: &Protocol, clients: usize) -> isize 
         MOST_HELD.store(before, Relaxed);
         let report = run(&plan, &mut ()).unwrap();
         assert!(report.errors.is_empty(), "{:?}", report.errors);
-        let Figures::Streams(figures) = &report.figures else { panic!("not of streams") };
-        if figures.responses >= clients as u64 {
+        if report.summary().responses >= clients as u64 {
             return MOST_HELD.load(Relaxed) - before;
         }
         plan.duration *= 2;

@@ -2,9 +2,8 @@
 
 mod common;
 
-use annulus_load::{
-    Figures, PerConnection, PerConnectionFigures, Plan, Report, SOURCE_ADDRESSES, Workload,
-};
+use annulus_load::recording::{Interval, Latencies, Recording, WorkloadKind};
+use annulus_load::{PerConnection, Plan, SOURCE_ADDRESSES, Workload};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -45,12 +44,11 @@ fn plan(address: SocketAddr, connections: usize, clients: usize, length: usize) 
     Plan { clients, length, reply_timeout, ..Plan::new(address.into(), workload) }
 }
 
-fn run(plan: &Plan) -> (Report, PerConnectionFigures) {
+fn run(plan: &Plan) -> (Recording, Interval) {
     let report = annulus_load::run(plan, &mut ()).unwrap();
-    match report.figures.clone() {
-        Figures::PerConnection(figures) => (report, figures),
-        other => panic!("not of a connection per message: {other:?}"),
-    }
+    assert_eq!(report.run.workload, WorkloadKind::PerConnection);
+    let total = report.total();
+    (report, total)
 }
 
 #[test]
@@ -59,14 +57,24 @@ fn every_connection_is_made_and_verified_at_any_length() {
     for (connections, clients, length) in
         [(1, 1, 1), (100, 7, 1000), (30, 30, 16_384), (5, 2, 3_000_001)]
     {
-        let (report, figures) = run(&plan(address, connections, clients, length));
+        let (report, found) = run(&plan(address, connections, clients, length));
         assert!(report.errors.is_empty(), "{length} bytes: {:?}", report.first_error);
-        assert_eq!(figures.completed, connections as u64);
-        let (echo, total) = (figures.echo_us, figures.total_us);
-        assert!(0.0 < echo.min && echo.average <= total.average && total.p99 <= total.max);
-        assert!((echo.sum / connections as f64 - echo.average).abs() < 1e-6);
-        // No connection takes longer than the whole run.
-        assert!(total.max <= report.seconds * 1e6, "{report:?}");
+        assert_eq!((found.answered, found.sent), (connections as u64, connections as u64));
+        let bytes = (connections * length) as u64;
+        assert_eq!((found.bytes_sent, found.bytes_received), (bytes, bytes));
+        let (echo, total) = (&found.service, &found.response);
+        assert!(0 < echo.min() && echo.mean() <= total.mean(), "{echo:?} {total:?}");
+        let phases = found.phases.as_ref().unwrap();
+        for (name, phase) in phases.named() {
+            assert_eq!(phase.len(), connections as u64, "{name}");
+        }
+        let mean = |phase: &Latencies| phase.mean();
+        let [connect, send, receive, _] = phases.named().map(|(_, phase)| mean(phase));
+        // The reply may have come before all was accepted to be sent.
+        let (parts, whole) = (connect + send + receive, total.mean());
+        assert!(parts >= whole * 0.99, "{parts} of {whole} ns");
+        // No connection takes longer than the whole run. The histogram rounds by up to 0.1 %.
+        assert!(total.max() as f64 <= report.seconds * 1e9 * 1.001, "{report:?}");
     }
 }
 
@@ -78,10 +86,10 @@ fn a_single_client_takes_the_sum_of_its_connections() {
         connections: Some(50),
         ..PerConnection::default()
     });
-    let (report, figures) = run(&plan);
-    assert!(figures.total_us.sum <= report.seconds * 1e6, "{report:?}");
-    let product = figures.elapsed_us_per_connection * 50.0;
-    assert!((product / (report.seconds * 1e6) - 1.0).abs() < 1e-9, "{report:?}");
+    let (report, found) = run(&plan);
+    assert!(found.response.mean() * 50.0 <= report.seconds * 1e9 * 1.001, "{report:?}");
+    let last = report.intervals.last().unwrap();
+    assert!((last.end() - report.seconds).abs() < 1e-9, "an interval ends with the run: {last:?}");
 }
 
 #[test]
@@ -96,9 +104,10 @@ fn connections_leave_from_several_addresses() {
 #[test]
 fn a_wrong_byte_ends_a_client_and_is_counted() {
     let (address, _) = serve(1);
-    let (report, figures) = run(&plan(address, 100, 3, 500));
+    let (report, found) = run(&plan(address, 100, 3, 500));
     let errors: Vec<_> = report.errors.into_iter().collect();
-    assert_eq!((errors, figures.completed), (vec![("wrong bytes".to_owned(), 3)], 0));
+    assert_eq!((errors, found.answered), (vec![("wrong bytes".to_owned(), 3)], 0));
+    assert_eq!((found.sent, found.failed), (3, 3));
     assert!(report.first_error.unwrap().contains("byte 499 of a reply of 500"));
     let doubts = &report.doubts;
     assert!(
@@ -110,10 +119,10 @@ fn a_wrong_byte_ends_a_client_and_is_counted() {
 #[test]
 fn a_port_without_a_server() {
     let (_bound, address) = common::closed_tcp();
-    let (report, figures) = run(&plan(address, 20, 4, 64));
+    let (report, found) = run(&plan(address, 20, 4, 64));
     let errors: Vec<_> = report.errors.into_iter().collect();
     assert_eq!(errors, [("connect refused".to_owned(), 4)]);
-    assert_eq!((figures.completed, figures.echo_us.average), (0, 0.0));
+    assert_eq!((found.answered, found.failed, found.service.len()), (0, 4, 0));
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 mod common;
 
+use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
-    Figures, Framing, Http, HttpRequest, Mix, Mode, Plan, Protocol, Redis, Report, Script,
-    ScriptRequest, StreamFigures, Streams, Template, Tls, Trust, run,
+    Framing, Http, HttpRequest, Mix, Mode, Plan, Protocol, Redis, Script, ScriptRequest, Streams,
+    Template, Tls, Trust, run,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
@@ -78,16 +79,13 @@ fn http(path: &str) -> Protocol {
     Protocol::Http(Http::new("a.example", path))
 }
 
-fn figures(report: &Report) -> &StreamFigures {
-    match &report.figures {
-        Figures::Streams(figures) => figures,
-        other => panic!("not of streams: {other:?}"),
-    }
+fn figures(report: &Recording) -> Summary {
+    report.summary()
 }
 
 /// Runs a plan, for longer and longer until there is a response: a busy machine may need more than one window.
 #[track_caller]
-fn answered(mut plan: Plan) -> Report {
+fn answered(mut plan: Plan) -> Recording {
     loop {
         let report = run(&plan, &mut ()).unwrap();
         assert!(report.errors.is_empty(), "{report:?}");
@@ -111,8 +109,8 @@ fn fails(kind: &str, part: &str, plan: &Plan) {
 }
 
 /// The outcomes of a run.
-fn outcomes(report: &Report) -> Vec<(&str, bool)> {
-    figures(report).outcomes.iter().map(|(name, count)| (name.as_str(), *count > 0)).collect()
+fn outcomes(report: &Recording) -> Vec<String> {
+    figures(report).outcomes.into_keys().collect()
 }
 
 #[test]
@@ -141,7 +139,9 @@ fn replies_of_http_are_counted_by_the_class_of_their_status() {
             }
             plan.duration *= 2;
         };
-        assert_eq!(outcomes(&report), [("2xx", true), ("4xx", true), ("5xx", true)]);
+        assert_eq!(outcomes(&report), ["2xx", "4xx", "5xx"]);
+        let first = report.first_refusal.clone().unwrap();
+        assert!(["HTTP/1.1 404 No", "HTTP/1.1 503 No"].contains(&&*first), "{first}");
         assert_eq!(figures(&report).outcomes.values().sum::<u64>(), figures(&report).responses);
     }
 }
@@ -167,7 +167,7 @@ fn a_server_that_closes_behind_each_reply_gets_new_connections() {
         plan.workload = Streams { reconnect: true, ..Streams::default() }.into();
         (plan.clients, plan.duration) = (1, Duration::from_secs(1));
         let report = answered(plan);
-        assert_eq!(outcomes(&report), [("2xx", true)]);
+        assert_eq!(outcomes(&report), ["2xx"]);
         // With the pauses of a server that fails it would be about eight.
         assert!(figures(&report).reconnects > 20, "{report:?}");
     }
@@ -257,9 +257,64 @@ fn redis_and_scripts_count_what_is_not_as_expected() {
             }
             plan.duration *= 2;
         };
-        assert_eq!(outcomes(&report), [("error reply", true), ("ok", true)]);
+        assert_eq!(outcomes(&report), ["error reply", "ok"]);
+        let first = report.first_refusal.as_deref();
+        assert!(first.is_some_and(|text| text.starts_with("-ERR odd")), "{first:?}");
     }
     fails("closed early", "", &plan(serve(|_| ()), Protocol::Redis(Redis::new("PING"))));
+}
+
+/// Answers `get N` with `value N` and `put N` with `stored N`, each line in its turn; with `swaps`, those of each ninth `get` the other way.
+fn serve_lines(swaps: bool) -> SocketAddr {
+    serve_streams(move |stream| {
+        let mut writer = io::BufWriter::new(stream.try_clone().unwrap());
+        let mut reader = BufReader::new(stream);
+        let (mut line, mut gets) = (String::new(), 0);
+        while let Ok(1..) = reader.read_line(&mut line) {
+            let (word, number) = line.split_once(' ').unwrap();
+            gets += usize::from(word == "get");
+            let is_get = (word == "get") != (swaps && word == "get" && gets % 9 == 0);
+            let verb = if is_get { "value" } else { "stored" };
+            let written = write!(writer, "{verb} {number}");
+            line.clear();
+            // What was pipelined is answered in one piece, or wherever the buffer is full.
+            let flushed = if reader.buffer().is_empty() { writer.flush() } else { Ok(()) };
+            if written.and(flushed).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Each reply is compared with that of its own request, whose number is drawn, in the order in which the requests were drawn.
+#[test]
+fn what_is_expected_of_pipelined_requests_in_random_order_is_that_of_each() {
+    let request = |verb: &str, reply: &str| ScriptRequest {
+        request: format!("{verb} {{random 1 1000000}}\n").parse().unwrap(),
+        expected: Some(format!("{reply} {{random 1 1000000}}\n").parse().unwrap()),
+    };
+    let mix = [(3.0, request("get", "value")), (2.0, request("put", "stored"))];
+    let script = |requests| Script { requests, framing: Framing::Delimiter(b"\n".to_vec()) };
+    let script = script(Mix::new(mix).unwrap());
+    for pipeline in [1, 5, 64] {
+        let planned = |address| Plan {
+            workload: Streams { pipeline, ..Streams::default() }.into(),
+            ..plan(address, Protocol::Script(script.clone()))
+        };
+        let report = answered(planned(serve_lines(false)));
+        assert_eq!(outcomes(&report), ["ok"], "{:?}", report.first_refusal);
+        let classes = report.class_summaries();
+        assert_eq!(classes.len(), 2, "{classes:?}");
+        let mut plan = planned(serve_lines(true));
+        let (refused, first) = loop {
+            let report = answered(plan.clone());
+            match report.first_refusal.clone() {
+                Some(first) => break (report.total().refused, first),
+                None => plan.duration *= 2,
+            }
+        };
+        assert!(refused > 0 && first.starts_with("stored ") && first.ends_with("\\n"), "{first}");
+    }
 }
 
 /// A certificate of its own in a file, which is removed when the value is dropped; and the server's settings.
@@ -315,7 +370,7 @@ fn the_requests_of_a_mix_are_recorded_apart() {
     let mix = Http { requests: Mix::new(requests).unwrap(), ..Http::new("a.example", "/") };
     let mut plan = plan(address, Protocol::Http(mix));
     let (recording, classes) = loop {
-        let recording = answered(plan.clone()).recording.unwrap();
+        let recording = answered(plan.clone());
         let classes = recording.class_summaries();
         if classes.iter().all(|class| class.responses > 0) {
             break (recording, classes);
@@ -340,7 +395,7 @@ fn http_over_tls_is_checked() {
     let address = certificate.serve();
     let with = |tls: Tls| Plan { tls: Some(tls), ..plan(address, http("/")) };
     let report = answered(with(certificate.tls("checked.example")));
-    assert_eq!(outcomes(&report), [("2xx", true)]);
+    assert_eq!(outcomes(&report), ["2xx"]);
     fails("bad certificate", "other.example", &with(certificate.tls("other.example")));
     let other = Certificate::new("unrelated.example", &[]);
     fails("bad certificate", "", &with(other.tls("checked.example")));

@@ -1,6 +1,7 @@
 //! `annulus load udp`: datagrams.
 
-use super::recorded::Output;
+use super::recorded::OutputArgs;
+use super::together::TogetherArgs;
 use super::{CommonArgs, carry_out};
 use crate::duration;
 use crate::endpoint::Endpoint;
@@ -24,7 +25,7 @@ Examples:
   annulus load udp -c 1000 -l 60000 -t 10
   annulus load udp -a unix-datagram:/run/echo
   annulus load udp --window 32 -l 1200 --segments       (echo --segments)
-  annulus load udp -a 127.0.0.1:7000 --window 16 --json - | jq .lost";
+  annulus load udp -a 127.0.0.1:7000 --window 16 --json - | jq .datagrams.lost";
 
 /// Measure an echo server of datagrams: how many a second, loss, order
 #[derive(Args, Debug)]
@@ -53,12 +54,19 @@ pub(super) struct UdpArgs {
     /// What the clients run on: auto, uring or epoll
     #[arg(long, default_value = "auto")]
     driver: DriverChoice,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    together: TogetherArgs,
 }
 
 pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
-    let UdpArgs { address, length, common, window, segments, timeout, driver } = args;
+    let UdpArgs { address, length, common, window, segments, timeout, driver, output, together } =
+        args;
     let workload = Datagrams { window: window as usize, segments, driver };
     let mut plan = common.plan(length as usize, workload, address.datagrams()?);
     plan.reply_timeout = timeout;
-    carry_out(plan, None, common.json, Output::default())
+    output.set(&mut plan, &together);
+    let output = output.open(common.json.as_ref(), &together, &plan)?;
+    carry_out(plan, None, common.json, output)
 }

@@ -1,12 +1,10 @@
 //! `annulus load merge`: recordings of several machines as one.
 
-use super::{logs::Logs, summary};
+use super::{logs::Logs, recordings, summary};
 use crate::output::{Target, deliver_with};
-use crate::usage::UsageError;
 use annulus_load::recording::{Alignment, Recording, merge};
 use anyhow::{Context, Result};
 use clap::Args;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,11 +45,11 @@ pub(super) struct MergeArgs {
 }
 
 pub(super) fn run(args: MergeArgs) -> Result<ExitCode> {
-    let MergeArgs { recordings, output, csv, hdr, label, ignore_clocks } = args;
-    for (option, target) in [("--output", &output), ("--csv", &csv), ("--hdr", &hdr)] {
-        check_kept(option, target.as_ref(), &recordings)?;
+    let MergeArgs { recordings: files, output, csv, hdr, label, ignore_clocks } = args;
+    for target in [&output, &csv, &hdr].into_iter().flatten() {
+        recordings::check_distinct(target, &files)?;
     }
-    let recordings: Vec<_> = recordings.into_iter().map(read).collect::<Result<_>>()?;
+    let recordings: Vec<_> = files.iter().map(read).collect::<Result<_>>()?;
     let alignment = if ignore_clocks { Alignment::Starts } else { Alignment::Clocks };
     let mut merged = merge(&recordings, alignment).context("cannot merge")?;
     merged.run.label = label.or(merged.run.label);
@@ -64,29 +62,8 @@ pub(super) fn run(args: MergeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to write over one of the recordings.
-fn check_kept(
-    option: &str,
-    target: Option<&Target>,
-    recordings: &[PathBuf],
-) -> Result<(), UsageError> {
-    let Some(Target::File(path)) = target else { return Ok(()) };
-    // What cannot be looked at is not there yet, or is reported when it is read.
-    let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
-    let Some(written) = file(path) else { return Ok(()) };
-    match recordings.iter().find(|recording| file(recording) == Some(written)) {
-        Some(recording) => Err(UsageError(format!(
-            "{option} {} would write over {}, which is merged: choose another file",
-            path.display(),
-            recording.display()
-        ))),
-        None => Ok(()),
-    }
-}
-
 /// Reads a recording; its name is that of its file.
-fn read(path: PathBuf) -> Result<(String, Recording)> {
-    let name = path.display().to_string();
-    let recording = Recording::open(&path).with_context(|| format!("cannot read {name}"))?;
-    Ok((name, recording))
+fn read(path: impl AsRef<Path>) -> Result<(String, Recording)> {
+    let path = path.as_ref();
+    Ok((path.display().to_string(), recordings::open(path)?))
 }

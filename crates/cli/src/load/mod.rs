@@ -13,7 +13,6 @@ mod page;
 mod recorded;
 mod recordings;
 mod redis;
-mod render;
 mod script;
 mod spoken;
 mod summary;
@@ -25,13 +24,13 @@ mod workload;
 use self::live::Live;
 use self::recorded::Output;
 use crate::duration;
-use crate::output::{self, JsonFile, Target, note};
+use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::usage::{UsageError, only_with};
-use annulus_load::recording::Interval;
+use annulus_load::recording::{Interval, Recording, RunInfo};
 use annulus_load::{
     LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_PIPELINE, Mode, Observer, PerConnection, Plan,
-    Progress, RateSearch, Report, ServerAddress, Streams, Workload,
+    Progress, RateSearch, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, FromArgMatches, Subcommand};
@@ -87,7 +86,7 @@ Examples:
 /// Loads other than connections, and what is done with recordings.
 #[derive(Debug, Subcommand)]
 enum Kind {
-    Udp(datagrams::UdpArgs),
+    Udp(Box<datagrams::UdpArgs>),
     Merge(merge::MergeArgs),
     Clock(clock::ClockArgs),
     Compare(compare::CompareArgs),
@@ -165,7 +164,7 @@ pub(crate) struct LoadArgs {
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     match args.kind {
-        Some(Kind::Udp(args)) => return datagrams::run(args),
+        Some(Kind::Udp(args)) => return datagrams::run(*args),
         Some(Kind::Merge(args)) => return merge::run(args),
         Some(Kind::Clock(args)) => return clock::run(args),
         Some(Kind::Compare(args)) => return compare::run(args),
@@ -235,18 +234,12 @@ pub(crate) fn plan_of(words: &[String]) -> Result<Plan> {
     }
 }
 
-/// Refuses options of recordings for runs that leave none.
+/// Refuses options of recordings for a search, which leaves none.
 fn check_recording(args: &LoadArgs) -> Result<(), UsageError> {
-    let without = match (args.per_connection, args.workload.search(args.common.duration).is_some())
-    {
-        (true, _) => "--per-connection",
-        (_, true) => "--find-rate",
-        _ => return Ok(()),
-    };
-    let options = args.output.given().into_iter().chain(args.together.given());
-    match options.into_iter().find(|(_, given)| *given) {
+    let mut options = args.output.given().into_iter().chain(args.together.given());
+    match options.find(|(_, given)| *given && args.workload.is_search()) {
         Some((option, _)) => Err(UsageError(format!(
-            "{option} is for runs that are recorded, and {without} is not: leave one of them out"
+            "{option} is for runs that are recorded, and --find-rate is not: leave one of them out"
         ))),
         None => Ok(()),
     }
@@ -292,7 +285,7 @@ impl CommonArgs {
     }
 }
 
-/// Runs a load: opens the file of results, measures, prints, and decides the exit status.
+/// Runs a load: opens the file of results, measures, prints, writes the recording, and decides the exit status.
 fn carry_out(
     plan: Plan,
     search: Option<RateSearch>,
@@ -304,28 +297,14 @@ fn carry_out(
     if let Some(search) = search {
         return find_rate::run(json, &plan, &search, &mut watch);
     }
-    let report = annulus_load::run(&plan, &mut watch).map_err(classify)?;
+    let mut recording = annulus_load::run(&plan, &mut watch).map_err(classify)?;
     let Watch { stop, mut output, .. } = watch;
-    deliver(json, &plan, &report, &mut output)?;
-    judge(&report, &stop, output.finish())
-}
-
-/// Prints the figures, and writes the recording of a run that left one, else its report.
-fn deliver(
-    json: Option<JsonFile>,
-    plan: &Plan,
-    report: &Report,
-    output: &mut Output,
-) -> Result<()> {
-    let Some(recording) = &report.recording else {
-        return output::deliver(json, report, render::report(&plan.address, report));
-    };
-    let mut recording = recording.clone();
     output.complete(&mut recording);
     output.write_page(&recording)?;
     let has_figures = recording.seconds > 0.0 && !output.takes_stdout();
     let text = has_figures.then(|| summary::of(&recording));
-    output::deliver_with(json, |writer| recording.write(writer), text)
+    output::deliver_with(json, |writer| recording.write(writer), text)?;
+    judge(&recording, &stop, output.finish())
 }
 
 fn classify(error: LoadError) -> anyhow::Error {
@@ -337,27 +316,30 @@ fn classify(error: LoadError) -> anyhow::Error {
 
 /// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, of which every reply is a
 /// refusal, or whose logs lack something, fails.
-fn judge(report: &Report, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
-    if let Some((signal, status)) = stop.reason().filter(|_| report.interrupted) {
+fn judge(recording: &Recording, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
+    if let Some((signal, status)) = stop.reason().filter(|_| recording.interrupted) {
         note(format_args!(
             "annulus: interrupted by {signal}: the results are of a part of the run"
         ));
         return Ok(status);
     }
-    let Report { address, protocol, errors, first_error, .. } = report;
+    let Recording { run: RunInfo { address, protocol, .. }, errors, first_error, .. } = recording;
     if !errors.is_empty() {
         let kinds: Vec<_> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         let first = first_error.as_deref().unwrap_or_default();
         bail!("errors at {address}: {} ({first})", kinds.join(", "));
     }
-    if report.figures.answered() == 0 {
+    if recording.summary().responses == 0 {
         bail!(
             "no response came from {address} within the measured time: measure for longer (--duration), or check \
              that a server of {protocol} listens there"
         );
     }
-    if let Some(replies) = report.only_refusals() {
-        bail!("every reply from {address} is a refusal ({replies}): check what is asked for");
+    if let Some(replies) = recording.only_refusals() {
+        let first = recording.first_refusal.as_deref().unwrap_or("no text");
+        bail!(
+            "every reply from {address} is a refusal ({replies}; {first}): check what is asked for"
+        );
     }
     logs.map(|()| ExitCode::SUCCESS)
 }

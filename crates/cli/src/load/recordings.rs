@@ -4,7 +4,7 @@ use crate::output::Target;
 use crate::usage::UsageError;
 use annulus_load::recording::Recording;
 use anyhow::{Result, anyhow};
-use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The recording in a file.
@@ -18,8 +18,10 @@ pub(super) fn check_distinct<'a>(
     inputs: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<(), UsageError> {
     let Target::File(output) = output else { return Ok(()) };
-    let Ok(written) = fs::canonicalize(output) else { return Ok(()) };
-    let is_same = |input: &&PathBuf| fs::canonicalize(input).is_ok_and(|input| input == written);
+    // What cannot be looked at is not there yet, or is reported when it is read.
+    let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    let Some(written) = file(output) else { return Ok(()) };
+    let is_same = |input: &&PathBuf| file(input) == Some(written);
     match inputs.into_iter().find(is_same) {
         Some(_) => Err(UsageError(format!(
             "{} is a recording that is read: write to another file",

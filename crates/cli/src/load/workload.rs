@@ -53,6 +53,11 @@ impl WorkloadArgs {
         self.length.is_some()
     }
 
+    /// Whether a rate is searched for.
+    pub(super) fn is_search(&self) -> bool {
+        self.find_rate.is_some()
+    }
+
     /// The search for a rate, if one is asked for.
     pub(super) fn search(&self, duration: Option<Duration>) -> Option<RateSearch> {
         let (arrivals, time) = (self.arrivals.unwrap_or_default(), duration.unwrap_or(DURATION));
@@ -72,7 +77,7 @@ impl WorkloadArgs {
             return Ok((Schedule::Closed { think }, duration.unwrap_or(DURATION)));
         };
         let parsed = Rate::parse_within(rate, Some(duration.unwrap_or(DURATION)));
-        let course = parsed.map_err(|error| UsageError(format!("--rate: {error}")))?;
+        let course = parsed.map_err(|error| UsageError(format!("--rate {rate}: {error}")))?;
         let length = course.length();
         if let Some(duration) = duration.filter(|&duration| duration < length) {
             return Err(UsageError(format!(
@@ -140,7 +145,7 @@ mod tests {
             (&["--arrivals", "poisson"][..], ["--arrivals does nothing", "--rate"]),
             (&["--rate", "1", "--think", "1s"], ["--think", "--rate"]),
             (&["--rate", "1,2:6s"], ["takes 12s", "10s of -t"]),
-            (&["--rate", "fast"], ["--rate: 'fast'", "10k"]),
+            (&["--rate", "fast"], ["--rate fast: 'fast'", "10k"]),
             (&["--length", "0"], ["0 is no valid number", "1 to 67108864"]),
         ] {
             let error = schedule(args, Some(10)).unwrap_err();

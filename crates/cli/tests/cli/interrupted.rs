@@ -133,9 +133,7 @@ fn the_results_so_far_are_printed_and_the_exit_status_names_the_signal() {
             // Replies before the load measures do not count, and no event says when it does.
             let has_some = |enough| {
                 let json = interrupt(&way, datagrams, enough, signal);
-                let done = ["responses", "completed", "received"].map(|name| json[name].as_u64());
-                done.into_iter().flatten().any(|done| done > 0)
-                    && json["seconds"].as_f64().unwrap() > 0.0
+                json["responses"].as_u64() > Some(0) && json["seconds"].as_f64() > Some(0.0)
             };
             let mut more = (0..12).map(|doublings| ENOUGH << doublings);
             assert!(more.any(has_some), "{way:?}: nothing was measured");

@@ -1,10 +1,13 @@
 //! `annulus load`: its figures, and its errors about faulty servers.
 
 use crate::common::{ANNULUS, Finished, Server, annulus, drivers, finish, free_address};
+use crate::load_merge::Scratch;
 use annulus_load::clock;
-use std::io::{Read, Write};
+use annulus_load::recording::Recording;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A server with a blocking thread per connection; it ends with the process of the test.
 fn serve(talk: fn(TcpStream)) -> SocketAddr {
@@ -240,9 +243,72 @@ fn a_connection_per_message_prints_the_totals() {
         assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
     let json = annulus(args.iter().chain(&["--json", "-"])).json();
-    assert_eq!((json["connections"].as_u64(), json["completed"].as_u64()), (Some(20), Some(20)));
-    assert!(json["echo_us"]["average"].as_f64() <= json["total_us"]["average"].as_f64(), "{json}");
-    assert!(json["echo_us"]["p99"].as_f64().unwrap() > 0.0, "{json}");
+    assert_eq!((json["sent"].as_u64(), json["responses"].as_u64()), (Some(20), Some(20)));
+    assert_eq!(json["run"]["schedule"], "a connection per message, 20 in all");
+    assert!(json["service_us"]["mean"].as_f64() <= json["latency_us"]["mean"].as_f64(), "{json}");
+    for phase in ["connect", "send", "receive", "close"] {
+        assert_eq!(json["phases_us"][phase]["samples"].as_u64(), Some(20), "{phase}: {json}");
+    }
+}
+
+/// Clients connect again and again until the end; nothing waits for a server that does not come back.
+#[test]
+fn a_server_that_goes_away_is_counted_and_the_run_ends_in_time() {
+    let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
+    let (address, json) = (server.address.to_string(), scratch.path("a.json"));
+    let mut command = Command::new(ANNULUS);
+    command.args(["load", "-a", &address, "-c", "2", "-t", "2", "--warm-up", "0", "--csv", "-"]);
+    command.args(["--interval", "0.05", "--json", &json]).stdin(Stdio::null());
+    let mut load = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut rows = BufReader::new(load.stdout.take().unwrap()).lines();
+    // A row is there once the first interval is over.
+    assert!(rows.nth(1).unwrap().unwrap().starts_with("0.000,"), "the first row");
+    drop(server);
+    let last = rows.map_while(Result::ok).last().unwrap();
+    assert!(!last.starts_with("0.000,"), "the run goes on: {last}");
+    let output = load.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for part in ["annulus: errors at ", &address, "connect refused ", "(client "] {
+        assert!(stderr.contains(part), "{part} is not in: {stderr}");
+    }
+    let recording = Recording::open(&json).unwrap();
+    assert!(recording.total().answered > 0 && recording.errors["connect refused"] > 0);
+    assert!(recording.seconds >= 2.0 && !recording.interrupted, "{}", recording.seconds);
+    let doubts = recording.doubts.join("; ");
+    assert!(doubts.contains("times a connection failed, or could not be made again"), "{doubts}");
+}
+
+/// The server takes 20 ms for each reply, so that two clients get 100 a second.
+#[test]
+fn a_rate_that_cannot_be_reached_is_a_doubt_and_senseless_ones_are_refused() {
+    let address = serve(|mut stream| {
+        let mut message = [0; 512];
+        while stream.read_exact(&mut message).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+            if stream.write_all(&message).is_err() {
+                return;
+            }
+        }
+    });
+    let args = ["-c", "2", "--warm-up", "0", "--rate", "10k"];
+    let finished = load_only(address, &args);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let json = finished.json();
+    assert!(json["requests_per_second"].as_f64() < Some(200.0), "{json}");
+    let doubts = json["doubts"].to_string();
+    assert!(
+        doubts.contains("requests were sent more than 1 ms late, as their connections"),
+        "{doubts}"
+    );
+    for (rate, parts) in [
+        ("0", ["0 messages a second", "ask for more than 0"]),
+        ("200M", ["200000000", "100000000"]),
+        ("1k..", ["--rate 1k..: ", "10k"]),
+        ("5x", ["'5x'", "10k"]),
+    ] {
+        load_only(address, &["--rate", rate]).fails_with(2, &parts);
+    }
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn a_recording_is_not_written_over_by_its_sum() {
     let link = scratch.path("link.json");
     std::os::unix::fs::symlink(&files[1], &link).unwrap();
     for (option, path) in [("--output", &files[1]), ("--csv", &files[1]), ("--hdr", &link)] {
-        let parts = [option, path, &files[1], "choose another file"];
+        let parts = [path, "a recording that is read: write to another file"];
         merge(&files, &[option, path]).fails_with(2, &parts);
         assert_eq!(fs::read(&files[1]).unwrap(), before, "{option}");
     }

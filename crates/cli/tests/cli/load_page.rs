@@ -73,7 +73,7 @@ fn a_run_leaves_its_page() {
     load(&["--html", "-", "--json", "-"]).fails_with(2, &["standard output takes one of"]);
     load(&["--html", "/nowhere/run.html"])
         .fails_with(1, &["/nowhere/run.html", "choose another file"]);
-    let without = annulus(["load", "--per-connection", "--html", &path]);
+    let without = annulus(["load", "--find-rate", "p99<1ms", "--html", &path]);
     without.fails_with(2, &["--html is for runs that are recorded"]);
 }
 

@@ -148,8 +148,10 @@ fn nginx_is_measured_over_http() {
     assert_eq!(outcomes(&[&url("/small"), "-X", "HEAD", "--pipeline", "4"]), ["2xx"]);
     // A reply that refuses is a result; a run with no other fails.
     let missing = load(&["-a", &url("/missing{n}"), "--rate", "2000"]);
-    missing.fails_with(1, &["every reply", "is a refusal (4xx ", "check what is asked for"]);
-    assert_eq!(missing.json()["errors"], serde_json::json!({}), "{missing:?}");
+    missing.fails_with(1, &["every reply", "is a refusal (4xx ", "; HTTP/1.1 404 Not Found)"]);
+    let json = missing.json();
+    assert_eq!(json["errors"], serde_json::json!({}), "{missing:?}");
+    assert_eq!(json["first_refusal"], "HTTP/1.1 404 Not Found", "{missing:?}");
     let mix = [&*url(""), "--request", "/small", "--request", "/missing"];
     let finished = load(&[&mix[..], &["--csv", "/dev/null"]].concat());
     assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
@@ -187,9 +189,11 @@ fn redis_is_measured_with_commands_and_as_a_script() {
     let mixed = ["--redis", "SET key:{random 1 9} '{text 9}'", "--redis", "3*GET key:{random 1 9}"];
     assert_eq!(outcomes(&[&[&*url, "--resp3", "--pipeline", "8"], &mixed[..]].concat()), ["ok"]);
     load(&[&url, "--redis", "NOSUCH command"])
-        .fails_with(1, &["every reply", "(error reply ", "check what is asked for"]);
-    let half = [&*url, "--redis", "NOSUCH command", "--redis", "PING"];
-    assert_eq!(outcomes(&half), ["error reply", "ok"]);
+        .fails_with(1, &["every reply", "(error reply ", "; -ERR unknown command", "check what"]);
+    let half = ["load", &url, "--redis", "NOSUCH command", "--redis", "PING"];
+    assert_eq!(outcomes(&half[1..]), ["error reply", "ok"]);
+    let text = annulus(half.iter().chain(&["-t", "0.2", "--warm-up", "0.1", "-c", "2"])).stdout;
+    assert!(text.contains("refused      first: -ERR unknown command"), "{text}");
     let wrong = load(&[&url.replace("secret", "wrong")]);
     wrong.fails_with(1, &["login refused", "WRONGPASS"]);
     let address = address.to_string();
@@ -225,6 +229,8 @@ fn hostile_replies_and_wrong_usage_are_named() {
     error(http(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "wrong length");
     error(http(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"), "chunk error");
     error(http(b"220 relay.example ESMTP\r\n"), "malformed reply");
+    let endless = ["HTTP/1.1 200 OK\r\nX: ", &"x".repeat(70_000)].concat().leak();
+    error(http(endless.as_bytes()), "endless head");
     let plain = format!("https://{}/", serve(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
     let tls = load(&[&plain, "--tls-skip-certificate-check", "--no-reconnect"]);
     assert_eq!(tls.code, Some(1), "{tls:?}");

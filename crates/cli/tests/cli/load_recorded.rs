@@ -50,6 +50,61 @@ fn every_mode_of_the_load_is_recorded() {
     }
 }
 
+/// Datagrams, and a connection per message: the recording, the logs, the page, a comparison and a sum.
+#[test]
+fn every_workload_leaves_what_the_others_leave() {
+    let mut command = Command::new(ANNULUS);
+    let listens = ["--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"];
+    let server = Server::spawn(command.arg("echo").args(listens));
+    let (_, udp) = server.ready.split_once(", udp://").unwrap();
+    let udp = format!("udp://{}", udp.split(' ').next().unwrap());
+    let tcp = server.address.to_string();
+    let datagrams = ["load", "udp", "-a", &udp, "--window", "4", "-t", "0.4", "--warm-up", "0"];
+    // None is given up, however slow the machine.
+    let datagrams = [&datagrams[..], &["--timeout", "30s"]].concat();
+    let connections = ["load", "-a", &tcp, "--per-connection", "--connections", "300"];
+    let mut files = Vec::new();
+    for (name, way) in [("udp", &datagrams[..]), ("per-connection", &connections)] {
+        let scratch = Scratch::new(&format!("workload-{name}"));
+        let [json, csv, hdr, html] =
+            ["json", "csv", "hdr", "html"].map(|kind| scratch.path(&format!("{name}.{kind}")));
+        let common = ["-c", "3", "-l", "64", "--interval", "0.1", "--label", name];
+        let outputs = ["--json", &json, "--csv", &csv, "--hdr", &hdr, "--html", &html];
+        let finished = annulus(way.iter().chain(&common).chain(&outputs));
+        assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{name}: {finished:?}");
+        let recording = Recording::open(&json).unwrap();
+        let (total, run) = (recording.total(), &recording.run);
+        assert_eq!(total.answered, total.response.len(), "{name}");
+        assert_eq!((run.label.as_deref(), run.length), (Some(name), Some(64)));
+        assert!(total.answered > 0 && total.bytes_sent == 64 * total.sent, "{name}: {total:?}");
+        match total.datagrams {
+            Some(counts) => {
+                assert_eq!((name, counts.received, counts.lost), ("udp", total.sent, 0))
+            }
+            None => assert_eq!((name, total.answered), ("per-connection", 300)),
+        }
+        let phases = total.phases.as_ref().map(|phases| phases.close.len());
+        assert_eq!(phases, (name == "per-connection").then_some(300));
+        let rows = fs::read_to_string(&csv).unwrap();
+        assert_eq!(rows.lines().count(), recording.intervals.len() + 1, "{rows}");
+        assert!(fs::read_to_string(&hdr).unwrap().contains("#[StartTime: "));
+        let page = annulus(["load", "page", &json, "-o", "-"]).stdout;
+        assert_eq!(page, fs::read_to_string(&html).unwrap());
+        assert!(page.contains(&run.workload.to_string()) && !page.contains("class=\"empty\""));
+        let words = if name == "udp" { ["duplicated", "lost"] } else { ["connect", "close"] };
+        assert!(words.iter().all(|word| page.contains(word)), "{name}");
+        let compared = annulus(["load", "compare", &json, &json]);
+        assert_eq!((compared.code, &*compared.stderr), (Some(0), ""), "{compared:?}");
+        let merged = annulus(["load", "merge", &json]).stdout;
+        let rate = if name == "udp" { "echoes/s" } else { "all echo sync:" };
+        assert!(merged.contains(rate) && finished.stdout.contains(rate), "{merged}");
+        files.push((json, scratch));
+    }
+    let [(one, _), (other, _)] = &files[..] else { panic!("two") };
+    annulus(["load", "merge", one, other])
+        .fails_with(1, &["cannot merge", "workload", "'datagrams'", "'a connection per message'"]);
+}
+
 /// The sum of what a log of HdrHistogram has, by its columns of the response.
 #[test]
 fn logs_are_written_while_the_run_lasts() {
@@ -204,7 +259,6 @@ fn the_clock_is_compared_before_the_run() {
 fn options_of_recordings_need_a_run_that_is_recorded() {
     let address = free_address().to_string();
     let load = |args: &[&str]| annulus(["load", "-a", &address].iter().chain(args));
-    load(&["--per-connection", "--csv", "x.csv"]).fails_with(2, &["--csv", "--per-connection"]);
     load(&["--find-rate", "p99<1ms", "--start-at", "+5s"])
         .fails_with(2, &["--start-at", "--find-rate"]);
     load(&["--json", "-", "--csv", "-"]).fails_with(2, &["standard output takes one of"]);

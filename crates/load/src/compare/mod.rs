@@ -32,12 +32,10 @@ mod metric;
 mod plans;
 mod reservations;
 mod sample;
-#[cfg(test)]
-mod simulated;
 mod student;
 mod text;
 
-use crate::recording::{Percentiles, Recording};
+use crate::recording::{Interval, Percentiles, Recording};
 use estimate::{Draws, Pair};
 use sample::{Piece, Sample};
 use serde::Serialize;
@@ -96,7 +94,7 @@ pub struct Side {
     pub seconds: f64,
     /// Answers.
     pub responses: u64,
-    /// Requests that failed.
+    /// Requests that failed, and datagrams that were lost.
     pub failed: u64,
     /// How many pieces its spread was taken from: runs if it has several, else blocks of the run's time; 0 if the run is too
     /// short for blocks.
@@ -233,7 +231,7 @@ impl Side {
             runs: runs.len(),
             seconds: runs.iter().map(|run| run.seconds).sum(),
             responses: count(|run| run.intervals.iter().map(|interval| interval.answered).sum()),
-            failed: count(|run| run.intervals.iter().map(|interval| interval.failed).sum()),
+            failed: count(|run| run.intervals.iter().map(failed).sum()),
             pieces: if sample.len() > 1 { sample.len() } else { 0 },
         }
     }
@@ -274,6 +272,11 @@ impl Outcome {
             Outcome::Undecided
         }
     }
+}
+
+/// Requests that failed, or datagrams that were lost.
+fn failed(interval: &Interval) -> u64 {
+    interval.failed + interval.datagrams.map_or(0, |counts| counts.lost)
 }
 
 impl fmt::Display for CompareError {

@@ -17,7 +17,8 @@ pub struct PlanDifference {
 type Aspect = (&'static str, fn(&RunInfo) -> String);
 
 /// What a run's figures may depend on.
-const ASPECTS: [Aspect; 14] = [
+const ASPECTS: [Aspect; 15] = [
+    ("workload", |run| run.workload.to_string()),
     ("server", |run| run.address.clone()),
     ("protocol", |run| run.protocol.clone()),
     ("bytes", |run| run.length.map_or("several".into(), |length| length.to_string())),

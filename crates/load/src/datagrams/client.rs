@@ -1,19 +1,19 @@
 //! A client: a socket, and a task that sends datagrams and receives echoes.
 
-use super::in_flight::{Counts, Echo, InFlightTable};
+use super::in_flight::{Echo, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
+use super::run::Context;
 use super::socket::Socket;
+use crate::exchange::Outcome;
 use crate::fault::Fault;
-use crate::metrics::{Batch, Metrics};
-use crate::plan::{Datagrams, Plan};
+use crate::schedule::Times;
 use crate::{clock, join};
 use annulus::Lease;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -25,55 +25,45 @@ pub(super) struct Client {
     /// Most datagrams in one send.
     max_segments: usize,
     in_flight: RefCell<InFlightTable>,
-    metrics: Arc<Metrics>,
-    corrupt: Cell<u64>,
+    context: Rc<Context>,
     /// The task's waker while it waits for a change in the table.
     waiting: RefCell<Option<Waker>>,
 }
 
 impl Client {
     /// Opens a socket that is connected to the server.
-    pub(super) async fn open(
-        plan: &Plan,
-        datagrams: Datagrams,
-        number: usize,
-        metrics: &Arc<Metrics>,
-    ) -> io::Result<Client> {
+    pub(super) async fn open(context: &Rc<Context>, number: usize) -> io::Result<Client> {
+        let (plan, datagrams) = (&context.run.plan, context.run.datagrams);
         Ok(Client {
             number,
             socket: Socket::open(plan, datagrams).await?,
             payload: DatagramPayload::new(plan.seed, number, plan.length),
             max_segments: datagrams.max_segments(plan.length),
             in_flight: RefCell::new(InFlightTable::new(datagrams.window)),
-            metrics: Arc::clone(metrics),
-            corrupt: Cell::new(0),
+            context: Rc::clone(context),
             waiting: RefCell::new(None),
         })
     }
 
     /// Sends datagrams until the run is over and nothing is in flight. A failure ends the client and is recorded.
     pub(super) async fn run(self: Rc<Self>) {
-        let mut batch = Batch::new(Arc::clone(&self.metrics));
-        let ended = join::until(self.receive_loop(&mut batch), self.send_loop(), || true).await;
+        let ended = join::until(self.receive_loop(), self.send_loop(), || true).await;
         if let Err(fault) = ended {
             self.mark_all_lost();
-            self.metrics.record_fault(self.number, 0, &fault);
+            self.context.run.faults.record(self.number, &fault);
         }
     }
 
-    /// Marks datagrams as lost that have waited too long. If that frees a slot, or the run is over, the client is
-    /// woken.
+    /// Marks datagrams as lost that have waited too long, and records what has become of others. If that frees a slot, or the run is
+    /// over, the client is woken.
     pub(super) fn sweep(&self, now: u64, timeout: Duration) {
         let freed = self.in_flight.borrow_mut().expire(now, timeout);
-        if (freed || !self.metrics.is_open())
+        self.context.recorder.borrow_mut().datagrams(self.in_flight.borrow_mut().take_counts());
+        if (freed || !self.context.is_open.get())
             && let Some(waker) = self.waiting.take()
         {
             waker.wake();
         }
-    }
-
-    pub(super) fn counts(&self) -> Counts {
-        Counts { corrupt: self.corrupt.get(), ..self.in_flight.borrow().counts() }
     }
 
     /// Sends until the run is over, then waits until nothing is in flight.
@@ -88,20 +78,22 @@ impl Client {
 
     /// The datagrams of the next send: at least one, and as many as have a slot.
     fn write(&self) -> Vec<u8> {
-        let (now, measured) = (clock::nanos(), self.metrics.is_measuring());
+        let (now, mut recorder) = (clock::nanos(), self.context.recorder.borrow_mut());
         let (mut in_flight, mut datagrams) = (self.in_flight.borrow_mut(), Vec::new());
         for _ in 0..self.max_segments {
             if !in_flight.has_room() {
                 break;
             }
-            self.payload.write(in_flight.send(now, measured), &mut datagrams);
+            self.payload.write(in_flight.send(now, recorder.is_open()), &mut datagrams);
+            recorder.sent(&Times::all(now));
         }
+        recorder.bytes_sent(datagrams.len());
         datagrams
     }
 
     /// Waits for a free slot; false if the run is over.
     async fn wait_for_slot(&self) -> bool {
-        self.until(|in_flight| match self.metrics.is_open() {
+        self.until(|in_flight| match self.context.is_open.get() {
             true => in_flight.has_room().then_some(true),
             false => Some(false),
         })
@@ -121,10 +113,10 @@ impl Client {
         .await
     }
 
-    async fn receive_loop(&self, batch: &mut Batch) -> Result<Infallible, Fault> {
+    async fn receive_loop(&self) -> Result<Infallible, Fault> {
         loop {
             match self.socket.recv().await {
-                Ok(lease) => self.handle_echo(&lease, batch),
+                Ok(lease) => self.handle_echo(&lease),
                 // The echo is longer than any datagram sent.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.record_corrupt(&error.to_string());
@@ -134,12 +126,11 @@ impl Client {
         }
     }
 
-    fn handle_echo(&self, lease: &Lease, batch: &mut Batch) {
+    fn handle_echo(&self, lease: &Lease) {
         let now = clock::nanos();
-        let mut in_flight = self.in_flight.borrow_mut();
         let echo = match self.payload.read(lease) {
-            Ok(Some(number)) => in_flight.echo(number, now),
-            Ok(None) => in_flight.echo_of_oldest(now),
+            Ok(Some(number)) => self.in_flight.borrow_mut().echo(number, now),
+            Ok(None) => self.in_flight.borrow_mut().echo_of_oldest(now),
             Err(Mismatch::Length(received)) => {
                 return self.record_corrupt(&format!("an echo has {received} bytes"));
             }
@@ -148,15 +139,19 @@ impl Client {
             }
         };
         match echo {
-            Echo::Answer(latency) => batch.record_latency(latency, now),
+            Echo::Answer(latency) => {
+                let mut recorder = self.context.recorder.borrow_mut();
+                recorder.answered(Times::all(now.saturating_sub(latency)), Outcome::Ok, now);
+                recorder.bytes_received(lease.len());
+            }
             Echo::Unknown => self.record_corrupt("an echo of a datagram that was never sent"),
             Echo::Late | Echo::Duplicate => {}
         }
     }
 
     fn record_corrupt(&self, what: &str) {
-        self.corrupt.set(self.corrupt.get() + 1);
-        self.metrics.record_fault(self.number, 0, &Fault::corrupt(what));
+        self.in_flight.borrow_mut().count_corrupt();
+        self.context.run.faults.record(self.number, &Fault::corrupt(what));
     }
 
     /// Counts everything in flight as lost.

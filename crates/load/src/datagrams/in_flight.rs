@@ -4,44 +4,13 @@
 //! times out (*lost*); both free its slot in the window. The table keeps entries for several windows, so that a
 //! duplicate or a late echo is recognized as such.
 
-use std::ops::AddAssign;
+use crate::recording::DatagramCounts;
 use std::time::Duration;
 
 /// Windows of datagrams that the table keeps.
 const WINDOWS_KEPT: usize = 4;
 /// Least number of datagrams that it keeps.
 const MIN_ENTRIES: usize = 64;
-
-/// Counts of the datagrams that were sent within the measured time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// Datagrams sent.
-    pub(crate) sent: u64,
-    /// Of these, echoed in time.
-    pub(crate) answered: u64,
-    /// Of these, not echoed in time.
-    pub(crate) lost: u64,
-    /// Echoes of datagrams that were already lost; those stay counted as lost.
-    pub(crate) late: u64,
-    /// Echoes beyond the first of a datagram.
-    pub(crate) duplicated: u64,
-    /// Answered after a datagram that was sent later.
-    pub(crate) reordered: u64,
-    /// Echoes in the whole run that match no datagram; counted by the client.
-    pub(crate) corrupt: u64,
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.lost += other.lost;
-        self.late += other.late;
-        self.duplicated += other.duplicated;
-        self.reordered += other.reordered;
-        self.corrupt += other.corrupt;
-    }
-}
 
 /// What an echo turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +54,8 @@ pub(crate) struct InFlightTable {
     waiting: usize,
     /// One more than the highest number that was answered.
     beyond_answered: u64,
-    counts: Counts,
+    /// Since they were taken last.
+    counts: DatagramCounts,
 }
 
 impl InFlightTable {
@@ -98,12 +68,18 @@ impl InFlightTable {
             oldest: 0,
             waiting: 0,
             beyond_answered: 0,
-            counts: Counts::default(),
+            counts: DatagramCounts::default(),
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
+    /// What has become of datagrams since this was asked last.
+    pub(crate) fn take_counts(&mut self) -> DatagramCounts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Counts an echo that matches no datagram.
+    pub(crate) fn count_corrupt(&mut self) {
+        self.counts.corrupt += 1;
     }
 
     /// Datagrams that may still be echoed.
@@ -123,7 +99,6 @@ impl InFlightTable {
         *self.entry(number) = Entry { sent_at: now, state: State::Waiting, measured };
         self.next += 1;
         self.waiting += 1;
-        self.counts.sent += u64::from(measured);
         number
     }
 
@@ -141,7 +116,7 @@ impl InFlightTable {
         match state {
             State::Waiting => {
                 self.settle(number, State::Answered);
-                self.counts.answered += one;
+                self.counts.received += one;
                 self.counts.reordered += if number < self.beyond_answered { one } else { 0 };
                 self.beyond_answered = self.beyond_answered.max(number + 1);
                 Echo::Answer(now.saturating_sub(sent_at))
@@ -213,8 +188,8 @@ mod tests {
         assert!(!in_flight.has_room());
         assert_eq!(in_flight.echo(0, 35), Echo::Answer(25));
         assert!(in_flight.has_room());
-        let counts = Counts { sent: 2, answered: 1, ..Counts::default() };
-        assert_eq!((in_flight.counts(), in_flight.waiting()), (counts, 1));
+        let counts = DatagramCounts { received: 1, ..DatagramCounts::default() };
+        assert_eq!((in_flight.counts, in_flight.waiting()), (counts, 1));
     }
 
     #[test]
@@ -228,16 +203,15 @@ mod tests {
         assert_eq!(in_flight.echo(1, 101), Echo::Late);
         assert_eq!(in_flight.echo(1, 102), Echo::Duplicate);
         assert_eq!(in_flight.echo(3, 103), Echo::Unknown);
-        let counts = Counts {
-            sent: 3,
-            answered: 2,
+        let counts = DatagramCounts {
+            received: 2,
             lost: 1,
             late: 1,
             duplicated: 2,
             reordered: 1,
             corrupt: 0,
         };
-        assert_eq!(in_flight.counts(), counts);
+        assert_eq!(in_flight.counts, counts);
     }
 
     #[test]
@@ -250,7 +224,7 @@ mod tests {
             assert!(!in_flight.expire(round * 100 + 50, Duration::from_nanos(50)), "not yet");
             assert!(in_flight.expire(round * 100 + 51, Duration::from_nanos(50)));
         }
-        assert_eq!((in_flight.counts().sent, in_flight.counts().lost), (2000, 2000));
+        assert_eq!((in_flight.next, in_flight.counts.lost), (2000, 2000));
     }
 
     /// An unanswered datagram blocks the table before its entry would be reused, and only until its time-out.
@@ -277,7 +251,7 @@ mod tests {
         assert!(in_flight.expire(100, Duration::from_nanos(1)));
         assert_eq!(in_flight.echo_of_oldest(110), Echo::Late);
         assert_eq!(in_flight.echo_of_oldest(111), Echo::Duplicate);
-        assert_eq!(in_flight.counts().lost, 2);
+        assert_eq!(in_flight.counts.lost, 2);
     }
 
     #[test]
@@ -288,7 +262,9 @@ mod tests {
         in_flight.echo(0, 1);
         in_flight.echo(1, 1);
         in_flight.echo(0, 2);
-        assert_eq!(in_flight.counts(), Counts { sent: 1, answered: 1, ..Counts::default() });
+        let counts = DatagramCounts { received: 1, ..DatagramCounts::default() };
+        assert_eq!(in_flight.take_counts(), counts);
+        assert_eq!(in_flight.take_counts(), DatagramCounts::default());
     }
 
     #[derive(Clone, Debug)]
@@ -312,7 +288,7 @@ mod tests {
     #[derive(Default)]
     struct Model {
         states: BTreeMap<u64, (State, u64)>,
-        counts: Counts,
+        counts: DatagramCounts,
         highest: Option<u64>,
     }
 
@@ -321,7 +297,7 @@ mod tests {
             let Some((state, _)) = self.states.get_mut(&number) else { return };
             match *state {
                 State::Waiting => {
-                    self.counts.answered += 1;
+                    self.counts.received += 1;
                     self.counts.reordered += u64::from(self.highest > Some(number));
                     self.highest = self.highest.max(Some(number));
                 }
@@ -356,7 +332,6 @@ mod tests {
                     Step::Send if in_flight.has_room() => {
                         let number = in_flight.send(now, true);
                         model.states.insert(number, (State::Waiting, now));
-                        model.counts.sent += 1;
                     }
                     Step::Send => {}
                     Step::Echo(back) => if let Some(number) = in_flight.next.checked_sub(back) {
@@ -368,11 +343,11 @@ mod tests {
                         model.expire(now.saturating_sub(5));
                     }
                 }
-                let Counts { sent, answered, lost, .. } = in_flight.counts();
-                prop_assert_eq!(in_flight.counts(), model.counts);
+                let DatagramCounts { received, lost, .. } = in_flight.counts;
+                prop_assert_eq!(in_flight.counts, model.counts);
                 prop_assert_eq!(in_flight.waiting(), model.waiting());
                 prop_assert!(in_flight.waiting() <= window);
-                prop_assert_eq!(sent, answered + lost + in_flight.waiting() as u64);
+                prop_assert_eq!(in_flight.next, received + lost + in_flight.waiting() as u64);
             }
         }
     }

@@ -11,36 +11,4 @@ pub(crate) mod payload;
 mod run;
 mod socket;
 
-pub(crate) use in_flight::Counts;
 pub(crate) use run::run;
-
-use crate::measured::Measured;
-use crate::plan::{Datagrams, Plan};
-use crate::report::{DatagramFigures, Figures, LatencySummary};
-use hdrhistogram::Histogram;
-
-pub(crate) fn figures(
-    plan: &Plan,
-    datagrams: Datagrams,
-    measured: Measured,
-    counts: Counts,
-    histogram: &Histogram<u64>,
-) -> Figures {
-    let echoes = histogram.len();
-    let rate = measured.per_second(echoes as f64);
-    Figures::Datagrams(DatagramFigures {
-        window: datagrams.window,
-        segments: datagrams.segments,
-        sent: counts.sent,
-        received: counts.answered,
-        lost: counts.lost,
-        late: counts.late,
-        duplicated: counts.duplicated,
-        reordered: counts.reordered,
-        corrupt: counts.corrupt,
-        echoes,
-        datagrams_per_second: rate,
-        megabytes_per_second: rate * plan.length as f64 / 1e6,
-        latency_us: LatencySummary::new(histogram),
-    })
-}

@@ -1,19 +1,18 @@
 //! The run of a workload of datagrams.
 
 use super::client::Client;
-use super::in_flight::Counts;
 use crate::clock;
 use crate::fault::Fault;
+use crate::fault_log::FaultLog;
+use crate::findings::Findings;
 use crate::idle::sweep_interval;
-use crate::measured::Measured;
-use crate::metrics::{Metrics, Phase, Totals};
-use crate::phases::{Pool, measure, on_runtime, unless_interrupted};
 use crate::plan::{Datagrams, Plan};
-use crate::recording::Latencies;
-use crate::report::Findings;
+use crate::recording::{Collector, Recorder};
 use crate::run::{LoadError, Observer};
-use crate::start_time::StartTime;
+use crate::threads::{Settings, Share};
 use annulus::{JoinHandle, time};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,103 +20,122 @@ use std::time::Duration;
 /// How long an interrupted run waits for what is in flight.
 const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 
-/// Runs the workload on the calling thread. Loss is no failure; sockets that fail and corrupt echoes are.
+/// What the threads of a run share.
+pub(super) struct DatagramsRun {
+    pub(super) plan: Plan,
+    pub(super) datagrams: Datagrams,
+    pub(super) faults: FaultLog,
+    collector: Arc<Collector>,
+}
+
+/// What the clients of a thread share.
+pub(super) struct Context {
+    pub(super) run: Arc<DatagramsRun>,
+    pub(super) recorder: RefCell<Recorder>,
+    /// Whether clients send further datagrams.
+    pub(super) is_open: Cell<bool>,
+}
+
+/// Runs the workload. Loss is no failure; sockets that fail and corrupt echoes are.
 pub(crate) fn run(
     plan: &Plan,
     datagrams: Datagrams,
     observer: &mut dyn Observer,
 ) -> Result<Findings, LoadError> {
-    let metrics = Arc::new(Metrics::new(plan));
-    StartTime::of(plan).await_warm_up(observer).map_err(LoadError::Start)?;
-    let run = run_clients(plan, datagrams, observer, &metrics);
-    let (driver, (measured, counts)) = on_runtime(datagrams.driver, run)?;
-    // Every client is dropped, and so has flushed its batch.
-    let Totals { intervals, faults } = metrics.take_totals(measured.length, |_| ());
-    let mut response = Latencies::default();
-    intervals.iter().for_each(|interval| response.add(&interval.response));
-    let figures = super::figures(plan, datagrams, measured, counts, &response.histogram());
-    Ok(Findings { driver, measured, figures, intervals, faults })
+    let run = Arc::new(DatagramsRun {
+        plan: plan.clone(),
+        datagrams,
+        faults: FaultLog::default(),
+        collector: Collector::new(plan.duration, plan.interval),
+    });
+    let settings = Settings::new(datagrams.driver, 0, 0);
+    let threads = plan.threads();
+    let share = |index| ClientPool::new(&run, (index..plan.clients).step_by(threads));
+    Findings::of(plan, threads, settings, (&run.faults, &run.collector), observer, share)
 }
 
-async fn run_clients(
-    plan: &Plan,
-    datagrams: Datagrams,
-    observer: &mut dyn Observer,
-    metrics: &Arc<Metrics>,
-) -> (Measured, Counts) {
-    let mut pool = ClientPool::start(plan, datagrams, metrics).await;
-    let mut measured = Measured::default();
-    if metrics.has_no_faults() {
-        measured = measure(&mut pool, [plan.warm_up, plan.duration], observer, metrics).await;
-    }
-    metrics.set_phase(Phase::Over);
-    if !measured.interrupted {
-        measured.interrupted = unless_interrupted(observer, pool.finish()).await.is_none();
-    }
-    if measured.interrupted {
-        // Echoes that arrive now still count; the others are lost.
-        let _ = time::timeout(INTERRUPTED_WAIT, pool.finish()).await;
-        pool.mark_all_lost();
-    }
-    (measured, pool.counts())
+/// The clients of a thread.
+struct ClientPool<N> {
+    context: Rc<Context>,
+    numbers: N,
+    clients: Vec<Rc<Client>>,
+    /// Of each client, once it has started.
+    tasks: Vec<JoinHandle<()>>,
 }
 
-/// All clients of a run, each with its task.
-struct ClientPool {
-    clients: Vec<(Rc<Client>, JoinHandle<()>)>,
-    timeout: Duration,
+impl<N> ClientPool<N> {
+    fn new(run: &Arc<DatagramsRun>, numbers: N) -> ClientPool<N> {
+        let recorder = RefCell::new(Recorder::new(&run.collector));
+        let context = Rc::new(Context { run: Arc::clone(run), recorder, is_open: Cell::new(true) });
+        ClientPool { context, numbers, clients: Vec::new(), tasks: Vec::new() }
+    }
 }
 
-impl ClientPool {
-    /// Opens a socket per client and starts the clients. Stops at the first failure, which is recorded.
-    async fn start(plan: &Plan, datagrams: Datagrams, metrics: &Arc<Metrics>) -> ClientPool {
-        let mut clients = Vec::with_capacity(plan.clients);
-        for number in 0..plan.clients {
-            match Client::open(plan, datagrams, number, metrics).await {
-                Ok(client) => {
-                    let client = Rc::new(client);
-                    clients.push((Rc::clone(&client), annulus::spawn(client.run())));
-                }
+impl<N: Iterator<Item = usize> + 'static> Share for ClientPool<N> {
+    /// Opens a socket per client. Stops at the first failure.
+    async fn connect(&mut self) -> bool {
+        for number in self.numbers.by_ref() {
+            match Client::open(&self.context, number).await {
+                Ok(client) => self.clients.push(Rc::new(client)),
                 Err(error) => {
-                    metrics.record_fault(number, 0, &Fault::connect(&error));
-                    break;
+                    self.context.run.faults.record(number, &Fault::connect(&error));
+                    return false;
                 }
             }
         }
-        ClientPool { clients, timeout: plan.reply_timeout }
+        true
+    }
+
+    fn start(&mut self, _began: u64) {
+        let start = |client: &Rc<Client>| annulus::spawn(Rc::clone(client).run());
+        self.tasks = self.clients.iter().map(start).collect();
+    }
+
+    fn open(&mut self, pause: Range<u64>) {
+        self.context.recorder.borrow_mut().open(pause);
+    }
+
+    fn close(&mut self) -> Option<Duration> {
+        self.context.recorder.borrow_mut().close();
+        self.context.is_open.set(false);
+        None
+    }
+
+    fn responses(&self) -> u64 {
+        self.context.recorder.borrow().responses()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.tasks.iter().all(JoinHandle::is_finished)
+    }
+
+    fn sweep_interval(&self) -> Duration {
+        sweep_interval(self.context.run.plan.reply_timeout)
+    }
+
+    fn sweep(&mut self) {
+        let (now, limit) = (clock::nanos(), self.context.run.plan.reply_timeout);
+        self.context.recorder.borrow_mut().tick(now);
+        self.clients.iter().for_each(|client| client.sweep(now, limit));
     }
 
     /// Waits until every datagram is echoed or lost.
     async fn finish(&mut self) {
-        while !self.is_finished() {
+        loop {
             self.sweep();
+            if self.is_finished() {
+                return;
+            }
             time::sleep(self.sweep_interval()).await;
         }
     }
 
-    /// Counts what is in flight as lost.
-    fn mark_all_lost(&self) {
-        self.clients.iter().for_each(|(client, _)| client.mark_all_lost());
-    }
-
-    fn counts(&self) -> Counts {
-        let mut sum = Counts::default();
-        self.clients.iter().for_each(|(client, _)| sum += client.counts());
-        sum
-    }
-}
-
-impl Pool for ClientPool {
-    fn is_finished(&self) -> bool {
-        self.clients.iter().all(|(_, task)| task.is_finished())
-    }
-
-    fn sweep_interval(&self) -> Duration {
-        sweep_interval(self.timeout)
-    }
-
-    fn sweep(&mut self) {
-        let now = clock::nanos();
-        self.clients.iter().for_each(|(client, _)| client.sweep(now, self.timeout));
+    /// Echoes that arrive soon still count; the others are lost.
+    async fn end(mut self) {
+        self.context.is_open.set(false);
+        let _ = time::timeout(INTERRUPTED_WAIT, self.finish()).await;
+        self.clients.iter().for_each(|client| client.mark_all_lost());
+        self.sweep();
+        self.context.recorder.borrow_mut().finish();
     }
 }

@@ -10,7 +10,7 @@ mod simulated;
 mod target;
 
 use crate::plan::{Plan, Workload};
-use crate::report::{Figures, Report, StreamFigures};
+use crate::recording::{Interval, Recording};
 use crate::run::{LoadError, Observer, Progress, run};
 use crate::schedule::{Arrivals, Rate, Schedule, Think};
 pub use search::SearchEnd;
@@ -74,9 +74,9 @@ pub struct FoundRate {
     pub window_seconds: f64,
     /// All windows, in order.
     pub windows: Vec<RateWindow>,
-    /// The report of the run that failed, or of the last one.
+    /// The recording of the run that failed, or of the last one.
     #[serde(skip)]
-    pub last: Option<Report>,
+    pub last: Option<Recording>,
 }
 
 /// A window of a search.
@@ -157,12 +157,12 @@ impl RateSearch {
         self.validate(plan)?;
         let mut found = FoundRate::new(self);
         let closed = self.measure(plan, Schedule::Closed { think: Think::None }, observer)?;
-        let figures = figures_of(&closed)?;
-        found.closed_loop = figures.requests_per_second;
+        let summary = closed.summary();
+        found.closed_loop = summary.requests_per_second;
         // A window has as many responses as this, or more; and a rate below one a second has no use.
         let lowest =
             (self.target.responses_needed() as f64 / self.measured().as_secs_f64()).max(1.0);
-        let end = match figures.responses {
+        let end = match summary.responses {
             _ if closed.interrupted => Some(SearchEnd::Interrupted),
             0 => Some(SearchEnd::Failed),
             _ if found.closed_loop < lowest => Some(SearchEnd::TooFewResponses),
@@ -179,18 +179,18 @@ impl RateSearch {
                 Next::Done(end) => break end,
             };
             let schedule = Schedule::Open { rate: Rate::constant(rate), arrivals: self.arrivals };
-            let report = self.measure(plan, schedule, observer)?;
-            if report.interrupted || report.seconds == 0.0 {
+            let recording = self.measure(plan, schedule, observer)?;
+            if recording.interrupted || recording.seconds == 0.0 {
                 let end =
-                    if report.interrupted { SearchEnd::Interrupted } else { SearchEnd::Failed };
-                found.last = Some(report);
+                    if recording.interrupted { SearchEnd::Interrupted } else { SearchEnd::Failed };
+                found.last = Some(recording);
                 break end;
             }
-            let window = self.judge(rate, figures_of(&report)?);
+            let window = self.judge(rate, &recording.total());
             each(&window);
             search.record(rate, window.missed.is_none());
             found.windows.push(window);
-            found.last = Some(report);
+            found.last = Some(recording);
         };
         found.take(&search);
         Ok(found)
@@ -201,7 +201,7 @@ impl RateSearch {
         plan: &Plan,
         schedule: Schedule,
         observer: &mut dyn Observer,
-    ) -> Result<Report, RateSearchError> {
+    ) -> Result<Recording, RateSearchError> {
         let plan = Plan {
             schedule,
             warm_up: self.window().mul_f64(WARM_UP),
@@ -212,22 +212,21 @@ impl RateSearch {
     }
 
     /// What a window at a rate says.
-    fn judge(&self, rate: f64, figures: &StreamFigures) -> RateWindow {
-        let StreamFigures { histogram, requests, responses, requests_per_second, .. } = figures;
-        let failed = requests - responses;
+    fn judge(&self, rate: f64, total: &Interval) -> RateWindow {
+        let (histogram, per_second) = (&total.response.histogram(), total.rate());
         let due = rate * self.measured().as_secs_f64();
         // The edges of a window cut through a request, and the number of Poisson arrivals varies with its root.
         let varies = 1.0 + if self.arrivals == Arrivals::Poisson { 3.0 * due.sqrt() } else { 0.0 };
-        let answered = requests_per_second * self.measured().as_secs_f64();
+        let answered = per_second * self.measured().as_secs_f64();
         let delivered = answered >= due * DELIVERED - varies;
-        let undelivered = || format!("{requests_per_second:.0} a second were answered, of {rate}");
+        let undelivered = || format!("{per_second:.0} a second were answered, of {rate}");
         let missed = match delivered {
-            true => self.target.missed_by(histogram, failed),
+            true => self.target.missed_by(histogram, total.failed),
             false => Some(undelivered()),
         };
         RateWindow {
             rate,
-            answered: *requests_per_second,
+            answered: per_second,
             figures: self.target.figures(histogram),
             delivered,
             missed,
@@ -262,13 +261,6 @@ impl FoundRate {
     pub fn is_bounded_by_delivery(&self) -> bool {
         let mut missed = self.windows.iter().filter(|window| window.missed.is_some()).peekable();
         missed.peek().is_some() && missed.all(|window| !window.delivered)
-    }
-}
-
-fn figures_of(report: &Report) -> Result<&StreamFigures, RateSearchError> {
-    match &report.figures {
-        Figures::Streams(figures) => Ok(figures),
-        _ => Err(RateSearchError::Workload),
     }
 }
 

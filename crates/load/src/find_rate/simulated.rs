@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::recording::Latencies;
-use crate::report::{DelaySummary, LatencySummary};
 use fastrand::Rng;
-use std::collections::BTreeMap;
 
 /// A server that takes one request after the other.
 #[derive(Clone, Copy)]
@@ -53,32 +51,16 @@ impl Server {
         let mut state = Search::new(closed, lowest, SEARCH_WINDOWS - 1);
         while let Next::Measure(rate) = state.next() {
             let times = self.window(rate, &search, random);
-            let window = search.judge(rate, &figures(&times, seconds));
+            let window = search.judge(rate, &total(&times, seconds));
             state.record(rate, window.missed.is_none());
         }
         state.rate()
     }
 }
 
-fn figures(times: &[u64], seconds: f64) -> StreamFigures {
-    let responses = times.len() as u64;
-    StreamFigures {
-        pipeline: 1,
-        threads: 1,
-        rate: None,
-        schedule: String::new(),
-        requests: responses,
-        responses,
-        requests_per_second: responses as f64 / seconds,
-        sent: responses,
-        late: 0,
-        reconnects: 0,
-        outcomes: BTreeMap::new(),
-        latency_us: LatencySummary::default(),
-        service_us: LatencySummary::default(),
-        delay_us: DelaySummary::default(),
-        histogram: times.iter().copied().collect::<Latencies>().histogram(),
-    }
+fn total(times: &[u64], seconds: f64) -> Interval {
+    let response: Latencies = times.iter().copied().collect();
+    Interval { answered: response.len(), response, ..Interval::new(0.0, seconds) }
 }
 
 /// Of so many pairs of searches one after the other, those whose rates differ by less than 10 %.

@@ -96,6 +96,10 @@ pub(super) fn rates(recording: &Recording, columns: &[Interval]) -> Figure {
 pub(super) fn failures(recording: &Recording, columns: &[Interval]) -> Figure {
     let mut lines = vec![rate_line("failed", 3, columns, |column| column.failed)];
     let total = recording.total();
+    if total.datagrams.is_some() {
+        let lost = |column: &Interval| column.datagrams.map_or(0, |counts| counts.lost);
+        lines.push(rate_line("lost", 0, columns, lost));
+    }
     let unusual = total.outcomes.keys().filter(|outcome| outcome.as_str() != "2xx").take(4);
     for (series, outcome) in [1, 2, 4, 5].into_iter().zip(unusual) {
         let of = |column: &Interval| column.outcomes.get(outcome).copied().unwrap_or(0);

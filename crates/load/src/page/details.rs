@@ -1,7 +1,7 @@
 //! What belongs to a run beside its latencies.
 
 use super::summary::{started, time};
-use crate::recording::{ClassSummary, Recording};
+use crate::recording::{ClassSummary, DatagramCounts, Recording};
 use annulus_page::{Block, Table, text};
 use std::collections::BTreeMap;
 
@@ -12,16 +12,24 @@ pub(super) fn outcomes(recording: &Recording) -> Vec<Block> {
         (!total.outcomes.is_empty()).then(|| counts("replies", &total.outcomes)),
         (!recording.errors.is_empty())
             .then(|| counts("failures of the whole run", &recording.errors)),
+        total.datagrams.map(datagrams),
         (!recording.classes.is_empty()).then(|| classes(recording)),
     ];
     let first = recording.first_error.as_ref();
     let first = first.map(|error| Block::Text(format!("The first failure: {error}")));
-    tables.into_iter().flatten().map(Block::Table).chain(first).collect()
+    let refusal = recording.first_refusal.as_ref();
+    let refusal = refusal.map(|text| Block::Text(format!("The first refusal: {text}")));
+    tables.into_iter().flatten().map(Block::Table).chain(first).chain(refusal).collect()
 }
 
 fn counts(title: &str, counts: &BTreeMap<String, u64>) -> Table {
     let row = |(name, count): (&String, &u64)| vec![name.clone(), text::number(*count as f64)];
     Table { head: vec![title.into(), "count".into()], rows: counts.iter().map(row).collect() }
+}
+
+fn datagrams(counts: DatagramCounts) -> Table {
+    let row = |(name, count): (&str, u64)| vec![name.to_owned(), text::number(count as f64)];
+    Table { head: vec!["datagrams".into(), "count".into()], rows: counts.named().map(row).into() }
 }
 
 fn classes(recording: &Recording) -> Table {
@@ -52,6 +60,7 @@ pub(super) fn run(recording: &Recording) -> Vec<Block> {
     let seconds = |value: f64| format!("{} s", text::number(value));
     let rows = [
         ("server", run.address.clone()),
+        ("workload", run.workload.to_string()),
         ("protocol", run.protocol.clone()),
         ("bytes a message", run.length.map_or(String::new(), |length| text::number(length as f64))),
         ("clients", text::number(run.clients as f64)),

@@ -43,12 +43,13 @@ pub(super) fn tiles(recording: &Recording) -> Vec<Tile> {
         value: text::number(summary.requests_per_second.round()),
         note: format!("{} in all", text::number(summary.responses as f64)),
     };
-    let share = summary.failed as f64 / summary.requests.max(1) as f64;
-    let failed = Tile {
-        label: "failed".into(),
-        value: text::number(summary.failed as f64),
-        note: format!("{} of all requests", text::percent(share)),
+    let (label, count, all, noun) = match summary.datagrams {
+        Some(datagrams) => ("lost", datagrams.lost, summary.sent, "datagrams"),
+        None => ("failed", summary.failed, summary.requests, "requests"),
     };
+    let share = text::percent(count as f64 / all.max(1) as f64);
+    let note = format!("{share} of all {noun}");
+    let failed = Tile { label: label.into(), value: text::number(count as f64), note };
     let cpu = Tile {
         label: "load's own CPU".into(),
         value: text::percent(recording.cpu_share()),
@@ -75,10 +76,15 @@ pub(super) fn notices(recording: &Recording) -> Vec<Notice> {
     recording.doubts.iter().map(notice).collect()
 }
 
-/// Response and service time, row by row.
+/// Response and service time, row by row, and the phases of connections that carry one message each.
 pub(super) fn percentiles(recording: &Recording) -> Table {
     let summary = recording.summary();
-    let columns = [summary.latency_us, summary.service_us];
+    let mut head = ["", "response time", "service time"].map(String::from).to_vec();
+    let mut columns = vec![summary.latency_us, summary.service_us];
+    for (name, took) in summary.phases_us.iter().flat_map(|phases| phases.named()) {
+        head.push(name.to_owned());
+        columns.push(*took);
+    }
     let row = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {
         let has_samples = |column: &&Percentiles| column.samples > 0;
         let cell = |column: &Percentiles| Some(column).filter(has_samples).and_then(of);
@@ -90,7 +96,7 @@ pub(super) fn percentiles(recording: &Recording) -> Table {
     let shares = Percentiles::SHARES.iter().enumerate();
     rows.extend(shares.map(|(place, (name, _))| row(name, &|column| column.values()[place])));
     rows.push(row("maximum", &|column| Some(column.max)));
-    Table { head: ["", "response time", "service time"].map(String::from).into(), rows }
+    Table { head, rows }
 }
 
 /// Microseconds in the unit that suits them.

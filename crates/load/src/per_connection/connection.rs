@@ -4,6 +4,8 @@ use crate::exchange::{Plain, Sources, connect};
 use crate::fault::Fault;
 use crate::payload::Payload;
 use crate::plan::Plan;
+use crate::recording::Phases;
+use crate::schedule::Times;
 use crate::{clock, join};
 use annulus::net::{RecvHalf, SendHalf};
 use annulus::time;
@@ -12,36 +14,58 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// How long one connection took, in ns.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    /// From the send to the last byte.
-    pub(crate) echo: u64,
-    /// From before the connect to the last byte.
-    pub(crate) total: u64,
+/// One connection: when it began, in ns of [`crate::clock`], and how long its phases took.
+pub(super) struct Connected {
+    /// From before the connect; sent once connected.
+    pub(super) request: Times,
+    /// When the last byte of the reply had come.
+    pub(super) ended: u64,
+    pub(super) phases: Phases<u64>,
 }
 
-/// Connects, sends one message, receives and verifies its reply, and closes.
-pub(super) async fn run_one(plan: &Plan, number: usize) -> Result<Times, Fault> {
+/// Connects, sends one message, receives and verifies its reply, and closes. `sent` is called once it is connected.
+pub(super) async fn run_one(
+    plan: &Plan,
+    number: usize,
+    sent: impl FnOnce(&Times),
+) -> Result<Connected, Fault> {
     let began = clock::nanos();
-    let connected = connect(plan, Sources::Many, number).await;
-    let connection = connected.map_err(|error| Fault::connect(&error))?;
+    let connection = connect(plan, Sources::Many, number).await;
+    let connection = connection.map_err(|error| Fault::connect(&error))?;
     let connected = clock::nanos();
-    let mut receiver = exchange(plan, number, connection).await?;
+    sent(&Times::all(connected));
+    let (mut receiver, sender, accepted) = exchange(plan, number, connection).await?;
     let ended = clock::nanos();
     expect_no_more(&mut receiver).await?;
-    Ok(Times { echo: ended - connected, total: ended - began })
+    drop((receiver, sender));
+    let phases = Phases {
+        connect: connected - began,
+        send: accepted - connected,
+        receive: ended.saturating_sub(accepted),
+        close: clock::nanos() - ended,
+    };
+    let request = Times { due: began, ..Times::all(connected) };
+    Ok(Connected { request, ended, phases })
 }
 
-/// Sends and receives concurrently: a server may reply to a long message before it has all of it.
-async fn exchange(plan: &Plan, number: usize, connection: Plain) -> Result<RecvHalf, Fault> {
+/// Sends and receives concurrently: a server may reply to a long message before it has all of it. Returns when the last byte was
+/// accepted to be sent, too.
+async fn exchange(
+    plan: &Plan,
+    number: usize,
+    connection: Plain,
+) -> Result<(RecvHalf, SendHalf, u64), Fault> {
     let (mut receiver, mut sender) = connection.split();
     let mut payload = Payload::new(plan.seed, number, plan.length);
-    let outstanding = Cell::new(plan.length);
+    let (outstanding, accepted) = (Cell::new(plan.length), Cell::new(0));
     let receiving = receive_loop(&mut receiver, payload, &outstanding, plan);
-    let sending = async { send_all(&mut sender, &mut payload, plan.length).await };
+    let sending = async {
+        let sent = send_all(&mut sender, &mut payload, plan.length).await;
+        accepted.set(clock::nanos());
+        sent
+    };
     join::until(receiving, sending, || outstanding.get() == 0).await?;
-    Ok(receiver)
+    Ok((receiver, sender, accepted.get()))
 }
 
 /// Sends the next `bytes` of a payload.

@@ -1,213 +1,172 @@
 //! The run of a connection per message: a thread per event loop, each with its share of the clients.
 
-use super::connection::{Times, run_one};
+use super::connection::run_one;
 use crate::clock;
-use crate::measured::Measured;
-use crate::metrics::Faults;
+use crate::exchange::Outcome;
+use crate::fault_log::FaultLog;
+use crate::findings::Findings;
 use crate::plan::Plan;
-use crate::report::Findings;
-use crate::run::{LoadError, Observer, Progress};
-use annulus::{DriverChoice, JoinError, Runtime, time};
-use std::cell::RefCell;
-use std::io;
+use crate::recording::{Collector, Recorder};
+use crate::run::{LoadError, Observer};
+use crate::schedule::Times;
+use crate::threads::{Settings, Share};
+use annulus::{DriverChoice, JoinError, JoinHandle};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How often to notify the observer of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// How often to look whether every client has ended.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(2);
 
-/// State that the event loops share.
+/// What the threads of a run share.
 struct SharedRun {
     plan: Plan,
-    driver: DriverChoice,
+    faults: FaultLog,
+    collector: Arc<Collector>,
     /// Connections started: each takes the next number.
     started: AtomicUsize,
-    completed: AtomicUsize,
-    /// The observer ends the run early.
-    interrupted: AtomicBool,
-    faults: Mutex<Faults>,
 }
 
-/// What a thread reports to the main thread.
-enum ThreadMessage {
-    /// Its event loop runs on this driver.
-    Ready(String),
-    /// It has no event loop.
-    Failed(io::Error),
-    /// No connection is left to start: the times of its connections, and when the last of them ended.
-    Done(Vec<Times>, u64),
+/// What the clients of a thread share.
+struct Context {
+    run: Arc<SharedRun>,
+    recorder: RefCell<Recorder>,
+    /// Whether clients make further connections.
+    is_open: Cell<bool>,
+    /// Clients that have not ended, and when the last one has.
+    running: Cell<usize>,
+    ended: Cell<Duration>,
 }
 
-/// Runs the workload on threads of its own while the calling thread waits. The observer's window is the whole run.
-///
-/// A client that fails does not continue.
+/// Runs the workload. The observer's window is the whole run. A client that fails does not continue.
 pub(crate) fn run(
     plan: &Plan,
     driver: DriverChoice,
     observer: &mut dyn Observer,
 ) -> Result<Findings, LoadError> {
-    let run = Arc::new(SharedRun::new(plan.clone(), driver));
-    thread::scope(|scope| {
-        let (sender, messages) = mpsc::channel();
-        let (mut starts, threads) = (Vec::new(), plan.threads());
-        for index in 0..threads {
-            let (start, started) = mpsc::channel();
-            let (run, sender) = (Arc::clone(&run), sender.clone());
-            thread::Builder::new()
-                .spawn_scoped(scope, move || event_loop(&run, index, &sender, &started))
-                .map_err(|error| LoadError::Threads { started: index, wanted: threads, error })?;
-            starts.push(start);
-        }
-        drop(sender);
-        let driver = all_ready(&messages, threads)?;
-        let (measured, times) = measure(&run, observer, starts, &messages);
-        let figures = super::figures(plan, measured, &times);
-        let faults = std::mem::take(&mut *run.faults());
-        Ok(Findings { driver, measured, figures, intervals: Vec::new(), faults })
-    })
+    let run = Arc::new(SharedRun {
+        plan: plan.clone(),
+        faults: FaultLog::default(),
+        collector: Collector::new(plan.times()[1], plan.interval),
+        started: AtomicUsize::new(0),
+    });
+    let settings = Settings::new(driver, 0, 0);
+    let share = |index| ClientPool::new(&run, index);
+    Findings::of(plan, plan.threads(), settings, (&run.faults, &run.collector), observer, share)
 }
 
-/// Waits until every event loop is ready; returns the driver.
-fn all_ready(messages: &Receiver<ThreadMessage>, threads: usize) -> Result<String, LoadError> {
-    let mut driver = String::new();
-    for _ in 0..threads {
-        match messages.recv() {
-            Ok(ThreadMessage::Ready(name)) => driver = name,
-            Ok(ThreadMessage::Failed(error)) => return Err(LoadError::Runtime(error)),
-            Ok(ThreadMessage::Done(..)) | Err(_) => unreachable!("a thread is ready first"),
-        }
-    }
-    Ok(driver)
+/// The clients of a thread. They start when the window opens.
+struct ClientPool {
+    context: Rc<Context>,
+    clients: Vec<JoinHandle<()>>,
 }
 
-/// Starts the connections, and waits for the last of them.
-fn measure(
-    run: &SharedRun,
-    observer: &mut dyn Observer,
-    starts: Vec<Sender<()>>,
-    messages: &Receiver<ThreadMessage>,
-) -> (Measured, Vec<Times>) {
-    observer.window_opened();
-    let (began, cpu) = (clock::nanos(), clock::process_cpu());
-    // A thread whose receiver is gone has panicked; the scope passes that on.
-    for start in &starts {
-        let _ = start.send(());
+impl ClientPool {
+    fn new(run: &Arc<SharedRun>, index: usize) -> ClientPool {
+        let threads = run.plan.threads();
+        let clients = run.plan.clients.min(run.plan.connections());
+        let share = clients / threads + usize::from(index < clients % threads);
+        let context = Rc::new(Context {
+            run: Arc::clone(run),
+            recorder: RefCell::new(Recorder::new(&run.collector)),
+            is_open: Cell::new(true),
+            running: Cell::new(share),
+            ended: Cell::default(),
+        });
+        ClientPool { context, clients: Vec::new() }
     }
-    let (mut times, mut ended) = (Vec::with_capacity(run.plan.connections()), began);
-    let mut left = starts.len();
-    while left > 0 {
-        match messages.recv_timeout(PROGRESS_INTERVAL) {
-            Ok(ThreadMessage::Done(more, at)) => {
-                times.extend(more);
-                ended = ended.max(at);
-                left -= 1;
+}
+
+impl Share for ClientPool {
+    async fn connect(&mut self) -> bool {
+        true
+    }
+
+    fn start(&mut self, _began: u64) {}
+
+    fn open(&mut self, pause: Range<u64>) {
+        self.context.recorder.borrow_mut().open(pause);
+        self.context.ended.set(clock::now());
+        let client = |_| annulus::spawn(run_client(Rc::clone(&self.context)));
+        self.clients = (0..self.context.running.get()).map(client).collect();
+    }
+
+    fn close(&mut self) -> Option<Duration> {
+        self.context.recorder.borrow_mut().close();
+        self.context.is_open.set(false);
+        self.is_finished().then(|| self.context.ended.get())
+    }
+
+    fn responses(&self) -> u64 {
+        self.context.recorder.borrow().responses()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.context.running.get() == 0
+    }
+
+    fn sweep_interval(&self) -> Duration {
+        SWEEP_INTERVAL
+    }
+
+    fn sweep(&mut self) {
+        self.context.recorder.borrow_mut().tick(clock::nanos());
+    }
+
+    async fn finish(&mut self) {
+        for client in &mut self.clients {
+            if let Err(Ok(panic)) = client.await.map_err(JoinError::try_into_panic) {
+                std::panic::resume_unwind(panic);
             }
-            Ok(_) | Err(RecvTimeoutError::Timeout) => {
-                observer.progress(run.progress(began));
-                run.interrupted.store(observer.is_interrupted(), Relaxed);
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let measured = Measured {
-        started: Duration::ZERO,
-        length: Duration::from_nanos(ended - began),
-        cpu: clock::process_cpu() - cpu,
-        interrupted: run.interrupted.load(Relaxed),
-    };
-    observer.window_closed();
-    (measured, times)
-}
 
-/// One thread: an event loop with its share of the clients.
-fn event_loop(
-    run: &Arc<SharedRun>,
-    index: usize,
-    messages: &Sender<ThreadMessage>,
-    start: &Receiver<()>,
-) {
-    // No data is left to send when the clients have ended.
-    let builder = Runtime::builder().driver(run.driver).shutdown_timeout(Duration::ZERO);
-    let mut runtime = match builder.build() {
-        Ok(runtime) => runtime,
-        Err(error) => return drop(messages.send(ThreadMessage::Failed(error))),
-    };
-    // If either channel is closed, the run was cancelled.
-    let ready = ThreadMessage::Ready(runtime.driver().to_string());
-    if messages.send(ready).is_err() || start.recv().is_err() {
-        return;
+    /// Clients that are left end with the runtime.
+    async fn end(self) {
+        self.context.recorder.borrow_mut().finish();
     }
-    let times = runtime.block_on(run_clients(run, index));
-    let _ = messages.send(ThreadMessage::Done(times, clock::nanos()));
-}
-
-/// Runs this thread's share of the clients until no connection is left, or the run is interrupted. Clients that are left
-/// then end with the runtime.
-async fn run_clients(run: &Arc<SharedRun>, index: usize) -> Vec<Times> {
-    let threads = run.plan.threads();
-    let clients = run.plan.clients.min(run.plan.connections());
-    let share = clients / threads + usize::from(index < clients % threads);
-    let times = Rc::new(RefCell::new(Vec::new()));
-    let clients: Vec<_> = (0..share)
-        .map(|_| annulus::spawn(run_client(Arc::clone(run), Rc::clone(&times))))
-        .collect();
-    for mut client in clients {
-        let ended = loop {
-            match time::timeout(PROGRESS_INTERVAL, &mut client).await {
-                Ok(ended) => break ended,
-                Err(_) if run.interrupted.load(Relaxed) => return times.take(),
-                Err(_) => {}
-            }
-        };
-        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
-            std::panic::resume_unwind(panic);
-        }
-    }
-    times.take()
 }
 
 /// One client: one connection after the other, until none is left or one has failed.
-async fn run_client(run: Arc<SharedRun>, times: Rc<RefCell<Vec<Times>>>) {
-    while let Some(number) = run.next() {
-        match run_one(&run.plan, number).await {
-            Ok(took) => {
-                times.borrow_mut().push(took);
-                run.completed.fetch_add(1, Relaxed);
+async fn run_client(context: Rc<Context>) {
+    let _running = Running(&context);
+    while let Some(number) = context.next() {
+        let plan = &context.run.plan;
+        let sent = |request: &Times| context.recorder.borrow_mut().sent(request);
+        let connected = run_one(plan, number, sent).await;
+        let mut recorder = context.recorder.borrow_mut();
+        match connected {
+            Ok(connected) => {
+                recorder.answered(connected.request, Outcome::Ok, connected.ended);
+                recorder.phases(&connected.phases);
+                recorder.bytes_sent(plan.length);
+                recorder.bytes_received(plan.length);
             }
-            Err(fault) => return run.faults().record(number, &fault),
+            Err(fault) => {
+                recorder.failed(1);
+                return context.run.faults.record(number, &fault);
+            }
         }
     }
 }
 
-impl SharedRun {
-    fn new(plan: Plan, driver: DriverChoice) -> SharedRun {
-        let (started, completed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (interrupted, faults) = (AtomicBool::new(false), Mutex::default());
-        SharedRun { plan, driver, started, completed, interrupted, faults }
-    }
+/// A client that has not ended. Its panic ends it, too.
+struct Running<'a>(&'a Context);
 
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
+        self.0.ended.set(clock::now());
+    }
+}
+
+impl Context {
     /// The number of the next connection, if one is left.
     fn next(&self) -> Option<usize> {
-        if self.interrupted.load(Relaxed) {
-            return None;
-        }
-        let number = self.started.fetch_add(1, Relaxed);
-        (number < self.plan.connections()).then_some(number)
-    }
-
-    fn progress(&self, began: u64) -> Progress {
-        let elapsed = Duration::from_nanos(clock::nanos() - began);
-        let done = self.completed.load(Relaxed);
-        // The total is estimated from the share of connections that are done.
-        let share = done.max(1) as f64 / self.plan.connections() as f64;
-        Progress { elapsed, total: elapsed.div_f64(share), responses: done as u64 }
-    }
-
-    fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        let number = self.is_open.get().then(|| self.run.started.fetch_add(1, Relaxed))?;
+        (number < self.run.plan.connections()).then_some(number)
     }
 }

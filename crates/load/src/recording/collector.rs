@@ -109,8 +109,11 @@ impl Collector {
     /// that all was handed over.
     pub(crate) fn finish(&self, measured: Duration, each: impl FnMut(&Interval)) -> Vec<Interval> {
         self.add_up();
-        if let Some(last) = self.lock().intervals.get_mut(&self.last) {
-            last.length = (measured.as_secs_f64() - last.start).max(f64::MIN_POSITIVE);
+        if let Some(mut last) = self.lock().intervals.last_entry() {
+            let (is_last, interval) = (*last.key() == self.last, last.get_mut());
+            let left = (measured.as_secs_f64() - interval.start).max(f64::MIN_POSITIVE);
+            // What comes after the planned time counts in the last one.
+            interval.length = if is_last { left } else { interval.length.min(left) };
         }
         self.collect(each);
         std::mem::take(&mut self.lock().intervals).into_values().collect()

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 /// The columns of a [`CsvLog`], in order, with what they have.
 ///
 /// Latencies are in µs. A percentile is empty if the interval has too few latencies for it ([`Percentiles`]).
-pub const COLUMNS: [(&str, &str); 27] = [
+pub const COLUMNS: [(&str, &str); 28] = [
     ("start", "the start of the interval, in seconds since measuring began"),
     ("length", "its length in seconds"),
     ("sent", "requests sent"),
@@ -37,6 +37,7 @@ pub const COLUMNS: [(&str, &str); 27] = [
     ("service_p99.9", "their 99.9th percentile"),
     ("service_max", "the longest service time"),
     ("outcomes", "replies by what they say, such as 2xx=1200;5xx=3"),
+    ("lost", "datagrams that were not echoed in time; empty in runs of something else"),
 ];
 
 /// Writes a row for each interval, below a row with the names of the columns ([`COLUMNS`]).
@@ -126,6 +127,7 @@ fn cells(interval: &Interval) -> Vec<String> {
     cells.extend(latencies(&summary.service_us));
     let outcomes = interval.outcomes.iter().map(|(name, count)| format!("{name}={count}"));
     cells.push(quoted(outcomes.collect::<Vec<_>>().join(";")));
+    cells.push(interval.datagrams.map_or(String::new(), |counts| counts.lost.to_string()));
     cells
 }
 
@@ -157,7 +159,7 @@ fn quoted(cell: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::Latencies;
+    use crate::recording::{DatagramCounts, Latencies};
 
     #[test]
     fn classes_have_columns_behind_the_others() {
@@ -176,7 +178,7 @@ mod tests {
         log.write(&Interval::new(1.0, 1.0)).unwrap();
         let text = String::from_utf8(log.into_inner()).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].contains(",outcomes,\"GET /a,b: sent\","), "{text}");
+        assert!(lines[0].contains(",outcomes,lost,\"GET /a,b: sent\","), "{text}");
         assert!(lines[0].ends_with(",GET /c: response_p50,GET /c: response_p99"), "{text}");
         assert!(lines[1].ends_with(",0,0,0,0,,,32,30,1,2,1.000,"), "{text}");
         assert!(lines[2].ends_with(",0,0,0,0,,,0,0,0,0,,"), "{text}");
@@ -190,6 +192,7 @@ mod tests {
             response: [(1000, 20)].into_iter().collect(),
             service: Latencies::from_iter([500]),
             outcomes: [("2xx".to_owned(), 19), ("a,\"b\"".to_owned(), 1)].into(),
+            datagrams: Some(DatagramCounts { lost: 3, ..DatagramCounts::default() }),
             ..Interval::new(2.0, 0.5)
         };
         let cells = cells(&interval);
@@ -206,5 +209,6 @@ mod tests {
             ("1", "0.500", "")
         );
         assert_eq!(cell("outcomes"), "\"2xx=19;a,\"\"b\"\"=1\"");
+        assert_eq!(cell("lost"), "3");
     }
 }

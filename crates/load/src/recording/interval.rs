@@ -1,6 +1,6 @@
 //! What happened in a second of a run.
 
-use super::Latencies;
+use super::{DatagramCounts, Latencies, Phases};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +47,12 @@ pub struct Interval {
     /// are not several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassInterval>,
+    /// What became of datagrams; none in runs of something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramCounts>,
+    /// How long the phases of connections took that carry one message each; none in other runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Phases<Latencies>>,
 }
 
 /// What happened to the requests of one class in an interval.
@@ -79,6 +85,11 @@ impl Interval {
         self.start + self.length
     }
 
+    /// Replies divided by its length; 0 if it has none.
+    pub fn rate(&self) -> f64 {
+        if self.length > 0.0 { self.answered as f64 / self.length } else { 0.0 }
+    }
+
     /// Adds what happened in `other`, exactly; its time is not added.
     pub fn add(&mut self, other: &Interval) {
         for (own, others) in [
@@ -101,6 +112,12 @@ impl Interval {
             self.classes.resize_with(other.classes.len(), ClassInterval::default);
         }
         self.classes.iter_mut().zip(&other.classes).for_each(|(own, other)| own.add(other));
+        if let Some(counts) = other.datagrams {
+            *self.datagrams.get_or_insert_default() += counts;
+        }
+        if let Some(phases) = &other.phases {
+            self.phases.get_or_insert_default().add(phases);
+        }
     }
 }
 
@@ -147,6 +164,8 @@ mod tests {
             response: Latencies::from_iter([10, 20]),
             service: Latencies::from_iter([5]),
             classes: vec![class(3), class(2)],
+            datagrams: Some(DatagramCounts { received: 3, lost: 2, ..DatagramCounts::default() }),
+            phases: Some(Phases { close: Latencies::from_iter([7]), ..Phases::default() }),
             ..Interval::new(1.0, 1.0)
         };
         let mut sum = Interval::new(7.0, 0.5);
@@ -158,6 +177,11 @@ mod tests {
         assert_eq!((sum.response.len(), sum.service.len(), sum.classes[1].sent), (4, 2, 4));
         let class = &sum.classes[0];
         assert_eq!((class.refused, class.failed, class.outcomes["4xx"]), (2, 2, 2));
+        assert_eq!(
+            sum.datagrams.unwrap().named()[..3],
+            [("received", 6), ("lost", 4), ("late", 0)]
+        );
+        assert_eq!(sum.phases.as_ref().unwrap().close.buckets(), [(7, 2)]);
         assert_eq!((sum.start, sum.end()), (7.0, 7.5));
     }
 }

@@ -35,11 +35,10 @@ mod merge;
 mod outcomes;
 mod read_error;
 mod recorder;
-#[cfg(test)]
-mod schema;
 mod shown;
 mod summary;
 mod tally;
+mod workloads;
 
 pub use clocks::{ClockReading, Clocks};
 pub(crate) use collector::Collector;
@@ -54,6 +53,7 @@ pub use read_error::ReadError;
 pub(crate) use recorder::Recorder;
 pub(crate) use shown::Shown;
 pub use summary::{ClassSummary, ENOUGH_BEYOND, Percentiles, Summary};
+pub use workloads::{DatagramCounts, Phases, WorkloadKind};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ use std::collections::BTreeMap;
 pub const MAX_CLASSES: usize = 100;
 
 /// What was recorded of one run, or of several that were merged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// What ran, where and when.
     pub run: RunInfo,
@@ -70,15 +70,21 @@ pub struct Recording {
     pub interrupted: bool,
     /// The measured time in seconds; 0 if measuring never began.
     pub seconds: f64,
-    /// Failures of the whole run by kind, as in [`Report::errors`](crate::Report::errors).
+    /// Failures of the whole run by kind, such as `connect refused`, `reset`, `closed early`, `wrong bytes` or `reply timeout`. Unless
+    /// clients reconnect, a client stops at its first failure, and so counts at most once.
     pub errors: BTreeMap<String, u64>,
     /// The first failure as text.
     pub first_error: Option<String>,
+    /// The text of the first reply that says that the server has failed, or has not done what was asked for: a status line, an error of
+    /// Redis, or the start of a reply that is not as expected.
+    #[serde(default)]
+    pub first_refusal: Option<String>,
     /// CPU time of the load in the measured time, in seconds.
     pub cpu_seconds: f64,
     /// Reasons to doubt the figures.
     pub doubts: Vec<String>,
     /// The recordings that this one was merged from; empty if it was not merged.
+    #[serde(default)]
     pub parts: Vec<Part>,
     /// The names of the classes of requests, which are the entries of the plan's mix; empty if all are alike, or if there are more than
     /// [`MAX_CLASSES`].
@@ -105,6 +111,8 @@ pub struct RunInfo {
     pub clock: Option<ClockReading>,
     /// The server.
     pub address: String,
+    /// What the clients did.
+    pub workload: WorkloadKind,
     /// How clients and server talk, such as `echo` or `http`.
     pub protocol: String,
     /// How the connections were encrypted, if they were.
@@ -116,7 +124,7 @@ pub struct RunInfo {
     pub clients: u64,
     /// Threads of the load.
     pub threads: u64,
-    /// Requests in flight per connection.
+    /// Requests in flight per connection, or datagrams per socket.
     pub pipeline: u64,
     /// When requests are sent, as text.
     pub schedule: String,
@@ -155,18 +163,7 @@ pub struct Part {
 impl Recording {
     /// A recording of a run in which nothing was measured.
     pub fn new(run: RunInfo) -> Recording {
-        Recording {
-            run,
-            interrupted: false,
-            seconds: 0.0,
-            errors: BTreeMap::new(),
-            first_error: None,
-            cpu_seconds: 0.0,
-            doubts: Vec::new(),
-            parts: Vec::new(),
-            classes: Vec::new(),
-            intervals: Vec::new(),
-        }
+        Recording { run, ..Recording::default() }
     }
 
     /// All intervals as one, over the measured time.
@@ -191,6 +188,14 @@ impl Recording {
             .zip(counted)
             .map(|(name, class)| ClassSummary::new(name, &class))
             .collect()
+    }
+
+    /// The replies by what they say, if there are any and each says that the server has failed, or has not done what was asked for.
+    pub fn only_refusals(&self) -> Option<String> {
+        let total = self.total();
+        let counts = total.outcomes.iter().map(|(name, count)| format!("{name} {count}"));
+        (total.answered > 0 && total.refused == total.answered)
+            .then(|| counts.collect::<Vec<_>>().join(", "))
     }
 
     /// CPU time of the load divided by the measured time; 0 if nothing was measured.

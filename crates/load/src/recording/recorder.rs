@@ -2,6 +2,7 @@
 
 use super::collector::{Collector, Position};
 use super::tally::Tally;
+use super::{DatagramCounts, Phases};
 use crate::exchange::Outcome;
 use crate::schedule::Times;
 use std::fmt;
@@ -58,6 +59,11 @@ impl Recorder {
         self.is_open = false;
     }
 
+    /// Whether what happens now counts.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Replies so far.
     pub(crate) fn responses(&self) -> u64 {
         self.responses
@@ -80,24 +86,38 @@ impl Recorder {
         }
     }
 
+    /// What became of datagrams that were sent within the window, also if that is found before or after it.
+    pub(crate) fn datagrams(&mut self, counts: DatagramCounts) {
+        if let Some(tally) = &mut self.tally {
+            *tally.counts.datagrams.get_or_insert_default() += counts;
+        }
+    }
+
+    /// How long the phases of a connection took, in ns.
+    pub(crate) fn phases(&mut self, took: &Phases<u64>) {
+        if let Some(tally) = self.current() {
+            tally.phases(took);
+        }
+    }
+
     /// Bytes were accepted to be sent.
     pub(crate) fn bytes_sent(&mut self, bytes: usize) {
         if let Some(tally) = self.current() {
-            tally.bytes_sent += bytes as u64;
+            tally.counts.bytes_sent += bytes as u64;
         }
     }
 
     /// Bytes were received.
     pub(crate) fn bytes_received(&mut self, bytes: usize) {
         if let Some(tally) = self.current() {
-            tally.bytes_received += bytes as u64;
+            tally.counts.bytes_received += bytes as u64;
         }
     }
 
     /// Requests were lost with their connection.
     pub(crate) fn failed(&mut self, requests: u64) {
         if let Some(tally) = self.current() {
-            tally.failed += requests;
+            tally.counts.failed += requests;
         }
     }
 
@@ -111,7 +131,7 @@ impl Recorder {
     /// A connection was made in place of another.
     pub(crate) fn reconnected(&mut self) {
         if let Some(tally) = self.current() {
-            tally.reconnects += 1;
+            tally.counts.reconnects += 1;
         }
     }
 

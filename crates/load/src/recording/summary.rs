@@ -1,6 +1,6 @@
 //! The figures of a recording.
 
-use super::{ClassInterval, Interval, Latencies};
+use super::{ClassInterval, DatagramCounts, Interval, Latencies, Phases};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,6 +36,12 @@ pub struct Summary {
     pub latency_us: Percentiles,
     /// Service times in µs: from when a request was written to the end of its reply. No samples if that was not recorded.
     pub service_us: Percentiles,
+    /// What became of datagrams; none in runs of something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramCounts>,
+    /// How long the phases of connections took that carry one message each, in µs; none in other runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases_us: Option<Phases<Percentiles>>,
 }
 
 /// The figures of a class of requests.
@@ -106,11 +112,11 @@ pub struct Percentiles {
 impl Summary {
     /// Of what happened in an interval, or in a sum of them.
     pub fn new(interval: &Interval) -> Summary {
-        let Interval { length, answered, .. } = *interval;
+        let answered = interval.answered;
         Summary {
             requests: answered.saturating_add(interval.failed),
             responses: answered,
-            requests_per_second: if length > 0.0 { answered as f64 / length } else { 0.0 },
+            requests_per_second: interval.rate(),
             sent: interval.sent,
             failed: interval.failed,
             refused: interval.refused,
@@ -121,6 +127,8 @@ impl Summary {
             outcomes: interval.outcomes.clone(),
             latency_us: Percentiles::new(&interval.response),
             service_us: Percentiles::new(&interval.service),
+            datagrams: interval.datagrams,
+            phases_us: interval.phases.as_ref().map(|phases| phases.map(Percentiles::new)),
         }
     }
 }

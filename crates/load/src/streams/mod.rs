@@ -22,15 +22,12 @@ mod simulated;
 mod spoken;
 
 use crate::exchange::{Protocol, Sources};
-use crate::measured::Measured;
+use crate::findings::Findings;
 use crate::mode::Mode;
 use crate::plan::{Plan, Streams};
-use crate::recording::{Interval, Latencies, Shown};
-use crate::report::{DelaySummary, Figures, Findings, LatencySummary, StreamFigures};
 use crate::run::{LoadError, Observer};
-use crate::schedule::{Pacer, Rate, Schedule};
-use crate::start_time::StartTime;
-use crate::threads::{self, Ran, Settings, Times};
+use crate::schedule::{Pacer, Schedule};
+use crate::threads::Settings;
 use annulus::DriverChoice;
 use context::StreamsRun;
 use pool::ClientPool;
@@ -64,47 +61,10 @@ fn run_protocol<P: Protocol>(
 ) -> Result<Findings, LoadError> {
     let plan = &run.plan;
     let threads = plan.threads();
-    let start = StartTime::of(plan);
-    let times = Times { start, warm_up: plan.warm_up, duration: plan.duration };
-    let share = |index| ClientPool::new(run, protocol(), index, threads);
-    let interrupted = || run.faults.interrupt();
     let clients = plan.clients.div_ceil(threads);
     let settings = Settings::new(driver, clients, plan.message_sizes().max());
-    let mut shown = Shown { observer, collector: &run.collector };
-    let ran = threads::run(threads, settings, times, &mut shown, interrupted, share)?;
-    let Ran { driver, measured } = ran;
-    let intervals = run.collector.finish(measured.length, |interval| observer.interval(interval));
-    let figures = figures(plan, run.streams, measured, &intervals);
-    Ok(Findings { driver, measured, figures, intervals, faults: run.faults.take() })
-}
-
-pub(crate) fn figures(
-    plan: &Plan,
-    streams: Streams,
-    measured: Measured,
-    intervals: &[Interval],
-) -> Figures {
-    let mut recorded = Interval::default();
-    intervals.iter().for_each(|interval| recorded.add(interval));
-    let [response, service] = [&recorded.response, &recorded.service].map(Latencies::histogram);
-    let responses = response.len();
-    Figures::Streams(StreamFigures {
-        pipeline: streams.pipeline,
-        threads: plan.threads(),
-        rate: plan.schedule.rate().and_then(Rate::as_constant),
-        schedule: plan.schedule.to_string(),
-        requests: responses + recorded.failed,
-        responses,
-        requests_per_second: measured.per_second(responses as f64),
-        sent: recorded.sent,
-        late: recorded.late,
-        reconnects: recorded.reconnects,
-        outcomes: recorded.outcomes,
-        latency_us: LatencySummary::new(&response),
-        service_us: LatencySummary::new(&service),
-        delay_us: DelaySummary::new(&recorded.delay.histogram()),
-        histogram: response,
-    })
+    let share = |index| ClientPool::new(run, protocol(), index, threads);
+    Findings::of(plan, threads, settings, (&run.faults, &run.collector), observer, share)
 }
 
 /// Says when the requests of clients are due that start at the same time.

@@ -79,10 +79,11 @@ impl<P: Protocol> Share for ClientPool<P> {
         self.context.recorder.borrow_mut().open(pause);
     }
 
-    fn close(&mut self) {
+    fn close(&mut self) -> Option<Duration> {
         self.context.recorder.borrow_mut().close();
         self.context.is_open.set(false);
         self.clients.iter().for_each(|client| client.activity.wake());
+        None
     }
 
     fn responses(&self) -> u64 {
@@ -114,7 +115,7 @@ impl<P: Protocol> Share for ClientPool<P> {
     }
 
     /// What is left ends with the runtime.
-    fn end(self) {
+    async fn end(self) {
         self.context.recorder.borrow_mut().finish();
     }
 }

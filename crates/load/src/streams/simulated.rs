@@ -4,7 +4,7 @@ use super::context::StreamsRun;
 use super::pool::ClientPool;
 use crate::clock;
 use crate::exchange::{EchoProtocol, Sources};
-use crate::metrics::Faults;
+use crate::fault_log::Faults;
 use crate::mix::Sizes;
 use crate::plan::{Plan, Streams};
 use crate::recording::Interval;
@@ -79,7 +79,7 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
         // What ends now counts, too.
         pool.open(0..0);
         pool.finish().await;
-        pool.end();
+        pool.end().await;
         let mut recorded = Interval::default();
         let intervals = run.collector.finish(plan.duration, |_| ());
         intervals.iter().for_each(|interval| recorded.add(interval));

@@ -7,10 +7,10 @@ use crate::exchange::http2::{self, Http2Exchange};
 use crate::exchange::redis::{Commands, RedisExchange};
 use crate::exchange::script::ScriptExchange;
 use crate::exchange::{Codec, Connector, Echo, EchoProtocol, Sources};
+use crate::findings::Findings;
 use crate::mix::Fill;
 use crate::plan::{Plan, PlanError};
 use crate::protocol::Protocol;
-use crate::report::Findings;
 use crate::run::{LoadError, Observer};
 use crate::tls;
 use annulus::DriverChoice;
@@ -33,6 +33,7 @@ pub(super) fn run(
     }
     let connector = connector(plan, sources)?;
     let (seed, clients) = (plan.seed, plan.clients);
+    let refusal = &run.faults.refusal;
     let fill = move |client| Fill::new(seed, client, clients);
     match &plan.protocol {
         Protocol::Echo => run_protocol(run, driver, observer, || {
@@ -40,20 +41,33 @@ pub(super) fn run(
             Codec::new(&connector, move |client| Echo::new(seed, client, &sizes))
         }),
         Protocol::Http(http) => run_protocol(run, driver, observer, || {
-            let requests = Rc::new(http::Requests::new(http).expect(CHECKED));
-            Codec::new(&connector, move |client| HttpExchange::new(&requests, fill(client)))
+            let (requests, refusal) =
+                (Rc::new(http::Requests::new(http).expect(CHECKED)), refusal.clone());
+            Codec::new(&connector, move |client| {
+                HttpExchange::new(&requests, fill(client), &refusal)
+            })
         }),
         Protocol::Http2(http) => run_protocol(run, driver, observer, || {
-            let requests = Rc::new(http2::Requests::new(http, plan.tls.is_some()).expect(CHECKED));
-            Codec::new(&connector, move |client| Http2Exchange::new(&requests, fill(client)))
+            let (requests, refusal) = (
+                Rc::new(http2::Requests::new(http, plan.tls.is_some()).expect(CHECKED)),
+                refusal.clone(),
+            );
+            Codec::new(&connector, move |client| {
+                Http2Exchange::new(&requests, fill(client), &refusal)
+            })
         }),
         Protocol::Redis(redis) => run_protocol(run, driver, observer, || {
-            let commands = Rc::new(Commands::new(redis).expect(CHECKED));
-            Codec::new(&connector, move |client| RedisExchange::new(&commands, fill(client)))
+            let (commands, refusal) =
+                (Rc::new(Commands::new(redis).expect(CHECKED)), refusal.clone());
+            Codec::new(&connector, move |client| {
+                RedisExchange::new(&commands, fill(client), &refusal)
+            })
         }),
         Protocol::Script(script) => run_protocol(run, driver, observer, || {
-            let script = Rc::new(script.clone());
-            Codec::new(&connector, move |client| ScriptExchange::new(&script, fill(client)))
+            let (script, refusal) = (Rc::new(script.clone()), refusal.clone());
+            Codec::new(&connector, move |client| {
+                ScriptExchange::new(&script, fill(client), &refusal)
+            })
         }),
     }
 }

@@ -9,9 +9,10 @@ mod observe;
 mod settings;
 mod work;
 
-pub(crate) use observe::{Ran, Times, run};
+pub(crate) use observe::{Ran, run};
 pub(crate) use settings::Settings;
 
+use crate::clock;
 use std::io;
 use std::ops::Range;
 use std::time::Duration;
@@ -27,8 +28,14 @@ pub(crate) trait Share: 'static {
     /// The window opens, after a pause in which the thread stood still.
     fn open(&mut self, pause: Range<u64>);
 
-    /// The window closes; clients send nothing more.
-    fn close(&mut self);
+    /// The window closes; clients send nothing more. Returns when it has ended, if that was before: its length is no planned time, and
+    /// its last client has ended.
+    fn close(&mut self) -> Option<Duration>;
+
+    /// The CPU time that the clients have used.
+    fn cpu(&self) -> Duration {
+        clock::thread_cpu()
+    }
 
     /// Responses within the window so far.
     fn responses(&self) -> u64;
@@ -45,8 +52,31 @@ pub(crate) trait Share: 'static {
     /// Waits until every client has ended; sweeps meanwhile.
     fn finish(&mut self) -> impl Future<Output = ()>;
 
-    /// Ends what is left.
-    fn end(self);
+    /// Ends what is left, and hands over what is recorded.
+    fn end(self) -> impl Future<Output = ()>;
+}
+
+/// The measured time, and the CPU time of the load in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measured {
+    /// When measuring began, since the Unix epoch.
+    pub(crate) started: Duration,
+    pub(crate) length: Duration,
+    pub(crate) cpu: Duration,
+    /// Whether the observer ended the run early.
+    pub(crate) interrupted: bool,
+}
+
+impl Measured {
+    /// An amount divided by the measured time; 0 if nothing was measured.
+    pub(crate) fn per_second(self, amount: f64) -> f64 {
+        if self.length.is_zero() { 0.0 } else { amount / self.length.as_secs_f64() }
+    }
+
+    /// Nothing was measured, as the run was interrupted before.
+    pub(crate) fn interrupted() -> Measured {
+        Measured { interrupted: true, ..Measured::default() }
+    }
 }
 
 /// To a thread.

@@ -1,9 +1,9 @@
 //! The calling thread's part: starts the threads, opens and closes the window, and observes.
 
 use super::work::{Link, work};
-use super::{Command, Event, Settings, Share};
+use super::{Command, Event, Measured, Settings, Share};
 use crate::clock;
-use crate::measured::Measured;
+use crate::plan::{Plan, Workload};
 use crate::run::{LoadError, Observer, Progress};
 use crate::start_time::StartTime;
 use annulus::shards::{self, Sender};
@@ -23,10 +23,26 @@ const COMMANDS: usize = 8;
 
 /// How long to run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    pub(crate) start: StartTime,
-    pub(crate) warm_up: Duration,
-    pub(crate) duration: Duration,
+struct Times {
+    start: StartTime,
+    warm_up: Duration,
+    duration: Duration,
+    /// How many responses end the run, if it has no planned time.
+    responses: Option<usize>,
+}
+
+impl Times {
+    fn of(plan: &Plan) -> Times {
+        let is_counted = matches!(plan.workload, Workload::PerConnection(_));
+        let (start, [warm_up, duration]) = (StartTime::of(plan), plan.times());
+        Times { start, warm_up, duration, responses: is_counted.then(|| plan.connections()) }
+    }
+
+    /// The measured time in all, as far as it can be told.
+    fn total(&self, elapsed: Duration, responses: u64) -> Duration {
+        let share = |all| responses.max(1) as f64 / all as f64;
+        self.responses.map_or(self.duration, |all| elapsed.div_f64(share(all)))
+    }
 }
 
 /// What the threads found.
@@ -37,13 +53,14 @@ pub(crate) struct Ran {
 
 /// Runs shares of clients on threads of their own. `interrupted` is called before an interrupted run ends its clients.
 pub(crate) fn run<S: Share>(
+    plan: &Plan,
     threads: usize,
     settings: Settings,
-    times: Times,
     observer: &mut dyn Observer,
     interrupted: impl Fn(),
     share: impl Fn(usize) -> S + Sync,
 ) -> Result<Ran, LoadError> {
+    let times = Times::of(plan);
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
         let responses: Arc<[AtomicU64]> = (0..threads).map(|_| AtomicU64::new(0)).collect();
@@ -119,7 +136,7 @@ impl State {
             Event::Finished => self.finished += 1,
             Event::Closed { length, cpu } => {
                 self.closed += 1;
-                self.length += length;
+                self.length = self.length.max(length);
                 self.cpu += cpu;
             }
             Event::Ended => self.ended += 1,
@@ -160,7 +177,7 @@ impl Threads<'_> {
         if self.state.finished == count {
             return Ok(Measured::default());
         }
-        let mut measured = self.measure(times.duration);
+        let mut measured = self.measure(times);
         if !measured.interrupted {
             measured.interrupted = self.wait(None, |state| state.ended == count).is_break();
         }
@@ -168,7 +185,7 @@ impl Threads<'_> {
     }
 
     /// The window, from one standstill of all threads to the other.
-    fn measure(&mut self, duration: Duration) -> Measured {
+    fn measure(&mut self, times: Times) -> Measured {
         let count = self.links.len();
         self.command(Command::Open);
         self.await_event(|state| state.paused == count);
@@ -180,7 +197,7 @@ impl Threads<'_> {
         let ended = self.wait_with(
             None,
             |state| state.closed == count || state.finished == count,
-            |threads| threads.progress(clock::now() - began, duration),
+            |threads| threads.progress(clock::now() - began, times),
         );
         if self.state.closed < count {
             self.command(Command::Close);
@@ -189,8 +206,7 @@ impl Threads<'_> {
         let State { length, cpu, .. } = self.state;
         self.observer.window_closed();
         self.release();
-        let (length, interrupted) = (length / count as u32, ended.is_break());
-        Measured { started, length, cpu, interrupted }
+        Measured { started, length, cpu, interrupted: ended.is_break() }
     }
 
     /// Waits until `done`, or for as long as `limit`; breaks if the observer interrupts, or a thread has panicked.
@@ -247,8 +263,9 @@ impl Threads<'_> {
         ControlFlow::Continue(())
     }
 
-    fn progress(&mut self, elapsed: Duration, total: Duration) {
+    fn progress(&mut self, elapsed: Duration, times: Times) {
         let responses = self.responses.iter().map(|count| count.load(Relaxed)).sum();
+        let total = times.total(elapsed, responses);
         self.observer.progress(Progress { elapsed: elapsed.min(total), total, responses });
     }
 

@@ -52,7 +52,7 @@ pub(super) fn work<S: Share>(
         let mut share = share(link.index);
         // If it is given up, what was recorded before counts all the same.
         let _: Result<(), GivenUp> = link.run(&mut share, duration).await;
-        share.end();
+        share.end().await;
     });
 }
 
@@ -84,11 +84,11 @@ impl Link {
         let paused = clock::nanos();
         self.tell(Event::Paused);
         self.stand_still()?;
-        let (began, cpu) = (clock::now(), clock::thread_cpu());
+        let (began, cpu) = (clock::now(), share.cpu());
         share.open(paused..clock::nanos());
         let measured = self.measure(share, began + duration).await;
-        share.close();
-        let (length, cpu) = (clock::now() - began, clock::thread_cpu() - cpu);
+        let ended = share.close().unwrap_or_else(clock::now);
+        let (length, cpu) = (ended - began, share.cpu() - cpu);
         self.tell(Event::Closed { length, cpu });
         measured?;
         self.stand_still()

@@ -16,12 +16,12 @@ fn several_threads_share_the_clients() {
         let streams = Streams { threads: 3, pipeline: 2, ..Streams::default() };
         let report = run_without_errors(Plan { schedule, ..plan(address, 7, 300, streams) });
         let figures = figures(&report);
-        assert_eq!((figures.threads, figures.requests), (3, figures.responses));
-        assert_eq!(figures.histogram.len(), figures.responses);
+        assert_eq!((report.run.threads, figures.requests), (3, figures.responses));
+        assert_eq!(report.total().response.len(), figures.responses);
     }
     // There is no thread without a client.
     let streams = Streams { threads: 5, ..Streams::default() };
-    assert_eq!(figures(&run_without_errors(plan(address, 2, 10, streams))).threads, 2);
+    assert_eq!(run_without_errors(plan(address, 2, 10, streams)).run.threads, 2);
 }
 
 /// The server closes each connection after two replies, and each client goes on with another one.

@@ -5,9 +5,10 @@ mod common;
 mod connections;
 mod freezing;
 
+use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
-    Arrivals, Figures, MIN_SEARCH, Mode, Observer, Plan, Progress, Rate, RateSearch, Report,
-    SEARCH_WINDOWS, Schedule, SearchEnd, Sizes, StreamFigures, Streams, clock, run,
+    Arrivals, MIN_SEARCH, Mode, Observer, Plan, Progress, Rate, RateSearch, SEARCH_WINDOWS,
+    Schedule, SearchEnd, Sizes, Streams, clock, run,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -52,15 +53,12 @@ fn plan(address: SocketAddr, clients: usize, length: usize, streams: Streams) ->
     }
 }
 
-fn figures(report: &Report) -> &StreamFigures {
-    match &report.figures {
-        Figures::Streams(figures) => figures,
-        other => panic!("not of streams: {other:?}"),
-    }
+fn figures(report: &Recording) -> Summary {
+    report.summary()
 }
 
 /// Runs a plan, for longer and longer until there is a response or an error: a busy machine may need more than one window.
-fn run_until_answered(mut plan: Plan) -> Report {
+fn run_until_answered(mut plan: Plan) -> Recording {
     loop {
         let report = run(&plan, &mut ()).unwrap();
         if figures(&report).responses > 0 || !report.errors.is_empty() {
@@ -72,7 +70,7 @@ fn run_until_answered(mut plan: Plan) -> Report {
 
 /// Runs a plan against a correct server.
 #[track_caller]
-fn run_without_errors(plan: Plan) -> Report {
+fn run_without_errors(plan: Plan) -> Recording {
     let report = run_until_answered(plan);
     assert!(report.errors.is_empty(), "{report:?}");
     report
@@ -84,13 +82,13 @@ fn modes(pipeline: usize) -> [Streams; 2] {
 }
 
 /// Runs a client of each kind with messages of 4096 bytes against a faulty server; expects one error, of this kind.
-fn expect(kind: &str, talk: fn(TcpStream)) -> Report {
+fn expect(kind: &str, talk: fn(TcpStream)) -> Recording {
     let address = serve(talk);
     let [report, _] = modes(1).map(|streams| expect_one(kind, &plan(address, 1, 4096, streams)));
     report
 }
 
-fn expect_one(kind: &str, plan: &Plan) -> Report {
+fn expect_one(kind: &str, plan: &Plan) -> Recording {
     let report = run(plan, &mut ()).unwrap();
     let errors: Vec<_> =
         report.errors.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
@@ -218,7 +216,8 @@ fn latency_in_an_open_loop_counts_from_the_due_time() {
         let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(500));
         let plan = Plan { warm_up, duration, schedule, ..plan(address, 1, 100, streams) };
         let report = run_without_errors(plan);
-        let late = figures(&report).histogram.count_between(5_000_000, u64::MAX);
+        let response = report.total().response;
+        let late = response.histogram().count_between(5_000_000, u64::MAX);
         assert!(late >= 40, "{late} replies took 5 ms or more: {report:?}");
     }
 }
@@ -228,18 +227,20 @@ fn the_figures_agree_with_each_other() {
     let plan = plan(serve(echo), 4, 256, Streams::default());
     let report = run_without_errors(plan.clone());
     let figures = figures(&report);
-    assert_eq!(figures.histogram.len(), figures.responses);
+    assert_eq!(report.total().response.len(), figures.responses);
     assert!(report.seconds >= plan.duration.as_secs_f64(), "{report:?}");
     let rate = figures.requests_per_second;
     assert!((rate * report.seconds - figures.responses as f64).abs() < 1.0, "{report:?}");
     let latency = figures.latency_us;
-    let rising = [latency.min, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.max];
+    let percentiles = latency.values().into_iter().flatten();
+    let rising: Vec<_> =
+        [latency.min].into_iter().chain(percentiles).chain([latency.max]).collect();
     assert!(latency.min > 0.0 && rising.is_sorted(), "{rising:?}");
     // In a closed loop the latencies of a client do not overlap; only the first may begin before the measured time. The
     // histogram rounds by up to 0.1 %.
     let waited = latency.mean * figures.responses as f64;
     assert!(waited <= 4.01 * (1e6 * report.seconds + latency.max), "{waited} µs: {report:?}");
-    assert!(report.client_cpu_share > 0.0, "{report:?}");
+    assert!(report.cpu_share() > 0.0, "{report:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(crate) use requests::{Requests, is_host};
 
 use super::{Answer, Exchange, Outcome, Written};
 use crate::fault::{Fault, Kind};
+use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
 use replies::Replies;
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ pub(crate) struct HttpExchange {
     replies: Replies,
     /// If requests differ.
     varied: Option<Box<Varied>>,
+    refusal: FirstRefusal,
 }
 
 /// What a client needs to know whose requests differ.
@@ -32,15 +34,11 @@ struct Varied {
 }
 
 impl HttpExchange {
-    pub(crate) fn new(requests: &Rc<Requests>, fill: Fill) -> HttpExchange {
+    pub(crate) fn new(requests: &Rc<Requests>, fill: Fill, refusal: &FirstRefusal) -> HttpExchange {
         let varied = || Box::new(Varied { fill, heads: VecDeque::new() });
         let varied = requests.constant().is_none().then(varied);
-        HttpExchange {
-            requests: Rc::clone(requests),
-            outstanding: 0,
-            replies: Replies::new(),
-            varied,
-        }
+        let (requests, refusal, replies) = (Rc::clone(requests), refusal.clone(), Replies::new());
+        HttpExchange { requests, outstanding: 0, replies, varied, refusal }
     }
 
     /// Whether the next reply has a head only.
@@ -90,8 +88,8 @@ impl Exchange for HttpExchange {
             if self.outstanding == 0 || self.is_last() {
                 return Err(self.unexpected(input));
             }
-            let (taken, status) =
-                self.replies.take(input, self.to_head(), self.requests.last_head())?;
+            let (to_head, last) = (self.to_head(), self.requests.last_head());
+            let (taken, status) = self.replies.take(input, to_head, last, &self.refusal)?;
             input = &input[taken..];
             if let Some(status) = status {
                 self.answer(status, answered);

@@ -3,6 +3,7 @@
 use super::head::{self, Body, Head, LastHead, MAX_HEAD, too_long};
 use crate::exchange::kept::{Kept, Parsed};
 use crate::fault::{Fault, Kind};
+use crate::fault_log::FirstRefusal;
 use httparse::Status;
 use std::cell::RefCell;
 
@@ -54,16 +55,17 @@ impl Replies {
     }
 
     /// Takes bytes up to the end of a reply; returns their number, and the status once the reply is complete. `to_head`
-    /// says whether it is a reply to HEAD; `last` is the last head of any connection.
+    /// says whether it is a reply to HEAD; `last` is the last head of any connection; `refusal` is told of a status of 400 and above.
     pub(super) fn take(
         &mut self,
         input: &[u8],
         to_head: bool,
         last: &RefCell<LastHead>,
+        refusal: &FirstRefusal,
     ) -> Result<(usize, Option<u16>), Fault> {
         let mut taken = 0;
         while taken < input.len() {
-            let (count, complete) = self.step(&input[taken..], to_head, last)?;
+            let (count, complete) = self.step(&input[taken..], to_head, last, refusal)?;
             taken += count;
             if complete {
                 (self.state, self.interim) = (State::Head, 0);
@@ -101,9 +103,10 @@ impl Replies {
         input: &[u8],
         to_head: bool,
         last: &RefCell<LastHead>,
+        refusal: &FirstRefusal,
     ) -> Result<(usize, bool), Fault> {
         match self.state {
-            State::Head => self.head(input, to_head, last),
+            State::Head => self.head(input, to_head, last, refusal),
             State::UntilClose => Ok((input.len(), false)),
             State::Body(left) => {
                 let (taken, left) = skip(input, left);
@@ -131,8 +134,15 @@ impl Replies {
         input: &[u8],
         to_head: bool,
         last: &RefCell<LastHead>,
+        refusal: &FirstRefusal,
     ) -> Result<(usize, bool), Fault> {
-        let parse = |bytes: &[u8]| last.borrow_mut().parse(bytes, to_head);
+        let parse = |bytes: &[u8]| {
+            let parsed = last.borrow_mut().parse(bytes, to_head)?;
+            if let Some((_, Head { status: 400.., .. })) = parsed {
+                refusal.note(|| first_line(bytes));
+            }
+            Ok(parsed)
+        };
         let (taken, head) = self.kept.parse_lines(input, MAX_HEAD, parse, || too_long("a head"))?;
         let Some(Head { status, body, is_last }) = head else { return Ok((taken, false)) };
         if status < 200 {
@@ -180,6 +190,11 @@ impl Replies {
         }
         Ok((taken, false))
     }
+}
+
+/// The status line.
+fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|byte| b"\r\n".contains(byte)).next().unwrap_or_default()
 }
 
 /// How many bytes of a part are there, and how many are left.

@@ -14,7 +14,11 @@ fn of(request: HttpRequest) -> Http {
 }
 
 fn exchange_of(http: &Http) -> HttpExchange {
-    HttpExchange::new(&Rc::new(Requests::new(http).unwrap()), Fill::new(1, 0, 1))
+    HttpExchange::new(
+        &Rc::new(Requests::new(http).unwrap()),
+        Fill::new(1, 0, 1),
+        &FirstRefusal::default(),
+    )
 }
 
 /// The bytes of so many requests.

@@ -16,8 +16,9 @@ mod session;
 
 pub(crate) use requests::Requests;
 
-use super::{Answer, Exchange};
+use super::{Answer, Exchange, Outcome};
 use crate::fault::Fault;
+use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
 use session::Session;
 use std::rc::Rc;
@@ -27,11 +28,31 @@ pub(crate) struct Http2Exchange {
     requests: Rc<Requests>,
     fill: Fill,
     session: Session,
+    refusal: FirstRefusal,
 }
 
 impl Http2Exchange {
-    pub(crate) fn new(requests: &Rc<Requests>, fill: Fill) -> Http2Exchange {
-        Http2Exchange { requests: Rc::clone(requests), fill, session: Session::new() }
+    pub(crate) fn new(
+        requests: &Rc<Requests>,
+        fill: Fill,
+        refusal: &FirstRefusal,
+    ) -> Http2Exchange {
+        let (requests, refusal) = (Rc::clone(requests), refusal.clone());
+        Http2Exchange { requests, fill, session: Session::new(), refusal }
+    }
+
+    /// Passes on what is answered.
+    fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        self.session.progress(&mut |answer| {
+            match answer.outcome {
+                Outcome::Status(status @ 400..) => {
+                    self.refusal.note(|| format!("HTTP/2 status {status}"));
+                }
+                Outcome::ErrorReply => self.refusal.note(|| "HTTP/2: the server reset the stream"),
+                Outcome::Ok | Outcome::Status(_) => {}
+            }
+            answered(answer);
+        })
     }
 }
 
@@ -47,7 +68,7 @@ impl Exchange for Http2Exchange {
 
     fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         self.session.receive(input);
-        self.session.progress(answered)
+        self.progress(answered)
     }
 
     fn respond(&mut self, out: &mut Vec<u8>) {
@@ -56,7 +77,7 @@ impl Exchange for Http2Exchange {
 
     fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         self.session.close();
-        self.session.progress(answered)?;
+        self.progress(answered)?;
         self.session.check_closed()
     }
 

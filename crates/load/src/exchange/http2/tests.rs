@@ -66,7 +66,8 @@ fn requests(change: fn(&mut Http)) -> Rc<Requests> {
 
 /// An exchange, with the bytes of so many requests.
 fn exchange(count: usize) -> (Http2Exchange, Vec<u8>) {
-    let mut exchange = Http2Exchange::new(&requests(|_| ()), Fill::new(1, 0, 1));
+    let mut exchange =
+        Http2Exchange::new(&requests(|_| ()), Fill::new(1, 0, 1), &FirstRefusal::default());
     let mut out = Vec::new();
     (0..count).for_each(|_| _ = exchange.request(&mut out));
     (exchange, out)
@@ -137,7 +138,7 @@ fn bodies_above_the_windows_go_both_ways() {
         let request = HttpRequest { body, ..HttpRequest::new("POST", "/") };
         http.requests = Mix::new([(1.0, request)]).unwrap();
     });
-    let mut exchange = Http2Exchange::new(&requests, Fill::new(1, 0, 1));
+    let mut exchange = Http2Exchange::new(&requests, Fill::new(1, 0, 1), &FirstRefusal::default());
     let mut out = Vec::new();
     exchange.request(&mut out);
     let mut server = Server::new(&out, 10);

@@ -8,6 +8,7 @@ pub use commands::{Redis, RedisError, Resp};
 
 use super::{Answer, Exchange, Outcome};
 use crate::fault::{Fault, Kind};
+use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
 use replies::{Replies, Reply};
 use std::rc::Rc;
@@ -24,12 +25,17 @@ pub(crate) struct RedisExchange {
     /// Replies to the commands of the start that are missing; `None` before they are sent.
     starting: Option<usize>,
     replies: Replies,
+    refusal: FirstRefusal,
 }
 
 impl RedisExchange {
-    pub(crate) fn new(commands: &Rc<Commands>, fill: Fill) -> RedisExchange {
-        let (commands, replies) = (Rc::clone(commands), Replies::new());
-        RedisExchange { commands, fill, outstanding: 0, starting: None, replies }
+    pub(crate) fn new(
+        commands: &Rc<Commands>,
+        fill: Fill,
+        refusal: &FirstRefusal,
+    ) -> RedisExchange {
+        let (commands, refusal, replies) = (Rc::clone(commands), refusal.clone(), Replies::new());
+        RedisExchange { commands, fill, outstanding: 0, starting: None, replies, refusal }
     }
 
     /// Whether the next reply belongs to the start of the connection.
@@ -71,10 +77,9 @@ impl Exchange for RedisExchange {
     ) -> Result<(), Fault> {
         while !input.is_empty() {
             let (mut refused, is_starting) = (None, self.is_starting());
-            let taken = self.replies.take(input, &mut |line| {
-                if is_starting {
-                    refused = Some(refusal(line));
-                }
+            let taken = self.replies.take(input, &mut |line| match is_starting {
+                true => refused = Some(refusal(line)),
+                false => self.refusal.note(|| line),
             });
             // It came before whatever is wrong behind it.
             if let Some(refused) = refused {

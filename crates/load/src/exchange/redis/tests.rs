@@ -8,7 +8,11 @@ const OK: Outcome = Outcome::Ok;
 const ERROR: Outcome = Outcome::ErrorReply;
 
 fn exchange(redis: &Redis) -> RedisExchange {
-    RedisExchange::new(&Rc::new(Commands::new(redis).unwrap()), Fill::new(1, 0, 1))
+    RedisExchange::new(
+        &Rc::new(Commands::new(redis).unwrap()),
+        Fill::new(1, 0, 1),
+        &FirstRefusal::default(),
+    )
 }
 
 #[track_caller]

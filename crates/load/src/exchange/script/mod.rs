@@ -7,6 +7,7 @@ pub use framing::{Framing, LengthField, LengthFieldError, MAX_OFFSET};
 
 use super::{Answer, Exchange, Outcome};
 use crate::fault::Fault;
+use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
 use replies::Replies;
 use std::collections::VecDeque;
@@ -203,12 +204,13 @@ pub(crate) struct ScriptExchange {
     /// The replies that are expected, one for each request without a reply.
     expected: VecDeque<Option<Box<[u8]>>>,
     replies: Replies,
+    refusal: FirstRefusal,
 }
 
 impl ScriptExchange {
-    pub(crate) fn new(script: &Rc<Script>, fill: Fill) -> ScriptExchange {
-        let (script, replies) = (Rc::clone(script), Replies::default());
-        ScriptExchange { script, fill, expected: VecDeque::new(), replies }
+    pub(crate) fn new(script: &Rc<Script>, fill: Fill, refusal: &FirstRefusal) -> ScriptExchange {
+        let (script, refusal, replies) = (Rc::clone(script), refusal.clone(), Replies::default());
+        ScriptExchange { script, fill, expected: VecDeque::new(), replies, refusal }
     }
 }
 
@@ -231,8 +233,12 @@ impl Exchange for ScriptExchange {
             let Some(expected) = self.expected.front() else {
                 return Err(Fault::too_many_bytes(input.len()));
             };
-            let (taken, is_expected) =
-                self.replies.take(input, &self.script.framing, expected.as_deref())?;
+            let (taken, is_expected) = self.replies.take(
+                input,
+                &self.script.framing,
+                expected.as_deref(),
+                &self.refusal,
+            )?;
             input = &input[taken..];
             if let Some(is_expected) = is_expected {
                 self.expected.pop_front();

@@ -4,6 +4,7 @@ use super::Framing;
 use crate::MAX_LENGTH;
 use crate::exchange::kept::Kept;
 use crate::fault::{Fault, Kind};
+use crate::fault_log::FirstRefusal;
 use memchr::memmem;
 
 /// Splits the bytes of a connection into replies, and compares them with what is expected.
@@ -32,22 +33,23 @@ impl Replies {
         input: &[u8],
         framing: &Framing,
         expected: Option<&[u8]>,
+        refusal: &FirstRefusal,
     ) -> Result<(usize, Option<bool>), Fault> {
         match framing {
-            Framing::Delimiter(delimiter) => self.delimited(input, delimiter, expected),
+            Framing::Delimiter(delimiter) => self.delimited(input, delimiter, expected, refusal),
             Framing::Fixed(length) => {
                 self.begun.get_or_insert_with(|| Begun::new(*length as u64));
-                Ok(self.rest(input, expected))
+                Ok(self.rest(input, expected, refusal))
             }
             Framing::LengthField(field) => {
                 if self.begun.is_some() {
-                    return Ok(self.rest(input, expected));
+                    return Ok(self.rest(input, expected, refusal));
                 }
                 let parse = |bytes: &[u8]| {
                     let Some(head) = bytes.get(..field.end()) else { return Ok(None) };
                     let missing = field.rest(head).ok_or_else(|| wrong_length(head))?;
                     let mut begun = Begun::new(missing);
-                    begun.compare(head, expected);
+                    begun.compare(head, expected, refusal);
                     Ok(Some((head.len(), begun)))
                 };
                 let (taken, begun) = self.kept.parse(input, field.end(), parse, || too_long(0))?;
@@ -56,7 +58,7 @@ impl Replies {
                     return Err(too_long(begun.missing));
                 }
                 self.begun = Some(begun);
-                let (more, is_expected) = self.rest(&input[taken..], expected);
+                let (more, is_expected) = self.rest(&input[taken..], expected, refusal);
                 Ok((taken + more, is_expected))
             }
         }
@@ -77,6 +79,7 @@ impl Replies {
         input: &[u8],
         delimiter: &[u8],
         expected: Option<&[u8]>,
+        refusal: &FirstRefusal,
     ) -> Result<(usize, Option<bool>), Fault> {
         let searched = &mut self.searched;
         let parse = |bytes: &[u8]| {
@@ -85,18 +88,27 @@ impl Replies {
             let Some(at) = memmem::find(&bytes[from..], delimiter) else { return Ok(None) };
             *searched = 0;
             let reply = &bytes[..from + at + delimiter.len()];
-            Ok(Some((reply.len(), expected.is_none_or(|expected| reply == expected))))
+            let is_expected = expected.is_none_or(|expected| reply == expected);
+            if !is_expected {
+                refusal.note(|| reply);
+            }
+            Ok(Some((reply.len(), is_expected)))
         };
         self.kept.parse(input, MAX_LENGTH, parse, || too_long(MAX_LENGTH as u64 + 1))
     }
 
     /// Takes what has come of a reply whose length is known.
-    fn rest(&mut self, input: &[u8], expected: Option<&[u8]>) -> (usize, Option<bool>) {
+    fn rest(
+        &mut self,
+        input: &[u8],
+        expected: Option<&[u8]>,
+        refusal: &FirstRefusal,
+    ) -> (usize, Option<bool>) {
         let Some(begun) = &mut self.begun else { return (0, None) };
         let taken =
             usize::try_from(begun.missing).map_or(input.len(), |missing| input.len().min(missing));
         begun.missing -= taken as u64;
-        begun.compare(&input[..taken], expected);
+        begun.compare(&input[..taken], expected, refusal);
         if begun.missing > 0 {
             return (taken, None);
         }
@@ -111,10 +123,15 @@ impl Begun {
         Begun { missing, matching: Some(0) }
     }
 
-    fn compare(&mut self, bytes: &[u8], expected: Option<&[u8]>) {
+    /// Compares the next bytes. The text of a reply that is not as expected is what is as expected in front, and the piece that is not.
+    fn compare(&mut self, bytes: &[u8], expected: Option<&[u8]>, refusal: &FirstRefusal) {
         let Some((expected, at)) = expected.zip(self.matching) else { return };
         let is_same = expected.get(at..).is_some_and(|expected| expected.starts_with(bytes));
         self.matching = is_same.then_some(at + bytes.len());
+        let is_short = self.missing == 0 && at + bytes.len() < expected.len();
+        if !is_same || is_short {
+            refusal.note(|| [&expected[..at], bytes].concat());
+        }
     }
 
     fn is_expected(&self, expected: Option<&[u8]>) -> bool {
@@ -125,7 +142,7 @@ impl Begun {
 /// Whether these bytes are exactly one reply.
 pub(super) fn whole(framing: &Framing, bytes: &[u8]) -> bool {
     !bytes.is_empty()
-        && matches!(Replies::default().take(bytes, framing, None), Ok((taken, Some(_))) if taken == bytes.len())
+        && matches!(Replies::default().take(bytes, framing, None, &FirstRefusal::default()), Ok((taken, Some(_))) if taken == bytes.len())
 }
 
 #[cold]

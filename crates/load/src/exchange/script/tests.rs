@@ -15,7 +15,7 @@ fn script(framing: Framing, expected: Option<&[u8]>) -> Script {
 }
 
 fn exchange(script: &Script) -> ScriptExchange {
-    ScriptExchange::new(&Rc::new(script.clone()), Fill::new(1, 0, 1))
+    ScriptExchange::new(&Rc::new(script.clone()), Fill::new(1, 0, 1), &FirstRefusal::default())
 }
 
 fn until(delimiter: &str) -> Framing {

@@ -4,10 +4,10 @@
 //! if the next message has a due time: a server may reply to a long message before it has all of it, so a client that
 //! kept sending without receiving could deadlock.
 
+use super::shared::Batch;
 use crate::clock;
 use crate::exchange::{Echo, Exchange, Messages, Outgoing};
 use crate::fault::{Fault, Kind};
-use crate::metrics::Batch;
 use crate::schedule::{Claim, Pacer};
 use crate::streams::client::MISMATCH_WAIT;
 use crate::streams::pool::CLOSE_TIMEOUT;
@@ -67,7 +67,7 @@ impl Client {
     pub(crate) fn run(mut self) {
         if let Err(fault) = self.exchange().and_then(|()| self.close()) {
             let requests = self.pacer.in_flight() as u64;
-            self.batch.metrics().record_fault(self.number, requests, &fault);
+            self.batch.run().record_fault(self.number, requests, &fault);
         }
     }
 
@@ -75,7 +75,7 @@ impl Client {
         let limited = self.limit_receives(self.reply_timeout);
         limited.map_err(|error| Fault::transfer(&error.into()))?;
         let mut buffer = vec![0; BUFFER];
-        while self.batch.metrics().is_open() || self.pacer.in_flight() > 0 {
+        while self.batch.run().is_open() || self.pacer.in_flight() > 0 {
             let due = self.send_due()?;
             if self.pacer.in_flight() == 0 && due.is_none() {
                 // The run has just ended.
@@ -99,7 +99,7 @@ impl Client {
     /// Sends what is due and the socket has space for; returns the due time of the next message, if it is in the
     /// future.
     fn send_due(&mut self) -> Result<Option<u64>, Fault> {
-        if self.out.len() == 0 && self.batch.metrics().is_open() {
+        if self.out.len() == 0 && self.batch.run().is_open() {
             match self.pacer.claim(usize::MAX, clock::nanos) {
                 Claim::Send(messages) => self.write(messages),
                 Claim::NotBefore(at) => return Ok(Some(at)),

@@ -1,17 +1,16 @@
 //! Reasons to doubt the figures of a run.
 
-use super::{DatagramFigures, Figures, Findings, PerConnectionFigures, StreamFigures};
 use crate::affinity;
-use crate::measured::Measured;
+use crate::findings::Findings;
 use crate::plan::{Plan, Streams, Workload};
+use crate::recording::{ENOUGH_BEYOND, Interval, Percentiles};
 use crate::system::{Counters, SystemUse};
+use crate::threads::Measured;
 use std::time::Duration;
 
 /// Above this share of its cores the load may be the bottleneck.
 const SATURATED: f64 = 0.9;
 
-/// A percentile rests on at least so many responses beyond it.
-const ENOUGH_BEYOND: f64 = 10.0;
 /// The load's own delay is a doubt above this share of the response times, at p99 of both.
 const DELAYED: f64 = 0.2;
 /// Nor is it one below this.
@@ -23,44 +22,43 @@ const WAITED: f64 = 0.05;
 /// Retransmits are a doubt if there are more than one in so many responses: then p99.99 may show them.
 const RETRANSMITTED: u64 = 10_000;
 
-pub(super) fn all(plan: &Plan, findings: &Findings, system: SystemUse) -> Vec<String> {
-    let Findings { measured, figures, faults, .. } = findings;
-    let interrupted = match figures {
-        Figures::PerConnection(figures) => measured.interrupted.then(|| {
-            let PerConnectionFigures { completed, connections, .. } = figures;
+pub(crate) fn all(plan: &Plan, findings: &Findings, system: SystemUse) -> Vec<String> {
+    let Findings { measured, intervals, faults, .. } = findings;
+    let mut total = Interval::default();
+    intervals.iter().for_each(|interval| total.add(interval));
+    let interrupted = match plan.workload {
+        Workload::PerConnection(_) => measured.interrupted.then(|| {
+            let (completed, connections) = (total.answered, plan.connections());
             format!("the run was interrupted after {completed} of {connections} connections")
         }),
-        Figures::Streams(_) | Figures::Datagrams(_) => interruption(*measured, plan.duration),
+        Workload::Streams(_) | Workload::Datagrams(_) => interruption(*measured, plan.duration),
     };
-    if let (true, Some(nothing)) = (measured.length.is_zero(), nothing_measured(figures)) {
-        return vec![interrupted.unwrap_or_else(|| nothing.into())];
+    if measured.length.is_zero() {
+        return vec![interrupted.unwrap_or_else(|| nothing_measured(plan.workload).into())];
     }
     let share = measured.per_second(measured.cpu.as_secs_f64());
     let saturated = saturation(share, plan.pin, plan.threads());
     let failed = faults.by_kind.values().sum();
     let mut doubts: Vec<String> = interrupted.into_iter().chain(saturated).collect();
-    match figures {
-        Figures::Streams(figures) => {
-            doubts.extend(of_streams(plan, figures.responses, failed));
-            doubts.extend(of_starts(figures));
-            doubts.extend(few(*measured, figures.responses));
+    match plan.workload {
+        Workload::Streams(_) => {
+            doubts.extend(of_streams(plan, total.answered, failed));
+            doubts.extend(of_starts(&total));
+            doubts.extend(few(*measured, total.answered));
         }
-        Figures::PerConnection(_) if measured.interrupted => {}
-        Figures::PerConnection(figures) => doubts.extend(missing(figures)),
-        Figures::Datagrams(figures) => doubts.extend(loss(plan, figures)),
+        Workload::PerConnection(_) if measured.interrupted => {}
+        Workload::PerConnection(_) => doubts.extend(missing(plan, total.answered)),
+        Workload::Datagrams(_) => doubts.extend(loss(plan, &total)),
     }
-    doubts.extend(of_system(plan, *measured, figures, system));
+    doubts.extend(of_system(plan, *measured, total.answered, system));
     doubts
 }
 
-/// Why a workload that is measured for a time has measured nothing.
-fn nothing_measured(figures: &Figures) -> Option<&'static str> {
-    match figures {
-        Figures::Streams(_) => {
-            Some("nothing was measured: not every client could connect and stay")
-        }
-        Figures::Datagrams(_) => Some("nothing was measured: not every client has a socket"),
-        Figures::PerConnection(_) => None,
+/// Why nothing was measured of a workload.
+fn nothing_measured(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Datagrams(_) => "nothing was measured: not every client has a socket",
+        _ => "nothing was measured: not every client could connect and stay",
     }
 }
 
@@ -99,16 +97,16 @@ fn of_streams(plan: &Plan, responses: u64, failed: u64) -> impl Iterator<Item = 
     failed.into_iter().chain(silent)
 }
 
-fn missing(figures: &PerConnectionFigures) -> Option<String> {
-    let PerConnectionFigures { connections, completed, .. } = figures;
-    let missing = *connections as u64 - completed;
+fn missing(plan: &Plan, completed: u64) -> Option<String> {
+    let connections = plan.connections();
+    let missing = connections as u64 - completed;
     (missing > 0).then(|| format!("{missing} of {connections} connections failed or never began"))
 }
 
-fn loss(plan: &Plan, figures: &DatagramFigures) -> Option<String> {
-    let DatagramFigures { sent, lost, .. } = figures;
-    (*lost > 0).then(|| {
-        let percent = *lost as f64 * 100.0 / *sent as f64;
+fn loss(plan: &Plan, total: &Interval) -> Option<String> {
+    let (sent, lost) = (total.sent, total.datagrams.unwrap_or_default().lost);
+    (lost > 0).then(|| {
+        let percent = lost as f64 * 100.0 / sent as f64;
         format!(
             "{percent:.3}% of the datagrams were lost: a socket's buffer may be too small for {} bytes from {} clients \
              (net.core.rmem_default, rmem_max)",
@@ -118,14 +116,14 @@ fn loss(plan: &Plan, figures: &DatagramFigures) -> Option<String> {
 }
 
 /// Messages that were sent late: since the connection waited for a reply, or since the load itself was late.
-fn of_starts(figures: &StreamFigures) -> impl Iterator<Item = String> {
-    let StreamFigures { sent, late, delay_us, latency_us, .. } = figures;
-    let own = delay_us.p99 > MIN_DELAY_US.max(latency_us.p99 * DELAYED);
+fn of_starts(total: &Interval) -> impl Iterator<Item = String> {
+    let Interval { sent, late, delay, response, .. } = total;
+    let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
+    let own = delay > MIN_DELAY_US.max(latency * DELAYED);
     let delayed = own.then(|| {
         format!(
-            "the load's own timers were late: by {:.0} µs at p99, of response times of {:.0} µs; give it a core of its own \
-             (--pin), more threads, or a lower rate",
-            delay_us.p99, latency_us.p99
+            "the load's own timers were late: by {delay:.0} µs at p99, of response times of {latency:.0} µs; give it a core of its own \
+             (--pin), more threads, or a lower rate"
         )
     });
     let share = *late as f64 / (*sent).max(1) as f64;
@@ -140,11 +138,11 @@ fn of_starts(figures: &StreamFigures) -> impl Iterator<Item = String> {
 
 /// Too few responses for a percentile that is shown.
 fn few(measured: Measured, responses: u64) -> Option<String> {
-    let (name, share) = [("p90", 0.1), ("p99", 0.01), ("p99.9", 0.001)]
-        .into_iter()
-        .find(|(_, beyond)| responses > 0 && (responses as f64 * beyond).round() < ENOUGH_BEYOND)?;
-    let needed = ENOUGH_BEYOND / share;
-    let seconds = (measured.length.as_secs_f64() * needed / responses as f64).ceil();
+    let (name, share) = Percentiles::SHARES[1..4]
+        .iter()
+        .find(|(_, share)| responses > 0 && responses < Percentiles::samples_for(*share))?;
+    let needed = Percentiles::samples_for(*share);
+    let seconds = (measured.length.as_secs_f64() * needed as f64 / responses as f64).ceil();
     Some(format!(
         "{name} rests on fewer than {ENOUGH_BEYOND} of {responses} responses: measure for {seconds:.0} s (-t), or do not \
          rely on it"
@@ -155,7 +153,7 @@ fn few(measured: Measured, responses: u64) -> Option<String> {
 fn of_system(
     plan: &Plan,
     measured: Measured,
-    figures: &Figures,
+    answered: u64,
     system: SystemUse,
 ) -> impl Iterator<Item = String> {
     let share = measured.per_second(system.waited.unwrap_or_default().as_secs_f64());
@@ -168,13 +166,13 @@ fn of_system(
         )
     });
     let counters = system.counters.unwrap_or_default();
-    waited.into_iter().chain(of_network(figures, counters))
+    waited.into_iter().chain(of_network(plan, answered, counters))
 }
 
 /// Datagrams have losses, streams have pauses until TCP sends again.
-fn of_network(figures: &Figures, counters: Counters) -> Vec<String> {
+fn of_network(plan: &Plan, answered: u64, counters: Counters) -> Vec<String> {
     let Counters { retransmits, dropped_datagrams, dropped_connects } = counters;
-    if let Figures::Datagrams(_) = figures {
+    if let Workload::Datagrams(_) = plan.workload {
         let dropped = (dropped_datagrams > 0).then(|| {
             format!(
                 "the kernel dropped {dropped_datagrams} datagrams, as the buffer of a socket of this host was full: raise \
@@ -183,7 +181,7 @@ fn of_network(figures: &Figures, counters: Counters) -> Vec<String> {
         });
         return dropped.into_iter().collect();
     }
-    let affected = retransmits * RETRANSMITTED > figures.answered();
+    let affected = retransmits * RETRANSMITTED > answered;
     let sent_again = (retransmits > 0 && affected).then(|| {
         format!(
             "TCP sent {retransmits} segments of this host again (all programs, both ends of local connections): each is a \
@@ -202,13 +200,9 @@ fn of_network(figures: &Figures, counters: Counters) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datagrams::{self, Counts};
-    use crate::metrics::Faults;
-    use crate::per_connection::{self, Times};
-    use crate::plan::{Datagrams, PerConnection, Streams, Workload};
-    use crate::recording::{Interval, Latencies};
-    use crate::streams;
-    use hdrhistogram::Histogram;
+    use crate::fault_log::Faults;
+    use crate::plan::{Datagrams, PerConnection};
+    use crate::recording::DatagramCounts;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -220,20 +214,33 @@ mod tests {
         Measured { length, cpu: length.mul_f64(share), interrupted, ..Measured::default() }
     }
 
-    fn doubts(plan: &Plan, measured: Measured, figures: Figures, failed: u64) -> String {
+    fn doubts(plan: &Plan, measured: Measured, recorded: Interval, failed: u64) -> String {
         let by_kind = (failed > 0).then(|| ("reset".to_owned(), failed)).into_iter().collect();
-        let faults = Faults { by_kind, first: None };
+        doubts_with(
+            plan,
+            measured,
+            recorded,
+            Faults { by_kind, ..Faults::default() },
+            SystemUse::default(),
+        )
+    }
+
+    fn doubts_with(
+        plan: &Plan,
+        measured: Measured,
+        recorded: Interval,
+        faults: Faults,
+        system: SystemUse,
+    ) -> String {
         let findings =
-            Findings { driver: String::new(), measured, figures, intervals: Vec::new(), faults };
-        all(plan, &findings, SystemUse::default()).join("; ")
+            Findings { driver: String::new(), measured, intervals: vec![recorded], faults };
+        all(plan, &findings, system).join("; ")
     }
 
     fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {
         let response = [(1000, responses)].into_iter().collect();
-        let recorded = [Interval { answered: responses, response, ..Interval::default() }];
-        let plan = plan(Streams::default());
-        let figures = streams::figures(&plan, Streams::default(), measured, &recorded);
-        doubts(&plan, measured, figures, failed)
+        let recorded = Interval { answered: responses, response, ..Interval::default() };
+        doubts(&plan(Streams::default()), measured, recorded, failed)
     }
 
     #[test]
@@ -245,8 +252,8 @@ mod tests {
         assert!(of_streams(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
         let plan = plan(Streams { reconnect: true, ..Streams::default() });
         let measured = measured(SECOND, 0.5, false);
-        let figures = streams::figures(&plan, Streams::default(), measured, &[]);
-        assert!(doubts(&plan, measured, figures, 3).starts_with("3 times a connection failed"));
+        let none = Interval::default();
+        assert!(doubts(&plan, measured, none, 3).starts_with("3 times a connection failed"));
     }
 
     #[test]
@@ -262,8 +269,7 @@ mod tests {
         let found = |interrupted, completed| {
             let workload = PerConnection { connections: Some(100), ..PerConnection::default() };
             let (plan, measured) = (plan(workload), measured(SECOND, 0.1, interrupted));
-            let times = vec![Times { echo: 1, total: 1 }; completed];
-            doubts(&plan, measured, per_connection::figures(&plan, measured, &times), 0)
+            doubts(&plan, measured, Interval { answered: completed, ..Interval::default() }, 0)
         };
         assert_eq!(found(false, 100), "");
         assert_eq!(found(false, 90), "10 of 100 connections failed or never began");
@@ -273,12 +279,9 @@ mod tests {
     #[test]
     fn loss_is_a_doubt() {
         let found = |length, lost| {
-            let workload = Datagrams::default();
-            let (plan, measured) = (plan(workload), measured(length, 0.5, false));
-            let counts = Counts { sent: 1000, answered: 1000 - lost, lost, ..Counts::default() };
-            let histogram = Histogram::new(3).unwrap();
-            let figures = datagrams::figures(&plan, workload, measured, counts, &histogram);
-            doubts(&plan, measured, figures, 0)
+            let (plan, measured) = (plan(Datagrams::default()), measured(length, 0.5, false));
+            let datagrams = Some(DatagramCounts { lost, ..DatagramCounts::default() });
+            doubts(&plan, measured, Interval { sent: 1000, datagrams, ..Interval::default() }, 0)
         };
         assert_eq!(found(SECOND, 0), "");
         assert!(found(SECOND, 1).starts_with("0.100% of the datagrams were lost"));
@@ -289,25 +292,9 @@ mod tests {
     fn what_the_kernel_counted_is_a_doubt() {
         let found = |workload: Workload, system| {
             let (plan, measured) = (plan(workload), measured(SECOND, 0.1, false));
-            let response: Latencies = [(1000, 50_000)].into_iter().collect();
-            let histogram = &response.histogram();
-            let recorded = [Interval { response, ..Interval::default() }];
-            let figures = match workload {
-                Workload::Datagrams(datagrams) => {
-                    let counts = Counts { sent: 5, answered: 5, ..Counts::default() };
-                    datagrams::figures(&plan, datagrams, measured, counts, histogram)
-                }
-                _ => streams::figures(&plan, Streams::default(), measured, &recorded),
-            };
-            let faults = Faults::default();
-            let findings = Findings {
-                driver: String::new(),
-                measured,
-                figures,
-                intervals: Vec::new(),
-                faults,
-            };
-            all(&plan, &findings, system).join("; ")
+            let response = [(1000, 50_000)].into_iter().collect();
+            let recorded = Interval { answered: 50_000, response, ..Interval::default() };
+            doubts_with(&plan, measured, recorded, Faults::default(), system)
         };
         let (streams, datagrams) = (Streams::default().into(), Datagrams::default().into());
         let waited =
@@ -329,11 +316,10 @@ mod tests {
         let found = |delay_us: u64, late| {
             let times = |nanos| [(nanos, 50_000)].into_iter().collect();
             let (response, delay) = (times(1_000_000), times(delay_us * 1000));
+            let (sent, answered) = (50_000, 50_000);
             let recorded =
-                [Interval { sent: 50_000, late, response, delay, ..Interval::default() }];
-            let (plan, measured) = (plan(Streams::default()), measured(SECOND, 0.1, false));
-            let figures = streams::figures(&plan, Streams::default(), measured, &recorded);
-            doubts(&plan, measured, figures, 0)
+                Interval { sent, answered, late, response, delay, ..Interval::default() };
+            doubts(&plan(Streams::default()), measured(SECOND, 0.1, false), recorded, 0)
         };
         assert_eq!(found(90, 400), "");
         assert!(found(90, 600).starts_with("600 of 50000 requests were sent more than 1 ms late"));

@@ -1,7 +1,7 @@
 //! Comparisons of simulated runs, of which is known whether they differ.
 
-use super::{Comparison, Options, Outcome, Verdict, compare};
-use crate::recording::{Interval, Latencies, Recording, RunInfo};
+use annulus_load::compare::{Comparison, Options, Outcome, Verdict, compare};
+use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
 
 /// Comparisons of two equal sides.
 const COMPARISONS: u64 = 100;

@@ -1,7 +1,8 @@
 //! The published schema, and a validator of the part of JSON Schema that it uses.
 
-use super::{
-    Alignment, ClassInterval, ClockReading, Interval, Latencies, Recording, RunInfo, merge,
+use annulus_load::recording::{
+    Alignment, ClassInterval, ClockReading, DatagramCounts, Interval, Latencies, Phases, Recording,
+    RunInfo, merge,
 };
 use serde_json::{Map, Value};
 
@@ -143,8 +144,10 @@ fn full(host: &str) -> Recording {
         answered: latencies.len(),
         outcomes: [("2xx".to_owned(), 5)].into(),
         response: latencies.clone(),
-        service: latencies,
+        service: latencies.clone(),
         classes: vec![class.clone(), class],
+        datagrams: Some(DatagramCounts { lost: 1, ..DatagramCounts::default() }),
+        phases: Some(Phases { connect: latencies, ..Phases::default() }),
         ..Interval::new(0.0, 1.0)
     };
     let mut run = RunInfo {
@@ -161,6 +164,7 @@ fn full(host: &str) -> Recording {
         seconds: 1.0,
         errors: [("reset".to_owned(), 1)].into(),
         first_error: Some("reset".into()),
+        first_refusal: Some("-ERR".into()),
         doubts: vec!["a doubt".into()],
         classes: vec!["read".into(), "write".into()],
         intervals: vec![interval],
@@ -185,6 +189,10 @@ fn the_schema_refuses_what_is_not_as_it_says() {
     };
     assert_eq!(changed("/version", 2.into()), ".version: 2 is not 1");
     assert_eq!(changed("/run/clients", (-1).into()), ".run.clients: -1 is less than 0");
+    assert_eq!(
+        changed("/intervals/0/datagrams/lost", (-1).into()),
+        ".intervals[0].datagrams.lost: -1 is less than 0"
+    );
     assert_eq!(changed("/seconds", "1".into()), ".seconds: \"1\" is no \"number\"");
     assert_eq!(
         changed("/latency_us/p99", true.into()),
