@@ -3,6 +3,7 @@
 use super::Instant;
 use annulus_driver::Slab;
 use std::task::Waker;
+use std::time::Duration;
 
 /// What a timer does at its deadline.
 pub(crate) enum Fire {
@@ -43,14 +44,25 @@ pub(crate) struct Timers {
     sequence: u64,
 }
 
+/// A timer's place in the heap: small, since there is one for each connection with a time-out.
 #[derive(Clone, Copy)]
 struct Node {
-    deadline: Instant,
+    /// In nanoseconds; what is later than 500 years is as late.
+    deadline: u64,
     sequence: u64,
     index: u32,
 }
 
+fn nanos(instant: Instant) -> u64 {
+    let since_origin = instant.duration_since(Instant::since_origin(Duration::ZERO));
+    u64::try_from(since_origin.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Node {
+    fn deadline(&self) -> Instant {
+        Instant::since_origin(Duration::from_nanos(self.deadline))
+    }
+
     fn before(&self, other: &Self) -> bool {
         (self.deadline, self.sequence) < (other.deadline, other.sequence)
     }
@@ -66,7 +78,7 @@ impl Timers {
         let place = self.heap.len();
         let index = self.timers.insert(Timer { place, fire });
         self.sequence += 1;
-        self.heap.push(Node { deadline, sequence: self.sequence, index });
+        self.heap.push(Node { deadline: nanos(deadline), sequence: self.sequence, index });
         self.rise(place);
         TimerKey { index, generation: self.timers.generation(index) }
     }
@@ -90,13 +102,13 @@ impl Timers {
     /// The nearest deadline.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.first().map(|node| node.deadline)
+        self.heap.first().map(Node::deadline)
     }
 
     /// Removes one timer whose deadline has passed.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<Fire> {
         let node = *self.heap.first()?;
-        (node.deadline <= now).then(|| self.take(node.index))
+        (node.deadline <= nanos(now)).then(|| self.take(node.index))
     }
 
     /// Removes all timers, in no order.
@@ -110,7 +122,7 @@ impl Timers {
     pub(crate) fn each_wait(&mut self, mut show: impl FnMut(&Waker, Instant)) {
         for node in &self.heap {
             if let Fire::Wake(waker) = &self.timers.get(node.index).fire {
-                show(waker, node.deadline);
+                show(waker, node.deadline());
             }
         }
     }
@@ -169,7 +181,6 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn at(n: u64) -> Instant {
         Instant::since_origin(Duration::from_millis(n))
