@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 /// Bytes that were received, and that `recv` returns before it asks the stream.
 ///
-/// Empty and without memory until bytes are first shown; the box then stays for the next ones.
+/// Empty and without memory until bytes are first shown; the box then stays for the next ones, and is small for that.
 #[derive(Default)]
 pub(super) struct RecvBuffer(Option<Box<Unread>>);
 
@@ -17,7 +17,13 @@ pub(super) struct RecvBuffer(Option<Box<Unread>>);
 struct Unread {
     /// Never an empty one.
     first: Option<Lease>,
-    /// What follows `first`, if that was completed with a part of a lease. Never an empty one, and never without `first`.
+    /// What few streams have besides. Never without `first`.
+    more: Option<Box<More>>,
+}
+
+#[derive(Default)]
+struct More {
+    /// What follows `first`, if that was completed with a part of a lease. Never an empty one.
     next: Option<Lease>,
     /// Came with these bytes, and are closed when none of them is left.
     descriptors: Vec<OwnedFd>,
@@ -63,9 +69,7 @@ impl RecvBuffer {
         stream: &StreamHandle,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Message>>> {
-        let unread = self.0.as_mut();
-        let mut descriptors =
-            unread.map(|unread| mem::take(&mut unread.descriptors)).unwrap_or_default();
+        let mut descriptors = self.0.as_mut().map(|it| it.take_descriptors()).unwrap_or_default();
         let polled = match self.take() {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
             None => stream.poll_message(cx, &mut descriptors),
@@ -156,17 +160,45 @@ impl Unread {
     }
 
     fn take(&mut self) -> Option<Lease> {
-        let next = self.next.take();
-        let first = mem::replace(&mut self.first, next);
-        self.close_descriptors_of_none();
+        let first = self.first.take();
+        self.show_next();
         first
     }
 
+    /// Nothing is left of the first lease: what follows it is shown, or its descriptors are closed.
     #[inline]
-    fn close_descriptors_of_none(&mut self) {
+    fn show_next(&mut self) {
+        self.first = self.take_next();
         if self.first.is_none() {
-            self.descriptors.clear();
+            self.more = None;
         }
+    }
+
+    #[inline]
+    fn take_next(&mut self) -> Option<Lease> {
+        self.more.as_mut().and_then(|more| more.next.take())
+    }
+
+    fn keep_next(&mut self, next: Lease) {
+        self.more.get_or_insert_default().next = Some(next);
+    }
+
+    fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.more.as_mut().map(|more| mem::take(&mut more.descriptors)).unwrap_or_default()
+    }
+
+    /// What the stream has received; its descriptors are kept.
+    fn poll_more(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        let mut descriptors = self.take_descriptors();
+        let polled = stream.poll_message(cx, &mut descriptors);
+        if !descriptors.is_empty() {
+            self.more.get_or_insert_default().descriptors = descriptors;
+        }
+        polled
     }
 
     #[inline]
@@ -174,8 +206,7 @@ impl Unread {
         let Some(first) = &mut self.first else { return };
         first.advance(n);
         if first.is_empty() {
-            self.first = self.next.take();
-            self.close_descriptors_of_none();
+            self.show_next();
         }
     }
 
@@ -204,7 +235,7 @@ impl Unread {
 
     /// Nothing is shown: ready once something is, or the stream has ended.
     fn poll_first(&mut self, stream: &StreamHandle, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.first = ready!(stream.poll_message(cx, &mut self.descriptors))?;
+        self.first = ready!(self.poll_more(stream, cx))?;
         Poll::Ready(Ok(()))
     }
 
@@ -218,10 +249,11 @@ impl Unread {
         gather: Gather,
     ) -> Poll<io::Result<()>> {
         while self.len() < n {
-            if self.next.is_none() {
-                self.next = ready!(stream.poll_message(cx, &mut self.descriptors))?;
-            }
-            let Some(next) = self.next.take() else { break };
+            let next = match self.take_next() {
+                Some(next) => Some(next),
+                None => ready!(self.poll_more(stream, cx))?,
+            };
+            let Some(next) = next else { break };
             match self.first.take() {
                 None => self.first = Some(next),
                 Some(first) => self.gather(stream, first, next, n, gather)?,
@@ -251,13 +283,15 @@ impl Unread {
         let meter = match stream.core.enter() {
             Ok(inner) => inner.io.memory.meter.clone(),
             Err(error) => {
-                self.next = Some(next);
+                self.keep_next(next);
                 return Err(error);
             }
         };
         first.append(&next[..count], wanted, &meter);
         next.advance(count);
-        self.next = (!next.is_empty()).then_some(next);
+        if !next.is_empty() {
+            self.keep_next(next);
+        }
         Ok(())
     }
 }
