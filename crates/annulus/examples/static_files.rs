@@ -44,21 +44,28 @@ fn main() -> io::Result<()> {
     })
 }
 
-/// Serves a connection that has a place among those that are served.
-async fn serve(mut stream: TcpStream, files: FileCache, place: Option<Rc<()>>) -> io::Result<()> {
-    loop {
-        let head = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
-            Ok(None) => return Ok(()),
-            Ok(Some(head)) => Ok(head),
-            Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
-            Err(error) => return Err(error),
-        };
-        // Boxed, so that a connection that waits for its next request holds nothing of this one.
-        if !Box::pin(respond(&mut stream, &files, place.is_some(), head)).await? {
-            stream.shutdown().await?;
-            // What the client still sends is read: else it would see a reset, perhaps before it sees the reply.
-            let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
-            return Ok(timeout(PATIENCE, rest).await?);
+/// Serves a connection that has a place among those that are served. A block, since an `async fn` would keep its arguments twice as long as the
+/// connection is open.
+fn serve(
+    mut stream: TcpStream,
+    files: FileCache,
+    place: Option<Rc<()>>,
+) -> impl Future<Output = io::Result<()>> {
+    async move {
+        loop {
+            let head = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
+                Ok(None) => return Ok(()),
+                Ok(Some(head)) => Ok(head),
+                Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
+                Err(error) => return Err(error),
+            };
+            // Boxed, so that a connection that waits for its next request holds nothing of this one.
+            if !Box::pin(respond(&mut stream, &files, place.is_some(), head)).await? {
+                stream.shutdown().await?;
+                // What the client still sends is read: else it would see a reset, perhaps before it sees the reply.
+                let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
+                return Ok(timeout(PATIENCE, rest).await?);
+            }
         }
     }
 }
