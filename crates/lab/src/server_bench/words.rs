@@ -1,35 +1,34 @@
 //! Words in braces, in command lines and configurations, and the splitting of command lines.
 
+use std::sync::LazyLock;
+
 use anyhow::{Result, anyhow, bail};
+use regex_lite::{Captures, Regex};
 
 /// A name, and what takes its place.
 pub(super) type Word = (&'static str, String);
 
+/// A name in doubled braces, or in braces.
+static BRACED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}").expect("an expression that is a constant")
+});
+
 /// The text with every `{name}` and `{NAME}` of a known name replaced by its value, and with `{{name}}` replaced by `{name}`. All else
 /// is left as it is.
 pub(super) fn filled(text: &str, words: &[Word]) -> String {
-    let mut filled = String::with_capacity(text.len());
-    for piece in Pieces(text) {
-        match piece {
-            Piece::Text(text) => filled += text,
-            Piece::Quoted(name) => filled += &format!("{{{name}}}"),
-            Piece::Word(name) => {
-                match words.iter().find(|word| word.0.eq_ignore_ascii_case(name)) {
-                    Some((_, value)) => filled += value,
-                    None => filled += &format!("{{{name}}}"),
-                }
-            }
+    let value = |found: &Captures<'_>| match (found.get(1), found.get(2)) {
+        (_, Some(name)) => {
+            let word = words.iter().find(|word| word.0.eq_ignore_ascii_case(name.as_str()));
+            word.map_or_else(|| found[0].to_owned(), |(_, value)| value.clone())
         }
-    }
-    filled
+        _ => format!("{{{}}}", &found[1]),
+    };
+    BRACED.replace_all(text, value).into_owned()
 }
 
 /// The names that stand in braces.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
-    Pieces(text).filter_map(|piece| match piece {
-        Piece::Word(name) => Some(name),
-        _ => None,
-    })
+    BRACED.captures_iter(text).filter_map(|found| Some(found.get(2)?.as_str()))
 }
 
 /// Whether any of the texts has this name in braces.
@@ -63,49 +62,6 @@ pub(super) fn split(line: &str) -> Result<Vec<String>> {
         Some(program) if !program.is_empty() => Ok(words),
         _ => bail!("a command line is empty: write a program and its arguments"),
     }
-}
-
-/// A part of a text.
-enum Piece<'a> {
-    Text(&'a str),
-    /// In braces.
-    Word(&'a str),
-    /// In doubled braces.
-    Quoted(&'a str),
-}
-
-/// The parts of a text that is left.
-struct Pieces<'a>(&'a str);
-
-impl<'a> Iterator for Pieces<'a> {
-    type Item = Piece<'a>;
-
-    fn next(&mut self) -> Option<Piece<'a>> {
-        let text = self.0;
-        if text.is_empty() {
-            return None;
-        }
-        if let Some((name, rest)) = braced(text, "{{", "}}") {
-            self.0 = rest;
-            return Some(Piece::Quoted(name));
-        }
-        if let Some((name, rest)) = braced(text, "{", "}") {
-            self.0 = rest;
-            return Some(Piece::Word(name));
-        }
-        let first = text.chars().next().map_or(0, char::len_utf8);
-        let length = text[first..].find('{').map_or(text.len(), |at| first + at);
-        let (piece, rest) = text.split_at(length);
-        self.0 = rest;
-        Some(Piece::Text(piece))
-    }
-}
-
-/// The name at the start of a text, between these, and what follows.
-fn braced<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, &'a str)> {
-    let (name, rest) = text.strip_prefix(open)?.split_once(close)?;
-    let is_plain = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    (!name.is_empty() && name.bytes().all(is_plain)).then_some((name, rest))
 }
 
 #[cfg(test)]
