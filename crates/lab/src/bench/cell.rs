@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
 /// The value of a parameter.
-#[derive(Clone, Debug, serde::Deserialize, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A count or a size.
@@ -29,8 +29,8 @@ impl From<&str> for Value {
 }
 
 /// Named parameters, in the order in which they are displayed and sent to a contender.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell(Vec<(String, Value)>);
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Cell(IndexMap<String, Value>);
 
 impl Cell {
     /// A cell with these parameters.
@@ -40,10 +40,10 @@ impl Cell {
 
     /// The number with this name, if the cell has it.
     pub fn number(&self, name: &str) -> Option<u64> {
-        self.0.iter().find_map(|(known, value)| match value {
-            Value::Number(number) if known == name => Some(*number),
-            _ => None,
-        })
+        match self.0.get(name)? {
+            Value::Number(number) => Some(*number),
+            Value::Word(_) => None,
+        }
     }
 
     /// All parameters, in order.
@@ -53,17 +53,19 @@ impl Cell {
 
     /// The cell without the parameter with this name.
     pub fn without(&self, name: &str) -> Cell {
-        Cell(self.0.iter().filter(|(known, _)| known != name).cloned().collect())
+        let mut rest = self.0.clone();
+        rest.shift_remove(name);
+        Cell(rest)
     }
 
     /// The name of the first parameter.
     pub fn first_name(&self) -> &str {
-        self.0.first().map_or("", |(name, _)| name)
+        self.0.keys().next().map_or("", String::as_str)
     }
 
     /// The values, separated by spaces: the job that a contender reads.
     pub fn job(&self) -> String {
-        self.0.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join(" ")
+        self.0.values().map(Value::to_string).collect::<Vec<_>>().join(" ")
     }
 
     /// The job, followed by the seconds to measure.
@@ -100,39 +102,6 @@ impl fmt::Display for Cell {
 /// `entrie` becomes `entry`.
 fn singular(stem: &str) -> String {
     stem.strip_suffix("ie").map_or_else(|| stem.to_owned(), |stem| format!("{stem}y"))
-}
-
-impl Serialize for Cell {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Cell {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cell, D::Error> {
-        deserializer.deserialize_map(Parameters)
-    }
-}
-
-/// Reads parameters in their order.
-struct Parameters;
-
-impl<'de> Visitor<'de> for Parameters {
-    type Value = Cell;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the parameters of a cell: numbers and words by name")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Cell, A::Error> {
-        let mut parameters = Vec::new();
-        while let Some(parameter) = map.next_entry()? {
-            parameters.push(parameter);
-        }
-        Ok(Cell(parameters))
-    }
 }
 
 #[cfg(test)]
