@@ -1,6 +1,6 @@
 //! CPU time, context switches and memory of a process, from `/proc`.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -76,12 +76,7 @@ pub(crate) fn tasks(pid: u32) -> PathBuf {
 }
 
 fn switches(tasks: &Path) -> io::Result<u64> {
-    let mut sum = 0;
-    each_thread(tasks, "schedstat", |line| {
-        sum += switches_in(line)?;
-        Ok(())
-    })?;
-    Ok(sum)
+    of_threads(tasks, "schedstat")?.iter().map(|line| switches_in(line)).sum()
 }
 
 /// Whether a thread of any of these processes is on a core or waits for one.
@@ -92,29 +87,19 @@ fn is_any_busy((root, others): &Tree) -> io::Result<bool> {
 
 /// Whether a thread is on a core or waits for one.
 fn is_busy(tasks: &Path) -> io::Result<bool> {
-    let mut busy = false;
     // The state follows the name, which is in parentheses and may contain some.
-    each_thread(tasks, "stat", |line| {
-        busy |= line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
-        Ok(())
-    })?;
-    Ok(busy)
+    let runs =
+        |line: &String| line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
+    Ok(of_threads(tasks, "stat")?.iter().any(runs))
 }
 
-/// Reads a file of every living thread.
-pub(crate) fn each_thread(
-    tasks: &Path,
-    file: &str,
-    mut read: impl FnMut(&str) -> io::Result<()>,
-) -> io::Result<()> {
-    for task in fs::read_dir(tasks)? {
-        match fs::read_to_string(task?.path().join(file)) {
-            Ok(text) => read(&text)?,
-            Err(error) if has_ended(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+/// The text of a file of every living thread.
+pub(crate) fn of_threads(tasks: &Path, file: &str) -> io::Result<Vec<String>> {
+    let read = |task: io::Result<DirEntry>| match fs::read_to_string(task?.path().join(file)) {
+        Err(error) if has_ended(&error) => Ok(None),
+        text => text.map(Some),
+    };
+    fs::read_dir(tasks)?.filter_map(|task| read(task).transpose()).collect()
 }
 
 /// The third of three numbers: ns on a core, ns waiting for one, times scheduled.

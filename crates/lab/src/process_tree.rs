@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::param::clock_ticks_per_second;
 
-use crate::proc::{each_thread, tasks};
+use crate::proc::{of_threads, tasks};
 
 /// A process, and all that it has started, directly or not, and that have not ended.
 pub(crate) type Tree = (u32, Vec<u32>);
@@ -25,13 +25,13 @@ pub(crate) fn of(root: u32) -> Tree {
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    let listed = each_thread(&tasks(pid), "children", |line| {
-        found.extend(line.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        Ok(())
-    });
     // One that has ended has none.
-    listed.map(|()| found).unwrap_or_default()
+    let listed = of_threads(&tasks(pid), "children").unwrap_or_default();
+    listed
+        .iter()
+        .flat_map(|line| line.split_whitespace())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
 }
 
 /// CPU time of the processes that a process has started and waited for, with their own such, in ns.

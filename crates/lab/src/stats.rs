@@ -7,18 +7,13 @@ use serde::{Deserialize, Serialize};
 /// The probability that a 95 % interval misses.
 pub const MISS: f64 = 0.05;
 
-/// The fewest rounds for a 95 % interval: five rounds all point one way by chance in 6 % of runs (2 × ½⁵), six in 3 %.
-pub const FEWEST_ROUNDS: usize = 6;
-
 /// The median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| middle(&mut values.to_vec()))
-}
-
-/// The interval that holds the median of what `values` are drawn from in at least 95 % of draws; `None` with fewer than
-/// [`FEWEST_ROUNDS`] values.
-pub fn median_interval(values: &[f64]) -> Option<Interval> {
-    interval(values, MISS)
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (low, high) =
+        (sorted.get((sorted.len().checked_sub(1)?) / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
 }
 
 /// The interval that misses the median of what `values` are drawn from with a probability of at most `miss`; `None` if there
@@ -121,17 +116,6 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The median of at least one value; reorders the values.
-fn middle(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len().is_multiple_of(2) {
-        f64::midpoint(values[half - 1], values[half])
-    } else {
-        values[half]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -153,7 +137,7 @@ mod tests {
         let six = Ratio::of(&[0.5; 6], MISS).expect("six rounds");
         assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
         assert_eq!(Ratio::of(&[], MISS), None);
-        assert_eq!((rounds_for(MISS), FEWEST_ROUNDS), (6, 6));
+        assert_eq!(rounds_for(MISS), 6);
     }
 
     /// Quantiles of Bin(n, ½), such as P(Bin(15, ½) ≤ 3) = 1.8 % and P(Bin(15, ½) ≤ 4) = 5.9 %.
@@ -161,7 +145,7 @@ mod tests {
     fn intervals_follow_the_sign_test() {
         let ends = |count: u32| {
             let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
-            median_interval(&values).map(|interval| (interval.low, interval.high))
+            interval(&values, MISS).map(|interval| (interval.low, interval.high))
         };
         let found = [0, 1, 5, 6, 8, 9, 12, 15, 20].map(ends);
         let [first, last] = [Some((1.0, 6.0)), Some((1.0, 8.0))];
@@ -212,7 +196,7 @@ mod tests {
     }
 
     fn rounds() -> impl Strategy<Value = Vec<f64>> {
-        prop::collection::vec(0.05_f64..20.0, FEWEST_ROUNDS..40)
+        prop::collection::vec(0.05_f64..20.0, rounds_for(MISS)..40)
     }
 
     proptest! {

@@ -65,7 +65,7 @@ impl Cycles {
     }
 
     /// About how long a slice takes.
-    pub(super) fn cost(self) -> Duration {
+    pub fn cost(self) -> Duration {
         /// The time per cycle, and bytes per second.
         const CYCLE: Duration = Duration::from_micros(5);
         const BYTES: f64 = 2e9;

@@ -138,7 +138,7 @@ impl Work {
     /// About how long a slice in each of them takes, together.
     pub fn cost(&self) -> Duration {
         match self {
-            Work::Cycles(cells) => cells.iter().map(|&cycles| cost(cycles)).sum(),
+            Work::Cycles(cells) => cells.iter().map(|cycles| cycles.cost()).sum(),
             Work::Blocks { slice, .. } => *slice,
         }
     }
@@ -303,11 +303,6 @@ fn metrics(work: &Work) -> Vec<Metric> {
         Work::Blocks { .. } => of_blocks(),
     };
     metrics.into_iter().chain(paths()).collect()
-}
-
-/// About how long a slice of cycles takes.
-pub fn cost(cell: Cycles) -> Duration {
-    cell.cost()
 }
 
 /// The settings of a contender.

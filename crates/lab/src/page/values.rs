@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::bench::{Fold, Metric, Report, Sample};
-use crate::stats::{Interval, median_interval};
+use crate::stats::{Interval, MISS, interval};
 
 /// The accepted samples of a report.
 pub(super) struct Values<'a> {
@@ -49,6 +49,6 @@ impl<'a> Values<'a> {
     fn interval(&self, metric: &Metric, contender: &str, cell: usize) -> Option<Interval> {
         let samples = self.samples.get(&(contender, cell))?.iter();
         let values: Vec<f64> = samples.filter_map(|sample| metric.of.of(sample)).collect();
-        median_interval(&values)
+        interval(&values, MISS)
     }
 }

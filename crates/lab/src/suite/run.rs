@@ -170,7 +170,7 @@ impl Run {
     fn file(&mut self, peers: Option<Peers>) -> Result<file::Setup> {
         let contenders = self.contenders(&file::CONTENDERS)?;
         let cells = self.every(|question| cycles(question).into_iter().collect());
-        let cells = self.thin(cells, contenders.len(), |cell: &Cycles| file::cost(*cell));
+        let cells = self.thin(cells, contenders.len(), |cell: &Cycles| cell.cost());
         Ok(file::Setup {
             plan: self.bench_plan(),
             contenders,
