@@ -1,18 +1,21 @@
 //! Running a bench: one at a time on a machine, with progress, an orderly stop, and results.
 
 use crate::bench::results;
+use crate::duration;
 use crate::output::{self, Target, note};
 use annulus_lab::bench::{Observer, Prepared, Report};
 use annulus_lab::interrupt::Interrupt;
 use annulus_lab::lock::Lock;
 use annulus_lab::peer::Peers;
+use annulus_load::clock;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
 use std::env;
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Printed at the first ctrl-C.
 const STOPPING: &str = "annulus: stopping after this slice; once more stops at once";
@@ -28,17 +31,25 @@ pub(crate) struct OutputArgs {
     pub(crate) seed: u64,
 }
 
-/// Takes the machine's lock, measures, and prints the report.
+/// Takes the machine's lock, measures, and prints the report; meanwhile saves the results so far as JSON.
 pub(crate) fn carry_out(
     json: Option<Target>,
     prepare: impl FnOnce() -> Result<Prepared>,
     text: impl FnOnce(&Report) -> String,
 ) -> Result<ExitCode> {
-    let lock = RunLock::take(json)?;
+    let lock = RunLock::take()?;
+    // An unwritable path is reported before the measurement.
+    json.clone().map(Target::open).transpose()?;
     let prepared = prepare()?;
     prepared.bench.contenders.missing.iter().for_each(|why| note(format_args!("annulus: {why}")));
-    let report = lock.measure(prepared, Report::clone)?;
-    lock.deliver(&report, || text(&report))?;
+    let title = prepared.bench.plan.name.clone();
+    let mut progress = Progress::new(&lock, title, 0, Duration::ZERO);
+    if let Some(Target::File(path)) = &json {
+        progress.saved = Some(path.clone());
+    }
+    let report = prepared.run(&mut progress)?;
+    drop(progress);
+    output::deliver(json.map(Target::open).transpose()?, &report, Some(text(&report)))?;
     match report.failures().next() {
         Some(failure) => bail!(failure),
         None => Ok(lock.status()),
@@ -59,41 +70,19 @@ pub(crate) fn peers() -> Option<Peers> {
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
 }
 
-/// A run that holds the machine's lock and has a writable place for its results.
+/// A run that holds the machine's lock.
 #[derive(Debug)]
 pub(crate) struct RunLock {
     _lock: Lock,
     interrupt: Interrupt,
-    json: Option<Target>,
 }
 
 impl RunLock {
-    /// Takes the machine's lock. An unwritable path is reported before the measurement.
-    pub(crate) fn take(json: Option<Target>) -> Result<RunLock> {
+    /// Takes the machine's lock.
+    pub(crate) fn take() -> Result<RunLock> {
         let lock = Lock::take()?;
-        json.clone().map(Target::open).transpose()?;
         let interrupt = Interrupt::install(|| note(STOPPING)).context("cannot watch for ctrl-C")?;
-        Ok(RunLock { _lock: lock, interrupt, json })
-    }
-
-    /// Measures; meanwhile saves the results so far, as converted by `result`.
-    pub(crate) fn measure<R: Serialize>(
-        &self,
-        prepared: Prepared,
-        result: impl Fn(&Report) -> R,
-    ) -> Result<Report> {
-        let bar = bar(prepared.bench.planned());
-        prepared.run(&mut Progress { lock: self, bar, result })
-    }
-
-    /// Writes the result: as text, and as JSON if requested.
-    pub(crate) fn deliver(
-        &self,
-        result: &impl Serialize,
-        text: impl FnOnce() -> String,
-    ) -> Result<()> {
-        let json = self.json.clone().map(Target::open).transpose()?;
-        output::deliver(json, result, Some(text()))
+        Ok(RunLock { _lock: lock, interrupt })
     }
 
     /// Whether a signal has come.
@@ -107,27 +96,47 @@ impl RunLock {
     }
 }
 
-/// The progress of a run.
-struct Progress<'a, F> {
+/// The progress of one comparison, with the time left over all of them: a bar on a terminal, drawn between slices only.
+pub(crate) struct Progress<'a> {
     lock: &'a RunLock,
     bar: ProgressBar,
-    result: F,
+    /// Where the results so far are saved.
+    saved: Option<PathBuf>,
+    /// By the clock of the load.
+    began: Duration,
+    /// Slices that an earlier run has measured.
+    known: usize,
+    /// About how long the comparisons after this one take.
+    later: Duration,
 }
 
-impl<R: Serialize, F: Fn(&Report) -> R> Observer for Progress<'_, F> {
+impl<'a> Progress<'a> {
+    pub(crate) fn new(lock: &'a RunLock, title: String, known: usize, later: Duration) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{prefix} {bar:30} slice {pos} of {len}, {msg}");
+        let bar = bar.with_style(style.expect("a template that is a constant")).with_prefix(title);
+        Progress { lock, bar, saved: None, began: clock::now(), known, later }
+    }
+
+    /// About how long the rest takes, by the time of a slice so far.
+    fn left(&self, done: usize, planned: usize) -> Duration {
+        let measured = done.saturating_sub(self.known).max(1);
+        let slice = (clock::now() - self.began) / measured as u32;
+        slice * planned.saturating_sub(done) as u32 + self.later
+    }
+}
+
+impl Observer for Progress<'_> {
     fn progress(&mut self, done: usize, planned: usize) {
         self.bar.set_length(planned as u64);
         self.bar.set_position(done as u64);
-        if done == planned {
-            self.bar.finish_and_clear();
-        }
+        self.bar.set_message(format!("{} left", duration::shown(self.left(done, planned))));
     }
 
     /// A failure to save is reported at the end.
     fn save(&mut self, report: &dyn Fn() -> Report) {
-        if let Some(Target::File(path)) = &self.lock.json {
-            let result = (self.result)(&report());
-            drop(serde_json::to_vec_pretty(&result).map(|json| fs::write(path, json)));
+        if let Some(path) = &self.saved {
+            drop(serde_json::to_vec_pretty(&report()).map(|json| fs::write(path, json)));
         }
     }
 
@@ -136,15 +145,8 @@ impl<R: Serialize, F: Fn(&Report) -> R> Observer for Progress<'_, F> {
     }
 }
 
-impl<F> Drop for Progress<'_, F> {
+impl Drop for Progress<'_> {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// A progress bar on a terminal; hidden if standard error is none. It is drawn between slices only.
-fn bar(slices: usize) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(slices as u64), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:40} slice {pos} of {len}, {eta} left");
-    bar.with_style(style.expect("a template that is a constant"))
 }

@@ -3,7 +3,6 @@
 mod build;
 mod compare;
 mod list;
-mod progress;
 mod report;
 mod run;
 mod serve;

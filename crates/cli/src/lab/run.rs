@@ -1,6 +1,5 @@
 //! `annulus lab run`: measures comparisons by name, and keeps the results.
 
-use super::progress::Progress;
 use super::report;
 use super::servers::ServerArgs;
 use super::subject::{self, Named, Options, Subject};
@@ -8,7 +7,7 @@ use super::tables;
 use crate::bench::args::Pins;
 use crate::bench::echo::precision;
 use crate::bench::results::of_report;
-use crate::bench::run::RunLock;
+use crate::bench::run::{Progress, RunLock};
 use crate::duration;
 use crate::output::{self, note};
 use crate::usage::UsageError;
@@ -116,7 +115,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     let of_servers = || subject::of_servers(&args.servers, &args.names, &options);
     let servers = args.servers.are_given().then(of_servers).transpose()?;
     let named = if servers.is_some() { Vec::new() } else { args.named()? };
-    let lock = RunLock::take(None)?;
+    let lock = RunLock::take()?;
     let directory = args.directory(servers.as_ref());
     let mut failed = Vec::new();
     let mut open: Vec<Subject> = servers.into_iter().collect();
@@ -206,7 +205,8 @@ fn measure(
             .iter()
             .for_each(|why| note(format_args!("annulus: {why}"))),
     }
-    let mut progress = Progress::new(lock, (&name, number, of), known, later);
+    let title = format!("{name} ({number} of {of})");
+    let mut progress = Progress::new(lock, title, known, later);
     let results = results::measure(prepared, suite, &path, &mut progress)?;
     drop(progress);
     deliver(&results)
