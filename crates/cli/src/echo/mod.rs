@@ -7,7 +7,6 @@ mod own_addresses;
 mod registry;
 mod ring;
 mod self_test;
-mod shutdown;
 mod stats;
 mod stream;
 mod tasks;
@@ -164,21 +163,19 @@ fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
 }
 
 fn serve_with_threads(plan: &Plan) -> Result<Stats> {
-    if plan.workers > 1 {
-        let text = "--workers with --driver threads: there is a thread a connection; leave one of them out";
-        return Err(UsageError(text.into()).into());
-    }
-    if plan.memory.source() == MemoryLimit::GIVEN {
-        let text = "--memory-limit with --driver threads: each thread has a buffer of its own; leave one of them out";
-        return Err(UsageError(text.into()).into());
-    }
-    if plan.metrics.is_some() {
-        let text = "--metrics with --driver threads: there is no runtime to tell of; leave one of them out";
-        return Err(UsageError(text.into()).into());
-    }
-    if plan.recv_buffers.is_some() {
-        let text = "--recv-buffers with --driver threads: each thread has one of its own; leave one of them out";
-        return Err(UsageError(text.into()).into());
+    let refused = [
+        (plan.workers > 1, "--workers", "there is a thread a connection"),
+        (
+            plan.memory.source() == MemoryLimit::GIVEN,
+            "--memory-limit",
+            "each thread has a buffer of its own",
+        ),
+        (plan.metrics.is_some(), "--metrics", "there is no runtime to tell of"),
+        (plan.recv_buffers.is_some(), "--recv-buffers", "each thread has one of its own"),
+    ];
+    if let Some((_, option, why)) = refused.into_iter().find(|(given, ..)| *given) {
+        let text = format!("{option} with --driver threads: {why}; leave one of them out");
+        return Err(UsageError(text).into());
     }
     let [listen @ Listen { endpoint: Endpoint::Tcp(_), .. }] = plan.listens.as_slice() else {
         let text = "--driver threads listens on one TCP address: choose the uring or epoll driver for more";

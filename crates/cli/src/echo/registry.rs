@@ -7,6 +7,7 @@
 use super::stats::Counts;
 use annulus_load::clock;
 use annulus_load::idle::{self, IdleTracker};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// After a signal, a connection without activity for this long has nothing in flight: more than any round-trip time.
@@ -20,16 +21,56 @@ pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A connection in the registry.
 pub(super) trait Connection: Clone {
-    /// A counter that changes with any activity.
-    fn changes(&self) -> u64;
+    /// What it has received and answered.
+    fn traffic(&self) -> &Traffic;
     /// Whether received bytes have not been sent yet.
-    fn is_busy(&self) -> bool;
-    /// Its counts so far.
-    fn counts(&self) -> Counts;
+    fn is_busy(&self) -> bool {
+        self.traffic().is_unanswered()
+    }
     /// Makes it send what it has received, and close.
     fn request_close(&self);
     /// Ends it at once.
     fn abort(&self);
+}
+
+/// What a connection has received and answered. Only one thread writes it, so a load and a store are enough.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    received: AtomicU64,
+    answered: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts a receive of so many bytes.
+    pub(super) fn received(&self, bytes: usize) {
+        add(&self.received, 1);
+        add(&self.bytes, bytes as u64);
+    }
+
+    /// Counts the answer to a receive.
+    pub(super) fn answered(&self) {
+        add(&self.answered, 1);
+    }
+
+    /// Whether a receive is not answered yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.received.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
+    }
+
+    /// A number that changes with any activity.
+    fn changes(&self) -> u64 {
+        self.received.load(Ordering::Relaxed) + self.answered.load(Ordering::Relaxed)
+    }
+
+    fn counts(&self) -> Counts {
+        let [messages, bytes] = [&self.received, &self.bytes].map(|n| n.load(Ordering::Relaxed));
+        Counts { connections: 1, messages, bytes, refused: 0 }
+    }
+}
+
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 /// All open connections, and the counts of those that have closed.
@@ -68,7 +109,7 @@ impl<G: Connection> Registry<G> {
 
     /// Adds a connection; returns the number for [`Registry::remove`].
     pub(super) fn insert(&mut self, connection: G) -> usize {
-        let idle = IdleTracker::new(connection.changes(), clock::now());
+        let idle = IdleTracker::new(connection.traffic().changes(), clock::now());
         let number = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             self.entries.len() - 1
@@ -79,7 +120,7 @@ impl<G: Connection> Registry<G> {
 
     pub(super) fn remove(&mut self, number: usize) {
         if let Some(entry) = self.entries[number].take() {
-            self.removed += entry.connection.counts();
+            self.removed += entry.connection.traffic().counts();
             self.free.push(number);
         }
     }
@@ -91,7 +132,10 @@ impl<G: Connection> Registry<G> {
     /// The counts of all connections.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.removed;
-        self.entries.iter().flatten().for_each(|entry| counts += entry.connection.counts());
+        self.entries
+            .iter()
+            .flatten()
+            .for_each(|entry| counts += entry.connection.traffic().counts());
         counts
     }
 
@@ -104,7 +148,7 @@ impl<G: Connection> Registry<G> {
 
 impl<G: Connection> Entry<G> {
     fn step(&mut self, why: Sweep, now: Duration) -> Option<Action<G>> {
-        let idle = self.idle.idle_for(self.connection.changes(), now);
+        let idle = self.idle.idle_for(self.connection.traffic().changes(), now);
         let due = why.is_last()
             || idle >= why.limit(self.closing) && !(why.spares_busy() && self.connection.is_busy());
         if due && (self.closing || why.is_last()) {
@@ -112,7 +156,7 @@ impl<G: Connection> Entry<G> {
         }
         if due || !self.closing && why.closes_all() {
             self.closing = true;
-            self.idle = IdleTracker::new(self.connection.changes(), now);
+            self.idle = IdleTracker::new(self.connection.traffic().changes(), now);
             return Some(Action::Close(self.connection.clone()));
         }
         None
@@ -169,21 +213,14 @@ mod tests {
 
     #[derive(Default)]
     struct Fake {
-        changes: Cell<u64>,
-        busy: Cell<bool>,
+        traffic: Traffic,
         closing: Cell<u32>,
         cut: Cell<u32>,
     }
 
     impl Connection for Rc<Fake> {
-        fn changes(&self) -> u64 {
-            self.changes.get()
-        }
-        fn is_busy(&self) -> bool {
-            self.busy.get()
-        }
-        fn counts(&self) -> Counts {
-            Counts { connections: 1, messages: self.changes.get(), bytes: 0, refused: 0 }
+        fn traffic(&self) -> &Traffic {
+            &self.traffic
         }
         fn request_close(&self) {
             self.closing.set(self.closing.get() + 1);
@@ -198,7 +235,7 @@ mod tests {
     fn entry(connection: &Rc<Fake>) -> Entry<Rc<Fake>> {
         Entry {
             connection: Rc::clone(connection),
-            idle: IdleTracker::new(0, Duration::ZERO),
+            idle: IdleTracker::new(connection.traffic.changes(), Duration::ZERO),
             closing: false,
         }
     }
@@ -227,7 +264,7 @@ mod tests {
         let connection = Rc::new(Fake::default());
         let mut entry = entry(&connection);
         for second in 1..10 {
-            connection.changes.set(connection.changes.get() + 1);
+            connection.traffic.received(1);
             assert_eq!(sweep(&mut entry, Sweep::Idle(2 * SECOND), second * SECOND), (0, 0));
         }
     }
@@ -235,7 +272,7 @@ mod tests {
     #[test]
     fn after_a_signal_busy_connections_may_take_the_whole_timeout() {
         let connection = Rc::new(Fake::default());
-        connection.busy.set(true);
+        connection.traffic.received(1);
         let mut entry = entry(&connection);
         let at = |elapsed| Sweep::ShuttingDown { elapsed, timeout: 4 * SECOND };
         assert_eq!(sweep(&mut entry, at(SECOND), SECOND), (0, 0));
@@ -273,11 +310,14 @@ mod tests {
         let (one, two) = (Rc::new(Fake::default()), Rc::new(Fake::default()));
         let first = registry.insert(Rc::clone(&one));
         registry.insert(Rc::clone(&two));
-        one.changes.set(3);
-        two.changes.set(4);
+        (0..3).for_each(|_| one.traffic.received(2));
+        (0..4).for_each(|_| two.traffic.received(1));
         registry.remove(first);
         assert_eq!(registry.count(), 1);
-        assert_eq!(registry.counts(), Counts { connections: 2, messages: 7, bytes: 0, refused: 0 });
+        assert_eq!(
+            registry.counts(),
+            Counts { connections: 2, messages: 7, bytes: 10, refused: 0 }
+        );
         assert_eq!(registry.insert(one), first);
         assert_eq!(registry.count(), 2);
     }

@@ -1,10 +1,9 @@
 //! Echo on the runtime: a thread per worker, a task per connection.
 
 use super::datagrams::{self, DatagramEcho, DatagramSocket, Segmented};
-use super::registry::{Action, Connection, Registry, Sweep};
+use super::registry::{Action, Connection, Registry, Sweep, Traffic};
 use super::self_test;
-use super::shutdown::ShutdownSignal;
-use super::stats::{Counts, Driver, Stats, Worker};
+use super::stats::{Driver, Stats, Worker};
 use super::stream::{Acceptor, Stream};
 use super::{Listen, Plan, STOPPING, metrics, tasks_list};
 use crate::endpoint::Endpoint;
@@ -13,7 +12,10 @@ use crate::signals::Stop;
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
 use annulus::signal::{Signal, signals};
-use annulus::{Builder, Counters, DriverChoice, DriverInfo, JoinHandle, Lease, Runtime, time};
+use annulus::sync::{CancellationToken, Notify};
+use annulus::{
+    Builder, Counters, DriverChoice, DriverInfo, JoinHandle, JoinSet, Lease, Runtime, time,
+};
 use annulus_driver::PoolSize;
 use annulus_load::{clock, unix_address};
 use anyhow::{Context, Result, anyhow};
@@ -22,9 +24,7 @@ use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::path::Path;
-use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -36,14 +36,14 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
     self_test::on_runtime(choice)?;
     let limit = plan.max_connections.map(ConnectionLimit::new);
     let listeners = listeners(plan, limit.as_ref())?;
-    let shutdown = Arc::new(ShutdownSignal::default());
+    let shutdown = CancellationToken::new();
     let settings = plan.clone();
     let shards = Shards::new(plan.workers)
         .pinning(plan.pinning.clone())
         .runtime(move |_| builder(choice, &settings));
     let began = clock::now();
     let served = shards.run(async |shard| {
-        let server = Rc::new(Server::new(plan.clone(), limit.clone(), Arc::clone(&shutdown)));
+        let server = Rc::new(Server::new(plan.clone(), limit.clone(), shutdown.clone()));
         run_worker(server, &listeners, &shard).await
     });
     Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
@@ -84,7 +84,7 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
     }
 }
 
-/// Runs a worker until shutdown; returns its statistics.
+/// Runs a worker until shutdown; returns its statistics. Fails if a listening task ends before.
 async fn run_worker(
     server: Rc<Server>,
     listeners: &[ShardedListener],
@@ -100,12 +100,17 @@ async fn run_worker(
         plan.announce(&addresses, &shard.driver().to_string());
         if let Some((listener, address)) = metrics {
             note(format_args!("annulus echo: metrics at {address}"));
-            listening.push(annulus::spawn(metrics::serve(listener, shard.clone())));
+            listening.spawn(metrics::serve(listener, shard.clone()));
         }
     }
     let sweeper =
         plan.idle_timeout.map(|limit| annulus::spawn(sweep_forever(Rc::clone(&server), limit)));
-    until_shutdown(server.shutdown.requested(), &mut listening).await?;
+    let ended = server.shutdown.run_until_cancelled(listening.join_next()).await;
+    match ended.flatten() {
+        None => listening.abort_all(),
+        Some(Ok(result)) => result.context("cannot go on listening")?,
+        Some(Err(error)) => anyhow::bail!("a listening task ended: {error}"),
+    }
     if let Some(sweeper) = sweeper {
         sweeper.abort();
     }
@@ -114,7 +119,7 @@ async fn run_worker(
 }
 
 /// Tasks that end only by failing.
-type ListenTasks = Vec<JoinHandle<io::Result<()>>>;
+type ListenTasks = JoinSet<io::Result<()>>;
 
 /// Opens this worker's part of every listen address; returns the addresses, too. Only the first worker serves others
 /// than TCP.
@@ -123,49 +128,54 @@ fn open(
     listeners: &[ShardedListener],
     shard: &Shard,
 ) -> Result<(ListenTasks, Vec<String>)> {
-    let (mut listening, mut addresses) = (Vec::new(), Vec::new());
+    let (mut listening, mut addresses) = (JoinSet::new(), Vec::new());
     let mut listeners = listeners.iter();
     for listen in &server.plan.listens {
         let server = Rc::clone(server);
-        let (tasks, address) = match &listen.endpoint {
+        let address = match &listen.endpoint {
             Endpoint::Tcp(_) => {
                 let listener = listeners.next().expect("every TCP address has a listener");
                 let acceptor =
                     Acceptor::Tcp(listener.open(shard).context("cannot open the listener")?);
-                let address = listen.endpoint.written(listener.local_addr());
-                (vec![annulus::spawn(accept_all(acceptor, server))], address)
+                listening.spawn(accept_all(acceptor, server));
+                listen.endpoint.written(listener.local_addr())
             }
             _ if shard.index() > 0 => continue,
             Endpoint::Unix(path) => {
                 let acceptor = Acceptor::Path(listen_at(&server, listen, path)?);
-                (vec![annulus::spawn(accept_all(acceptor, server))], listen.endpoint.to_string())
+                listening.spawn(accept_all(acceptor, server));
+                listen.endpoint.to_string()
             }
             Endpoint::Udp(_) => {
                 let (socket, address) = datagrams::open(&server.plan, listen, &server.datagrams)?;
                 match server.plan.datagrams.segments {
-                    true => (echo_all(&server, Segmented(socket)), address),
-                    false => (echo_all(&server, socket), address),
+                    true => echo_all(&server, Segmented(socket), &mut listening),
+                    false => echo_all(&server, socket, &mut listening),
                 }
+                address
             }
             Endpoint::UnixDatagram(path) => {
                 let socket = datagrams::open_path(&server.plan, listen, path)?;
-                (echo_all(&server, socket), listen.endpoint.to_string())
+                echo_all(&server, socket, &mut listening);
+                listen.endpoint.to_string()
             }
         };
-        listening.extend(tasks);
         addresses.push(address);
     }
     Ok((listening, addresses))
 }
 
 /// Starts a task per outstanding receive.
-fn echo_all(server: &Rc<Server>, socket: impl DatagramSocket + 'static) -> ListenTasks {
+fn echo_all(
+    server: &Rc<Server>,
+    socket: impl DatagramSocket + 'static,
+    listening: &mut ListenTasks,
+) {
     let socket = Rc::new(socket);
-    let echo = |_| {
+    for _ in 0..server.plan.datagrams.outstanding.unwrap_or(1) {
         let (server, socket) = (Rc::clone(server), Rc::clone(&socket));
-        annulus::spawn(async move { server.datagrams.echo(&*socket).await })
-    };
-    (0..server.plan.datagrams.outstanding.unwrap_or(1)).map(echo).collect()
+        listening.spawn(async move { server.datagrams.echo(&*socket).await });
+    }
 }
 
 fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListener> {
@@ -182,30 +192,8 @@ fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
     annulus::spawn(async move {
         // Fails if the runtime has ended.
         let _ = signals.recv().await;
-        server.shutdown.request();
+        server.shutdown.cancel();
     });
-    Ok(())
-}
-
-/// Waits for the shutdown, then stops listening. Fails if a listening task ends before.
-async fn until_shutdown(
-    shutdown: impl Future<Output = ()>,
-    listening: &mut ListenTasks,
-) -> Result<()> {
-    let mut shutdown = pin!(shutdown);
-    let failed = poll_fn(|cx| match shutdown.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => {
-            let mut ended = listening.iter_mut().map(|task| std::pin::Pin::new(task).poll(cx));
-            ended.find(Poll::is_ready).unwrap_or(Poll::Pending).map(Some)
-        }
-    })
-    .await;
-    match failed {
-        None => listening.iter().for_each(JoinHandle::abort),
-        Some(Ok(result)) => result.context("cannot go on listening")?,
-        Some(Err(error)) => anyhow::bail!("a listening task ended: {error}"),
-    }
     Ok(())
 }
 
@@ -233,17 +221,17 @@ async fn sweep_forever(server: Rc<Server>, limit: Duration) {
 struct Server {
     plan: Plan,
     limit: Option<ConnectionLimit>,
-    shutdown: Arc<ShutdownSignal>,
+    shutdown: CancellationToken,
     registry: RefCell<Registry<Rc<ConnectionState>>>,
     datagrams: DatagramEcho,
-    /// The task that waits until the registry is empty.
-    waiting: Cell<Option<Waker>>,
+    /// A connection was removed from the registry.
+    removed: Notify,
 }
 
 impl Server {
-    fn new(plan: Plan, limit: Option<ConnectionLimit>, shutdown: Arc<ShutdownSignal>) -> Server {
+    fn new(plan: Plan, limit: Option<ConnectionLimit>, shutdown: CancellationToken) -> Server {
         let (registry, datagrams) = (RefCell::new(Registry::new()), DatagramEcho::default());
-        Server { plan, limit, shutdown, registry, datagrams, waiting: Cell::new(None) }
+        Server { plan, limit, shutdown, registry, datagrams, removed: Notify::new() }
     }
 
     fn serve(self: &Rc<Self>, stream: Stream) {
@@ -269,14 +257,9 @@ impl Server {
     }
 
     async fn until_empty(&self) {
-        poll_fn(|cx| {
-            if self.registry.borrow().count() == 0 {
-                return Poll::Ready(());
-            }
-            self.waiting.set(Some(cx.waker().clone()));
-            Poll::Pending
-        })
-        .await;
+        while self.registry.borrow().count() > 0 {
+            self.removed.notified().await;
+        }
     }
 
     fn sweep(&self, why: Sweep) {
@@ -322,11 +305,11 @@ impl ConnectionTask {
             // small.
             {
                 let Some(lease) = self.recv().await? else { break };
-                self.state.received(lease.len());
+                self.state.traffic.received(lease.len());
                 self.stream.send(lease)
             }
             .await?;
-            self.state.answered();
+            self.state.traffic.answered();
         }
         self.state.finishing.set(true);
         self.stream.shutdown().await?;
@@ -357,18 +340,14 @@ impl ConnectionTask {
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.server.registry.borrow_mut().remove(self.number);
-        if let Some(waker) = self.server.waiting.take() {
-            waker.wake();
-        }
+        self.server.removed.notify_one();
     }
 }
 
 /// The state of a connection that is shared with the registry.
 #[derive(Default)]
 struct ConnectionState {
-    received: Cell<u64>,
-    answered: Cell<u64>,
-    bytes: Cell<u64>,
+    traffic: Traffic,
     /// Requested to close.
     closing: Cell<bool>,
     /// Waits for the queue to be sent: a send completes when its bytes are accepted, the half-close when they are sent.
@@ -377,29 +356,13 @@ struct ConnectionState {
     task: RefCell<Option<JoinHandle<()>>>,
 }
 
-impl ConnectionState {
-    fn received(&self, bytes: usize) {
-        self.received.set(self.received.get() + 1);
-        self.bytes.set(self.bytes.get() + bytes as u64);
-    }
-
-    fn answered(&self) {
-        self.answered.set(self.answered.get() + 1);
-    }
-}
-
 impl Connection for Rc<ConnectionState> {
-    fn changes(&self) -> u64 {
-        self.received.get() + self.answered.get()
+    fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     fn is_busy(&self) -> bool {
-        self.received.get() != self.answered.get() || self.finishing.get()
-    }
-
-    fn counts(&self) -> Counts {
-        let (messages, bytes) = (self.received.get(), self.bytes.get());
-        Counts { connections: 1, messages, bytes, refused: 0 }
+        self.traffic.is_unanswered() || self.finishing.get()
     }
 
     fn request_close(&self) {

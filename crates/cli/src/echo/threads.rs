@@ -1,8 +1,8 @@
 //! Echo on blocking threads, one per connection: the baseline of the published Rocket document.
 
-use super::registry::{Action, Connection, Registry, Sweep};
+use super::registry::{Action, Connection, Registry, Sweep, Traffic};
 use super::self_test;
-use super::stats::{Counts, Driver, Stats, Worker};
+use super::stats::{Driver, Stats, Worker};
 use super::{Listen, Plan, STOPPING};
 use crate::output::note;
 use crate::signals::Stop;
@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -166,7 +165,7 @@ impl<'a> Server<'a> {
 
     /// Serves a connection on a thread of its own. If none can be started, the connection is closed.
     fn insert(&self, stream: TcpStream) -> io::Result<()> {
-        let state = Arc::new(ConnectionState::new(stream));
+        let state = Arc::new(ConnectionState { stream, traffic: Traffic::default() });
         let number = self.registry().insert(Arc::clone(&state));
         let registration = Registration {
             registry: Arc::clone(&self.registry),
@@ -261,24 +260,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection. Only its own thread writes the counters, so a load and a store are enough.
+/// A connection.
 struct ConnectionState {
     stream: TcpStream,
-    received: AtomicU64,
-    answered: AtomicU64,
-    bytes: AtomicU64,
+    traffic: Traffic,
 }
 
 impl ConnectionState {
-    fn new(stream: TcpStream) -> ConnectionState {
-        ConnectionState {
-            stream,
-            received: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        }
-    }
-
     fn echo(&self) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.set_nodelay(true)?;
@@ -292,32 +280,17 @@ impl ConnectionState {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            add(&self.received, 1);
-            add(&self.bytes, count as u64);
+            self.traffic.received(count);
             stream.write_all(&buffer[..count])?;
-            add(&self.answered, 1);
+            self.traffic.answered();
         }
         stream.shutdown(Shutdown::Write)
     }
 }
 
-fn add(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-}
-
 impl Connection for Arc<ConnectionState> {
-    fn changes(&self) -> u64 {
-        self.received.load(Ordering::Relaxed) + self.answered.load(Ordering::Relaxed)
-    }
-
-    fn is_busy(&self) -> bool {
-        self.received.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
-    }
-
-    fn counts(&self) -> Counts {
-        let (messages, bytes) =
-            (self.received.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        Counts { connections: 1, messages, bytes, refused: 0 }
+    fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Ends the receiving half after the bytes already received; the thread answers those, and closes.
