@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Document, Form, Listed, index};
 use crate::bench::Report;
-use crate::results::{ENDING, ReadError, Results};
+use crate::results::{ENDING, Results};
 use crate::suite::SuiteReport;
 
 /// The name of the index, without what follows the dot.
@@ -30,7 +30,7 @@ impl Loaded {
     ///
     /// # Errors
     /// As [`Results::read`].
-    pub fn read(path: &Path) -> Result<Loaded, ReadError> {
+    pub fn read(path: &Path) -> Result<Loaded> {
         let results = Results::read(path)?;
         Ok(Loaded {
             name: stem(path),

@@ -90,18 +90,8 @@ impl Log {
         self.append(&Line::Slice(Measured { slice, sample, error }))
     }
 
-    /// Appends the memory of the contenders.
-    pub(super) fn memory(&mut self, memory: Vec<Footprint>) -> Result<()> {
-        self.append(&Line::Memory(memory))
-    }
-
-    /// Appends that the run is finished.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        self.append(&Line::Finished(now()))
-    }
-
     /// One write, so that a line is cut only if the disk is full or the machine fails.
-    fn append(&mut self, line: &impl Serialize) -> Result<()> {
+    pub(super) fn append(&mut self, line: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(line).context("cannot write a result as JSON")?;
         let mut text = self.places.shortened(&text);
         text.push('\n');
@@ -112,6 +102,6 @@ impl Log {
     }
 }
 
-fn now() -> String {
+pub(super) fn now() -> String {
     jiff::Timestamp::now().strftime("%FT%TZ").to_string()
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Results;
 use super::header::{Header, Places};
-use super::log::Log;
+use super::log::{Line, Log, now};
 use crate::bench::{Observer, Outcome, Prepared, Record, Slice};
 use crate::scratch::Scratch;
 use crate::suite;
@@ -36,12 +36,12 @@ pub fn measure(
     let mut keeping = Keeping { log, observer };
     let report = prepared.resume(record, &header.environment, &mut keeping)?;
     if !report.memory.is_empty() {
-        keeping.log.memory(report.memory)?;
+        keeping.log.append(&Line::Memory(report.memory))?;
     }
     if !keeping.observer.is_stopped() {
-        keeping.log.finish()?;
+        keeping.log.append(&Line::Finished(now()))?;
     }
-    Ok(Results::read(path)?)
+    Results::read(path)
 }
 
 /// Checks that a run can go on from these results.

@@ -14,18 +14,19 @@
 //! if let Some(suite) = results.suite() {
 //!     println!("{}: {} tables", suite.name, suite.tables.len());
 //! }
-//! # Ok::<(), annulus_lab::results::ReadError>(())
+//! # anyhow::Ok(())
 //! ```
 
 mod header;
 mod log;
 mod measure;
-mod read_error;
 #[cfg(test)]
 mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
 
 use crate::bench::{Bench, Footprint, Record, Report, Slice};
 use crate::environment::Environment;
@@ -33,7 +34,6 @@ use crate::suite::SuiteReport;
 
 pub use header::{FORMAT, VERSION};
 pub use measure::measure;
-pub use read_error::{ReadError, Reason};
 
 use header::{Header, Kind};
 use log::{Line, Measured};
@@ -59,13 +59,14 @@ impl Results {
     ///
     /// # Errors
     /// Names the file, the line, what is wrong, and what to do.
-    pub fn read(path: &Path) -> Result<Results, ReadError> {
-        let error = |reason| ReadError { path: path.to_owned(), reason };
-        let bytes = fs::read(path).map_err(|cause| error(Reason::Io(cause)))?;
-        Results::parse(path, &bytes).map_err(error)
+    pub fn read(path: &Path) -> Result<Results> {
+        let shown = path.display();
+        let bytes = fs::read(path).map_err(|why| anyhow!("cannot read {shown}: {why}"))?;
+        Results::parse(path, &bytes).map_err(|why| anyhow!("{shown}: line {why}"))
     }
 
-    fn parse(path: &Path, bytes: &[u8]) -> Result<Results, Reason> {
+    /// An error begins with the number of its line.
+    fn parse(path: &Path, bytes: &[u8]) -> Result<Results, String> {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate();
         let first = lines.next().map_or(&[][..], |(_, line)| line);
@@ -82,7 +83,7 @@ impl Results {
             let taken = serde_json::from_slice(line)
                 .map_err(|error| format!("it is not a result: {error}"));
             let taken = taken.and_then(|line| results.take(line));
-            taken.map_err(|why| Reason::Line { line: index + 1, why })?;
+            taken.map_err(|why| broken(index + 1, &why))?;
         }
         Ok(results)
     }
@@ -172,22 +173,35 @@ impl Results {
     }
 }
 
+/// What is wrong with a line, and what to do.
+fn broken(line: usize, why: &str) -> String {
+    format!("{line}: {why}: restore the file, or remove it and measure again")
+}
+
 /// The first line, by steps, so that the error says what is wrong.
-fn first_line(line: &[u8]) -> Result<Header, Reason> {
+fn first_line(line: &[u8]) -> Result<Header, String> {
+    // The run was killed as it started.
+    let cut = || Err("1 is missing or cut, so nothing was measured: remove the file".to_owned());
     if line.is_empty() {
-        return Err(Reason::Empty);
+        return cut();
     }
     let is_ours = line.starts_with(format!("{{\"format\":\"{FORMAT}\"").as_bytes());
-    let kind = match serde_json::from_slice::<Kind>(line) {
+    let Kind { version, environment, .. } = match serde_json::from_slice::<Kind>(line) {
         Ok(kind) if kind.format == FORMAT => kind,
-        Err(error) if is_ours && error.is_eof() => return Err(Reason::Empty),
-        _ => return Err(Reason::Other),
+        Err(error) if is_ours && error.is_eof() => return cut(),
+        _ => return Err(
+            "1 is not that of a file of results: name a .jsonl file that `annulus lab run` has written"
+                .into(),
+        ),
     };
-    if kind.version != VERSION {
-        let Kind { version, environment, .. } = kind;
-        return Err(Reason::Version { version, annulus: environment.version });
+    if version != VERSION {
+        // The file need not say what wrote it.
+        let annulus = format!("annulus {}", environment.version);
+        return Err(format!(
+            "1: version {version} of the format, and this annulus reads version {VERSION}: use the {} that wrote it, or measure again",
+            annulus.trim_end()
+        ));
     }
     let header = serde_json::from_slice(line);
-    header
-        .map_err(|error| Reason::Line { line: 1, why: format!("it is not a definition: {error}") })
+    header.map_err(|error| broken(1, &format!("it is not a definition: {error}")))
 }
