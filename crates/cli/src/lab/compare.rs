@@ -4,9 +4,10 @@ use crate::output::{self, Target, note};
 use crate::text::{table, wrapped};
 use crate::usage::UsageError;
 use annulus_lab::bench::Bench;
-use annulus_lab::compare::{self, Change, CompareError, Comparison, Kind, Options};
+use annulus_lab::compare::{self, Change, Comparison, Kind, Options};
+use annulus_lab::page;
 use annulus_lab::results::{ENDING, Results};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -117,16 +118,9 @@ fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
 
 /// The names of the results in a directory, sorted.
 fn names(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
-    let entries = directory
-        .read_dir()
-        .with_context(|| format!("cannot read {}", directory.display()))
-        .map_err(|error| UsageError(format!("{error:#}")))?;
-    let is_results = |path: &PathBuf| path.extension().is_some_and(|ending| ending == ENDING);
-    let paths = entries.flatten().map(|entry| entry.path()).filter(is_results);
-    let mut names: Vec<PathBuf> =
-        paths.filter_map(|path| path.file_name().map(PathBuf::from)).collect();
-    names.sort();
-    Ok(names)
+    let files = page::files(directory)
+        .map_err(|why| UsageError(format!("cannot read {}: {why}", directory.display())))?;
+    Ok(files.iter().filter_map(|path| path.file_name().map(PathBuf::from)).collect())
 }
 
 /// Status 1 is for what is worse alone, so a file that cannot be read is an error of usage.
@@ -136,6 +130,7 @@ fn read(path: &Path) -> Result<Results, UsageError> {
 
 /// All pairs, with intervals that hold together.
 fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<Comparison>, UsageError> {
+    options.check()?;
     let runs: Vec<[compare::Run<'_>; 2]> =
         pairs.iter().map(|pair| [of(&pair[0]), of(&pair[1])]).collect();
     let sizes: Vec<usize> =
@@ -143,11 +138,8 @@ fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<Comparison>
     let all: usize = sizes.iter().sum();
     let compare =
         |((&[old, new], size), pair): ((&[compare::Run<'_>; 2], usize), &[Results; 2])| {
-            let name = |error: CompareError| match error {
-                CompareError::Threshold(_) => UsageError(error.to_string()),
-                _ => UsageError(format!("{}: {error}", pair[1].path().display())),
-            };
-            compare::compare_among(old, new, options, all - size).map_err(name)
+            compare::compare(old, new, options, all - size)
+                .map_err(|why| UsageError(format!("{}: {why}", pair[1].path().display())))
         };
     runs.iter().zip(sizes).zip(pairs).map(compare).collect()
 }

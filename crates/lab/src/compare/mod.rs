@@ -28,6 +28,7 @@ use serde::Serialize;
 use crate::bench::{Bench, Better, Cell, Metric, Record, Role};
 use crate::environment::Environment;
 use crate::stats::{Ratio, median, shared_miss};
+use crate::usage::UsageError;
 use unpaired::Ratios;
 
 /// The largest threshold.
@@ -57,6 +58,20 @@ impl Default for Options {
     /// Five percent, and no reference.
     fn default() -> Options {
         Options { threshold: 0.05, reference: None }
+    }
+}
+
+impl Options {
+    /// Checks the threshold.
+    ///
+    /// # Errors
+    /// If it is out of its range.
+    pub fn check(&self) -> Result<(), UsageError> {
+        let (given, most) = (self.threshold * 100.0, MAX_THRESHOLD * 100.0);
+        if (0.0..=MAX_THRESHOLD).contains(&self.threshold) {
+            return Ok(());
+        }
+        Err(UsageError(format!("a threshold of {given} %: it must be from 0 to {most} %")))
     }
 }
 
@@ -113,45 +128,24 @@ pub enum Kind {
     Undecided,
 }
 
-/// Runs that cannot be compared.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum CompareError {
-    /// The threshold is not between 0 and [`MAX_THRESHOLD`].
-    Threshold(f64),
-    /// The runs are of different benches.
-    Benches(String, String),
-    /// They have no contender, cell and metric in common.
-    NothingCommon,
-    /// A run does not have the reference; it has these contenders.
-    Reference(String, Vec<String>),
-}
-
-/// Compares a new run with an old one.
-///
-/// # Errors
-/// If the runs are of different benches, have nothing in common, or one lacks the reference, or the threshold is out of its
-/// range.
-pub fn compare(old: Run<'_>, new: Run<'_>, options: &Options) -> Result<Comparison, CompareError> {
-    compare_among(old, new, options, 0)
-}
-
-/// As [`compare`], if the intervals are to hold together with so many of other comparisons: of the other benches of a
+/// Compares a new run with an old one. All intervals hold together with so many of `others`: of the other benches of a
 /// directory.
 ///
 /// # Errors
-/// As of [`compare`].
-pub fn compare_among(
+/// If the runs are of different benches, have nothing in common, or one lacks the reference.
+pub fn compare(
     old: Run<'_>,
     new: Run<'_>,
     options: &Options,
     others: usize,
-) -> Result<Comparison, CompareError> {
+) -> Result<Comparison, UsageError> {
     let runs = [old, new];
     check(runs, options)?;
     let pairs = pairs(runs, options);
     if pairs.is_empty() {
-        return Err(CompareError::NothingCommon);
+        let none =
+            "the runs have no figure in common: no contender was measured in the same cell in both";
+        return Err(UsageError(none.into()));
     }
     let mut ratios = Ratios::new(shared_miss(pairs.len() + others));
     let changes: Vec<Change> =
@@ -171,20 +165,21 @@ pub fn size(old: Run<'_>, new: Run<'_>, options: &Options) -> usize {
     pairs([old, new], options).len()
 }
 
-fn check(runs: [Run<'_>; 2], options: &Options) -> Result<(), CompareError> {
-    if !(0.0..=MAX_THRESHOLD).contains(&options.threshold) {
-        return Err(CompareError::Threshold(options.threshold));
-    }
-    let [old, new] = runs.map(|run| run.bench.plan.name.clone());
+fn check(runs: [Run<'_>; 2], options: &Options) -> Result<(), UsageError> {
+    let [old, new] = runs.map(|run| &run.bench.plan.name);
     if old != new {
-        return Err(CompareError::Benches(old, new));
+        return Err(UsageError(format!(
+            "the old run is of '{old}' and the new one of '{new}': compare runs of the same bench"
+        )));
     }
     let Some(reference) = &options.reference else { return Ok(()) };
-    let names = runs.map(|run| names(run.bench));
-    match names.into_iter().find(|names| !names.contains(reference)) {
-        Some(names) => Err(CompareError::Reference(reference.clone(), names)),
-        None => Ok(()),
-    }
+    let mut names = runs.into_iter().map(|run| names(run.bench));
+    names.find(|names| !names.contains(reference)).map_or(Ok(()), |names| {
+        Err(UsageError(format!(
+            "no contender '{reference}' in both runs to take as the reference: one has {}",
+            names.join(", ")
+        )))
+    })
 }
 
 fn names(bench: &Bench) -> Vec<String> {
@@ -295,11 +290,6 @@ impl Comparison {
         self.changes.iter().filter(move |change| change.kind == kind)
     }
 
-    /// Whether anything is worse.
-    pub fn has_regression(&self) -> bool {
-        self.of(Kind::Regression).next().is_some()
-    }
-
     /// What the intervals support, in a sentence.
     pub fn sentence(&self) -> String {
         let count = |kind| self.of(kind).count();
@@ -324,30 +314,3 @@ impl fmt::Display for Kind {
         })
     }
 }
-
-impl fmt::Display for CompareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompareError::Threshold(threshold) => write!(
-                f,
-                "a threshold of {} %: it must be from 0 to {} %",
-                threshold * 100.0,
-                MAX_THRESHOLD * 100.0
-            ),
-            CompareError::Benches(old, new) => write!(
-                f,
-                "the old run is of '{old}' and the new one of '{new}': compare runs of the same bench"
-            ),
-            CompareError::NothingCommon => f.write_str(
-                "the runs have no figure in common: no contender was measured in the same cell in both",
-            ),
-            CompareError::Reference(name, known) => write!(
-                f,
-                "no contender '{name}' in both runs to take as the reference: one has {}",
-                known.join(", ")
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CompareError {}

@@ -21,10 +21,11 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
             record,
             environment: &environment,
         });
-        let comparison = compare(old, new, &options).expect("the same bench");
-        let is_different =
-            comparison.has_regression() || comparison.of(Kind::Improvement).next().is_some();
-        found[0] += u64::from(comparison.has_regression());
+        let comparison = compare(old, new, &options, 0).expect("the same bench");
+        let [is_worse, is_better] =
+            [Kind::Regression, Kind::Improvement].map(|kind| comparison.of(kind).next().is_some());
+        let is_different = is_worse || is_better;
+        found[0] += u64::from(is_worse);
         found[1] += u64::from(is_different);
         found[2] += u64::from(is_different && !comparison.doubts.is_empty());
     }
