@@ -69,17 +69,18 @@ pub struct Axis {
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    clients: Option<usize>,
+    pub(super) clients: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<usize>,
+    pub(super) bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<u32>,
+    pub(super) entries: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cycles: Option<u64>,
+    pub(super) cycles: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     figure: Option<Figure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    part: Option<usize>,
+    /// Which third of the rounds, or all if `None`.
+    pub(super) part: Option<usize>,
 }
 
 impl Axis {
@@ -104,34 +105,22 @@ impl Axis {
     }
 
     /// The question of a cell, if it names what to measure and which figure to show.
-    pub(super) fn question(self) -> Result<Question, &'static str> {
+    pub(super) fn question(mut self) -> Result<Question, &'static str> {
         Ok(Question {
-            servers: self.servers.filter(|all| !all.is_empty()).ok_or("names no servers")?,
+            servers: self.servers.take().filter(|all| !all.is_empty()).ok_or("names no servers")?,
             figure: self.figure.ok_or("names no figure")?,
-            clients: self.clients,
-            bytes: self.bytes,
-            entries: self.entries,
-            cycles: self.cycles,
-            part: self.part,
+            of: self,
         })
     }
 }
 
 /// The question of a cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Question {
     /// What to measure: servers as in `bench echo`, or contenders of another bench.
     pub servers: Vec<String>,
     /// The figure to show.
     pub figure: Figure,
-    /// Connections.
-    pub clients: Option<usize>,
-    /// Bytes per message.
-    pub bytes: Option<usize>,
-    /// Entries of the queue.
-    pub entries: Option<u32>,
-    /// Cycles of writing and reading a file.
-    pub cycles: Option<u64>,
-    /// Which third of the rounds, or all if `None`.
-    pub part: Option<usize>,
+    /// The parameters of the cell.
+    pub(super) of: Axis,
 }

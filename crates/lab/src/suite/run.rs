@@ -161,7 +161,7 @@ impl Run {
             cores: self.plan.cores,
             peers,
         };
-        let cells = self.every(|question| question.entries.map(nop::cell).into_iter().collect());
+        let cells = self.every(|question| question.of.entries.map(nop::cell).into_iter().collect());
         let (contenders, cost) = (setup.contenders.len(), setup.cost());
         setup.cells = self.thin(cells, contenders, |_| cost);
         Ok(setup)
@@ -253,17 +253,17 @@ impl Run {
 
 /// The cell of a question with clients and bytes.
 fn message(question: &Question) -> Option<Cell> {
-    Some(echo::cell(question.clients?, question.bytes?))
+    Some(echo::cell(question.of.clients?, question.of.bytes?))
 }
 
 /// The cell of a question with workers, cycles and bytes.
 fn cycles(question: &Question) -> Option<Cycles> {
-    let (workers, bytes) = (question.clients? as u64, question.bytes? as u64);
-    Some(Cycles { workers, cycles: question.cycles?, bytes })
+    let (workers, bytes) = (question.of.clients? as u64, question.of.bytes? as u64);
+    Some(Cycles { workers, cycles: question.of.cycles?, bytes })
 }
 
 fn cell(question: &Question) -> Option<Cell> {
-    let entries = || question.entries.map(nop::cell);
+    let entries = || question.of.entries.map(nop::cell);
     cycles(question).map(Cycles::cell).or_else(|| message(question)).or_else(entries)
 }
 
@@ -275,9 +275,9 @@ pub(super) fn figure(report: &bench::Report, question: &Question, contender: &st
     let cell = cell(question)?;
     let of = |contender: &str, key| report.row(contender, &cell)?.value(key);
     let value = |key| of(contender, key);
-    let megabytes = || Some(value("rate")? * question.bytes? as f64 / MEGABYTE);
+    let megabytes = || Some(value("rate")? * question.of.bytes? as f64 / MEGABYTE);
     match question.figure {
-        Figure::Rate => median(third(&rates(report, contender, &cell), question.part)),
+        Figure::Rate => median(third(&rates(report, contender, &cell), question.of.part)),
         Figure::Percent => {
             let first = &report.settings.contenders.specs.first()?.name;
             Some(100.0 * value("rate")? / of(first, "rate")?)

@@ -135,11 +135,13 @@ impl Table {
 impl Kind {
     /// Checks that a question has all parameters that this kind needs.
     fn check(self, question: &Question) -> Result<(), &'static str> {
-        let Question { figure, clients, bytes, entries, cycles, .. } = question;
+        let Axis { clients, bytes, entries, cycles, .. } = &question.of;
         let message = clients.is_some() && bytes.is_some();
         let (complete, missing) = match self {
             Kind::Echo | Kind::Udp => (message, "names no clients or no bytes"),
-            Kind::Connect => (message || figure.is_of_memory(), "names no clients or no bytes"),
+            Kind::Connect => {
+                (message || question.figure.is_of_memory(), "names no clients or no bytes")
+            }
             Kind::Nop => (entries.is_some(), "names no entries"),
             Kind::File => (message && cycles.is_some(), "names no clients, bytes or cycles"),
         };
@@ -186,7 +188,7 @@ pub(super) mod tests {
         assert_eq!((first.servers, first.figure), (vec!["uring".to_owned()], Figure::Rate));
         let last = table.ask(1, 1);
         assert_eq!((last.servers, last.figure), (vec!["go".to_owned()], Figure::Percent));
-        assert_eq!((last.clients, last.bytes), (Some(50), Some(1000)));
+        assert_eq!((last.of.clients, last.of.bytes), (Some(50), Some(1000)));
         assert_eq!((table.published(0, 0), table.published(0, 1)), (Some(5.0), None));
         assert_eq!(suite.questions().count(), 4);
     }
