@@ -5,7 +5,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -83,12 +82,6 @@ pub struct Job {
     pub timeout: Duration,
 }
 
-impl fmt::Display for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line)
-    }
-}
-
 /// All contenders of a bench, running. One that fails in a slice is started anew for its next slice: an answer that comes
 /// late must not be taken for that of another job.
 #[derive(Debug)]
@@ -121,8 +114,11 @@ impl Programs {
         };
         let job = &self.jobs[slice.cell];
         let answer = program.ask(job).map_err(|error| error.why)?;
-        let wrong =
-            || program.process.error(format!("its answer to `{job}` makes no sense: `{answer}`"));
+        let wrong = || {
+            program
+                .process
+                .error(format!("its answer to `{}` makes no sense: `{answer}`", job.line))
+        };
         sample(&answer, self.required).ok_or_else(|| wrong().why)
     }
 }
@@ -165,7 +161,8 @@ impl Program {
         match (requested, self.answers.recv_timeout(job.timeout)) {
             (Ok(()), Ok(answer)) => Ok(answer),
             (Ok(()), Err(RecvTimeoutError::Timeout)) => {
-                Err(self.process.error(format!("no answer to `{job}` within {:?}", job.timeout)))
+                let Job { line, timeout } = job;
+                Err(self.process.error(format!("no answer to `{line}` within {timeout:?}")))
             }
             _ => Err(self.process.error_or_end("it closed its input or output")),
         }

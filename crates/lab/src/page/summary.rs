@@ -126,25 +126,10 @@ fn best(report: &Report) -> Vec<Tile> {
 fn won(report: &Report) -> Tile {
     let wins =
         report.verdicts.iter().filter(|verdict| verdict.outcome == VerdictOutcome::Win).count();
-    let mut by: Vec<(usize, &str)> = report
-        .settings
-        .contenders
-        .specs
-        .iter()
-        .map(|spec| {
-            let won = |winner: &&String| **winner == spec.name;
-            (
-                report
-                    .verdicts
-                    .iter()
-                    .filter_map(|verdict| verdict.winner.as_ref())
-                    .filter(won)
-                    .count(),
-                spec.name.as_str(),
-            )
-        })
-        .filter(|(count, _)| *count > 0)
-        .collect();
+    let winners = || report.verdicts.iter().filter_map(|verdict| verdict.winner.as_ref());
+    let names = report.settings.contenders.specs.iter().map(|spec| &spec.name);
+    let counts = names.map(|name| (winners().filter(|winner| *winner == name).count(), name));
+    let mut by: Vec<(usize, &String)> = counts.filter(|(count, _)| *count > 0).collect();
     by.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     let by: Vec<String> = by.iter().map(|(count, name)| format!("{name} {count}")).collect();
     let note =

@@ -49,43 +49,31 @@ pub enum Pace {
 
 /// A load, with a cell for each number of connections.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Loads {
     /// Its name; if there is none, that of the scheme or of the program.
     pub name: Option<String>,
     /// A target of `annulus load`.
     pub url: Option<String>,
     /// Its options.
-    #[serde(default)]
     pub options: String,
     /// A command line.
     pub command: Option<String>,
     /// A command line that is run before each slice.
     pub before: Option<String>,
     /// How the output is read: `KEY=EXPRESSION` each.
-    #[serde(default)]
     pub parse: Vec<String>,
     /// What servers are told to speak.
-    #[serde(default)]
     pub service: String,
     /// Numbers of connections.
-    #[serde(default = "fifty", deserialize_with = "one_or_several")]
+    #[serde(deserialize_with = "one_or_several")]
     pub connections: Vec<u64>,
     /// Requests in flight on each.
-    #[serde(default = "one")]
     pub depth: u64,
     /// Requests a second.
     pub rate: Option<f64>,
     /// The same, relative to the baseline.
     pub share: Option<f64>,
-}
-
-fn one() -> u64 {
-    1
-}
-
-fn fifty() -> Vec<u64> {
-    vec![50]
 }
 
 fn one_or_several<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
@@ -111,8 +99,8 @@ impl Default for Loads {
             before: None,
             parse: Vec::new(),
             service: String::new(),
-            connections: fifty(),
-            depth: one(),
+            connections: vec![50],
+            depth: 1,
             rate: None,
             share: None,
         }
