@@ -2,13 +2,17 @@
 
 use annulus_kernel::{Limit, Resource};
 use rustix::process::{Resource as Settable, Rlimit, setrlimit};
-use std::fmt;
 
 /// Descriptors reserved for other uses than connections: ring, timer, signals, result files.
 const SPARE: u64 = 16;
 
 /// More connections than the process may open files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{connections} connections need {needed} open files, and the limit is {hard} (soft {soft}): \
+     ask for at most {}, or raise the hard limit (ulimit -Hn)",
+    .hard.saturating_sub(.needed - .connections)
+)]
 pub struct OpenFileShortage {
     /// Connections requested.
     pub connections: u64,
@@ -19,20 +23,6 @@ pub struct OpenFileShortage {
     /// The hard limit: the most to which a process may raise its own.
     pub hard: u64,
 }
-
-impl fmt::Display for OpenFileShortage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OpenFileShortage { connections, needed, soft, hard } = self;
-        let room = hard.saturating_sub(needed - connections);
-        write!(
-            f,
-            "{connections} connections need {needed} open files, and the limit is {hard} (soft {soft}): "
-        )?;
-        write!(f, "ask for at most {room}, or raise the hard limit (ulimit -Hn)")
-    }
-}
-
-impl std::error::Error for OpenFileShortage {}
 
 /// Ensures that `connections` more files can be opened; raises the soft limit up to the hard one if necessary.
 ///

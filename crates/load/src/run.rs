@@ -7,7 +7,6 @@ use crate::recording::{Interval, Recording};
 use crate::start_time::{StartError, StartTime};
 use crate::system::Edges;
 use crate::{datagrams, per_connection, streams};
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -43,20 +42,29 @@ pub struct Progress {
 }
 
 /// A run that could not begin. Failures of the server are in its [`Recording`] instead.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The plan is invalid.
+    #[error(transparent)]
     Plan(PlanError),
     /// More clients than this process may open files.
+    #[error(transparent)]
     Files(OpenFileShortage),
     /// The CPU of the plan is not available.
+    #[error(transparent)]
     Pin(PinError),
     /// The runtime could not be set up, or this thread already has one.
+    #[error("the load cannot run here: {0}")]
     Runtime(io::Error),
     /// The run could not begin at the time of the plan.
+    #[error(transparent)]
     Start(StartError),
     /// The system does not start as many threads.
+    #[error(
+        "only {started} of {wanted} threads could be started: {error}; ask for fewer clients, raise the limit \
+         (ulimit -u), or choose the uring or epoll driver"
+    )]
     Threads {
         /// Threads that were started.
         started: usize,
@@ -90,22 +98,3 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Recording, LoadEr
     };
     Ok(findings.into_recording(plan, edges.used()))
 }
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Plan(error) => error.fmt(f),
-            LoadError::Files(error) => error.fmt(f),
-            LoadError::Start(error) => error.fmt(f),
-            LoadError::Pin(error) => error.fmt(f),
-            LoadError::Runtime(error) => write!(f, "the load cannot run here: {error}"),
-            LoadError::Threads { started, wanted, error } => write!(
-                f,
-                "only {started} of {wanted} threads could be started: {error}; ask for fewer clients, raise the limit \
-                 (ulimit -u), or choose the uring or epoll driver"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}

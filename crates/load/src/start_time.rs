@@ -5,7 +5,6 @@
 use crate::clock;
 use crate::plan::Plan;
 use crate::run::Observer;
-use std::fmt;
 use std::thread;
 use std::time::Duration;
 
@@ -15,14 +14,26 @@ const FARTHEST: Duration = Duration::from_secs(7 * 24 * 3600);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a run did not begin when it was to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The time is past, by this much.
+    #[error(
+        "the start was {:.3} s ago by this machine's clock: name a time to come, or set the clock",
+        .0.as_secs_f64()
+    )]
     Past(Duration),
     /// The time is this far away.
+    #[error(
+        "the start is {:.0} s away: name one within {} days, in seconds if it is a number",
+        .0.as_secs_f64(), FARTHEST.as_secs() / (24 * 3600)
+    )]
     Far(Duration),
     /// So much is left, which is less than the warm-up.
+    #[error(
+        "the start is {:.3} s away, and the warm-up alone takes {:.3} s: name a later one",
+        .left.as_secs_f64(), .warm_up.as_secs_f64()
+    )]
     Soon {
         /// What is left.
         left: Duration,
@@ -30,6 +41,11 @@ pub enum StartError {
         warm_up: Duration,
     },
     /// Clients were ready too late for the warm-up, by this much.
+    #[error(
+        "the clients were ready {:.3} s too late to warm up before the start: name a later start, or allow more \
+         time to connect (--connect-timeout)",
+        .0.as_secs_f64()
+    )]
     Late(Duration),
 }
 
@@ -89,38 +105,6 @@ fn sleep_until(time: Duration, observer: &dyn Observer) {
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Past(by) => write!(
-                f,
-                "the start was {:.3} s ago by this machine's clock: name a time to come, or set the clock",
-                by.as_secs_f64()
-            ),
-            StartError::Far(left) => write!(
-                f,
-                "the start is {:.0} s away: name one within {} days, in seconds if it is a number",
-                left.as_secs_f64(),
-                FARTHEST.as_secs() / (24 * 3600)
-            ),
-            StartError::Soon { left, warm_up } => write!(
-                f,
-                "the start is {:.3} s away, and the warm-up alone takes {:.3} s: name a later one",
-                left.as_secs_f64(),
-                warm_up.as_secs_f64()
-            ),
-            StartError::Late(by) => write!(
-                f,
-                "the clients were ready {:.3} s too late to warm up before the start: name a later start, or allow more \
-                 time to connect (--connect-timeout)",
-                by.as_secs_f64()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +116,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused<T: fmt::Debug>(result: Result<T, StartError>, part: &str) {
+    fn refused<T: std::fmt::Debug>(result: Result<T, StartError>, part: &str) {
         let error = result.unwrap_err().to_string();
         assert!(error.contains(part), "{part} is not in: {error}");
     }

@@ -39,7 +39,6 @@ use crate::recording::{Interval, Percentiles, Recording};
 use estimate::{Draws, Pair};
 use sample::{Piece, Sample};
 use serde::Serialize;
-use std::fmt;
 
 pub use estimate::Bounds;
 pub use metric::Metric;
@@ -145,14 +144,17 @@ pub enum Outcome {
 }
 
 /// Runs that cannot be compared.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
     /// A side, A or B, has no runs.
+    #[error("{0} has no runs: name one at least")]
     NoRuns(char),
     /// In this run of that side, counted from 1, nothing was measured.
+    #[error("run {1} of {0} has measured nothing: leave it out, or run it again")]
     NothingMeasured(char, usize),
     /// The margin is not between 0 and [`MAX_MARGIN`].
+    #[error("a margin of {} %: it must be from 0 to {} %", .0 * 100.0, MAX_MARGIN * 100.0)]
     Margin(f64),
 }
 
@@ -278,22 +280,3 @@ impl Outcome {
 fn failed(interval: &Interval) -> u64 {
     interval.failed + interval.datagrams.map_or(0, |counts| counts.lost)
 }
-
-impl fmt::Display for CompareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompareError::NoRuns(side) => write!(f, "{side} has no runs: name one at least"),
-            CompareError::NothingMeasured(side, run) => {
-                write!(f, "run {run} of {side} has measured nothing: leave it out, or run it again")
-            }
-            CompareError::Margin(margin) => write!(
-                f,
-                "a margin of {} %: it must be from 0 to {} %",
-                margin * 100.0,
-                MAX_MARGIN * 100.0
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CompareError {}

@@ -16,7 +16,6 @@ use crate::schedule::{Arrivals, Rate, Schedule, Think};
 pub use search::SearchEnd;
 use search::{Next, Search};
 use serde::Serialize;
-use std::fmt;
 use std::time::Duration;
 pub use target::{Target, TargetError};
 
@@ -95,18 +94,26 @@ pub struct RateWindow {
 }
 
 /// A search that cannot begin.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateSearchError {
     /// Not a workload of streams.
+    #[error("a search for a rate needs connections that stay open: leave out --per-connection")]
     Workload,
     /// Less time than [`MIN_SEARCH`].
+    #[error("{0:?} for a search of {SEARCH_WINDOWS} windows: allow at least {MIN_SEARCH:?} (-t)")]
     Time(Duration),
     /// A limit that is not below half of a window, in which it could not be seen: the limit and the window.
+    #[error(
+        "a limit of {0:?} is too long to be seen in windows of {1:.1?}: ask for less than half of one, or \
+         allow more time (-t), of which a window gets a {SEARCH_WINDOWS}th part"
+    )]
     LongLimit(Duration, Duration),
     /// The plan has a schedule, and the search sets its own.
+    #[error("a search sets the rate itself: leave out the schedule ({0})")]
     Schedule(Schedule),
     /// A run could not begin.
+    #[error(transparent)]
     Load(LoadError),
 }
 
@@ -276,31 +283,6 @@ impl Observer for OnlyInterruptions<'_> {
         self.0.is_interrupted()
     }
 }
-
-impl fmt::Display for RateSearchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RateSearchError::Workload => f.write_str(
-                "a search for a rate needs connections that stay open: leave out --per-connection",
-            ),
-            RateSearchError::Time(time) => write!(
-                f,
-                "{time:?} for a search of {SEARCH_WINDOWS} windows: allow at least {MIN_SEARCH:?} (-t)"
-            ),
-            RateSearchError::LongLimit(limit, window) => write!(
-                f,
-                "a limit of {limit:?} is too long to be seen in windows of {window:.1?}: ask for less than half of one, or \
-                 allow more time (-t), of which a window gets a {SEARCH_WINDOWS}th part"
-            ),
-            RateSearchError::Schedule(schedule) => {
-                write!(f, "a search sets the rate itself: leave out the schedule ({schedule})")
-            }
-            RateSearchError::Load(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RateSearchError {}
 
 #[cfg(test)]
 mod tests {

@@ -161,49 +161,31 @@ impl fmt::Display for Sizes {
 }
 
 /// Sizes that do not parse.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizesError {
     /// The text is no number of bytes.
+    #[error("'{0}' is not a size: write 512, 16K, 100..2000, or @FILE with a size a line")]
     NoSize(String),
     /// Zero bytes, or more than [`MAX_LENGTH`].
+    #[error("{0} is no valid number of bytes: a message has 1 to {MAX_LENGTH}")]
     Range(String),
     /// The larger size is written first.
+    #[error("'{0}' ends before it begins: write the smaller size first")]
     Reversed(String),
     /// A line of a list, counted from 1, and what is wrong with it.
+    #[error("line {0}: {1}")]
     Line(usize, String),
     /// A list without a size.
+    #[error("there is no size: write one on each line")]
     Empty,
     /// A list of so many.
+    #[error("{0} sizes: the most are {MAX_SIZES}")]
     TooMany(usize),
     /// The file, and what is wrong with it.
+    #[error("{0}: {1}")]
     File(PathBuf, String),
 }
-
-impl fmt::Display for SizesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SizesError::NoSize(text) => {
-                write!(
-                    f,
-                    "'{text}' is not a size: write 512, 16K, 100..2000, or @FILE with a size a line"
-                )
-            }
-            SizesError::Range(text) => {
-                write!(f, "{text} is no valid number of bytes: a message has 1 to {MAX_LENGTH}")
-            }
-            SizesError::Reversed(text) => {
-                write!(f, "'{text}' ends before it begins: write the smaller size first")
-            }
-            SizesError::Line(number, error) => write!(f, "line {number}: {error}"),
-            SizesError::Empty => f.write_str("there is no size: write one on each line"),
-            SizesError::TooMany(count) => write!(f, "{count} sizes: the most are {MAX_SIZES}"),
-            SizesError::File(path, error) => write!(f, "{}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SizesError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! Requests by weight.
 
 use fastrand::Rng;
-use std::fmt;
 
 /// Things with weights: one with twice the weight is drawn twice as often.
 ///
@@ -97,27 +96,16 @@ fn split_weight(text: &str) -> (f64, &str) {
 }
 
 /// A mix that is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MixError {
     /// There is nothing to draw.
+    #[error("no request: give at least one")]
     Empty,
     /// A weight that is zero, negative or infinite.
+    #[error("the weight {0}: ask for more than 0, such as 3*REQUEST")]
     Weight(String),
 }
-
-impl fmt::Display for MixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MixError::Empty => f.write_str("no request: give at least one"),
-            MixError::Weight(weight) => {
-                write!(f, "the weight {weight}: ask for more than 0, such as 3*REQUEST")
-            }
-        }
-    }
-}
-
-impl std::error::Error for MixError {}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 
 use super::{Clocks, Interval, Part, Recording, RunInfo};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Starts this far apart are a doubt, in seconds.
 const APART: f64 = 0.1;
@@ -18,14 +17,20 @@ pub enum Alignment {
 }
 
 /// Why recordings are not merged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
     /// There are none.
+    #[error("no recording to merge: name one or more")]
     None,
     /// Two are the same: their names.
+    #[error("{0} and {1} are the same recording: name each once")]
     Same(String, String),
     /// Two are of runs whose sum has no meaning.
+    #[error(
+        "{} and {} are of different runs, which cannot be added: the {what} is '{}' in one and '{}' in the other",
+        .one.0, .other.0, .one.1, .other.1
+    )]
     Different {
         /// What differs.
         what: &'static str,
@@ -35,6 +40,10 @@ pub enum MergeError {
         other: (String, String),
     },
     /// Two had no time in common.
+    #[error(
+        "{began} began {after:.3} s after {ended} had ended, as their clocks tell: merging is for runs that ran \
+         together (--start-at); if the clocks are wrong, add --ignore-clocks"
+    )]
     Apart {
         /// The name of the one that ended.
         ended: String,
@@ -278,26 +287,3 @@ fn differences(recordings: &[(String, Recording)]) -> impl Iterator<Item = Strin
         Some(format!("the plans differ, in their {what}: {one} in {first_name}, {other} in {name}"))
     })
 }
-
-impl fmt::Display for MergeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MergeError::None => f.write_str("no recording to merge: name one or more"),
-            MergeError::Same(one, other) => {
-                write!(f, "{one} and {other} are the same recording: name each once")
-            }
-            MergeError::Different { what, one: (one, has), other: (other, differs) } => write!(
-                f,
-                "{one} and {other} are of different runs, which cannot be added: the {what} is '{has}' in one and \
-                 '{differs}' in the other"
-            ),
-            MergeError::Apart { ended, began, after } => write!(
-                f,
-                "{began} began {after:.3} s after {ended} had ended, as their clocks tell: merging is for runs that ran \
-                 together (--start-at); if the clocks are wrong, add --ignore-clocks"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for MergeError {}

@@ -1,53 +1,32 @@
 //! Why a file is not read as a recording.
 
 use super::document::{FORMAT, MAX_BYTES, VERSION};
-use std::fmt;
 use std::io;
 
-/// Why something is not read as a recording.
-#[derive(Debug)]
+/// Why something is not read as a recording. Without a source: the text has it.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// It cannot be read at all.
+    #[error("{0}")]
     Io(io::Error),
     /// It has more than [`MAX_BYTES`] bytes.
+    #[error("it has more than {} MiB, the most that is read: record with longer intervals (--interval)", MAX_BYTES >> 20)]
     TooLarge,
     /// It is something else, and what.
+    #[error("it is no recording of annulus load, which `annulus load --json FILE` writes ({0})")]
     NotOurs(String),
     /// It is a recording in another version of the format, which is named.
+    #[error(
+        "it is version {0} of the format {FORMAT}, and this is annulus {version}, which reads version {VERSION}: \
+         read it with the annulus that wrote it, or record again",
+        version = env!("CARGO_PKG_VERSION")
+    )]
     Version(u64),
     /// It ends too early.
+    #[error("it ends in the middle: the disk was full, or the run was killed while it was written")]
     Cut,
     /// It says that it is a recording, and this is wrong with it.
+    #[error("it is no valid recording: {0}")]
     Invalid(String),
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Io(error) => error.fmt(f),
-            ReadError::TooLarge => write!(
-                f,
-                "it has more than {} MiB, the most that is read: record with longer intervals (--interval)",
-                MAX_BYTES >> 20
-            ),
-            ReadError::NotOurs(what) => write!(
-                f,
-                "it is no recording of annulus load, which `annulus load --json FILE` writes ({what})"
-            ),
-            ReadError::Version(found) => write!(
-                f,
-                "it is version {found} of the format {FORMAT}, and this is annulus {}, which reads version {VERSION}: \
-                 read it with the annulus that wrote it, or record again",
-                env!("CARGO_PKG_VERSION")
-            ),
-            ReadError::Cut => f.write_str(
-                "it ends in the middle: the disk was full, or the run was killed while it was written",
-            ),
-            ReadError::Invalid(what) => write!(f, "it is no valid recording: {what}"),
-        }
-    }
-}
-
-/// Without a source: the text has it.
-impl std::error::Error for ReadError {}

@@ -9,7 +9,6 @@ mod packet;
 use crate::clock;
 use crate::recording::ClockReading;
 use packet::{Answer, LENGTH, NtpTime};
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -20,14 +19,21 @@ const QUESTIONS: u32 = 8;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why clocks were not compared.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClockError {
     /// The exchange failed.
-    Io(SocketAddr, io::Error),
+    #[error("cannot compare clocks with {0}: {1}; does a server of NTP run there?")]
+    Io(SocketAddr, #[source] io::Error),
     /// No answer came in time.
+    #[error(
+        "cannot compare clocks with {0}: no answer came for {1:?}; name a server of NTP, or run `annulus load clock` there"
+    )]
     Silent(SocketAddr, Duration),
     /// The server refuses, with this code.
+    #[error(
+        "cannot compare clocks with {0}: it refuses ({1}); ask it less often, or name another server"
+    )]
     Refused(SocketAddr, String),
 }
 
@@ -140,37 +146,6 @@ pub fn serve(socket: &UdpSocket, stop: impl Fn() -> bool) -> io::Result<()> {
 fn is_time_out(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
-}
-
-impl fmt::Display for ClockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClockError::Io(address, error) => {
-                write!(
-                    f,
-                    "cannot compare clocks with {address}: {error}; does a server of NTP run there?"
-                )
-            }
-            ClockError::Silent(address, patience) => write!(
-                f,
-                "cannot compare clocks with {address}: no answer came for {patience:?}; name a server of NTP, or run \
-                 `annulus load clock` there"
-            ),
-            ClockError::Refused(address, code) => write!(
-                f,
-                "cannot compare clocks with {address}: it refuses ({code}); ask it less often, or name another server"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ClockError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ClockError::Io(_, error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,13 @@
 //! Rates and think times as text.
 
 use super::{Rate, Think};
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// A rate or a think time that does not parse: the text, what is wrong with it, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ScheduleTextError(String);
-
-impl fmt::Display for ScheduleTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ScheduleTextError {}
 
 fn error(text: &str, what: &str) -> ScheduleTextError {
     ScheduleTextError(format!("'{text}' {what}"))

@@ -78,43 +78,24 @@ impl Tls {
 }
 
 /// Settings that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// Neither a DNS name nor an address.
+    #[error("'{0}' is neither a DNS name nor an address, as the name in a certificate is")]
     Name(String),
     /// A file that cannot be read, or is no PEM.
+    #[error("certificates cannot be read from {0}: {1}")]
     File(PathBuf, String),
     /// A file without a certificate.
+    #[error("{0} has no certificate: name a file in the PEM format")]
     NoCertificate(PathBuf),
     /// A system without a root certificate.
+    #[error(
+        "this system has no root certificates{0}: install its package ca-certificates, or name a file with the roots to trust"
+    )]
     NoRoots(String),
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsError::Name(name) => {
-                write!(
-                    f,
-                    "'{name}' is neither a DNS name nor an address, as the name in a certificate is"
-                )
-            }
-            TlsError::File(path, why) => {
-                write!(f, "certificates cannot be read from {}: {why}", path.display())
-            }
-            TlsError::NoCertificate(path) => {
-                write!(f, "{} has no certificate: name a file in the PEM format", path.display())
-            }
-            TlsError::NoRoots(why) => write!(
-                f,
-                "this system has no root certificates{why}: install its package ca-certificates, or name a file with the roots to trust"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 /// Makes the sessions of a run.
 #[derive(Clone)]

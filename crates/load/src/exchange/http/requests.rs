@@ -4,7 +4,6 @@ use super::head::LastHead;
 use crate::exchange::http2;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
 use std::cell::RefCell;
-use std::fmt;
 use std::rc::Rc;
 
 /// Requests of HTTP. Paths, bodies and the values of headers are [`Template`]s.
@@ -140,18 +139,25 @@ fn is_token(text: &str) -> bool {
 }
 
 /// A part of [`Http`] that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// No method, or CONNECT, which asks for no path.
+    #[error("'{0}' is no method that asks for a path: write one word, such as GET")]
     Method(String),
     /// No path.
+    #[error(
+        "the path {0:?} cannot be asked for: begin with /, and write spaces, # and what is not ASCII as %20, %23 and so on"
+    )]
     Path(String),
     /// No host with a port.
+    #[error("{0:?} is no host with a port, such as 127.0.0.1:8080")]
     Authority(String),
     /// No name of a header.
+    #[error("{0:?} is no name of a header: write 'NAME: VALUE'")]
     HeaderName(String),
     /// A value with a control character.
+    #[error("the header {name} has a control character in {value:?}: leave it out")]
     HeaderValue {
         /// The header's name.
         name: String,
@@ -159,55 +165,18 @@ pub enum HttpError {
         value: String,
     },
     /// A header that follows from the body.
+    #[error("the header {0} follows from the body: leave it out")]
     OfTheBody(String),
     /// A header about connections, which HTTP/2 has no use for.
+    #[error("HTTP/2 has no header {0}: leave it out")]
     NotOfHttp2(String),
     /// A path or a value that is no template.
-    Template(TemplateError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// No request, or one without a weight.
+    #[error(transparent)]
     Mix(MixError),
 }
-
-impl From<TemplateError> for HttpError {
-    fn from(error: TemplateError) -> HttpError {
-        HttpError::Template(error)
-    }
-}
-
-impl fmt::Display for HttpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HttpError::Method(method) => {
-                write!(
-                    f,
-                    "'{method}' is no method that asks for a path: write one word, such as GET"
-                )
-            }
-            HttpError::Path(path) => write!(
-                f,
-                "the path {path:?} cannot be asked for: begin with /, and write spaces, # and what is not ASCII as %20, \
-                 %23 and so on"
-            ),
-            HttpError::Authority(authority) => {
-                write!(f, "{authority:?} is no host with a port, such as 127.0.0.1:8080")
-            }
-            HttpError::HeaderName(name) => {
-                write!(f, "{name:?} is no name of a header: write 'NAME: VALUE'")
-            }
-            HttpError::HeaderValue { name, value } => {
-                write!(f, "the header {name} has a control character in {value:?}: leave it out")
-            }
-            HttpError::OfTheBody(name) => {
-                write!(f, "the header {name} follows from the body: leave it out")
-            }
-            HttpError::NotOfHttp2(name) => write!(f, "HTTP/2 has no header {name}: leave it out"),
-            HttpError::Template(error) => error.fmt(f),
-            HttpError::Mix(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for HttpError {}
 
 /// The requests of a run, made once for all clients of a thread.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! The commands of a run.
 
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
-use std::fmt;
 
 /// Commands of Redis: [`Template`]s, whose words are split as [`Template::words`] does.
 ///
@@ -75,12 +74,14 @@ impl Redis {
 }
 
 /// A command that cannot be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {
     /// A command without a word.
+    #[error("the command '{0}' has no word: write one such as GET key")]
     Empty(String),
     /// A command that is no template.
+    #[error("the command {command}: {error}")]
     Template {
         /// The command.
         command: String,
@@ -88,22 +89,9 @@ pub enum RedisError {
         error: TemplateError,
     },
     /// No command, or one without a weight.
+    #[error(transparent)]
     Mix(MixError),
 }
-
-impl fmt::Display for RedisError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RedisError::Empty(command) => {
-                write!(f, "the command '{command}' has no word: write one such as GET key")
-            }
-            RedisError::Template { command, error } => write!(f, "the command {command}: {error}"),
-            RedisError::Mix(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RedisError {}
 
 /// The commands of a run, made once for all clients of a thread.
 #[derive(Debug)]

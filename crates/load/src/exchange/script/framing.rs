@@ -127,18 +127,9 @@ impl fmt::Display for LengthField {
 }
 
 /// A text that is no [`LengthField`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at most \
+     {MAX_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it"
+)]
 pub struct LengthFieldError(String);
-
-impl fmt::Display for LengthFieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "'{}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at most \
-             {MAX_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for LengthFieldError {}

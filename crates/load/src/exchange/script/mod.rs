@@ -6,12 +6,12 @@ mod replies;
 pub use framing::{Framing, LengthField, LengthFieldError, MAX_OFFSET};
 
 use super::{Answer, Exchange, Outcome};
+use crate::MAX_LENGTH;
 use crate::fault::Fault;
 use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
 use replies::Replies;
 use std::collections::VecDeque;
-use std::fmt;
 use std::rc::Rc;
 
 /// Requests of any simple protocol: each is answered by one reply, in order.
@@ -86,70 +86,44 @@ impl ScriptRequest {
 }
 
 /// A script that cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
     /// A request without a byte.
+    #[error("a request without a byte: give it some")]
     NoRequest,
     /// A delimiter without a byte.
+    #[error("a delimiter without a byte: give it some, such as \\n")]
     NoDelimiter,
     /// A length of replies that is outside its range.
+    #[error("replies of {0} bytes: ask for 1 to {MAX_LENGTH}")]
     Length(usize),
     /// A length field that is too far from the start of a reply.
+    #[error("a length field {0} bytes from the start: ask for at most {MAX_OFFSET}")]
     Offset(usize),
     /// The expected reply would not be taken for one reply.
+    #[error(
+        "the expected reply \"{0}\" is not exactly one reply: give it whole, with its delimiter or its length"
+    )]
     NoReply(String),
     /// A request or a reply that is no template.
-    Template(TemplateError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// No request, or one without a weight.
+    #[error(transparent)]
     Mix(MixError),
-    /// An unknown escape, or one without its end.
+    /// An unknown escape.
+    #[error("\\{escape} is no escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \\xff")]
     Escape {
         /// The text.
         text: String,
         /// What stands behind the backslash.
-        escape: Option<char>,
+        escape: char,
     },
+    /// A text that ends with a backslash.
+    #[error("'{0}' ends with a backslash: write \\\\ for one")]
+    Backslash(String),
 }
-
-impl From<TemplateError> for ScriptError {
-    fn from(error: TemplateError) -> ScriptError {
-        ScriptError::Template(error)
-    }
-}
-
-impl fmt::Display for ScriptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ScriptError::NoRequest => write!(f, "a request without a byte: give it some"),
-            ScriptError::NoDelimiter => {
-                write!(f, "a delimiter without a byte: give it some, such as \\n")
-            }
-            ScriptError::Length(length) => {
-                write!(f, "replies of {length} bytes: ask for 1 to {}", crate::MAX_LENGTH)
-            }
-            ScriptError::Offset(offset) => write!(
-                f,
-                "a length field {offset} bytes from the start: ask for at most {MAX_OFFSET}"
-            ),
-            ScriptError::NoReply(expected) => write!(
-                f,
-                "the expected reply \"{expected}\" is not exactly one reply: give it whole, with its delimiter or its length"
-            ),
-            ScriptError::Template(error) => error.fmt(f),
-            ScriptError::Mix(error) => error.fmt(f),
-            ScriptError::Escape { text, escape: Some(escape) } => write!(
-                f,
-                "\\{escape} is no escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \\xff"
-            ),
-            ScriptError::Escape { text, escape: None } => {
-                write!(f, "'{text}' ends with a backslash: write \\\\ for one")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ScriptError {}
 
 /// A template of a text with escapes: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
 ///
@@ -167,7 +141,10 @@ pub fn script_bytes(text: &str) -> Result<Vec<u8>, ScriptError> {
     let mut rest = text.bytes();
     let mut bytes = Vec::new();
     while let Some(byte) = rest.next() {
-        let wrong = |escape| ScriptError::Escape { text: text.to_owned(), escape };
+        let wrong = |escape: Option<char>| match (text.to_owned(), escape) {
+            (text, Some(escape)) => ScriptError::Escape { text, escape },
+            (text, None) => ScriptError::Backslash(text),
+        };
         bytes.push(match byte {
             b'\\' => escaped(&mut rest).map_err(wrong)?,
             byte => byte,
