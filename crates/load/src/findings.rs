@@ -4,7 +4,7 @@ use crate::doubts;
 use crate::fault_log::{FaultLog, Faults};
 use crate::plan::{Plan, Streams, Workload};
 use crate::protocol::Protocol;
-use crate::recording::{Collector, Interval, Machine, Recording, RunInfo, Shown, WorkloadKind};
+use crate::recording::{Collector, Interval, Machine, Recording, RunInfo, WorkloadKind};
 use crate::run::{LoadError, Observer};
 use crate::schedule::Rate;
 use crate::server_address::ServerAddress;
@@ -30,8 +30,14 @@ impl Findings {
         observer: &mut dyn Observer,
         share: impl Fn(usize) -> S + Sync,
     ) -> Result<Findings, LoadError> {
-        let mut shown = Shown { observer, collector };
-        let ran = threads::run(plan, threads, settings, &mut shown, || faults.interrupt(), share)?;
+        let ran = threads::run(
+            plan,
+            threads,
+            settings,
+            (observer, collector),
+            || faults.interrupt(),
+            share,
+        )?;
         let Ran { driver, measured } = ran;
         let intervals = collector.finish(measured.length, |interval| observer.interval(interval));
         Ok(Findings { driver, measured, intervals, faults: faults.take() })

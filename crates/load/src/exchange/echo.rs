@@ -1,12 +1,10 @@
 //! Messages that come back as they were sent: every byte is verified, and none is copied.
 
 use super::lengths::Lengths;
-use super::plain::{Plain, Sources, connect};
-use super::{Answer, Exchange, Outgoing, Piece, Protocol};
+use super::{Answer, Exchange, Outgoing, Piece};
 use crate::fault::Fault;
 use crate::mix::Sizes;
 use crate::payload::Payload;
-use crate::plan::Plan;
 use crate::schedule::{Purpose, generator};
 
 /// The messages of one client.
@@ -52,7 +50,7 @@ impl Exchange for Echo {
         0
     }
 
-    fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+    fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
         if input.len() > self.outstanding {
             return Err(Fault::too_many_bytes(input.len() - self.outstanding));
         }
@@ -68,7 +66,7 @@ impl Exchange for Echo {
             self.lengths.pop();
             answered(Answer::OK);
         }
-        Ok(())
+        Ok(input.len())
     }
 
     /// A server that echoes does not close first.
@@ -112,33 +110,6 @@ impl Outgoing for Messages {
 
     fn clear(&mut self) {
         self.length = 0;
-    }
-}
-
-/// Echo over TCP and Unix streams.
-pub(crate) struct EchoProtocol {
-    plan: Plan,
-    sizes: Sizes,
-    sources: Sources,
-}
-
-impl EchoProtocol {
-    pub(crate) fn new(plan: &Plan, sources: Sources) -> EchoProtocol {
-        EchoProtocol { plan: plan.clone(), sizes: plan.message_sizes(), sources }
-    }
-}
-
-impl Protocol for EchoProtocol {
-    type Transport = Plain;
-    type Exchange = Echo;
-
-    async fn connect(&self, number: usize) -> Result<Plain, Fault> {
-        let connected = connect(&self.plan, self.sources, number).await;
-        connected.map_err(|error| Fault::connect(&error))
-    }
-
-    fn exchange(&self, client: usize) -> Echo {
-        Echo::new(self.plan.seed, client, &self.sizes)
     }
 }
 

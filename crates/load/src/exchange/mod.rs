@@ -7,7 +7,7 @@
 //! - A [`Protocol`] connects, and makes the exchanges. Each thread of the load has one.
 //!
 //! # A codec
-//! `Out` is `Vec<u8>`, or [`Written`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::receive`] takes
+//! `Out` is `Vec<u8>`, or [`Written`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::take`] takes
 //! bytes as they come and calls `answered` for each reply that is complete. What is incomplete stays in the exchange: only then does it need
 //! memory of its own. The client answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests
 //! unless the form of a reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
@@ -17,9 +17,9 @@
 //! impl Exchange for Line {
 //!     type Out = Vec<u8>;
 //!     fn request(&mut self, out: &mut Vec<u8>) -> usize { out.extend_from_slice(&self.request); 0 }
-//!     fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+//!     fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
 //!         input.iter().filter(|&&byte| byte == b'\n').for_each(|_| answered(Answer::OK));
-//!         Ok(())
+//!         Ok(input.len())
 //!     }
 //!     …
 //! }
@@ -48,7 +48,7 @@ mod wire;
 mod written;
 
 pub(crate) use codec::Codec;
-pub(crate) use echo::{Echo, EchoProtocol, Messages};
+pub(crate) use echo::{Echo, Messages};
 pub use plain::SOURCE_ADDRESSES;
 pub(crate) use plain::{Plain, Sources, connect};
 pub(crate) use wire::Connector;
@@ -71,7 +71,19 @@ pub(crate) trait Exchange {
     ///
     /// # Errors
     /// If the bytes are not what a correct server sends. The connection is not used again; replies before that count.
-    fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
+    fn receive(
+        &mut self,
+        mut input: &[u8],
+        answered: &mut impl FnMut(Answer),
+    ) -> Result<(), Fault> {
+        while !input.is_empty() {
+            input = &input[self.take(input, answered)?..];
+        }
+        Ok(())
+    }
+
+    /// Takes the next part of received bytes, one at least; returns how many, and is otherwise as [`receive`](Exchange::receive).
+    fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault>;
 
     /// Appends what the protocol itself has to say after bytes have come, such as acknowledgements.
     fn respond(&mut self, _out: &mut Self::Out) {}

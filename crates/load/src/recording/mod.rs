@@ -35,7 +35,6 @@ mod merge;
 mod outcomes;
 mod read_error;
 mod recorder;
-mod shown;
 mod summary;
 mod tally;
 mod workloads;
@@ -51,7 +50,6 @@ pub use machine::Machine;
 pub use merge::{Alignment, MergeError, merge};
 pub use read_error::ReadError;
 pub(crate) use recorder::Recorder;
-pub(crate) use shown::Shown;
 pub use summary::{ClassSummary, ENOUGH_BEYOND, Percentiles, Summary};
 pub use workloads::{DatagramCounts, Phases, WorkloadKind};
 

@@ -3,7 +3,7 @@
 use super::context::StreamsRun;
 use super::pool::ClientPool;
 use crate::clock;
-use crate::exchange::{EchoProtocol, Sources};
+use crate::exchange::{Codec, Connector, Echo, Sources};
 use crate::fault_log::Faults;
 use crate::mix::Sizes;
 use crate::plan::{Plan, Streams};
@@ -69,7 +69,9 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
     run_on(&sim, Runtime::builder(), async {
         annulus::spawn(serve(TcpListener::bind(address)?, seed, bytes));
         let run = Arc::new(StreamsRun::new(&plan, streams));
-        let protocol = EchoProtocol::new(&plan, Sources::One);
+        let connector = Connector { plan: plan.clone(), sources: Sources::One, tls: None };
+        let (seed, sizes) = (plan.seed, plan.message_sizes());
+        let protocol = Codec::new(&connector, move |client| Echo::new(seed, client, &sizes));
         let mut pool = ClientPool::new(&run, protocol, 0, 1);
         assert!(pool.connect().await, "{:?}", run.faults.take().first);
         pool.open(0..0);

@@ -6,7 +6,7 @@ use crate::exchange::http::{self, HttpExchange};
 use crate::exchange::http2::{self, Http2Exchange};
 use crate::exchange::redis::{Commands, RedisExchange};
 use crate::exchange::script::ScriptExchange;
-use crate::exchange::{Codec, Connector, Echo, EchoProtocol, Sources};
+use crate::exchange::{Codec, Connector, Echo, Sources};
 use crate::findings::Findings;
 use crate::mix::Fill;
 use crate::plan::{Plan, PlanError};
@@ -28,9 +28,6 @@ pub(super) fn run(
     sources: Sources,
 ) -> Result<Findings, LoadError> {
     let plan = &run.plan;
-    if plan.protocol == Protocol::Echo && plan.tls.is_none() {
-        return run_protocol(run, driver, observer, || EchoProtocol::new(plan, sources));
-    }
     let connector = connector(plan, sources)?;
     let (seed, clients) = (plan.seed, plan.clients);
     let refusal = &run.faults.refusal;

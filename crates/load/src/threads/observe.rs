@@ -4,6 +4,7 @@ use super::work::{Link, work};
 use super::{Command, Event, Measured, Settings, Share};
 use crate::clock;
 use crate::plan::{Plan, Workload};
+use crate::recording::Collector;
 use crate::run::{LoadError, Observer, Progress};
 use crate::start_time::StartTime;
 use annulus::shards::{self, Sender};
@@ -51,12 +52,13 @@ pub(crate) struct Ran {
     pub(crate) measured: Measured,
 }
 
-/// Runs shares of clients on threads of their own. `interrupted` is called before an interrupted run ends its clients.
+/// Runs shares of clients on threads of their own. The observer is shown the intervals that are
+/// complete with the progress; `interrupted` is called before an interrupted run ends its clients.
 pub(crate) fn run<S: Share>(
     plan: &Plan,
     threads: usize,
     settings: Settings,
-    observer: &mut dyn Observer,
+    (observer, collector): (&mut dyn Observer, &Collector),
     interrupted: impl Fn(),
     share: impl Fn(usize) -> S + Sync,
 ) -> Result<Ran, LoadError> {
@@ -80,7 +82,7 @@ pub(crate) fn run<S: Share>(
         }
         drop(sender);
         let state = State::default();
-        let mut threads = Threads { links, events, responses, state, observer };
+        let mut threads = Threads { links, events, responses, state, observer, collector };
         let measured = threads.run(times);
         if !matches!(measured, Ok(Measured { interrupted: false, .. })) {
             interrupted();
@@ -150,6 +152,7 @@ struct Threads<'a> {
     responses: Arc<[AtomicU64]>,
     state: State,
     observer: &'a mut dyn Observer,
+    collector: &'a Collector,
 }
 
 impl Threads<'_> {
@@ -266,6 +269,7 @@ impl Threads<'_> {
     fn progress(&mut self, elapsed: Duration, times: Times) {
         let responses = self.responses.iter().map(|count| count.load(Relaxed)).sum();
         let total = times.total(elapsed, responses);
+        self.collector.collect(|interval| self.observer.interval(interval));
         self.observer.progress(Progress { elapsed: elapsed.min(total), total, responses });
     }
 

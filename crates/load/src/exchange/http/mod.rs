@@ -79,23 +79,16 @@ impl Exchange for HttpExchange {
         index
     }
 
-    fn receive(
-        &mut self,
-        mut input: &[u8],
-        answered: &mut impl FnMut(Answer),
-    ) -> Result<(), Fault> {
-        while !input.is_empty() {
-            if self.outstanding == 0 || self.is_last() {
-                return Err(self.unexpected(input));
-            }
-            let (to_head, last) = (self.to_head(), self.requests.last_head());
-            let (taken, status) = self.replies.take(input, to_head, last, &self.refusal)?;
-            input = &input[taken..];
-            if let Some(status) = status {
-                self.answer(status, answered);
-            }
+    fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
+        if self.outstanding == 0 || self.is_last() {
+            return Err(self.unexpected(input));
         }
-        Ok(())
+        let (to_head, last) = (self.to_head(), self.requests.last_head());
+        let (taken, status) = self.replies.take(input, to_head, last, &self.refusal)?;
+        if let Some(status) = status {
+            self.answer(status, answered);
+        }
+        Ok(taken)
     }
 
     fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {

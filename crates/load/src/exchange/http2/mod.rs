@@ -66,9 +66,9 @@ impl Exchange for Http2Exchange {
         index
     }
 
-    fn receive(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+    fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
         self.session.receive(input);
-        self.progress(answered)
+        self.progress(answered).map(|()| input.len())
     }
 
     fn respond(&mut self, out: &mut Vec<u8>) {

@@ -70,32 +70,25 @@ impl Exchange for RedisExchange {
         self.commands.write(&mut self.fill, out)
     }
 
-    fn receive(
-        &mut self,
-        mut input: &[u8],
-        answered: &mut impl FnMut(Answer),
-    ) -> Result<(), Fault> {
-        while !input.is_empty() {
-            let (mut refused, is_starting) = (None, self.is_starting());
-            let taken = self.replies.take(input, &mut |line| match is_starting {
-                true => refused = Some(refusal(line)),
-                false => self.refusal.note(|| line),
-            });
-            // It came before whatever is wrong behind it.
-            if let Some(refused) = refused {
-                return Err(refused);
-            }
-            let (taken, reply) = taken?;
-            let is_answer = reply.is_some_and(|reply| reply != Reply::Push);
-            if is_answer && self.outstanding == 0 {
-                return Err(Fault::too_many_bytes(input.len()));
-            }
-            input = &input[taken..];
-            if let Some(reply) = reply {
-                self.note(reply, answered);
-            }
+    fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
+        let (mut refused, is_starting) = (None, self.is_starting());
+        let taken = self.replies.take(input, &mut |line| match is_starting {
+            true => refused = Some(refusal(line)),
+            false => self.refusal.note(|| line),
+        });
+        // It came before whatever is wrong behind it.
+        if let Some(refused) = refused {
+            return Err(refused);
         }
-        Ok(())
+        let (taken, reply) = taken?;
+        let is_answer = reply.is_some_and(|reply| reply != Reply::Push);
+        if is_answer && self.outstanding == 0 {
+            return Err(Fault::too_many_bytes(input.len()));
+        }
+        if let Some(reply) = reply {
+            self.note(reply, answered);
+        }
+        Ok(taken)
     }
 
     fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {

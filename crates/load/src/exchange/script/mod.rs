@@ -201,29 +201,18 @@ impl Exchange for ScriptExchange {
         index
     }
 
-    fn receive(
-        &mut self,
-        mut input: &[u8],
-        answered: &mut impl FnMut(Answer),
-    ) -> Result<(), Fault> {
-        while !input.is_empty() {
-            let Some(expected) = self.expected.front() else {
-                return Err(Fault::too_many_bytes(input.len()));
-            };
-            let (taken, is_expected) = self.replies.take(
-                input,
-                &self.script.framing,
-                expected.as_deref(),
-                &self.refusal,
-            )?;
-            input = &input[taken..];
-            if let Some(is_expected) = is_expected {
-                self.expected.pop_front();
-                let outcome = if is_expected { Outcome::Ok } else { Outcome::ErrorReply };
-                answered(Answer::new(outcome));
-            }
+    fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
+        let Some(expected) = self.expected.front() else {
+            return Err(Fault::too_many_bytes(input.len()));
+        };
+        let (taken, is_expected) =
+            self.replies.take(input, &self.script.framing, expected.as_deref(), &self.refusal)?;
+        if let Some(is_expected) = is_expected {
+            self.expected.pop_front();
+            let outcome = if is_expected { Outcome::Ok } else { Outcome::ErrorReply };
+            answered(Answer::new(outcome));
         }
-        Ok(())
+        Ok(taken)
     }
 
     fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
