@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_lock_in_use_names_its_holder_and_is_free_afterwards() {
-        let name = format!("annulus-lab-lock-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let scratch = crate::scratch::tests::directory();
+        let path = scratch.path().join("lock");
         let first = Lock::at(&path).expect("free");
         let refused = Lock::at(&path).expect_err("held").to_string();
         assert!(
@@ -86,9 +86,7 @@ mod tests {
             "{refused}"
         );
         drop(first);
-        let again = Lock::at(&path);
-        fs::remove_file(&path).expect("clean up");
-        again.expect("free again");
+        Lock::at(&path).expect("free again");
     }
 
     #[test]

@@ -179,43 +179,36 @@ fn last_line(text: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+    use crate::scratch::tests::directory;
 
-    /// A directory of peers with these build scripts, removed when dropped.
-    struct Directory(PathBuf);
+    /// A directory of peers with build scripts.
+    struct Directory(Scratch);
 
     impl Directory {
-        fn new(test: &str, scripts: &[(&str, &str)]) -> Directory {
-            let name = format!("annulus-lab-peers-{test}-{}", std::process::id());
-            let directory = Directory(std::env::temp_dir().join(name));
-            for (peer, script) in scripts {
-                let peer = directory.0.join("peers").join(peer);
-                fs::create_dir_all(&peer).expect("directory");
-                fs::write(peer.join("build"), script).expect("script");
-            }
+        fn new(scripts: &[(&str, &str)]) -> Directory {
+            let directory = Directory(directory());
+            scripts.iter().for_each(|(peer, script)| directory.file(peer, "build", script));
             directory
         }
 
         fn file(&self, peer: &str, name: &str, text: &str) {
-            fs::write(self.0.join("peers").join(peer).join(name), text).expect("file");
+            let peer = self.0.path().join("peers").join(peer);
+            fs::create_dir_all(&peer).expect("directory");
+            fs::write(peer.join(name), text).expect("file");
         }
 
         fn peers(&self) -> Peers {
-            let below = self.0.join("some").join("where");
+            let below = self.0.path().join("some").join("where");
             fs::create_dir_all(&below).expect("directory");
             Peers::find(&below).expect("peers above")
         }
     }
 
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_peer_is_found_above_and_built_in_the_target_directory() {
-        let directory = Directory::new("good", &[("c", "touch $1/c\necho building\necho $1/c\n")]);
-        let program = directory.0.join("target/peers/c/c");
+        let directory = Directory::new(&[("c", "touch $1/c\necho building\necho $1/c\n")]);
+        let program = directory.0.path().join("target/peers/c/c");
         assert_eq!(directory.peers().build("c").expect("it runs"), Built::Program(program.clone()));
         assert!(program.is_file());
     }
@@ -223,10 +216,11 @@ mod tests {
     #[test]
     fn a_missing_tool_is_no_failed_build() {
         let missing = "echo 'no go: apt install golang' >&2; exit 3";
-        let directory = Directory::new(
-            "bad",
-            &[("go", missing), ("broken", "echo 'x.c:1: error' >&2; exit 1"), ("mute", "true")],
-        );
+        let directory = Directory::new(&[
+            ("go", missing),
+            ("broken", "echo 'x.c:1: error' >&2; exit 1"),
+            ("mute", "true"),
+        ]);
         let peers = directory.peers();
         let prepare = |name| Peers::prepare(Some(&peers), name, |program| Spec::of(name, program));
         let missing = prepare("go").expect("no failure").expect_err("no go");
@@ -238,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_transports_and_modes_of_a_peer_are_read_from_its_directory() {
-        let directory = Directory::new("words", &[("plain", ""), ("more", "")]);
+        let directory = Directory::new(&[("plain", ""), ("more", "")]);
         directory.file("more", SERVES, "udp\nunix\n");
         directory.file("more", MODES, "sqpoll\n");
         let peers = directory.peers();
@@ -268,10 +262,10 @@ mod tests {
 
     #[test]
     fn a_peer_is_a_directory_with_a_build_script() {
-        let directory = Directory::new("names", &[("b", ""), ("a", "")]);
+        let directory = Directory::new(&[("b", ""), ("a", "")]);
         assert_eq!(directory.peers().names(), ["a", "b"]);
         assert_eq!(directory.peers().all(), ["a", "b"]);
-        fs::create_dir_all(directory.0.join("peers/notes")).expect("directory");
+        fs::create_dir_all(directory.0.path().join("peers/notes")).expect("directory");
         for other in CONTESTS {
             directory.file("b", SERVES, &format!("{other}\n"));
             assert_eq!(directory.peers().names(), ["a"], "{other}");

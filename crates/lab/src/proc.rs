@@ -222,16 +222,14 @@ mod tests {
 
     #[test]
     fn threads_are_summed_and_ended_ones_ignored() {
-        let directory =
-            std::env::temp_dir().join(format!("annulus-lab-tasks-{}", std::process::id()));
+        let scratch = crate::scratch::tests::directory();
+        let directory = scratch.path();
         for (task, line) in [("1", "100 7 3\n"), ("2", "20 9 4\n")] {
             fs::create_dir_all(directory.join(task)).expect("directory");
             fs::write(directory.join(task).join("schedstat"), line).expect("file");
         }
         fs::create_dir_all(directory.join("3")).expect("a task whose file is gone");
-        let sum = switches(&directory);
-        fs::remove_dir_all(&directory).expect("clean up");
-        assert_eq!(sum.expect("sum"), 7);
+        assert_eq!(switches(directory).expect("sum"), 7);
     }
 
     #[test]

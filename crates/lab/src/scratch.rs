@@ -83,15 +83,20 @@ impl Drop for Scratch {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
+    /// A directory for a test.
+    pub(crate) fn directory() -> Scratch {
+        Scratch::within(&std::env::temp_dir()).expect("a directory")
+    }
+
     #[test]
     fn a_directory_is_removed_with_its_content() {
-        let scratch = Scratch::within(&std::env::temp_dir()).expect("a directory");
-        let other = Scratch::within(&std::env::temp_dir()).expect("another");
+        let scratch = directory();
+        let other = directory();
         let directory = scratch.path().to_owned();
         assert_ne!(directory, other.path());
         fs::create_dir(directory.join("sub")).expect("a directory in it");
@@ -109,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_process_has_left_is_removed() {
-        let parent = Scratch::within(&std::env::temp_dir()).expect("a directory");
+        let parent = directory();
         // No process has such an id, and process 1 always runs.
         let names = ["4194305-0", "1-0", "x-0", "4194305"].map(|end| format!("{PREFIX}{end}"));
         let paths = names.map(|name| parent.path().join(name));

@@ -13,9 +13,6 @@ use crate::process::{Process, ProcessError, Spec};
 /// How long a server may take to announce its address, unless another time is given.
 pub const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a server may take to finish what clients left behind: several thousand requests.
-const REST_TIMEOUT: Duration = Duration::from_millis(20);
-
 /// How long to wait for the end of a server whose clients failed.
 const END_WAIT: Duration = Duration::from_millis(200);
 
@@ -54,12 +51,6 @@ impl Server {
             }
         }
     }
-}
-
-/// What a server has used so far, once it has finished what it was asked for (ADR 0017). Some servers are never idle: those are
-/// read after a short wait.
-pub(crate) fn usage_at_rest(pid: u32) -> io::Result<Usage> {
-    Usage::at_rest(pid, REST_TIMEOUT)
 }
 
 /// Adds to a sample what the server used for it, and its memory.

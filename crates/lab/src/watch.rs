@@ -1,12 +1,16 @@
 //! The usage of a server between the edges of the measured window.
 
 use std::io;
+use std::time::Duration;
 
 use annulus_load::Observer;
 
 use crate::bench::Sample;
 use crate::proc::Usage;
-use crate::server::{add_usage, usage_at_rest};
+use crate::server::add_usage;
+
+/// How long a server may take to finish what clients left behind, several thousand requests. Some are never idle.
+const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Reads the server's usage when the measured window opens and closes.
 ///
@@ -37,10 +41,10 @@ impl Watch {
 
 impl Observer for Watch {
     fn window_opened(&mut self) {
-        self.opened = usage_at_rest(self.pid);
+        self.opened = Usage::at_rest(self.pid, REST_TIMEOUT);
     }
 
     fn window_closed(&mut self) {
-        self.closed = usage_at_rest(self.pid);
+        self.closed = Usage::at_rest(self.pid, REST_TIMEOUT);
     }
 }

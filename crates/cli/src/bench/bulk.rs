@@ -2,7 +2,7 @@
 
 use super::args::EndPins;
 use super::programs::ProgramArgs;
-use annulus_lab::bulk::{self, BENCH, Ends};
+use annulus_lab::bulk::{self, BENCH};
 use annulus_lab::distinct;
 use annulus_lab::programs::Setup;
 use annulus_load::bulk::{LENGTHS, MAX_WINDOW};
@@ -53,13 +53,13 @@ pub(crate) struct BulkArgs {
     pins: EndPins,
     /// Measure nothing, but be one of ours: answer lines of BYTES WINDOW SECONDS on standard input
     #[arg(long, value_name = "NAME")]
-    contender: Option<Ends>,
+    contender: Option<String>,
 }
 
 pub(crate) fn run(args: BulkArgs) -> Result<ExitCode> {
-    if let Some(ends) = args.contender {
+    if let Some(name) = &args.contender {
         let EndPins { sender_pin, receiver_pin } = args.pins;
-        return bulk::answer_all(ends, sender_pin, receiver_pin).map(|()| ExitCode::SUCCESS);
+        return bulk::answer_all(name, sender_pin, receiver_pin).map(|()| ExitCode::SUCCESS);
     }
     let json = args.programs.output.json.clone();
     let setup = setup(args)?;
@@ -75,9 +75,9 @@ pub(crate) fn setup(args: BulkArgs) -> Result<Setup> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::programs::tests::{ends_within_a_minute, refused};
+    use super::super::programs::tests::ends_within_a_minute;
     use super::*;
-    use crate::bench::args::tests::parsed;
+    use crate::bench::args::tests::{parsed, refused};
     use std::time::Duration;
 
     #[test]

@@ -4,7 +4,7 @@ use super::args::Pin;
 use super::programs::ProgramArgs;
 use annulus_lab::cores::Cores;
 use annulus_lab::distinct;
-use annulus_lab::nop::{self, BENCH, MAX_ENTRIES, Style};
+use annulus_lab::nop::{self, BENCH, MAX_ENTRIES};
 use annulus_lab::programs::Setup;
 use anyhow::Result;
 use clap::Args;
@@ -47,12 +47,12 @@ pub(crate) struct NopArgs {
     pin: Pin,
     /// Measure nothing, but be one of ours: answer lines of ENTRIES SECONDS on standard input
     #[arg(long, value_name = "NAME")]
-    contender: Option<Style>,
+    contender: Option<String>,
 }
 
 pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
-    if let Some(style) = args.contender {
-        return nop::answer_all(style).map(|()| ExitCode::SUCCESS);
+    if let Some(name) = &args.contender {
+        return nop::answer_all(name).map(|()| ExitCode::SUCCESS);
     }
     let json = args.programs.output.json.clone();
     let setup = setup(args)?;
@@ -69,9 +69,9 @@ pub(crate) fn setup(args: NopArgs) -> Result<Setup> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::programs::tests::{ends_within_a_minute, refused};
+    use super::super::programs::tests::ends_within_a_minute;
     use super::*;
-    use crate::bench::args::tests::parsed;
+    use crate::bench::args::tests::{parsed, refused};
     use std::time::Duration;
 
     #[test]

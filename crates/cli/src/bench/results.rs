@@ -1,14 +1,8 @@
 //! The report of a bench as text.
 
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{
-    Bench, Column, Footprint, Format, Layout, Metric, Report, Role, Row, Summary,
-};
+use annulus_lab::bench::{Bench, Column, Layout, Metric, NOTHING, Report, Role, Row, Summary};
 use annulus_lab::environment::Environment;
-use annulus_lab::proc::Memory;
-
-/// Shown for what was not measured.
-pub(crate) const NOTHING: &str = "–";
 
 /// The longest name of a baseline that fits the title of a column.
 const BASELINE: usize = 17;
@@ -97,20 +91,6 @@ fn title(report: &Report, (metric, column): Shown<'_>) -> String {
     }
 }
 
-fn shown(report: &Report, row: &Row, (metric, column): Shown<'_>) -> String {
-    let Some(figure) = row.figures.get(&metric.key) else { return NOTHING.into() };
-    let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
-    let text = match column {
-        Column::Value => number(figure.value),
-        Column::Best => number(figure.best),
-        Column::Ratio if row.contender == report.settings.contenders.baseline => {
-            figure.ratio.map(|_| "1".to_owned())
-        }
-        Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),
-    };
-    text.unwrap_or_else(|| NOTHING.into())
-}
-
 fn cells(report: &Report) -> String {
     let first = report.results.first().map(|row| &row.contender);
     let cells = report.results.iter().filter(|row| Some(&row.contender) == first);
@@ -131,7 +111,7 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
     let mut lines = vec![vec![String::new()]];
     lines[0].extend(columns.iter().map(|&column| title(report, column)));
     for row in rows {
-        let figures = columns.iter().map(|&column| shown(report, row, column));
+        let figures = columns.iter().map(|&column| report.shown(row, column.0, column.1));
         lines.push([row.contender.clone()].into_iter().chain(figures).collect());
     }
     let absent = &report.settings.contenders.absent;
@@ -163,7 +143,9 @@ fn matrix(report: &Report) -> String {
                 vec![[corner].into_iter().chain(names.iter().map(|n| n.to_string())).collect()];
             for Row { cell, .. } in &first {
                 let figure = |name: &&String| {
-                    report.row(name, cell).map_or(NOTHING.into(), |row| shown(report, row, column))
+                    report
+                        .row(name, cell)
+                        .map_or(NOTHING.into(), |row| report.shown(row, column.0, column.1))
                 };
                 lines.push([cell.job()].into_iter().chain(names.iter().map(figure)).collect());
             }
@@ -179,15 +161,8 @@ fn memory(report: &Report) -> String {
     }
     let titles = ["memory, MiB", "RSS before", "after", "idle", "VIRT before", "after", "idle"];
     let mut lines = vec![titles.map(String::from).to_vec()];
-    for Footprint { contender, before, after, idle } in &report.memory {
-        let shown = |of: fn(Memory) -> u64| {
-            [before, after, idle].map(|memory| match memory.map(of) {
-                Some(bytes) => Format::Decimals(1).text(bytes as f64 / f64::from(1 << 20)),
-                None => NOTHING.into(),
-            })
-        };
-        let figures = [shown(|memory| memory.resident_bytes), shown(|memory| memory.virtual_bytes)];
-        lines.push([contender.clone()].into_iter().chain(figures.concat()).collect());
+    for footprint in &report.memory {
+        lines.push([footprint.contender.clone()].into_iter().chain(footprint.shown()).collect());
     }
     format!("\n{}", table(1, &lines))
 }

@@ -42,7 +42,7 @@ pub use metric::{
     megabytes, rate,
 };
 pub use record::{Outcome, Record};
-pub use report::{Comparison, Figure, Footprint, Report, Row, SliceRow};
+pub use report::{Comparison, Figure, Footprint, NOTHING, Report, Row, SliceRow};
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use summary::Summary;

@@ -6,7 +6,7 @@ use super::Bench;
 use super::cell::Cell;
 use super::doubt;
 use super::envelope::Envelope;
-use super::metric::{Fold, Metric, Role, Sample};
+use super::metric::{Column, Fold, Metric, Role, Sample, grouped};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::summary::Summary;
@@ -15,6 +15,9 @@ use crate::environment::Environment;
 use crate::proc::Memory;
 use crate::stats::Ratio;
 use serde::{Deserialize, Serialize};
+
+/// Shown for what was not measured.
+pub const NOTHING: &str = "–";
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -83,6 +86,19 @@ impl Report {
         self.rows().find(|row| row.contender == contender && row.cell == *cell)
     }
 
+    /// What a table shows of a metric in a row.
+    pub fn shown(&self, row: &Row, metric: &Metric, column: Column) -> String {
+        let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
+        let is_baseline = row.contender == self.settings.contenders.baseline;
+        let text = row.figures.get(&metric.key).and_then(|figure| match column {
+            Column::Value => number(figure.value),
+            Column::Best => number(figure.best),
+            Column::Ratio if is_baseline => figure.ratio.map(|_| "1".to_owned()),
+            Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),
+        });
+        text.unwrap_or_else(|| NOTHING.into())
+    }
+
     /// One line per contender and cell with failed slices.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.rows().filter_map(|Row { contender, cell, failed, error, .. }| {
@@ -104,6 +120,19 @@ pub struct Footprint {
     pub after: Option<Memory>,
     /// After idling for a while, if requested.
     pub idle: Option<Memory>,
+}
+
+impl Footprint {
+    /// In MiB: resident memory before, after and after idling, and virtual memory likewise.
+    pub fn shown(&self) -> Vec<String> {
+        let of = |of: fn(Memory) -> u64| {
+            [self.before, self.after, self.idle].map(|memory| match memory.map(of) {
+                Some(bytes) => grouped(bytes as f64 / f64::from(1 << 20), 1),
+                None => NOTHING.into(),
+            })
+        };
+        [of(|memory| memory.resident_bytes), of(|memory| memory.virtual_bytes)].concat()
+    }
 }
 
 /// One contender in one cell.

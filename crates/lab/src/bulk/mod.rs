@@ -17,7 +17,7 @@ use crate::cores::Cores;
 use crate::jobs::Known;
 use crate::programs::Definition;
 
-pub use work::{Ends, answer_all};
+pub use work::answer_all;
 
 /// The bench. Each end of a contender pins itself: the receiver to the core of the server, the sender to that of the load.
 pub static BENCH: Definition = Definition {

@@ -1,6 +1,5 @@
 //! Our own contenders.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use annulus::DriverChoice;
@@ -11,39 +10,24 @@ use crate::bench::Sample;
 use crate::jobs;
 use crate::usage::{UsageError, own};
 
-/// How both ends of one of our contenders transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    driver: DriverChoice,
-    /// Whether to use segmentation and coalescing.
-    segments: bool,
-}
-
-impl FromStr for Ends {
-    type Err = UsageError;
-
-    fn from_str(name: &str) -> Result<Ends, UsageError> {
-        let ends = |driver, segments| Ends { driver, segments };
-        let all = [
-            ("uring", ends(DriverChoice::Uring, true)),
-            ("epoll", ends(DriverChoice::Epoll, true)),
-            ("uring-single", ends(DriverChoice::Uring, false)),
-            ("epoll-single", ends(DriverChoice::Epoll, false)),
-        ];
-        own(&all, name)
-    }
-}
+/// The drivers of our contenders, and whether they use segmentation and coalescing.
+const OWN: [(&str, (DriverChoice, bool)); 4] = [
+    ("uring", (DriverChoice::Uring, true)),
+    ("epoll", (DriverChoice::Epoll, true)),
+    ("uring-single", (DriverChoice::Uring, false)),
+    ("epoll-single", (DriverChoice::Epoll, false)),
+];
 
 /// Acts as a contender: answers jobs until there are no more.
 ///
 /// # Errors
-/// If a job is invalid, or a transfer fails.
+/// If the name or a job is invalid, or a transfer fails.
 pub fn answer_all(
-    ends: Ends,
+    name: &str,
     sender_pin: Option<usize>,
     receiver_pin: Option<usize>,
 ) -> Result<()> {
-    let Ends { driver, segments } = ends;
+    let (driver, segments) = own(&OWN, name)?;
     let plan = BulkPlan { segments, driver, sender_pin, receiver_pin, ..BulkPlan::new() };
     jobs::answer_all(|job| {
         let plan = requested(&plan, job)?;

@@ -165,6 +165,7 @@ pub(super) fn listen_at(spec: &mut Spec, own: &str, peer: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::tests::directory;
     use std::fs;
 
     /// Accepts every option but one.
@@ -174,8 +175,9 @@ mod tests {
     }
 
     /// A catalogue with two peers: one has the name of one of ours and has modes, the other cannot be built.
-    fn with_peers(test: &str, look: impl Fn(&Catalogue)) {
-        let root = env::temp_dir().join(format!("annulus-lab-{test}-{}", std::process::id()));
+    fn with_peers(look: impl Fn(&Catalogue)) {
+        let scratch = directory();
+        let root = scratch.path();
         for peer in ["threads", "go"] {
             fs::create_dir_all(root.join("peers").join(peer)).expect("a directory");
         }
@@ -184,8 +186,7 @@ mod tests {
         write("go/build", "echo no tool >&2; exit 3");
         write("threads/build", "echo /bin/true");
         write("threads/modes", "few\nmany\n");
-        look(&Catalogue::new(Peers::find(&root), check_own));
-        fs::remove_dir_all(root).expect("clean up");
+        look(&Catalogue::new(Peers::find(root), check_own));
     }
 
     fn arguments(catalogue: &Catalogue, name: &str) -> Vec<std::ffi::OsString> {
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_name_of_ours_wins_over_a_peer_of_the_same_name() {
-        with_peers("names", |catalogue| {
+        with_peers(|catalogue| {
             assert_eq!(arguments(catalogue, "threads")[0], "echo");
             assert_eq!(arguments(catalogue, "peer:threads"), ["0"]);
             assert_eq!(arguments(catalogue, "peer:threads+few"), ["0", "few"]);
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_name_lists_all_names() {
-        with_peers("unknown", |catalogue| {
+        with_peers(|catalogue| {
             let error = catalogue.choose("tokyo", Transport::Tcp).expect_err("no such server");
             let all = "no server 'tokyo': there are uring, epoll, threads, go, peer:threads";
             assert_eq!(error, all);
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_peer_without_its_tool_is_missing_and_no_failure() {
-        with_peers("tool", |catalogue| {
+        with_peers(|catalogue| {
             let choice = catalogue.choose("go", Transport::Tcp).expect("a peer");
             let missing = catalogue.prepare(&choice, 0).expect("no failure").expect_err("no tool");
             assert_eq!(missing, "peer go is left out: no tool");

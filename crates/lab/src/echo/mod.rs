@@ -154,14 +154,15 @@ impl Setup {
             }
         }
         let measure = Servers::start(&contenders, &self.cells, self.load.clone())?;
+        let (terms, parameters) = self.terms();
         let bench = Bench {
-            terms: self.terms(),
+            terms,
             legend: "; CPU µs: of the server, a request".into(),
             layout: Layout::Cells,
             metrics: metrics(self.load.workload),
             idle: self.idle,
             cores: Some(self.cores),
-            parameters: self.parameters(),
+            parameters,
             plan: self.plan,
             cells: self.cells,
             contenders,
@@ -204,46 +205,39 @@ impl Setup {
         Ok(prepared)
     }
 
-    fn terms(&self) -> String {
-        let Cores { server, load } = self.cores;
-        let seconds = format!(" of {} s", self.load.duration.as_secs_f64());
-        let (slices, client, how) = match self.load.workload {
+    /// What the load is, as text and as parameters of the report.
+    fn terms(&self) -> (String, Map<String, Value>) {
+        let (client, how, of_workload) = match self.load.workload {
             Workload::Streams(Streams { pipeline, mode, .. }) => {
-                (seconds, mode.to_string(), format!("{pipeline} in flight a client"))
+                let how = format!("{pipeline} in flight a client");
+                (mode.to_string(), how, json!({ "pipeline": pipeline }))
             }
             Workload::Datagrams(Datagrams { window, segments, driver }) => {
-                let how = if segments { ", as segments" } else { "" };
-                (seconds, driver.to_string(), format!("{window} in flight a client{how}"))
+                let segmented = if segments { ", as segments" } else { "" };
+                let how = format!("{window} in flight a client{segmented}");
+                (driver.to_string(), how, json!({ "pipeline": window, "segments": segments }))
             }
             Workload::PerConnection(PerConnection { threads, driver, .. }) => {
                 let how = format!("a connection a message, event loops: {threads}");
-                (String::new(), driver.to_string(), how)
+                (driver.to_string(), how, json!({ "per_connection": true, "threads": threads }))
             }
         };
-        format!("{slices}, servers on core {server}, load ({client}) on core {load}, {how}")
-    }
-
-    fn parameters(&self) -> Map<String, Value> {
-        let (client, of_workload) = match self.load.workload {
-            Workload::Streams(Streams { pipeline, mode, .. }) => {
-                (mode.to_string(), json!({ "pipeline": pipeline }))
-            }
-            Workload::Datagrams(Datagrams { window, segments, driver }) => {
-                (driver.to_string(), json!({ "pipeline": window, "segments": segments }))
-            }
-            Workload::PerConnection(PerConnection { threads, driver, .. }) => {
-                (driver.to_string(), json!({ "per_connection": true, "threads": threads }))
-            }
+        let (Cores { server, load }, seconds) = (self.cores, self.load.duration.as_secs_f64());
+        let slices = match self.load.workload {
+            Workload::PerConnection(_) => String::new(),
+            _ => format!(" of {seconds} s"),
         };
+        let text =
+            format!("{slices}, servers on core {server}, load ({client}) on core {load}, {how}");
         let mut all = parameters(json!({
             "client": client,
-            "seconds": self.load.duration.as_secs_f64(),
+            "seconds": seconds,
             "warm_up_seconds": self.load.warm_up.as_secs_f64(),
-            "server_core": self.cores.server,
-            "load_core": self.cores.load,
+            "server_core": server,
+            "load_core": load,
         }));
         all.extend(parameters(of_workload));
-        all
+        (text, all)
     }
 }
 

@@ -369,7 +369,7 @@ mod tests {
     /// On a busy machine a slice may end before a worker runs.
     #[test]
     fn each_worker_does_one_operation_at_least() {
-        let scratch = crate::scratch::Scratch::within(&std::env::temp_dir()).expect("a directory");
+        let scratch = crate::scratch::tests::directory();
         let file = TestFile::new(scratch.path(), 8192, false);
         file.write_out().expect("it is written");
         let cell = Blocks { pattern: Pattern::Write, depth: 3, bytes: 4096 };

@@ -13,7 +13,7 @@ use crate::bench::{Better, Cell, Column, Formula, LEAST_RATE, Layout, Metric, Ro
 use crate::jobs::Known;
 use crate::programs::Definition;
 
-pub use work::{MAX_ENTRIES, Style, answer_all};
+pub use work::{MAX_ENTRIES, answer_all};
 
 /// The bench. All contenders run on one core.
 pub static BENCH: Definition = Definition {

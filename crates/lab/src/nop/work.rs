@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::str::FromStr;
 use std::time::Duration;
 
 use annulus::Runtime;
@@ -22,39 +21,20 @@ pub const MAX_ENTRIES: u32 = 32_768;
 /// Least operations between two readings of the clock.
 const STRIDE: u64 = 4096;
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// The ring alone.
-    Ring,
-    /// The ring, with a slot per operation that each completion looks up by its token.
-    Lookup,
-    /// The runtime, with a task woken by each completion.
-    Task,
-}
-
-impl FromStr for Style {
-    type Err = UsageError;
-
-    fn from_str(name: &str) -> Result<Style, UsageError> {
-        let all = [("ring", Style::Ring), ("lookup", Style::Lookup), ("task", Style::Task)];
-        own(&all, name)
-    }
-}
+/// What is measured: the ring alone; the ring with a slot per operation, which each completion looks up by its token; and the
+/// runtime, with a task woken by each completion.
+const OWN: [(&str, fn(u32, Meter) -> Result<Sample>); 3] =
+    [("ring", ring), ("lookup", lookup), ("task", task)];
 
 /// Acts as a contender: answers jobs until there are no more.
 ///
 /// # Errors
-/// If a job is invalid, or a ring is not available.
-pub fn answer_all(style: Style) -> Result<()> {
+/// If the name or a job is invalid, or a ring is not available.
+pub fn answer_all(name: &str) -> Result<()> {
+    let run = own(&OWN, name)?;
     jobs::answer_all(|job| {
         let (entries, window) = parse(job)?;
-        let meter = Meter::new(window);
-        match style {
-            Style::Ring => ring(entries, meter),
-            Style::Lookup => lookup(entries, meter),
-            Style::Task => task(entries, meter),
-        }
+        run(entries, Meter::new(window))
     })
 }
 

@@ -4,12 +4,8 @@ use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
 use super::charts::label;
 use super::distance_map::{DistanceMap, NEAR, Overall};
-use crate::bench::{Column, Footprint, Format, Metric, Report, Role, Row};
-use crate::proc::Memory;
+use crate::bench::{Column, Footprint, Metric, NOTHING, Report, Role};
 use crate::suite::{PUBLISHED, TableReport};
-
-/// Shown for what was not measured.
-pub(super) const NOTHING: &str = "–";
 
 /// Below a distance of the first, a cell has the first colour, and so on; from the last on the last.
 const STEPS: [f64; HEATS - 1] = [NEAR, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
@@ -116,8 +112,7 @@ pub(super) fn all(report: &Report) -> Matrix {
     for cell in &report.settings.cells {
         for (place, row) in report.rows().filter(|row| row.cell == *cell).enumerate() {
             let first = if place == 0 { cell.to_string() } else { String::new() };
-            let cells =
-                shown.iter().map(|&(metric, column)| shown_text(report, row, metric, column));
+            let cells = shown.iter().map(|&(metric, column)| report.shown(row, metric, column));
             let failed = if row.failed > 0 { row.failed.to_string() } else { String::new() };
             rows.push(MatrixRow {
                 names: vec![first, row.contender.clone()],
@@ -151,34 +146,13 @@ fn title(report: &Report, metric: &Metric, column: Column) -> String {
     }
 }
 
-fn shown_text(report: &Report, row: &Row, metric: &Metric, column: Column) -> String {
-    let figure = row.figures.get(&*metric.key);
-    let is_baseline = row.contender == report.settings.contenders.baseline;
-    let text = figure.and_then(|figure| match column {
-        Column::Ratio if is_baseline => figure.ratio.map(|_| "1".to_owned()),
-        Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),
-        _ => figure.value.map(|value| metric.format.text(value)),
-    });
-    text.unwrap_or_else(|| NOTHING.into())
-}
-
 /// The memory of each contender.
 pub(super) fn memory(report: &Report) -> Option<Matrix> {
     let head = ["", "resident before", "after", "idle", "virtual before", "after", "idle"];
-    let row = |footprint: &Footprint| {
-        let Footprint { contender, before, after, idle } = footprint;
-        let of = |of: fn(Memory) -> u64| {
-            [before, after, idle].map(|memory| match memory.map(of) {
-                Some(bytes) => Format::Decimals(1).text(bytes as f64 / f64::from(1 << 20)),
-                None => NOTHING.into(),
-            })
-        };
-        let figures = [of(|memory| memory.resident_bytes), of(|memory| memory.virtual_bytes)];
-        MatrixRow {
-            names: vec![contender.clone()],
-            cells: figures.concat().into_iter().map(MatrixCell::from).collect(),
-            is_muted: false,
-        }
+    let row = |footprint: &Footprint| MatrixRow {
+        names: vec![footprint.contender.clone()],
+        cells: footprint.shown().into_iter().map(MatrixCell::from).collect(),
+        is_muted: false,
     };
     (!report.memory.is_empty()).then(|| Matrix {
         title: "Memory in MiB".into(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::*;
 use crate::bench::{Measure, Observer, Outcome, Prepared, Rounds, Sample};
 use crate::proc::Memory;
-use crate::scratch::Scratch;
+use crate::scratch::tests::directory;
 
 const NAMES: [&str; 2] = ["a", "b"];
 
@@ -40,10 +40,6 @@ impl Observer for Until {
     fn is_stopped(&self) -> bool {
         self.1
     }
-}
-
-fn directory() -> Scratch {
-    Scratch::within(&std::env::temp_dir()).expect("a directory")
 }
 
 /// Measures eight rounds in which arguments name a directory of the run, until so many slices are done; returns the

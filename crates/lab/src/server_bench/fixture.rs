@@ -81,14 +81,14 @@ fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::tests::directory;
     use crate::server_bench::Comparison;
     use crate::server_bench::words::filled;
 
     #[test]
     fn files_are_as_long_as_the_comparison_says() {
         let files = Comparison::find("files").expect("it exists").site;
-        let scratch = Scratch::within(&env::temp_dir()).expect("a directory");
+        let scratch = directory();
         let mut fixture = Fixture::new(scratch.path(), &files, (false, None)).expect("files");
         let words = fixture.words("");
         let site = filled("{SITE}{service}{other}", &words);

@@ -6,7 +6,7 @@ use serde::ser::{SerializeMap, Serializer};
 use super::axis::Question;
 use super::run::{Plan, Run, figure};
 use super::tables::{Suite, Table};
-use crate::bench::{self, grouped};
+use crate::bench::{self, NOTHING, grouped};
 
 /// The label of a line of published figures ([`TableReport::lines`]).
 pub const PUBLISHED: &str = "published";
@@ -144,7 +144,7 @@ impl RowReport {
         let line = |((label, figures), name): ((&str, &Vec<Option<f64>>), &str)| {
             let figures = figures.iter().zip(&self.decimals);
             let text = |(figure, &decimals): (&Option<f64>, &usize)| {
-                figure.map_or("–".into(), |figure| grouped(figure, decimals))
+                figure.map_or(NOTHING.into(), |figure| grouped(figure, decimals))
             };
             [name, label].map(String::from).into_iter().chain(figures.map(text)).collect()
         };
