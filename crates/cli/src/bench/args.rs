@@ -99,6 +99,13 @@ pub(crate) mod tests {
         A::from_arg_matches(&verb.try_get_matches_from(line.split_whitespace())?)
     }
 
+    /// Asserts a usage error that contains this part.
+    #[track_caller]
+    pub(crate) fn refused<T: std::fmt::Debug>(outcome: Result<T>, part: &str) {
+        let error = outcome.expect_err(part);
+        assert!(error.is::<UsageError>() && error.to_string().contains(part), "{part}: {error}");
+    }
+
     #[test]
     fn no_bytes_are_refused() {
         assert!(some_bytes("0K").unwrap_err().contains("0 bytes"));

@@ -250,17 +250,11 @@ pub(crate) fn precision(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::args::tests::parsed;
+    use crate::bench::args::tests::{parsed, refused};
     use annulus_load::limits;
 
     fn setup(line: &str, transport: Transport) -> Result<Setup> {
         super::setup(&parsed(line).expect("it parses"), transport)
-    }
-
-    #[track_caller]
-    fn refused(line: &str, transport: Transport, part: &str) {
-        let error = setup(line, transport).unwrap_err();
-        assert!(error.is::<UsageError>() && error.to_string().contains(part), "{line}: {error}");
     }
 
     #[test]
@@ -340,7 +334,7 @@ mod tests {
             ("--segments", "only bench udp has them"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {
-            refused(line, Transport::Tcp, part);
+            refused(setup(line, Transport::Tcp), part);
         }
     }
 
@@ -355,14 +349,17 @@ mod tests {
             ("--client threads", "--client threads sends no datagrams"),
             ("--segments --per-connection", "datagrams have no connection"),
         ] {
-            refused(line, Transport::Udp, part);
+            refused(setup(line, Transport::Udp), part);
         }
         let plain = setup("--per-connection", Transport::Unix).unwrap();
         assert!(
             matches!(plain.load.workload, Workload::PerConnection(_)) && plain.servers.len() == 2
         );
-        refused("--segments", Transport::Unix, "only bench udp has them");
-        refused("--servers uring,threads", Transport::Unix, "server 'threads' serves TCP only");
+        refused(setup("--segments", Transport::Unix), "only bench udp has them");
+        refused(
+            setup("--servers uring,threads", Transport::Unix),
+            "server 'threads' serves TCP only",
+        );
     }
 
     #[test]

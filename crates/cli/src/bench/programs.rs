@@ -73,11 +73,4 @@ pub(super) mod tests {
         assert!(total <= Duration::from_secs(60), "{slices} slices take {total:?}");
         assert!(rounds >= 15);
     }
-
-    /// Asserts a usage error that contains this part.
-    #[track_caller]
-    pub(crate) fn refused(setup: Result<Setup>, part: &str) {
-        let error = setup.expect_err(part);
-        assert!(error.is::<UsageError>() && error.to_string().contains(part), "{part}: {error}");
-    }
 }

@@ -145,8 +145,7 @@ fn comparison(name: &str) -> Result<Comparison, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::args::tests::parsed;
-    use crate::usage::UsageError;
+    use crate::bench::args::tests::{parsed, refused};
 
     fn of(line: &str) -> Result<Setup> {
         setup(parsed(line).unwrap())
@@ -184,11 +183,7 @@ mod tests {
             ("--loads fast", "no load 'fast': there are plain, "),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {
-            let error = of(line).unwrap_err();
-            assert!(
-                error.is::<UsageError>() && error.to_string().contains(part),
-                "{line}: {error}"
-            );
+            refused(of(line), part);
         }
         let error = parsed::<ServerBenchArgs>("gopher").unwrap_err().to_string();
         assert!(
