@@ -129,7 +129,7 @@ impl Process {
     pub(crate) fn start(spec: &Spec) -> Result<Process, ProcessError> {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        Process::spawn(spec, command)
+        Process::spawn(spec, command, |_, stderr| Stderr::of(stderr))
     }
 
     /// Starts a contender with pipes to its input and from its output.
@@ -138,7 +138,7 @@ impl Process {
     ) -> Result<(Process, ChildStdin, ChildStdout), ProcessError> {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::spawn(spec, command)?;
+        let mut process = Process::spawn(spec, command, |_, stderr| Stderr::of(stderr))?;
         let stdin = process.child.stdin.take().expect("the command pipes it");
         let stdout = process.child.stdout.take().expect("the command pipes it");
         Ok((process, stdin, stdout))
@@ -156,14 +156,10 @@ impl Process {
             let stdout = child.stdout.take().expect("the command pipes it");
             Stderr::reading(vec![Box::new(stderr), Box::new(stdout)], kept, awaited)
         };
-        Process::spawn_with(spec, command, read)
+        Process::spawn(spec, command, read)
     }
 
-    fn spawn(spec: &Spec, command: Command) -> Result<Process, ProcessError> {
-        Process::spawn_with(spec, command, |_, stderr| Stderr::of(stderr))
-    }
-
-    fn spawn_with(
+    fn spawn(
         spec: &Spec,
         mut command: Command,
         read: impl FnOnce(&mut Child, ChildStderr) -> Stderr,

@@ -88,10 +88,7 @@ struct Entry<G> {
 }
 
 /// An action on a connection. The caller runs it without a borrow or lock of the registry.
-pub(super) enum Action<G> {
-    Close(G),
-    Abort(G),
-}
+pub(super) type Action<G> = (G, fn(&G));
 
 /// The reason for a sweep.
 #[derive(Clone, Copy, Debug)]
@@ -152,23 +149,14 @@ impl<G: Connection> Entry<G> {
         let due = why.is_last()
             || idle >= why.limit(self.closing) && !(why.spares_busy() && self.connection.is_busy());
         if due && (self.closing || why.is_last()) {
-            return Some(Action::Abort(self.connection.clone()));
+            return Some((self.connection.clone(), G::abort));
         }
         if due || !self.closing && why.closes_all() {
             self.closing = true;
             self.idle = IdleTracker::new(self.connection.traffic().changes(), now);
-            return Some(Action::Close(self.connection.clone()));
+            return Some((self.connection.clone(), G::request_close));
         }
         None
-    }
-}
-
-impl<G: Connection> Action<G> {
-    pub(super) fn run(self) {
-        match self {
-            Action::Close(connection) => connection.request_close(),
-            Action::Abort(connection) => connection.abort(),
-        }
     }
 }
 
@@ -242,8 +230,8 @@ mod tests {
 
     /// Sweeps once at `now`; returns how often the connection was requested to close and aborted so far.
     fn sweep(entry: &mut Entry<Rc<Fake>>, why: Sweep, now: Duration) -> (u32, u32) {
-        if let Some(step) = entry.step(why, now) {
-            step.run();
+        if let Some((connection, act)) = entry.step(why, now) {
+            act(&connection);
         }
         (entry.connection.closing.get(), entry.connection.cut.get())
     }

@@ -54,29 +54,23 @@ impl RingArgs {
 
     /// Rejects these options if there is no ring.
     pub(super) fn check(&self, mode: Mode) -> Result<(), UsageError> {
-        let (driver, closing) = match mode {
-            Mode::Threads => ("threads", self.locked().or(self.closing())),
+        let is_epoll = mode == Mode::Tasks(DriverChoice::Epoll);
+        if !is_epoll && mode != Mode::Threads {
+            return Ok(());
+        }
+        let zero_copy = self.zero_copy_threshold;
+        let given = [
             // A process on epoll can be denied rings, too.
-            Mode::Tasks(DriverChoice::Epoll) => ("epoll", self.closing()),
-            Mode::Tasks(_) => return Ok(()),
-        };
-        closing.map_or(Ok(()), |option| {
-            let text = format!(
-                "{option} is for io_uring, and --driver {driver} has no ring; leave one of them out"
-            );
-            Err(UsageError(text))
+            (self.locked_down && !is_epoll).then(|| "--locked-down".into()),
+            (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops)),
+            (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll)),
+            zero_copy.map(|bytes| format!("--zero-copy-threshold {bytes}")),
+            self.sqpoll.map(|_| "--sqpoll".into()),
+        ];
+        given.into_iter().flatten().next().map_or(Ok(()), |option: String| {
+            Err(UsageError(format!(
+                "{option} is for io_uring, and --driver {mode} has no ring; leave one of them out"
+            )))
         })
-    }
-
-    fn locked(&self) -> Option<String> {
-        self.locked_down.then(|| "--locked-down".into())
-    }
-
-    fn closing(&self) -> Option<String> {
-        let ops = (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops));
-        let busy = (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll));
-        let zero_copy =
-            self.zero_copy_threshold.map(|bytes| format!("--zero-copy-threshold {bytes}"));
-        ops.or(busy).or(zero_copy).or(self.sqpoll.map(|_| "--sqpoll".into()))
     }
 }

@@ -1,7 +1,7 @@
 //! Echo on the runtime: a thread per worker, a task per connection.
 
 use super::datagrams::{self, DatagramEcho, DatagramSocket, Segmented};
-use super::registry::{Action, Connection, Registry, Sweep, Traffic};
+use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::self_test;
 use super::stats::{Driver, Stats, Worker};
 use super::stream::{Acceptor, Stream};
@@ -265,7 +265,7 @@ impl Server {
     fn sweep(&self, why: Sweep) {
         // The borrow ends before the actions: removing a connection borrows the registry.
         let actions = self.registry.borrow_mut().sweep(why);
-        actions.into_iter().for_each(Action::run);
+        actions.iter().for_each(|(connection, act)| act(connection));
     }
 
     /// Closes all connections within the shutdown timeout; returns how many were aborted at its end.

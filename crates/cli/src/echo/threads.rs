@@ -1,6 +1,6 @@
 //! Echo on blocking threads, one per connection: the baseline of the published Rocket document.
 
-use super::registry::{Action, Connection, Registry, Sweep, Traffic};
+use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::self_test;
 use super::stats::{Driver, Stats, Worker};
 use super::{Listen, Plan, STOPPING};
@@ -185,7 +185,7 @@ impl<'a> Server<'a> {
     fn sweep(&self, why: Sweep) {
         // The lock is released before the actions: removing a connection takes it.
         let actions = self.registry().sweep(why);
-        actions.into_iter().for_each(Action::run);
+        actions.iter().for_each(|(connection, act)| act(connection));
     }
 
     /// Closes all connections within the shutdown timeout; returns how many were aborted at its end.

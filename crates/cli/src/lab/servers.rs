@@ -135,7 +135,7 @@ impl ServerArgs {
         let mut own: Vec<_> = contenders.iter_mut().filter(|one| one.has_own_port()).collect();
         if !self.port.is_empty() {
             check_count("--port", self.port.len(), own.len(), "servers without {port}")?;
-            own.iter_mut().zip(&self.port).for_each(|(one, port)| one.set_port(*port));
+            own.iter_mut().zip(&self.port).for_each(|(one, port)| one.port = Some(*port));
         }
         Ok(contenders)
     }
@@ -144,10 +144,13 @@ impl ServerArgs {
         let mut started: Vec<_> = contenders.iter_mut().filter(|one| one.is_started()).collect();
         match self.ready.as_slice() {
             [] => {}
-            [line] => started.iter_mut().for_each(|one| one.set_ready(line)),
+            [line] => started.iter_mut().for_each(|one| one.ready = Some(line.clone())),
             lines => {
                 check_count("--ready", lines.len(), started.len(), "servers that are started")?;
-                started.iter_mut().zip(lines).for_each(|(one, line)| one.set_ready(line));
+                started
+                    .iter_mut()
+                    .zip(lines)
+                    .for_each(|(one, line)| one.ready = Some(line.clone()));
             }
         }
         Ok(())

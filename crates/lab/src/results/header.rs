@@ -23,22 +23,6 @@ const PORT: &str = "{port}";
 /// What precedes a port in an argument.
 const LOOPBACK: &str = "127.0.0.1:";
 
-/// The format and its version; the other fields depend on them.
-#[derive(Debug, Deserialize)]
-pub(super) struct Kind {
-    pub(super) format: String,
-    pub(super) version: u64,
-    #[serde(default)]
-    pub(super) environment: Version,
-}
-
-/// The annulus that wrote a file.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Version {
-    #[serde(default)]
-    pub(super) version: String,
-}
-
 /// The first line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Header {

@@ -27,6 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+use serde_json::Value as Json;
 
 use crate::bench::{Bench, Footprint, Record, Report, Slice};
 use crate::environment::Environment;
@@ -35,7 +36,7 @@ use crate::suite::SuiteReport;
 pub use header::{FORMAT, VERSION};
 pub use measure::measure;
 
-use header::{Header, Kind};
+use header::Header;
 use log::{Line, Measured};
 
 /// The ending of the name of a file of results.
@@ -186,17 +187,19 @@ fn first_line(line: &[u8]) -> Result<Header, String> {
         return cut();
     }
     let is_ours = line.starts_with(format!("{{\"format\":\"{FORMAT}\"").as_bytes());
-    let Kind { version, environment, .. } = match serde_json::from_slice::<Kind>(line) {
-        Ok(kind) if kind.format == FORMAT => kind,
+    let json = match serde_json::from_slice::<Json>(line) {
+        Ok(json) if json["format"] == FORMAT && json["version"].is_u64() => json,
         Err(error) if is_ours && error.is_eof() => return cut(),
         _ => return Err(
             "1 is not that of a file of results: name a .jsonl file that `annulus lab run` has written"
                 .into(),
         ),
     };
-    if version != VERSION {
+    let version = &json["version"];
+    if *version != VERSION {
         // The file need not say what wrote it.
-        let annulus = format!("annulus {}", environment.version);
+        let annulus = json["environment"]["version"].as_str().unwrap_or_default();
+        let annulus = format!("annulus {annulus}");
         return Err(format!(
             "1: version {version} of the format, and this annulus reads version {VERSION}: use the {} that wrote it, or measure again",
             annulus.trim_end()

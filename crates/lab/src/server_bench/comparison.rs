@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::contender::{Contender, Entry};
+use super::contender::Contender;
 use super::load::{Load, Loads};
 use super::placement::Placement;
 use crate::usage::{UsageError, distinct};
@@ -71,7 +71,7 @@ pub struct Comparison {
 struct File {
     title: String,
     #[serde(default)]
-    server: Vec<Spanned<Entry>>,
+    server: Vec<Spanned<Contender>>,
     #[serde(default)]
     baseline: String,
     #[serde(default)]
@@ -116,7 +116,10 @@ impl Comparison {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let mut comparison = Comparison::parse(&name, &text)?;
             let directory = path.parent().unwrap_or(Path::new(""));
-            comparison.contenders.iter_mut().for_each(|one| one.set_directory(directory));
+            comparison
+                .contenders
+                .iter_mut()
+                .for_each(|one| one.directory = Some(directory.to_owned()));
             anyhow::Ok(comparison)
         };
         read().map_err(|why| UsageError(format!("{}: {why:#}", path.display())).into())
@@ -153,7 +156,7 @@ impl Comparison {
         let (mut contenders, mut loads) = (Vec::new(), Vec::new());
         for entry in server {
             let place = entry.span().start;
-            contenders.push(entry.into_inner().check().with_context(|| at(place))?);
+            contenders.push(entry.into_inner().checked().with_context(|| at(place))?);
         }
         for entry in load {
             let place = entry.span().start;

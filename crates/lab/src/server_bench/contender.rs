@@ -30,100 +30,33 @@ pub(super) const UNIX: &str = "unix:";
 /// speak; `{module}`, the path of the library that the key `module` names. Of a command without `{port}`, the key `port` says where it
 /// listens; otherwise what its processes listen on is looked up. `ready` is a text that one of its outputs has before it is ready.
 /// `variables` are set for it. Of a `peer`, the program is one that the script of that peer builds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Contender {
-    /// Its name.
+    /// Its name: the one that is given, or that of the program, or the address.
+    #[serde(skip)]
     pub name: String,
-    program: Program,
-    ready: Option<String>,
-    port: Option<u16>,
-}
-
-/// The program of a server.
-#[derive(Clone, Debug)]
-enum Program {
-    /// A command line, beside what it needs.
-    Command { words: Vec<String>, variables: BTreeMap<String, String>, needs: Box<Needs> },
-    /// One that runs already.
-    Running(ServerAddress),
-}
-
-/// What a command line needs.
-#[derive(Clone, Debug, Default)]
-struct Needs {
-    peer: Option<String>,
-    configuration: Option<PathBuf>,
-    /// The directory of the configuration; the peers' if there is none.
-    directory: Option<PathBuf>,
-    module: Option<Module>,
-}
-
-/// A server in a file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Entry {
-    name: Option<String>,
+    #[serde(rename = "name")]
+    named: Option<String>,
     command: Option<String>,
     address: Option<String>,
     peer: Option<String>,
-    #[serde(default)]
     variables: BTreeMap<String, String>,
     configuration: Option<PathBuf>,
+    /// The directory of the configuration; the peers' if there is none.
+    #[serde(skip)]
+    pub(super) directory: Option<PathBuf>,
     module: Option<Module>,
-    ready: Option<String>,
-    port: Option<u16>,
-}
-
-impl Entry {
-    /// The server, if its keys go together.
-    pub(super) fn check(self) -> Result<Contender> {
-        let Entry { name, command, address, peer, variables, configuration, module, ready, port } =
-            self;
-        let of_command =
-            peer.is_some() || configuration.is_some() || module.is_some() || ready.is_some();
-        let program = match (command, address) {
-            (Some(line), None) => {
-                let words = words::split(&line)?;
-                words::check(&words, &WORDS)?;
-                ensure!(
-                    configuration.is_some() || !has(&words, "configuration"),
-                    "{{configuration}} has no key configuration: name a file"
-                );
-                ensure!(
-                    !(port.is_some() && has(&words, "port")),
-                    "port {} and {{port}} are two ports: leave one out",
-                    port.unwrap_or_default()
-                );
-                let needs = Box::new(Needs { peer, configuration, directory: None, module });
-                Program::Command { words, variables, needs }
-            }
-            (None, Some(address)) => {
-                ensure!(
-                    !of_command && variables.is_empty() && port.is_none(),
-                    "an address needs nothing but a name"
-                );
-                Program::Running(resolved(&address)?)
-            }
-            (Some(_), Some(_)) => bail!("command and address are two servers: leave one out"),
-            (None, None) => bail!("a server has a command or an address"),
-        };
-        let name = name.unwrap_or_else(|| program.name());
-        ensure!(!name.trim().is_empty(), "name '{name}': write one that is not empty");
-        Ok(Contender { name, program, ready, port })
-    }
-}
-
-impl Program {
-    /// The name of the program, or the address.
-    fn name(&self) -> String {
-        match self {
-            Program::Command { words, .. } => {
-                let name = Path::new(&words[0]).file_name().unwrap_or_default();
-                name.to_string_lossy().into_owned()
-            }
-            Program::Running(address) => address.to_string(),
-        }
-    }
+    /// A text that one of its outputs has before it is ready.
+    pub ready: Option<String>,
+    /// The port on which it listens.
+    pub port: Option<u16>,
+    /// The words of its command.
+    #[serde(skip)]
+    words: Vec<String>,
+    /// Where it is, if it runs already.
+    #[serde(skip)]
+    running: Option<ServerAddress>,
 }
 
 /// Whether a text is written as an address: a host and a port, or the path of a Unix socket.
@@ -161,56 +94,72 @@ impl Contender {
         } else {
             (text, None)
         };
-        Entry { command, address, ..Entry::default() }.check()
+        Contender { command, address, ..Contender::default() }.checked()
     }
 
-    /// Sets a text that one of its outputs has before it is ready.
-    pub fn set_ready(&mut self, line: &str) {
-        self.ready = Some(line.to_owned());
+    /// The server, if its keys go together.
+    pub(super) fn checked(mut self) -> Result<Contender> {
+        match (&self.command, &self.address) {
+            (Some(line), None) => {
+                self.words = words::split(line)?;
+                words::check(&self.words, &WORDS)?;
+                ensure!(
+                    self.configuration.is_some() || !has(&self.words, "configuration"),
+                    "{{configuration}} has no key configuration: name a file"
+                );
+                ensure!(
+                    self.port.is_none() || self.has_own_port(),
+                    "port {} and {{port}} are two ports: leave one out",
+                    self.port.unwrap_or_default()
+                );
+            }
+            (None, Some(address)) => {
+                let Contender { peer, variables, configuration, module, ready, port, .. } = &self;
+                let of_files = configuration.is_some() || module.is_some();
+                let of_process = ready.is_some() || port.is_some() || !variables.is_empty();
+                ensure!(
+                    peer.is_none() && !of_files && !of_process,
+                    "an address needs nothing but a name"
+                );
+                self.running = Some(resolved(address)?);
+            }
+            (Some(_), Some(_)) => bail!("command and address are two servers: leave one out"),
+            (None, None) => bail!("a server has a command or an address"),
+        }
+        let usual = || match &self.running {
+            Some(address) => address.to_string(),
+            None => {
+                let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
+                name.to_string_lossy().into_owned()
+            }
+        };
+        self.name = self.named.clone().unwrap_or_else(usual);
+        ensure!(!self.name.trim().is_empty(), "name '{}': write one that is not empty", self.name);
+        Ok(self)
     }
 
     /// Whether it is a command line, and not one that runs already.
     pub fn is_started(&self) -> bool {
-        matches!(self.program, Program::Command { .. })
+        self.running.is_none()
     }
 
     /// Whether it is a command line without `{port}`, so that its port may be set.
     pub fn has_own_port(&self) -> bool {
-        match &self.program {
-            Program::Command { words, .. } => !has(words, "port"),
-            Program::Running(_) => false,
-        }
-    }
-
-    /// Sets the port on which it listens.
-    pub fn set_port(&mut self, port: u16) {
-        self.port = Some(port);
+        self.is_started() && !has(&self.words, "port")
     }
 
     /// Whether it runs elsewhere than at 127.0.0.1, or at another address of this machine.
     pub(super) fn is_remote(&self) -> bool {
-        match &self.program {
-            Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,
-            Program::Running(ServerAddress::Unix(_)) => true,
-            Program::Command { .. } => false,
-        }
-    }
-
-    /// Sets the directory in which its configuration is looked for.
-    pub(super) fn set_directory(&mut self, directory: &Path) {
-        if let Program::Command { needs, .. } = &mut self.program {
-            needs.directory = Some(directory.to_owned());
-        }
+        self.running.as_ref().is_some_and(|address| match address {
+            ServerAddress::Inet(address) => address.ip() != Ipv4Addr::LOCALHOST,
+            ServerAddress::Unix(_) => true,
+        })
     }
 
     /// How to install it, if it is a program that is not installed.
     pub(super) fn missing(&self) -> Option<String> {
-        match &self.program {
-            Program::Command { words, needs, .. } if needs.peer.is_none() => {
-                installed::find(&words[0]).err()
-            }
-            _ => None,
-        }
+        let is_installed = self.is_started() && self.peer.is_none();
+        is_installed.then(|| installed::find(&self.words[0]).err())?
     }
 
     /// How to start it on a core, or why it is missing. A peer is built first.
@@ -222,26 +171,24 @@ impl Contender {
         peers: Option<&Peers>,
         core: Option<usize>,
     ) -> Result<Result<Recipe, String>> {
-        let (words, variables, needs) = match &self.program {
-            Program::Command { words, variables, needs } => (words, variables, needs),
-            Program::Running(address) => {
-                let spec = Spec::of(&self.name, address.to_string());
-                return Ok(Ok(Recipe::new(spec, Place::Running(address.clone()))));
-            }
-        };
-        let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        if let Some(address) = &self.running {
+            let spec = Spec::of(&self.name, address.to_string());
+            return Ok(Ok(Recipe::new(spec, Place::Running(address.clone()))));
+        }
+        let (words, variables) = (&self.words, self.variables.iter());
+        let variables = variables.map(|(name, value)| (name.into(), value.into())).collect();
         let spec = |program: PathBuf| Spec {
             arguments: words[1..].iter().map(Into::into).collect(),
             variables,
             pin: core,
             ..Spec::of(&self.name, program)
         };
-        if let Some(peer) = &needs.peer {
+        if let Some(peer) = &self.peer {
             let built = Peers::prepare(peers, peer, |directory| spec(directory.join(&words[0])))?;
             return Ok(built.map(|spec| Recipe::new(spec, Place::Announced)));
         }
         let found = installed::find(&words[0]).and_then(|path| {
-            let configuration = needs.read(peers)?;
+            let configuration = self.read(peers)?;
             let text = configuration.as_ref().map_or("", |(_, text)| text);
             let is_told = has(words, "port") || has(&[text], "port");
             let place = match self.port {
@@ -254,9 +201,7 @@ impl Contender {
         });
         Ok(found.map_err(|why| format!("server {} is left out: {why}", self.name)))
     }
-}
 
-impl Needs {
     /// The name and the text of the configuration, with the path of the module.
     fn read(&self, peers: Option<&Peers>) -> Result<Option<(PathBuf, String)>, String> {
         let Some(file) = &self.configuration else { return Ok(None) };
@@ -324,8 +269,7 @@ mod tests {
         for contender in Comparison::names()
             .flat_map(|name| Comparison::find(name).expect("it exists").contenders)
         {
-            let Program::Command { words, needs, .. } = &contender.program else { continue };
-            let Some(file) = &needs.configuration else { continue };
+            let Contender { configuration: Some(file), words, .. } = &contender else { continue };
             let text = fs::read_to_string(peers.join(file)).expect("a file beside the peers");
             words::check(std::slice::from_ref(&text), &WORDS)
                 .unwrap_or_else(|why| panic!("{}: {why}", file.display()));

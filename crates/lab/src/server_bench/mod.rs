@@ -85,7 +85,9 @@ impl Setup {
         let clients = Clients { core: client, time, directory: directory.clone(), parse };
         comparison.loads.iter().try_for_each(|load| clients.check(load))?;
         let (loads, mut missing) = available(&comparison.loads)?;
-        reserve_files(&loads)?;
+        // Servers inherit the limit on open files: a proxy has two for each connection.
+        let connections = loads.iter().map(|load| load.connections).max().unwrap_or_default();
+        limits::reserve(2 * connections as usize)?;
         let (mut contenders, mut recipes) = gather(&comparison, peers.as_ref(), server)?;
         missing.splice(0..0, contenders.missing);
         if let Some(why) = missing.first().filter(|_| is_strict) {
@@ -187,12 +189,6 @@ fn gather(
         recipes.push(recipes[0].named(control));
     }
     Ok((contenders, recipes))
-}
-
-/// Raises the limit on open files, which servers inherit: a proxy has two for each connection.
-fn reserve_files(loads: &[Load]) -> Result<()> {
-    let most = loads.iter().map(|load| load.connections).max().unwrap_or_default();
-    Ok(limits::reserve(2 * most as usize)?)
 }
 
 /// The loads with a client that is installed, and what is left out for want of a program.

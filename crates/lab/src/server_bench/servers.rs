@@ -96,13 +96,12 @@ impl Servers {
                 let address = self.server(slice)?.address.clone();
                 let load = &self.loads[cell];
                 let closed = Load { pace: Pace::Closed, ..load.clone() };
-                let tried = match (&load.client, load.pace) {
-                    (Client::Own(_), _) => brief.run(&closed, &address, None, &mut ()),
-                    (_, Pace::Rate(rate)) => brief.run(load, &address, Some(rate), &mut ()),
-                    (_, Pace::Closed | Pace::Share(_)) => {
-                        brief.run(load, &address, Some(1.0), &mut ())
-                    }
+                let (load, rate) = match (&load.client, load.pace) {
+                    (Client::Own(_), _) => (&closed, None),
+                    (_, Pace::Rate(rate)) => (load, Some(rate)),
+                    (_, Pace::Closed | Pace::Share(_)) => (load, Some(1.0)),
                 };
+                let tried = brief.run(load, &address, rate, &mut ());
                 let name = format!("'{}' with {} connections", load.name, load.connections);
                 self.server(slice)?.outcome(tried).map_err(|why| {
                     anyhow!("{} under load {name}: {why}", self.recipes[contender].spec.name)
