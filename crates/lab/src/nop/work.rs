@@ -21,10 +21,12 @@ pub const MAX_ENTRIES: u32 = 32_768;
 /// Least operations between two readings of the clock.
 const STRIDE: u64 = 4096;
 
+/// Measures with so many entries.
+type Run = fn(u32, Meter) -> Result<Sample>;
+
 /// What is measured: the ring alone; the ring with a slot per operation, which each completion looks up by its token; and the
 /// runtime, with a task woken by each completion.
-const OWN: [(&str, fn(u32, Meter) -> Result<Sample>); 3] =
-    [("ring", ring), ("lookup", lookup), ("task", task)];
+const OWN: [(&str, Run); 3] = [("ring", ring), ("lookup", lookup), ("task", task)];
 
 /// Acts as a contender: answers jobs until there are no more.
 ///
