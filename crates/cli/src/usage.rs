@@ -12,6 +12,7 @@ const PIPE: u8 = 141;
 
 /// A usage error that is found after parsing.
 pub(crate) use annulus_lab::UsageError;
+use annulus_lab::one_line;
 
 /// Rejects options that have no effect without another one, if that one is not `present`.
 ///
@@ -35,7 +36,8 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(PIPE);
     }
     let text = one_line(&format!("{error:#}"));
-    let hint = if hints_at_filter(&text, &process_status()) { FILTER } else { "" };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let hint = if hints_at_filter(&text, &status) { FILTER } else { "" };
     note(format_args!("annulus: {text}{hint}"));
     if error.is::<UsageError>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
 }
@@ -48,10 +50,6 @@ fn hints_at_filter(text: &str, status: &str) -> bool {
     let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
     let denied = ["(os error 1)", "(os error 38)"].iter().any(|error| text.contains(error));
     filtered && denied && !text.contains("seccomp")
-}
-
-fn process_status() -> String {
-    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
 }
 
 /// Prints clap's output: help unchanged, an error as one line.
@@ -79,10 +77,6 @@ pub(crate) fn condense(text: &str) -> String {
         .split("\n\n")
         .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more"));
     one_line(&kept.collect::<Vec<_>>().join("; "))
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -55,4 +55,4 @@ mod stderr;
 mod usage;
 mod watch;
 
-pub use usage::{UsageError, distinct};
+pub use usage::{UsageError, distinct, one_line};

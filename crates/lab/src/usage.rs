@@ -30,3 +30,8 @@ pub fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result
     let error = |one: &T| UsageError(format!("{} is given twice: name it once", named(one)));
     twice.map_or(Ok(()), |(_, one)| Err(error(one)))
 }
+
+/// The text with all white space as single spaces.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -4,7 +4,7 @@ use super::args::{Pins, bytes, some_time};
 use super::run::{OutputArgs, compare, peers};
 use crate::duration;
 use crate::usage::{UsageError, condense, only_with};
-use annulus_lab::bench::{Cell, Plan, Precision, Rounds};
+use annulus_lab::bench::{Cell, Plan, Rounds};
 use annulus_lab::distinct;
 use annulus_lab::echo::{self, Catalogue, Choice, Setup, Transport};
 use annulus_load::{
@@ -147,11 +147,7 @@ pub(crate) fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
     };
     // The metric of the precision: of connections, their time.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
-    let precision =
-        args.precision.map(|half_width| Precision { metric: metric.into(), half_width });
-    let least = args.rounds as usize;
-    let most = if precision.is_some() { least.max(args.rounds_max as usize) } else { least };
-    let rounds = Rounds { least, most, precision };
+    let rounds = Rounds::precise(args.rounds, args.rounds_max, metric, args.precision);
     let setup = Setup {
         plan: Plan {
             name: transport.kind().unwrap_or("echo").into(),

@@ -3,7 +3,7 @@
 use super::args::Pins;
 use super::run::{OutputArgs, compare, peers};
 use crate::load::plan_of;
-use annulus_lab::bench::{Plan, Precision, Rounds};
+use annulus_lab::bench::{Plan, Rounds};
 use annulus_lab::server_bench::{Comparison, PRECISE, START_TIMEOUT, Setup};
 use anyhow::Result;
 use clap::Args;
@@ -117,14 +117,10 @@ pub(crate) fn run(args: ServerBenchArgs) -> Result<ExitCode> {
 
 /// Checks the arguments.
 pub(crate) fn setup(args: ServerBenchArgs) -> Result<Setup> {
-    let least = args.rounds as usize;
-    let most = args.precision.map_or(least, |_| least.max(args.rounds_max as usize));
-    let precision =
-        args.precision.map(|half_width| Precision { metric: PRECISE.into(), half_width });
     Ok(Setup {
         plan: Plan {
             name: format!("programs {}", args.comparison.name),
-            rounds: Rounds { least, most, precision },
+            rounds: Rounds::precise(args.rounds, args.rounds_max, PRECISE, args.precision),
             seed: args.output.seed,
         },
         comparison: args.comparison.only(&args.servers, &args.loads)?,

@@ -66,16 +66,9 @@ impl Findings {
     }
 }
 
-/// CPUs this process may use.
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn on_busy_polling() -> String {
-    "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if latency is worth \
-     a core; it stops by itself if it does not pay"
-        .into()
-}
+/// When busy polling pays.
+const ON_BUSY_POLLING: &str = "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if \
+    latency is worth a core; it stops by itself if it does not pay";
 
 fn on_sq_polling(cpus: usize) -> String {
     let here = match cpus {
@@ -99,7 +92,8 @@ impl Driver {
         if self.kind != DriverKind::Uring.to_string() {
             return Vec::new();
         }
-        vec![on_busy_polling(), on_sq_polling(cpus())]
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        vec![ON_BUSY_POLLING.into(), on_sq_polling(cpus)]
     }
 
     pub(super) fn works(&self) -> bool {

@@ -4,14 +4,25 @@ use super::findings::{Findings, Uring};
 use crate::text::Listing;
 
 pub(super) fn page(findings: &Findings) -> String {
+    let Findings { kernel, io_uring, driver, limits, missing, advice } = findings;
     let mut page = Listing::new();
-    page.row("kernel", &findings.kernel);
-    page.row("io_uring", &summary(&findings.io_uring));
-    page.row("driver", &driver(findings));
-    features(&mut page, &findings.io_uring);
-    limits(&mut page, findings);
-    missing(&mut page, &findings.missing);
-    findings.advice.iter().for_each(|line| page.row("advice", line));
+    page.row("kernel", kernel);
+    page.row("io_uring", &summary(io_uring));
+    page.row("driver", &format!("{}: {}", driver.kind, driver.reason));
+    features(&mut page, io_uring);
+    page.line("");
+    page.indent(31);
+    for limit in limits {
+        page.row(limit.name, &limit.value);
+        page.row("", &limit.meaning);
+    }
+    page.line("");
+    page.indent(13);
+    if missing.is_empty() {
+        page.row("missing", "nothing");
+    }
+    missing.iter().for_each(|what| page.row("missing", what));
+    advice.iter().for_each(|line| page.row("advice", line));
     page.finish()
 }
 
@@ -25,10 +36,6 @@ fn summary(uring: &Uring) -> String {
     }
 }
 
-fn driver(findings: &Findings) -> String {
-    format!("{}: {}", findings.driver.kind, findings.driver.reason)
-}
-
 fn features(page: &mut Listing, uring: &Uring) {
     if uring.features.is_empty() {
         return;
@@ -39,24 +46,6 @@ fn features(page: &mut Listing, uring: &Uring) {
         let here = if line.present { "yes" } else { "no" };
         page.line(&format!("{:<22}{:<8}{here:<6}{}", line.name, line.since, line.buys));
     }
-}
-
-fn limits(page: &mut Listing, findings: &Findings) {
-    page.line("");
-    page.indent(31);
-    for limit in &findings.limits {
-        page.row(limit.name, &limit.value);
-        page.row("", &limit.meaning);
-    }
-}
-
-fn missing(page: &mut Listing, missing: &[String]) {
-    page.line("");
-    page.indent(13);
-    if missing.is_empty() {
-        page.row("missing", "nothing");
-    }
-    missing.iter().for_each(|what| page.row("missing", what));
 }
 
 #[cfg(test)]

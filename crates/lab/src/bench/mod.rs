@@ -169,6 +169,15 @@ impl Rounds {
     pub fn fixed(rounds: usize) -> Rounds {
         Rounds { least: rounds, most: rounds, precision: None }
     }
+
+    /// At least so many, and with a precision of the metric with this key up to `most`.
+    pub fn precise(least: u64, most: u64, metric: &str, half_width: Option<f64>) -> Rounds {
+        let least = least as usize;
+        let precision =
+            half_width.map(|half_width| Precision { metric: metric.into(), half_width });
+        let most = if precision.is_some() { least.max(most as usize) } else { least };
+        Rounds { least, most, precision }
+    }
 }
 
 impl Bench {

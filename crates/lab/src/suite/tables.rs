@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::axis::{Axis, Question};
+use crate::usage::one_line;
 
 /// How the cells of a suite are measured.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -147,10 +148,6 @@ impl Kind {
         };
         if complete { Ok(()) } else { Err(missing) }
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::installed;
 use super::load::Load;
-use super::words::{Word, filled, has};
+use super::words::{filled, has};
 use crate::bench::{Sample, rate};
 use crate::server::one_line;
 
@@ -157,7 +157,12 @@ impl Clients {
             }
             Client::Command { words, before, parser } => {
                 let mut known = load.words(address);
-                self.add_words(&mut known, words, load.depth, rate)?;
+                known.push(("seconds", self.time.as_secs_f64().ceil().to_string()));
+                known.extend(rate.map(|rate| ("rate", rate.round().to_string())));
+                if has(words, "script") {
+                    let path = wrk::write_script(load.depth, &self.directory).map_err(one_line)?;
+                    known.push(("script", path.display().to_string()));
+                }
                 let fill = |words: &[String]| {
                     words.iter().map(|word| filled(word, &known)).collect::<Vec<_>>()
                 };
@@ -167,33 +172,14 @@ impl Clients {
                 match has(words, "requests") {
                     true => self.run_requests(&fill(words), parser, load.depth, observer),
                     false => {
-                        let run =
-                            command::run(&fill(words), self.core, self.patience(words), observer)?;
-                        run.sample(parser, None)
+                        let is_timed = has(words, "seconds");
+                        let patience = if is_timed { self.time + SLACK } else { LONGEST };
+                        command::run(&fill(words), self.core, patience, observer)?
+                            .sample(parser, None)
                     }
                 }
             }
         }
-    }
-
-    fn add_words(
-        &self,
-        known: &mut Vec<Word>,
-        words: &[String],
-        depth: u64,
-        rate: Option<f64>,
-    ) -> Result<(), String> {
-        known.push(("seconds", self.time.as_secs_f64().ceil().to_string()));
-        known.extend(rate.map(|rate| ("rate", rate.round().to_string())));
-        if has(words, "script") {
-            let path = wrk::write_script(depth, &self.directory).map_err(one_line)?;
-            known.push(("script", path.display().to_string()));
-        }
-        Ok(())
-    }
-
-    fn patience(&self, words: &[String]) -> Duration {
-        if has(words, "seconds") { self.time + SLACK } else { LONGEST }
     }
 
     /// Runs a client that is told the number of requests, not the time: a short run comes first, and tells it.
