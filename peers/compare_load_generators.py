@@ -2,7 +2,8 @@
 """Compares what load generators cost themselves: `annulus load` beside wrk and oha, against one nginx (`nginx/tuned.conf`) that serves a
 file of 128 bytes.
 
-    compare_load_generators.py [--rounds N] [--seconds S] [--loads WORDS] [--cores SERVER,CLIENT] [--oha PROGRAM] [--json FILE] ANNULUS
+    compare_load_generators.py [--rounds N] [--seconds S] [--loads WORDS] [--cores SERVER,CLIENT] [--oha PROGRAM] [--wrk2 PROGRAM]
+                               [--json FILE] ANNULUS
 
 nginx has one process on one core, each generator one thread on another. In each round all run one after the other, in an order that
 changes; annulus runs twice, the second time as a control. Requests are counted by nginx, for all alike, and CPU time (user and system, of
@@ -12,8 +13,9 @@ wrk and to oha in the same round with 95 % intervals (bootstrap of the median), 
 
 Loads: `closed-N` is a closed loop of N connections. In `full-N` a process that never waits shares the generator's core, so that the
 generator and not nginx bounds the rate: the one with the highest rate of its core wins. `open-R` is an open loop of 64 connections at R
-requests a second: of oha with `-q` and latencies from the due times; wrk has none, so it runs a closed loop at a rate like it, of as many
-connections as that takes. A generator that is not installed is left out and named: apt-get install wrk nginx-light; cargo install oha.
+requests a second: of wrk2 (giltene's fork of wrk, whose program is called `wrk` as well), and of oha with `-q` and latencies from the due
+times. wrk has none, so it runs a closed loop at a rate like it, of as many connections as that takes. A generator that is not installed is left
+out and named: apt-get install wrk nginx-light; cargo install oha; wrk2 is built from its repository.
 
 Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
 """
@@ -63,6 +65,8 @@ def commands(options, name, url):
     if shutil.which("wrk"):
         found["wrk"] = ["wrk", "-t1", f"-c{of_wrk}", f"-d{seconds}s", url]
     if rate is not None:
+        if shutil.which(options.wrk2):
+            found["wrk2"] = [options.wrk2, "-t1", f"-c{connections}", f"-d{seconds}s", f"-R{rate}", url]
         ours += ["--rate", rate]
         oha += ["-q", rate, "--latency-correction"]
     if shutil.which(options.oha):
@@ -190,6 +194,7 @@ def parse():
     parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--cores", default="0,1")
     parser.add_argument("--oha", default="oha")
+    parser.add_argument("--wrk2", default="wrk2")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     options.loads = options.loads.split(",")
@@ -211,7 +216,8 @@ def main():
     if not shutil.which("nginx"):
         print("nginx is not installed: apt-get install nginx-light", file=sys.stderr)
         sys.exit(UNAVAILABLE)
-    for program, how in (("wrk", "apt-get install wrk"), (options.oha, "cargo install oha, and name it by --oha")):
+    for program, how in (("wrk", "apt-get install wrk"), (options.oha, "cargo install oha, and name it by --oha"),
+                         (options.wrk2, "build it from its repository, and name it by --wrk2")):
         if not shutil.which(program):
             print(f"left out: {program}: {how}", file=sys.stderr)
     results = {}
