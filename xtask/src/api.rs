@@ -56,7 +56,8 @@ fn list_of(library: &str) -> PathBuf {
     root().join("docs").join("api").join(format!("{library}.txt"))
 }
 
-/// Every public item of a library with all its features, a line each, sorted. What is derived or implemented for all types is left out.
+/// Every public item of a library with all its features, a line each, sorted. What is derived or implemented for all types is left out, and
+/// types of the standard library stand without their modules.
 fn items(library: &str) -> Result<String, Failure> {
     let line =
         format!("run nightly cargo rustdoc --quiet -p {library} --lib --all-features --target-dir");
@@ -71,10 +72,42 @@ fn items(library: &str) -> Result<String, Failure> {
         Builder::from_rustdoc_json(&path).omit_blanket_impls(true).omit_auto_trait_impls(true);
     let api =
         builder.omit_auto_derived_impls(true).build().map_err(|error| failed(&path, &error))?;
-    let mut lines: Vec<String> = api.items().map(|item| format!("{item}\n")).collect();
+    let mut lines: Vec<String> =
+        api.items().map(|item| without_std(&item.to_string()) + "\n").collect();
     lines.sort();
     lines.dedup();
     Ok(lines.concat())
+}
+
+/// A line with the types of the standard library without their modules, which move from one toolchain to the next, and with `Infallible` by its
+/// older name: it has become another one of `!`.
+fn without_std(line: &str) -> String {
+    let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some(start) = rest.find(is_path) {
+        let length = rest[start..].find(|c| !is_path(c)).unwrap_or(rest.len() - start);
+        let (before, path) = (&rest[..start], &rest[start..start + length]);
+        text += before;
+        text += own_name(path);
+        rest = &rest[start + length..];
+    }
+    (text + rest).replace("<never>", "<Infallible>")
+}
+
+/// Of a path below `core`, `alloc` or `std`, what begins with the name of a type; any other path as it is.
+fn own_name(path: &str) -> &str {
+    if !["core::", "alloc::", "std::"].iter().any(|library| path.starts_with(library)) {
+        return path;
+    }
+    let mut from = 0;
+    for segment in path.split("::") {
+        if segment.starts_with(char::is_uppercase) {
+            return &path[from..];
+        }
+        from += segment.len() + 2;
+    }
+    path
 }
 
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -112,6 +145,20 @@ mod tests {
         assert_eq!(difference("a", "x\ny\n", "y\nz\n"), ["a:", "- x", "+ z"]);
         let many: String = (0..30).map(|line| format!("{line}\n")).collect();
         assert_eq!(difference("a", "", &many).last().unwrap(), "(10 more lines)");
+    }
+
+    #[test]
+    fn types_of_the_standard_library_stand_without_modules() {
+        for (line, listed) in [
+            (
+                "pub fn a::b(core::option::Option<u32>) -> std::io::error::Result<()>",
+                "pub fn a::b(Option<u32>) -> Result<()>",
+            ),
+            ("core::iter::Iterator::Item, a::core::B", "Iterator::Item, a::core::B"),
+            ("use core::mem: alloc::rcs::rc::Rc<dyn a::K>", "use core::mem: Rc<dyn a::K>"),
+        ] {
+            assert_eq!(without_std(line), listed);
+        }
     }
 
     #[test]
