@@ -110,7 +110,7 @@ impl Tally {
         }
     }
 
-    /// Makes it as new, with the same memory.
+    /// Makes it as new. Latencies keep their memory, but for those of phases, which an interval without connections lacks.
     pub(super) fn clear(&mut self) {
         self.response.clear();
         self.service.clear();

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 /// Clients from which on memory matters more than the fewest receives of large replies.
 const MANY: usize = 1000;
-/// Bytes of all buffers, for many clients.
+/// Bytes of all buffers, for many clients, unless these are fewer than [`FEWEST`].
 const BUFFERS: usize = 1 << 20;
+/// The fewest buffers, so that large replies still come in pieces of the pool.
+const FEWEST: usize = 16;
 /// The least and the largest buffer. A multiple of the page is asked for.
 const BUFFER: [usize; 2] = [4 << 10, 256 << 10];
 
@@ -24,7 +26,8 @@ impl Settings {
     pub(crate) fn new(driver: DriverChoice, clients: usize, reply: usize) -> Settings {
         let [least, most] = BUFFER;
         let size = reply.clamp(least, most).next_power_of_two();
-        let buffers = (clients > MANY).then_some((size as u32, (BUFFERS / size) as u32));
+        let count = (BUFFERS / size).max(FEWEST);
+        let buffers = (clients > MANY).then_some((size as u32, count as u32));
         Settings { driver, buffers }
     }
 
@@ -48,7 +51,7 @@ mod tests {
         assert_eq!(buffers(MANY, 128), None);
         assert_eq!(buffers(15_000, 128), Some((4096, 256)));
         assert_eq!(buffers(15_000, 5000), Some((8192, 128)));
-        assert_eq!(buffers(15_000, 64 << 20), Some((256 << 10, 4)));
+        assert_eq!(buffers(15_000, 64 << 20), Some((256 << 10, 16)));
         for reply in [1, 5000, 64 << 20] {
             let settings = Settings::new(DriverChoice::Auto, 15_000, reply);
             assert!(settings.builder().build().is_ok(), "{settings:?}");
