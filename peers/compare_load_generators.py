@@ -14,8 +14,10 @@ wrk and to oha in the same round with 95 % intervals (bootstrap of the median), 
 Loads: `closed-N` is a closed loop of N connections. In `full-N` a process that never waits shares the generator's core, so that the
 generator and not nginx bounds the rate: the one with the highest rate of its core wins. `open-R` is an open loop of 64 connections at R
 requests a second: of wrk2 (giltene's fork of wrk, whose program is called `wrk` as well), and of oha with `-q` and latencies from the due
-times. wrk has none, so it runs a closed loop at a rate like it, of as many connections as that takes. A generator that is not installed is left
-out and named: apt-get install wrk nginx-light; cargo install oha; wrk2 is built from its repository.
+times. The timers of both have a resolution of a millisecond, so that requests that are due within it leave together, as do those of
+`annulus (bursts)`, with `--arrivals burst:1ms`. wrk has no open loop: it runs a closed one at a rate like it, of as many connections as
+that takes. A generator that is not installed is left out and named: apt-get install wrk nginx-light; cargo install oha; wrk2 is built from
+its repository.
 
 Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
 """
@@ -50,7 +52,7 @@ LOADS = {
     "open-20k": (64, 20_000, 1, False),
     "open-100k": (64, 100_000, 64, False),
 }
-OURS, CONTROL = "annulus", "annulus (control)"
+OURS, CONTROL, BURSTS = "annulus", "annulus (control)", "annulus (bursts)"
 RESAMPLES = 2000
 UNAVAILABLE = 3
 
@@ -69,6 +71,7 @@ def commands(options, name, url):
             found["wrk2"] = [options.wrk2, "-t1", f"-c{connections}", f"-d{seconds}s", f"-R{rate}", url]
         ours += ["--rate", rate]
         oha += ["-q", rate, "--latency-correction"]
+        found[BURSTS] = [*ours, "--arrivals", "burst:1ms"]
     if shutil.which(options.oha):
         found["oha"] = [*oha, url]
     return {name: [str(word) for word in command] for name, command in {**found, OURS: ours, CONTROL: ours}.items()}
@@ -172,7 +175,7 @@ def report(name, results):
     connections, rate, of_wrk, is_shared = LOADS[name]
     kind = "a closed loop" if rate is None else f"an open loop at {rate} a second, wrk {of_wrk} in a closed loop"
     print(f"\n{name}: {connections} connections, {kind}{', on a core with a busy process' if is_shared else ''}")
-    others = [other for other in results if other not in (OURS, CONTROL)]
+    others = [other for other in results if other not in (OURS, CONTROL, BURSTS)]
     heads = "".join(f"{'÷ ' + other:>9}{'95 % interval':>17}" for other in others)
     print(f"{'':19}{'CPU a request':>14}{heads}{'requests/s':>12}{'of a core':>11}{'its core':>9}{'nginx':>7}")
     for program, rounds in results.items():

@@ -74,7 +74,9 @@ pub use plan::{
 };
 pub use protocol::Protocol;
 pub use run::{LoadError, Observer, Progress, run};
-pub use schedule::{Arrivals, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number};
+pub use schedule::{
+    Arrivals, MAX_BURST, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number,
+};
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};
 pub use start_time::StartError;
 pub use tls::{Tls, TlsError, Trust};

@@ -28,9 +28,10 @@ pub(super) struct WorkloadArgs {
     /// several, p50<200us,p99.9<5ms,errors<0.1%
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["rate", "think", "per_connection", "warm_up"])]
     find_rate: Option<Target>,
-    /// With --rate or --find-rate: at equal distances (constant), or as from many independent
-    /// users (poisson) [default: constant]
-    #[arg(long, value_name = "constant|poisson")]
+    /// With --rate or --find-rate: at equal distances (constant), as from many
+    /// independent users (poisson), or what is due within each TIME together
+    /// at its end (burst:1ms), which takes less CPU [default: constant]
+    #[arg(long, value_name = "constant|poisson|burst:TIME")]
     arrivals: Option<Arrivals>,
     /// Without --rate: the time between a reply and the next request: 10ms,
     /// 5ms..20ms (uniform), or exp:10ms (exponential, with this mean)
@@ -133,6 +134,12 @@ mod tests {
                 8,
             ),
             (&["--rate", "1..2:3s"], Some(8), "1 to 2 a second in 3s", 8),
+            (
+                &["--rate", "5k", "--arrivals", "burst:1ms"],
+                Some(8),
+                "5000 a second, in bursts every 1ms",
+                8,
+            ),
         ] {
             let (schedule, measured) = schedule(args, duration).unwrap();
             assert_eq!((schedule.to_string().as_str(), measured.as_secs()), (text, seconds));
@@ -145,6 +152,7 @@ mod tests {
             (&["--arrivals", "poisson"][..], ["--arrivals does nothing", "--rate"]),
             (&["--rate", "1", "--think", "1s"], ["--think", "--rate"]),
             (&["--rate", "1,2:6s"], ["takes 12s", "10s of -t"]),
+            (&["--rate", "1", "--arrivals", "burst:0"], ["bursts every 0ns", "at most 1s"]),
             (&["--rate", "fast"], ["--rate fast: 'fast'", "10k"]),
             (&["--length", "0"], ["0 is no valid number", "1 to 67108864"]),
         ] {

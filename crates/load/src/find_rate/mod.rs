@@ -222,8 +222,12 @@ impl RateSearch {
     fn judge(&self, rate: f64, total: &Interval) -> RateWindow {
         let (histogram, per_second) = (&total.response.histogram(), total.rate());
         let due = rate * self.measured().as_secs_f64();
-        // The edges of a window cut through a request, and the number of Poisson arrivals varies with its root.
-        let varies = 1.0 + if self.arrivals == Arrivals::Poisson { 3.0 * due.sqrt() } else { 0.0 };
+        // The edges of a window cut through a request or a burst, and the number of Poisson arrivals varies with its root.
+        let varies = match self.arrivals {
+            Arrivals::Constant => 1.0,
+            Arrivals::Poisson => 1.0 + 3.0 * due.sqrt(),
+            Arrivals::Burst(every) => 1.0 + rate * every.as_secs_f64(),
+        };
         let answered = per_second * self.measured().as_secs_f64();
         let delivered = answered >= due * DELIVERED - varies;
         let undelivered = || format!("{per_second:.0} a second were answered, of {rate}");

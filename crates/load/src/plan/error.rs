@@ -1,11 +1,12 @@
 //! What makes a plan invalid.
 
 use super::{MAX_IN_FLIGHT, MAX_RATE, MAX_THREADS};
-use crate::schedule::{MAX_THINK, Think};
+use crate::schedule::{MAX_BURST, MAX_THINK, Think};
 use crate::server_address::{MAX_PATH, length};
 use crate::tls::TlsError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// An invalid plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum PlanError {
     /// A rate below zero or above [`MAX_RATE`], or none above zero.
     #[error("{0} messages a second: ask for more than 0 and at most {MAX_RATE}")]
     Rate(f64),
+    /// A time between bursts of zero, or above [`MAX_BURST`].
+    #[error("bursts every {0:?}: ask for more than 0 and at most {MAX_BURST:?}")]
+    Burst(Duration),
     /// A think time above [`MAX_THINK`].
     #[error("a think time of {0}: ask for at most {MAX_THINK:?}")]
     Think(Think),

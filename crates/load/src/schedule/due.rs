@@ -7,7 +7,7 @@ use fastrand::Rng;
 /// The due times of one client, one after the other.
 ///
 /// All clients together have the arrivals of the schedule: with constant arrivals they take turns; with Poisson arrivals each
-/// has a Poisson process with its share of the rate, and such processes add up to one.
+/// has a Poisson process with its share of the rate, and such processes add up to one; bursts are at the same times for all.
 #[derive(Debug)]
 pub(super) struct DueTimes {
     rate: Rate,
@@ -37,7 +37,7 @@ impl DueTimes {
         let mut due =
             DueTimes { rate, arrivals, random, origin, clients, count: 0.0, part: 0, next: 0 };
         match arrivals {
-            Arrivals::Constant => due.pass(client as f64),
+            Arrivals::Constant | Arrivals::Burst(_) => due.pass(client as f64),
             Arrivals::Poisson => due.advance(),
         }
         due
@@ -51,7 +51,7 @@ impl DueTimes {
     /// Goes on to the request after it.
     pub(super) fn advance(&mut self) {
         match self.arrivals {
-            Arrivals::Constant => self.pass(self.clients),
+            Arrivals::Constant | Arrivals::Burst(_) => self.pass(self.clients),
             Arrivals::Poisson => {
                 let distance = exponential(&mut self.random);
                 self.pass(self.clients * distance);
@@ -63,7 +63,14 @@ impl DueTimes {
         self.count += requests;
         let seconds = self.rate.time_of(self.count, &mut self.part);
         // A conversion of infinity gives the largest number.
-        self.next = self.origin.saturating_add((seconds * 1e9) as u64);
+        let since = (seconds * 1e9) as u64;
+        let since = match self.arrivals {
+            Arrivals::Burst(every) => {
+                since.checked_next_multiple_of(every.as_nanos() as u64).unwrap_or(u64::MAX)
+            }
+            Arrivals::Constant | Arrivals::Poisson => since,
+        };
+        self.next = self.origin.saturating_add(since);
     }
 }
 
@@ -92,6 +99,20 @@ mod tests {
         let times = within(1, &Rate::constant(10.0), Arrivals::Constant, 3);
         let expected: Vec<_> = (0..10).map(|number| number * 100_000_000).collect();
         assert_eq!(times, expected);
+    }
+
+    #[test]
+    fn requests_of_a_burst_are_due_together() {
+        let burst = Arrivals::Burst(Duration::from_millis(2));
+        let times = within(1, &Rate::constant(1500.0), burst, 7);
+        // Three in each, of which the first begins with its own.
+        let mut counts = vec![0; 500];
+        for time in times {
+            assert_eq!(time % 2_000_000, 0);
+            counts[time as usize / 2_000_000] += 1;
+        }
+        assert_eq!(counts[0], 1);
+        assert!(counts[1..].iter().all(|&count| count == 3), "{counts:?}");
     }
 
     #[test]
@@ -138,8 +159,8 @@ mod tests {
         }
 
         #[test]
-        fn due_times_of_a_client_never_go_back(client in 0_usize..10, poisson: bool, from in 0.0_f64..1e4, to in 1.0_f64..1e4) {
-            let arrivals = if poisson { Arrivals::Poisson } else { Arrivals::Constant };
+        fn due_times_of_a_client_never_go_back(client in 0_usize..10, kind in 0_usize..3, from in 0.0_f64..1e4, to in 1.0_f64..1e4) {
+            let arrivals = [Arrivals::Constant, Arrivals::Poisson, Arrivals::Burst(Duration::from_micros(70))][kind];
             let mut due = DueTimes::new(Rate::ramp(from, to, Duration::from_secs(1)), arrivals, [client, 10], 1, 1000);
             let mut last = 1000;
             for _ in 0..100 {

@@ -27,6 +27,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// Longest time between bursts: a second.
+pub const MAX_BURST: Duration = Duration::from_secs(1);
+
 /// Longest think time: a day.
 pub const MAX_THINK: Duration = Duration::from_secs(86_400);
 
@@ -64,6 +67,10 @@ pub enum Arrivals {
     /// At exponentially distributed distances, as from many independent users: some come close together, and a server
     /// without reserve shows it.
     Poisson,
+    /// At equal distances, and each request as late as the next multiple of this time since the beginning, above zero and at most
+    /// [`MAX_BURST`]. Those of a burst are due together, and their response times count from then: what waits behind others in the
+    /// server has waited. A burst wakes the load once where every request would, which takes less CPU time.
+    Burst(Duration),
 }
 
 impl Schedule {
@@ -97,6 +104,9 @@ impl Schedule {
                 Err(PlanError::Think(*think))
             }
             Schedule::Closed { .. } => Ok(()),
+            Schedule::Open { arrivals: Arrivals::Burst(every), .. } if !is_burst(*every) => {
+                Err(PlanError::Burst(*every))
+            }
             Schedule::Open { rate, .. } => match rate.invalid() {
                 Some(rate) => Err(PlanError::Rate(rate)),
                 None => Ok(()),
@@ -121,6 +131,9 @@ impl fmt::Display for Schedule {
             Schedule::Open { rate, arrivals: Arrivals::Poisson } => {
                 write!(f, "{rate}, Poisson arrivals")
             }
+            Schedule::Open { rate, arrivals: Arrivals::Burst(every) } => {
+                write!(f, "{rate}, in bursts every {every:?}")
+            }
         }
     }
 }
@@ -132,9 +145,21 @@ impl FromStr for Arrivals {
         match text {
             "constant" => Ok(Arrivals::Constant),
             "poisson" => Ok(Arrivals::Poisson),
-            _ => Err(format!("'{text}' is not constant or poisson")),
+            _ => {
+                let every = text.strip_prefix("burst:").ok_or_else(|| {
+                    format!("'{text}' is not constant, poisson, or burst:TIME, such as burst:1ms")
+                })?;
+                let every = parse_time(every).map_err(|error| error.to_string())?;
+                let burst = is_burst(every).then_some(Arrivals::Burst(every));
+                burst.ok_or_else(|| PlanError::Burst(every).to_string())
+            }
         }
     }
+}
+
+/// Whether a time between bursts is within the limits.
+fn is_burst(every: Duration) -> bool {
+    !every.is_zero() && every <= MAX_BURST
 }
 
 /// Whether a rate is within the limits, zero included.
@@ -159,10 +184,25 @@ mod tests {
                 Schedule::Open { rate: Rate::constant(1e4), arrivals: "poisson".parse().unwrap() },
                 "10000 a second, Poisson arrivals",
             ),
+            (
+                Schedule::Open {
+                    rate: Rate::constant(1e4),
+                    arrivals: "burst:1ms".parse().unwrap(),
+                },
+                "10000 a second, in bursts every 1ms",
+            ),
         ] {
             assert_eq!(schedule.to_string(), text);
         }
-        assert!("even".parse::<Arrivals>().unwrap_err().contains("constant or poisson"));
+        for (text, part) in [
+            ("even", "constant, poisson, or burst:TIME"),
+            ("burst:soon", "'soon' is not a time"),
+            ("burst:0", "more than 0 and at most 1s"),
+            ("burst:2s", "bursts every 2s"),
+        ] {
+            let error = text.parse::<Arrivals>().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]
@@ -174,6 +214,13 @@ mod tests {
         assert_eq!(open(&[1.0, -1.0]), Err(PlanError::Rate(-1.0)));
         assert_eq!(open(&[]), Err(PlanError::Rate(0.0)));
         assert!(open(&[f64::NAN]).is_err() && open(&[2.0 * MAX_RATE]).is_err());
+        let burst = |every| {
+            Schedule::Open { rate: Rate::constant(1.0), arrivals: Arrivals::Burst(every) }
+                .validate()
+        };
+        assert_eq!(burst(MAX_BURST), Ok(()));
+        assert_eq!(burst(Duration::ZERO), Err(PlanError::Burst(Duration::ZERO)));
+        assert!(burst(2 * MAX_BURST).is_err());
         let think = |think| Schedule::Closed { think }.validate();
         assert_eq!(think(Think::Fixed(MAX_THINK)), Ok(()));
         assert!(think(Think::Fixed(2 * MAX_THINK)).is_err());

@@ -335,7 +335,7 @@ mod tests {
         /// each is answered once with its times.
         #[test]
         fn every_request_has_its_times(
-            kind in 0_usize..4,
+            kind in 0_usize..5,
             depth in 1_usize..10,
             steps in proptest::collection::vec((1_u64..2000, any::<bool>()), 1..300),
         ) {
@@ -344,7 +344,8 @@ mod tests {
                 0 => Schedule::default(),
                 1 => Schedule::Closed { think: Think::Exponential(ms) },
                 2 => Schedule::open(Rate::constant(2e6)),
-                _ => Schedule::Open { rate: Rate::constant(2e6), arrivals: Arrivals::Poisson },
+                3 => Schedule::Open { rate: Rate::constant(2e6), arrivals: Arrivals::Poisson },
+                _ => Schedule::Open { rate: Rate::constant(2e6), arrivals: Arrivals::Burst(ms) },
             };
             let mut pacer = Pacer::new(&schedule, depth, [0, 1], 3, 0);
             let (mut now, mut claimed, mut answered, mut last) = (0, 0, 0, 0);

@@ -2,7 +2,9 @@
 
 use crate::exchange::kept::Parsed;
 use crate::fault::{Fault, Kind};
+use crate::fault_log::FirstRefusal;
 use httparse::{Error, Header, ParserConfig, Response, Status};
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
 /// Most bytes of a head, and of the trailers behind a body.
@@ -66,6 +68,33 @@ impl LastHead {
         }
         Ok(parsed)
     }
+}
+
+/// What reading the head of a reply takes from outside its connection.
+#[derive(Clone, Copy)]
+pub(super) struct HeadReader<'a> {
+    /// Whether the reply is one to HEAD.
+    pub(super) to_head: bool,
+    /// The last head of any connection of the thread.
+    pub(super) last: &'a RefCell<LastHead>,
+    /// Is told of a status of 400 and above.
+    pub(super) refusal: &'a FirstRefusal,
+}
+
+impl HeadReader<'_> {
+    /// As [`parse`].
+    pub(super) fn parse(&self, bytes: &[u8]) -> Parsed<Head> {
+        let parsed = self.last.borrow_mut().parse(bytes, self.to_head)?;
+        if let Some((_, Head { status: 400.., .. })) = parsed {
+            self.refusal.note(|| first_line(bytes));
+        }
+        Ok(parsed)
+    }
+}
+
+/// The status line.
+fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|byte| b"\r\n".contains(byte)).next().unwrap_or_default()
 }
 
 /// Parses the head of a reply to a request, whose method may have been HEAD.

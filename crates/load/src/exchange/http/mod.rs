@@ -11,6 +11,7 @@ use super::{Answer, Exchange, Outcome, Written};
 use crate::fault::{Fault, Kind};
 use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
+use head::HeadReader;
 use replies::Replies;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -83,8 +84,12 @@ impl Exchange for HttpExchange {
         if self.outstanding == 0 || self.is_last() {
             return Err(self.unexpected(input));
         }
-        let (to_head, last) = (self.to_head(), self.requests.last_head());
-        let (taken, status) = self.replies.take(input, to_head, last, &self.refusal)?;
+        let heads = HeadReader {
+            to_head: self.to_head(),
+            last: self.requests.last_head(),
+            refusal: &self.refusal,
+        };
+        let (taken, status) = self.replies.take(input, heads)?;
         if let Some(status) = status {
             self.answer(status, answered);
         }

@@ -1,11 +1,9 @@
 //! The replies of one connection, from any pieces.
 
-use super::head::{self, Body, Head, LastHead, MAX_HEAD, too_long};
+use super::head::{self, Body, Head, HeadReader, MAX_HEAD, too_long};
 use crate::exchange::kept::{Kept, Parsed};
 use crate::fault::{Fault, Kind};
-use crate::fault_log::FirstRefusal;
 use httparse::Status;
-use std::cell::RefCell;
 
 /// Most bytes of the line with a chunk's size.
 const MAX_CHUNK_LINE: usize = 4096;
@@ -54,18 +52,15 @@ impl Replies {
         matches!(self.state, State::Head) && self.kept.len() == 0
     }
 
-    /// Takes bytes up to the end of a reply; returns their number, and the status once the reply is complete. `to_head`
-    /// says whether it is a reply to HEAD; `last` is the last head of any connection; `refusal` is told of a status of 400 and above.
+    /// Takes bytes up to the end of a reply; returns their number, and the status once the reply is complete.
     pub(super) fn take(
         &mut self,
         input: &[u8],
-        to_head: bool,
-        last: &RefCell<LastHead>,
-        refusal: &FirstRefusal,
+        heads: HeadReader<'_>,
     ) -> Result<(usize, Option<u16>), Fault> {
         let mut taken = 0;
         while taken < input.len() {
-            let (count, complete) = self.step(&input[taken..], to_head, last, refusal)?;
+            let (count, complete) = self.step(&input[taken..], heads)?;
             taken += count;
             if complete {
                 (self.state, self.interim) = (State::Head, 0);
@@ -75,7 +70,7 @@ impl Replies {
         Ok((taken, None))
     }
 
-    /// The connection has ended: completes a reply that ends so. `to_head` is as for [`take`](Self::take).
+    /// The connection has ended: completes a reply that ends so. `to_head` says whether it is one to HEAD.
     pub(super) fn closed(&mut self, to_head: bool) -> Result<u16, Fault> {
         match self.state {
             State::Head => self.kept.look(|bytes| head::parse(bytes, to_head))?,
@@ -98,15 +93,9 @@ impl Replies {
     }
 
     /// Takes the next part of a reply; returns its length, and whether it completes the reply.
-    fn step(
-        &mut self,
-        input: &[u8],
-        to_head: bool,
-        last: &RefCell<LastHead>,
-        refusal: &FirstRefusal,
-    ) -> Result<(usize, bool), Fault> {
+    fn step(&mut self, input: &[u8], heads: HeadReader<'_>) -> Result<(usize, bool), Fault> {
         match self.state {
-            State::Head => self.head(input, to_head, last, refusal),
+            State::Head => self.head(input, heads),
             State::UntilClose => Ok((input.len(), false)),
             State::Body(left) => {
                 let (taken, left) = skip(input, left);
@@ -129,20 +118,8 @@ impl Replies {
         }
     }
 
-    fn head(
-        &mut self,
-        input: &[u8],
-        to_head: bool,
-        last: &RefCell<LastHead>,
-        refusal: &FirstRefusal,
-    ) -> Result<(usize, bool), Fault> {
-        let parse = |bytes: &[u8]| {
-            let parsed = last.borrow_mut().parse(bytes, to_head)?;
-            if let Some((_, Head { status: 400.., .. })) = parsed {
-                refusal.note(|| first_line(bytes));
-            }
-            Ok(parsed)
-        };
+    fn head(&mut self, input: &[u8], heads: HeadReader<'_>) -> Result<(usize, bool), Fault> {
+        let parse = |bytes: &[u8]| heads.parse(bytes);
         let (taken, head) = self.kept.parse_lines(input, MAX_HEAD, parse, || too_long("a head"))?;
         let Some(Head { status, body, is_last }) = head else { return Ok((taken, false)) };
         if status < 200 {
@@ -190,11 +167,6 @@ impl Replies {
         }
         Ok((taken, false))
     }
-}
-
-/// The status line.
-fn first_line(head: &[u8]) -> &[u8] {
-    head.split(|byte| b"\r\n".contains(byte)).next().unwrap_or_default()
 }
 
 /// How many bytes of a part are there, and how many are left.
