@@ -67,9 +67,9 @@ pub enum Arrivals {
     /// At exponentially distributed distances, as from many independent users: some come close together, and a server
     /// without reserve shows it.
     Poisson,
-    /// At equal distances, and each request as late as the next multiple of this time since the beginning, above zero and at most
-    /// [`MAX_BURST`]. Those of a burst are due together, and their response times count from then: what waits behind others in the
-    /// server has waited. A burst wakes the load once where every request would, which takes less CPU time.
+    /// At equal distances, rounded up to the next multiple of this time since the beginning, which is above zero and at most
+    /// [`MAX_BURST`]. Requests of a burst are due together, and their response times count from then. A burst wakes the load
+    /// once, where each of its requests would, which takes less CPU time; the server has to answer them one after the other.
     Burst(Duration),
 }
 
