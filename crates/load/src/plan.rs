@@ -4,6 +4,7 @@ mod error;
 
 pub use error::PlanError;
 
+use crate::limits;
 use crate::mix::Sizes;
 use crate::mode::Mode;
 use crate::protocol::Protocol;
@@ -340,10 +341,12 @@ impl Plan {
         .unwrap_or(self.clients)
     }
 
-    /// Most sockets open at once. With a connection per message, some are being closed while the next ones are opened.
+    /// Most sockets open at once.
     pub(crate) fn max_open(&self) -> usize {
         match self.workload {
-            Workload::PerConnection(_) => self.connections().min(2 * self.clients),
+            Workload::PerConnection(_) => {
+                self.connections().min(limits::of_short_connections(self.clients))
+            }
             Workload::Streams(_) | Workload::Datagrams(_) => self.clients,
         }
     }

@@ -203,14 +203,16 @@ impl Run {
     /// # Errors
     /// If none is left.
     fn cells(&mut self) -> Result<Vec<Cell>> {
-        // Connections being closed while the next ones are opened count, too.
-        let most = limits::room() / 2;
-        let fits = |cell: &Cell| cell.number("clients").is_none_or(|count| count <= most as u64);
+        let room = limits::room();
+        let fits = |cell: &Cell| {
+            let clients = cell.number("clients").unwrap_or_default() as usize;
+            limits::of_short_connections(clients) <= room
+        };
         let all = self.every(|question| message(question).into_iter().collect());
         let (cells, beyond): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(fits);
         for cell in beyond {
-            let way = "fit under the limit of open files; raise it (ulimit -Hn)";
-            self.note(format!("{cell}: at most {most} {way}"));
+            let way = "more open files than the limit allows; raise it (ulimit -Hn)";
+            self.note(format!("{cell}: needs {way}"));
         }
         ensure!(!cells.is_empty(), "no cell is left to measure: {}", self.notes.join("; "));
         Ok(cells)
