@@ -204,15 +204,16 @@ impl Run {
     /// If none is left.
     fn cells(&mut self) -> Result<Vec<Cell>> {
         let room = limits::room();
-        let fits = |cell: &Cell| {
-            let clients = cell.number("clients").unwrap_or_default() as usize;
-            limits::of_short_connections(clients) <= room
+        let needed = |cell: &Cell| {
+            limits::of_short_connections(cell.number("clients").unwrap_or_default() as usize)
         };
         let all = self.every(|question| message(question).into_iter().collect());
-        let (cells, beyond): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(fits);
+        let (cells, beyond): (Vec<Cell>, Vec<Cell>) =
+            all.into_iter().partition(|cell| needed(cell) <= room);
         for cell in beyond {
-            let way = "more open files than the limit allows; raise it (ulimit -Hn)";
-            self.note(format!("{cell}: needs {way}"));
+            let needed = needed(&cell);
+            let way = format!("{room} are left under the limit; raise it (ulimit -Hn)");
+            self.note(format!("{cell}: needs {needed} open files, and {way}"));
         }
         ensure!(!cells.is_empty(), "no cell is left to measure: {}", self.notes.join("; "));
         Ok(cells)
