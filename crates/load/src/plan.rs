@@ -1,8 +1,11 @@
 //! A run of the load generator: which server, which workload, how many clients, for how long.
 
 mod error;
+mod workload;
 
 pub use error::PlanError;
+pub(crate) use workload::segments_that_fit;
+pub use workload::{Datagrams, PerConnection, Streams, Workload};
 
 use crate::limits;
 use crate::mix::Sizes;
@@ -11,7 +14,6 @@ use crate::protocol::Protocol;
 use crate::schedule::Schedule;
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
-use annulus::DriverChoice;
 use std::time::Duration;
 
 /// Most bytes in a message of a stream: 64 MiB.
@@ -35,16 +37,8 @@ pub const MAX_CONNECTIONS: usize = 10_000_000;
 /// Most event loops of a run with [`Workload::PerConnection`]: a thread each.
 pub const MAX_EVENT_LOOPS: usize = 256;
 
-/// Most segments in one send: what every kernel with segmentation accepts.
-const MAX_SEGMENTS: usize = 64;
-
 /// Longer than any run takes.
 const ENDLESS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
-/// How many datagrams of a length one send can carry as segments.
-pub(crate) fn segments_that_fit(length: usize) -> usize {
-    (MAX_DATAGRAM / length).min(MAX_SEGMENTS)
-}
 
 /// One run of the load generator.
 #[derive(Clone, Debug)]
@@ -85,104 +79,6 @@ pub struct Plan {
     /// When to begin to measure, as the time since the Unix epoch; at once, after the warm-up, if `None`. Clients begin to
     /// connect a connect time-out and the warm-up before; the warm-up lasts until then.
     pub start_at: Option<Duration>,
-}
-
-/// What the clients do.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Workload {
-    /// Each keeps a connection and sends messages over it.
-    Streams(Streams),
-    /// Each opens a connection per message; ends after a number of connections instead of a time.
-    PerConnection(PerConnection),
-    /// Each sends datagrams from a socket of its own.
-    Datagrams(Datagrams),
-}
-
-/// Messages over connections that stay open.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Streams {
-    /// Messages in flight per connection: 1 to [`MAX_PIPELINE`], and at most [`MAX_IN_FLIGHT`] bytes.
-    pub pipeline: usize,
-    /// What the clients run on.
-    pub mode: Mode,
-    /// Threads with an event loop each that share the clients, with [`Mode::Tasks`]: 1 to [`MAX_EVENT_LOOPS`]. More than clients
-    /// are not started.
-    pub threads: usize,
-    /// Whether a client whose connection has failed goes on with another one, after a pause: 10 ms, and twice as long with each failure
-    /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
-    pub reconnect: bool,
-    /// Requests on one connection; then the client closes it and makes another one. The time for that is part of no service time, and of
-    /// the latency of the next request. With a server at an IPv4 loopback address, connections leave from
-    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES).
-    pub requests_per_connection: Option<u64>,
-    /// Connections to open per second, at the start and when they are replaced: more than 0, and at most [`MAX_RATE`]. `None` is as
-    /// fast as the server accepts them, 64 at a time.
-    pub connect_rate: Option<f64>,
-}
-
-/// A connection per message: connect, send, receive, close.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PerConnection {
-    /// Connections in total: 1 to [`MAX_CONNECTIONS`]; as many as clients if `None`.
-    pub connections: Option<usize>,
-    /// Event loops that share the clients: 1 to [`MAX_EVENT_LOOPS`].
-    pub threads: usize,
-    /// The driver of the event loops.
-    pub driver: DriverChoice,
-}
-
-/// Datagrams and their echoes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Datagrams {
-    /// Datagrams in flight per client: 1 to [`MAX_WINDOW`].
-    pub window: usize,
-    /// Send with segmentation (GSO) as much as the window allows, receive with coalescing (GRO). UDP only.
-    pub segments: bool,
-    /// The driver of the clients.
-    pub driver: DriverChoice,
-}
-
-impl Default for Streams {
-    fn default() -> Streams {
-        Streams {
-            pipeline: 1,
-            mode: Mode::default(),
-            threads: 1,
-            reconnect: false,
-            requests_per_connection: None,
-            connect_rate: None,
-        }
-    }
-}
-
-impl Default for PerConnection {
-    fn default() -> PerConnection {
-        PerConnection { connections: None, threads: 1, driver: DriverChoice::Auto }
-    }
-}
-
-impl Default for Datagrams {
-    fn default() -> Datagrams {
-        Datagrams { window: 1, segments: false, driver: DriverChoice::Auto }
-    }
-}
-
-impl From<Streams> for Workload {
-    fn from(streams: Streams) -> Workload {
-        Workload::Streams(streams)
-    }
-}
-
-impl From<PerConnection> for Workload {
-    fn from(per_connection: PerConnection) -> Workload {
-        Workload::PerConnection(per_connection)
-    }
-}
-
-impl From<Datagrams> for Workload {
-    fn from(datagrams: Datagrams) -> Workload {
-        Workload::Datagrams(datagrams)
-    }
 }
 
 impl Plan {
@@ -362,13 +258,6 @@ impl Plan {
     }
 }
 
-impl Datagrams {
-    /// Most datagrams in one send.
-    pub(crate) fn max_segments(&self, length: usize) -> usize {
-        if self.segments { segments_that_fit(length) } else { 1 }
-    }
-}
-
 fn requests_per_connection(streams: Streams) -> usize {
     streams.requests_per_connection.map_or(usize::MAX, |count| count as usize)
 }
@@ -392,8 +281,7 @@ pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), Plan
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Rate;
-    use crate::schedule::{MAX_THINK, Think};
+    use crate::schedule::{MAX_THINK, Rate, Think};
 
     fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), PlanError> {
         let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);

@@ -53,8 +53,11 @@ struct Rule {
 
 /// Compares the findings with the counts on record.
 pub(crate) fn check() -> Outcome {
-    let rules = apply()?;
-    let verdict = ratchet::compare(&counts(&rules), &ratchet::read()?);
+    compare(&apply()?)
+}
+
+fn compare(rules: &[Rule]) -> Outcome {
+    let verdict = ratchet::compare(&counts(rules), &ratchet::read()?);
     for ((name, count), known) in &verdict.below {
         eprintln!(
             "style: {name}: {count}, down from {known}: `cargo xtask check --lower` records it"
@@ -86,10 +89,10 @@ pub(crate) fn lower() -> Outcome {
         ratchet::write(&counts)?;
         return Ok(Vec::new());
     }
-    check()
+    compare(&rules)
 }
 
-/// Lists the findings of the named rules, and prints the counts of all.
+/// Lists the findings of the named rules, prints the counts of all, and compares them with those on record.
 pub(crate) fn list(names: &[String]) -> Outcome {
     let rules = apply()?;
     if let Some(unknown) = names.iter().find(|name| !rules.iter().any(|rule| rule.name == **name)) {
@@ -103,7 +106,7 @@ pub(crate) fn list(names: &[String]) -> Outcome {
     for rule in &rules {
         println!("{:<12} {:>5}  {}", rule.name, rule.found.len(), rule.about);
     }
-    Ok(Vec::new())
+    compare(&rules)
 }
 
 fn counts(rules: &[Rule]) -> Vec<ratchet::Count> {

@@ -1,0 +1,120 @@
+//! What the clients of a run do.
+
+use crate::mode::Mode;
+use annulus::DriverChoice;
+
+use super::MAX_DATAGRAM;
+
+/// Most segments in one send: what every kernel with segmentation accepts.
+const MAX_SEGMENTS: usize = 64;
+
+/// What the clients do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Workload {
+    /// Each keeps a connection and sends messages over it.
+    Streams(Streams),
+    /// Each opens a connection per message; ends after a number of connections instead of a time.
+    PerConnection(PerConnection),
+    /// Each sends datagrams from a socket of its own.
+    Datagrams(Datagrams),
+}
+
+/// Messages over connections that stay open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Streams {
+    /// Messages in flight per connection: 1 to [`MAX_PIPELINE`](super::MAX_PIPELINE), and at most
+    /// [`MAX_IN_FLIGHT`](super::MAX_IN_FLIGHT) bytes.
+    pub pipeline: usize,
+    /// What the clients run on.
+    pub mode: Mode,
+    /// Threads with an event loop each that share the clients, with [`Mode::Tasks`]: 1 to
+    /// [`MAX_EVENT_LOOPS`](super::MAX_EVENT_LOOPS). More than clients are not started.
+    pub threads: usize,
+    /// Whether a client whose connection has failed goes on with another one, after a pause: 10 ms, and twice as long with each failure
+    /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
+    pub reconnect: bool,
+    /// Requests on one connection; then the client closes it and makes another one. The time for that is part of no service time, and of
+    /// the latency of the next request. With a server at an IPv4 loopback address, connections leave from
+    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES).
+    pub requests_per_connection: Option<u64>,
+    /// Connections to open per second, at the start and when they are replaced: more than 0, and at most
+    /// [`MAX_RATE`](super::MAX_RATE). `None` is as fast as the server accepts them, 64 at a time.
+    pub connect_rate: Option<f64>,
+}
+
+/// A connection per message: connect, send, receive, close.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PerConnection {
+    /// Connections in total: 1 to [`MAX_CONNECTIONS`](super::MAX_CONNECTIONS); as many as clients if `None`.
+    pub connections: Option<usize>,
+    /// Event loops that share the clients: 1 to [`MAX_EVENT_LOOPS`](super::MAX_EVENT_LOOPS).
+    pub threads: usize,
+    /// The driver of the event loops.
+    pub driver: DriverChoice,
+}
+
+/// Datagrams and their echoes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Datagrams {
+    /// Datagrams in flight per client: 1 to [`MAX_WINDOW`](super::MAX_WINDOW).
+    pub window: usize,
+    /// Send with segmentation (GSO) as much as the window allows, receive with coalescing (GRO). UDP only.
+    pub segments: bool,
+    /// The driver of the clients.
+    pub driver: DriverChoice,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams {
+            pipeline: 1,
+            mode: Mode::default(),
+            threads: 1,
+            reconnect: false,
+            requests_per_connection: None,
+            connect_rate: None,
+        }
+    }
+}
+
+impl Default for PerConnection {
+    fn default() -> PerConnection {
+        PerConnection { connections: None, threads: 1, driver: DriverChoice::Auto }
+    }
+}
+
+impl Default for Datagrams {
+    fn default() -> Datagrams {
+        Datagrams { window: 1, segments: false, driver: DriverChoice::Auto }
+    }
+}
+
+impl From<Streams> for Workload {
+    fn from(streams: Streams) -> Workload {
+        Workload::Streams(streams)
+    }
+}
+
+impl From<PerConnection> for Workload {
+    fn from(per_connection: PerConnection) -> Workload {
+        Workload::PerConnection(per_connection)
+    }
+}
+
+impl From<Datagrams> for Workload {
+    fn from(datagrams: Datagrams) -> Workload {
+        Workload::Datagrams(datagrams)
+    }
+}
+
+impl Datagrams {
+    /// Most datagrams in one send.
+    pub(crate) fn max_segments(&self, length: usize) -> usize {
+        if self.segments { segments_that_fit(length) } else { 1 }
+    }
+}
+
+/// How many datagrams of a length one send can carry as segments.
+pub(crate) fn segments_that_fit(length: usize) -> usize {
+    (MAX_DATAGRAM / length).min(MAX_SEGMENTS)
+}
