@@ -1,14 +1,15 @@
-//! What every change must pass and is quickly checked: style, format, lints, documentation, licences.
+//! What every change must pass and is quickly checked: style, format, lints, documentation, licences, the table of results.
 
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
-use crate::{licences, style};
+use crate::{licences, results, style};
 
 /// The parts, quick ones first.
-pub(crate) const PARTS: [Part; 5] = [
+pub(crate) const PARTS: [Part; 6] = [
     Part { name: "style", required: true, run: style::check, leaves: &[] },
     Part { name: "format", required: true, run: format, leaves: &[] },
     Part { name: "licences", required: true, run: licences::check, leaves: &[] },
+    Part { name: "results", required: true, run: results::check, leaves: &[] },
     Part { name: "clippy", required: true, run: clippy, leaves: &[] },
     Part { name: "doc", required: true, run: doc, leaves: &[] },
 ];

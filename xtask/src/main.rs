@@ -18,6 +18,7 @@ mod package;
 mod part;
 mod peers;
 mod pictures;
+mod results;
 mod sanitizers;
 mod spdx;
 mod static_program;
@@ -52,7 +53,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "check",
         arguments: "[--lower]",
-        about: "style, format, licences, clippy, rustdoc; --lower records what style finds less of",
+        about: "style, format, licences, results, clippy, rustdoc; --lower records what style finds less of",
         run: check::run,
     },
     Verb {
@@ -60,6 +61,12 @@ const VERBS: &[Verb] = &[
         arguments: "[RULE...]",
         about: "counts what the rules of style find, and lists all that these found",
         run: style::list,
+    },
+    Verb {
+        name: "results",
+        arguments: "[--write]",
+        about: "the README's table of results against docs/results, from which --write makes it anew",
+        run: results::run,
     },
     Verb {
         name: "features",
@@ -125,7 +132,7 @@ const VERBS: &[Verb] = &[
         name: "package",
         arguments: "",
         about: "every crate as it would be published, built from its package alone",
-        run: |_| package::check(),
+        run: |_| package::all(),
     },
     Verb {
         name: "static",

@@ -1,19 +1,38 @@
 //! What would be published: every crate must package, and build from its package alone.
 
-use crate::step::{Outcome, Step};
+use crate::step::{Failure, Outcome, Step};
+
+/// Packages everything.
+pub(crate) fn all() -> Outcome {
+    compat()?;
+    workspace()
+}
 
 /// Packages every library and the command, and builds each from what was packaged.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn workspace() -> Outcome {
+    fetch("Cargo.toml")?;
     // Uncommitted changes are packaged as they are: what counts is what the packages contain.
-    Step::new("cargo", "package --quiet --workspace --exclude xtask --allow-dirty").run()?;
-    let compat =
-        Step::new("cargo", "package --quiet --allow-dirty --manifest-path compat/Cargo.toml");
-    // It is a workspace of its own, whose packages depend on published ones.
-    let patch = |name: &str, path: &str| format!("patch.crates-io.{name}.path=\"crates/{path}\"");
-    let compat = compat.argument("--config").argument(patch("annulus", "annulus"));
-    let compat = compat.argument("--config").argument(patch("annulus-tokio", "tokio"));
-    compat.argument("--target-dir").argument(crate::step::target().join("compat")).run()?;
+    let line = "package --quiet --offline --workspace --exclude xtask --allow-dirty";
+    Step::new("cargo", line).run()?;
     Ok(Vec::new())
+}
+
+/// Packages what adapts other libraries, which is a workspace of its own whose package depends on published ones.
+pub(crate) fn compat() -> Outcome {
+    fetch("compat/Cargo.toml")?;
+    let line = "package --quiet --offline --allow-dirty --manifest-path compat/Cargo.toml";
+    let patch = |name: &str, path: &str| format!("patch.crates-io.{name}.path=\"crates/{path}\"");
+    let step = Step::new("cargo", line);
+    let step = step.argument("--config").argument(patch("annulus", "annulus"));
+    let step = step.argument("--config").argument(patch("annulus-tokio", "tokio"));
+    step.argument("--target-dir").argument(crate::step::target().join("compat")).run()?;
+    Ok(Vec::new())
+}
+
+/// Fetches all dependencies at once, and repeats what fails. Cargo asks the registry anew for each package that it builds, unless it is
+/// offline, and one answer that is late would fail the check.
+fn fetch(manifest: &str) -> Result<(), Failure> {
+    Step::new("cargo", "fetch --quiet --locked --manifest-path").argument(manifest).run()
 }
 
 /// What a package needs beside its code.

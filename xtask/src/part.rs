@@ -1,12 +1,11 @@
 //! The parts of `check` and `ci`: each with a headline, its time, and a line in the table at the end.
 
-use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::step::{Failure, Outcome, target};
+use crate::step::{Failure, Outcome, is_ci, target};
 
 /// Something that is checked.
 pub(crate) struct Part {
@@ -32,11 +31,6 @@ pub(crate) fn run(parts: &[Part]) -> Outcome {
     let ended: Vec<Ended> = parts.iter().map(|part| attempt(part, is_ci())).collect();
     eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
-}
-
-/// Whether this is a run of CI, where what is required may not be skipped.
-pub(crate) fn is_ci() -> bool {
-    env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off))
 }
 
 fn attempt(part: &Part, is_ci: bool) -> Ended {
@@ -129,6 +123,8 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
 
     fn part(required: bool, run: fn() -> Outcome) -> Part {

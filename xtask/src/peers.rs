@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::part::is_ci;
+use crate::step::is_ci;
 use crate::step::{Failure, Outcome, Step, root, target};
 
 /// The exit code of a peer if the machine lacks what it needs.

@@ -1,8 +1,9 @@
 //! One command: what it is called on the screen, and running it from the workspace's root.
 
+use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -18,6 +19,9 @@ pub(crate) enum Failure {
     /// The verb was called wrongly.
     Usage(String),
 }
+
+/// Lines of stderr that a failure repeats.
+const REPEATED: usize = 40;
 
 /// A command about to run. It reads nothing from stdin.
 pub(crate) struct Step {
@@ -48,12 +52,37 @@ impl Step {
         self
     }
 
-    /// Prints the command, runs it, and fails unless it succeeds.
+    /// Prints the command, runs it, and fails unless it succeeds. In CI, where other parts follow, the failure repeats the last lines
+    /// of its stderr.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
-        match self.status()? {
-            status if status.success() => Ok(()),
-            status => Err(Failure::Failed(format!("`{}` ended with {status}", self.line))),
+        let (status, last) = match is_ci() {
+            true => self.watch()?,
+            false => (self.status()?, String::new()),
+        };
+        if status.success() {
+            return Ok(());
         }
+        let text = format!("`{}` ended with {status}\n{last}", self.line);
+        Err(Failure::Failed(text.trim_end().to_owned()))
+    }
+
+    /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of that.
+    fn watch(&mut self) -> Result<(ExitStatus, String), Failure> {
+        self.announce();
+        let child = self.command.stderr(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| self.not_started(&error))?;
+        let errors = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        let mut last = VecDeque::with_capacity(REPEATED);
+        for line in errors.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            eprintln!("{line}");
+            if last.len() == REPEATED {
+                last.pop_front();
+            }
+            last.push_back(line);
+        }
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        Ok((status, Vec::from(last).join("\n")))
     }
 
     /// As [`run`](Self::run), for a cargo command that runs tests. Those that fail are repeated alone, one after the other: what then
@@ -132,6 +161,11 @@ impl Step {
     fn not_started(&self, error: &io::Error) -> Failure {
         Failure::Failed(format!("`{}` did not start: {error}", self.line))
     }
+}
+
+/// Whether this is a run of CI, where what is required may not be skipped.
+pub(crate) fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off))
 }
 
 /// The workspace's root: cargo says where this package is when it runs it.
