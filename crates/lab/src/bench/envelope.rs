@@ -41,8 +41,8 @@ pub struct Distances {
     pub cells: Vec<Option<Distance>>,
     /// The cell in which it is farthest from the best, without worthless cells.
     pub worst: Option<Worst>,
-    /// The geometric mean of its distances in all cells that are not worthless, with the 95 % interval over the rounds that
-    /// have them all; `null` if it failed or was not measured in one of them.
+    /// The geometric mean of its distances in all cells that have a best and are not worthless, with the 95 % interval over the rounds
+    /// that have them all; `null` if it failed or was not measured in one of them. A cell in which every contender failed has no best.
     pub mean: Option<Ratio>,
 }
 
@@ -133,7 +133,8 @@ impl Distances {
             Distance::of(contest, contender, (*best)?)
         };
         let cells: Vec<Option<Distance>> = contests.iter().zip(best).map(of).collect();
-        let places = || (0..cells.len()).filter(|&cell| !contests[cell].is_worthless());
+        let counts = |&cell: &usize| best[cell].is_some() && !contests[cell].is_worthless();
+        let places = || (0..cells.len()).filter(counts);
         let worst = places().filter_map(|cell| Some((cell, cells[cell]?.ratio.median)));
         let worst = worst.reduce(|a, b| if b.1 > a.1 { b } else { a });
         let logs: Option<Vec<f64>> = places()
@@ -263,6 +264,18 @@ mod tests {
         assert_eq!(standings(a), [Some(Standing::Best), Some(Standing::Failed)]);
         assert!(a.mean.is_none() && b.mean.is_some());
         assert_eq!(standings(b)[1], Some(Standing::Best));
+    }
+
+    #[test]
+    fn a_cell_in_which_all_failed_does_not_count() {
+        let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
+        for contender in [0, 1] {
+            record.keep(Slice { round: 3, cell: 1, contender }, Err("reset".into()));
+        }
+        let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
+        assert_eq!(envelope.best[1], None);
+        let means = envelope.contenders.iter().map(|it| it.mean.map(|mean| mean.median));
+        assert_eq!(means.collect::<Vec<_>>(), [Some(1.0), Some(2.0)]);
     }
 
     #[test]
