@@ -13,7 +13,7 @@ mod trim;
 
 use annulus_kernel::Kernel;
 pub use budget::Budget;
-use depth::Depth;
+use depth::{Depth, LARGE_DATAGRAM, LARGE_OF_STREAM};
 pub use memory::PoolMemory;
 pub use size::PoolSize;
 use size::check;
@@ -120,6 +120,7 @@ impl Pool {
         shortens: bool,
     ) -> io::Result<Rc<Self>> {
         check(size)?;
+        let large_above = if shortens { LARGE_OF_STREAM } else { LARGE_DATAGRAM };
         let memory = PoolMemory::reserve(size)?;
         let capacity = size.count as usize;
         let buffers = Buffers {
@@ -136,7 +137,7 @@ impl Pool {
             fresh: 0,
             with_kernel: 0,
             lent: 0,
-            depth: Depth::new(size.count),
+            depth: Depth::new(size.count, large_above),
             least_idle: 0,
             refills: 0,
             touched: false,

@@ -9,12 +9,17 @@ const START: u32 = 16;
 /// Bytes of large receives that stay in the cache until the turn sends them, beside the kernel's copies.
 const WARM: u64 = 320 * 1024;
 /// Receives of more bytes are large: copying them costs more than arming a receive again.
-const LARGE: u32 = 32 * 1024;
+pub(super) const LARGE_OF_STREAM: u32 = 32 * 1024;
+/// The same for datagrams. Those of a turn come through one receive, and not through one for each connection, so there is less to arm
+/// again.
+pub(super) const LARGE_DATAGRAM: u32 = 4 * 1024;
 
 /// The depth, and what this turn and this period have taken.
 pub(super) struct Depth {
     now: u32,
     limit: u32,
+    /// Receives of more bytes are large.
+    large_above: u32,
     /// Buffers and bytes of large receives, taken in this turn.
     taken: u32,
     large: u64,
@@ -25,8 +30,9 @@ pub(super) struct Depth {
 }
 
 impl Depth {
-    pub(super) fn new(limit: u32) -> Self {
-        Self { now: START.min(limit), limit, taken: 0, large: 0, short: false, most_taken: 0 }
+    pub(super) fn new(limit: u32, large_above: u32) -> Self {
+        let now = START.min(limit);
+        Self { now, limit, large_above, taken: 0, large: 0, short: false, most_taken: 0 }
     }
 
     #[inline]
@@ -42,7 +48,7 @@ impl Depth {
     #[inline]
     pub(super) fn count(&mut self, bytes: u32) {
         self.taken += 1;
-        if bytes > LARGE {
+        if bytes > self.large_above {
             self.large += u64::from(bytes);
         }
     }
@@ -98,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_depth_is_twice_what_small_receives_take() {
-        let mut depth = Depth::new(1024);
+        let mut depth = Depth::new(1024, LARGE_OF_STREAM);
         run(&mut depth, 20, 100, 16 * 1024);
         assert_eq!(depth.now(), 256, "doubled until it was twice as much");
         depth.end_period();
@@ -111,7 +117,7 @@ mod tests {
 
     #[test]
     fn large_receives_get_what_stays_in_the_cache() {
-        let mut depth = Depth::new(1024);
+        let mut depth = Depth::new(1024, LARGE_OF_STREAM);
         run(&mut depth, 20, 100, 128);
         run(&mut depth, 20, 10, 256 * 1024);
         assert_eq!(depth.now(), 1);
@@ -122,8 +128,18 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_are_large_from_fewer_bytes_on() {
+        let mut streams = Depth::new(1024, LARGE_OF_STREAM);
+        let mut datagrams = Depth::new(1024, LARGE_DATAGRAM);
+        for depth in [&mut streams, &mut datagrams] {
+            run(depth, 20, 64, 16 * 1024);
+        }
+        assert_eq!((streams.now(), datagrams.now()), (128, 20));
+    }
+
+    #[test]
     fn a_few_large_receives_do_not_starve_many_small_ones() {
-        let mut depth = Depth::new(1024);
+        let mut depth = Depth::new(1024, LARGE_OF_STREAM);
         for _ in 0..20 {
             (0..depth.now().min(40))
                 .for_each(|i| depth.count(if i % 8 == 7 { 200_000 } else { 128 }));
@@ -136,7 +152,7 @@ mod tests {
     #[test]
     fn the_depth_grows_up_to_the_limit() {
         for limit in [1, 2, 16, 64] {
-            let mut depth = Depth::new(limit);
+            let mut depth = Depth::new(limit, LARGE_OF_STREAM);
             run(&mut depth, 20, 1000, 128);
             assert!(depth.now() == limit && depth.is_at_its_limit());
         }
