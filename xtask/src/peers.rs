@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::step::is_ci;
-use crate::step::{Failure, Outcome, Step, root, target};
+use crate::step::{Failure, Outcome, Step, is_ci, root, target};
 
 /// The exit code of a peer if the machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);

@@ -185,3 +185,17 @@ fn resolve(program: &str) -> OsString {
     let running = if program == "cargo" { env::var_os("CARGO") } else { None };
     running.unwrap_or_else(|| program.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_stderr_are_kept() {
+        let mut step = Step::new("sh", "-c").argument("seq 100 >&2; exit 3");
+        let Ok((status, last)) = step.watch() else { panic!("sh did not start") };
+        let lines: Vec<&str> = last.lines().collect();
+        assert_eq!((status.code(), lines.len()), (Some(3), REPEATED));
+        assert_eq!((lines.first(), lines.last()), (Some(&"61"), Some(&"100")));
+    }
+}

@@ -103,7 +103,7 @@ impl Pool {
     /// # Errors
     /// `InvalidInput`, naming the size, if it is out of range; `OutOfMemory`, naming the limit, if it cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
-        Self::with_buffers(size, kernel, true)
+        Self::with_buffers(size, kernel, true, LARGE_OF_STREAM)
     }
 
     /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate datagrams.
@@ -111,16 +111,16 @@ impl Pool {
     /// # Errors
     /// As there.
     pub fn of_datagrams(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
-        Self::with_buffers(size, kernel, false)
+        Self::with_buffers(size, kernel, false, LARGE_DATAGRAM)
     }
 
     fn with_buffers(
         size: PoolSize,
         kernel: Rc<dyn Kernel>,
         shortens: bool,
+        large_above: u32,
     ) -> io::Result<Rc<Self>> {
         check(size)?;
-        let large_above = if shortens { LARGE_OF_STREAM } else { LARGE_DATAGRAM };
         let memory = PoolMemory::reserve(size)?;
         let capacity = size.count as usize;
         let buffers = Buffers {
