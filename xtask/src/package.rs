@@ -1,5 +1,10 @@
 //! What would be published: every crate must package, and build from its package alone.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use crate::features::{list, metadata};
 use crate::step::{Failure, Outcome, Step};
 
 /// Packages everything.
@@ -11,10 +16,52 @@ pub(crate) fn all() -> Outcome {
 /// Packages every library and the command, and builds each from what was packaged.
 pub(crate) fn workspace() -> Outcome {
     fetch("Cargo.toml")?;
+    forget()?;
     // Uncommitted changes are packaged as they are: what counts is what the packages contain.
     let line = "package --quiet --offline --workspace --exclude xtask --allow-dirty";
     Step::new("cargo", line).run()?;
     Ok(Vec::new())
+}
+
+/// Removes what cargo built of our packages and unpacked of them in an earlier run. Cargo builds a package against those beside it as
+/// against published ones, which never change under one version: it would take the former sources, and what it built of them, for those
+/// of now.
+fn forget() -> Result<(), Failure> {
+    let metadata = metadata("--no-deps --offline")?;
+    let packages = list(&metadata, "packages").filter_map(|package| package["name"].as_str());
+    let ours = packages.filter(|name| *name != "xtask");
+    ours.fold(Step::new("cargo", "clean --quiet"), |step, name| step.argument("-p").argument(name))
+        .run()?;
+    remove_unpacked(&cargo_home().join("registry/src"))
+}
+
+/// Removes our packages from where cargo unpacks those of a registry. A registry that is a directory, as that of `cargo package` is, has
+/// no host before its hash there.
+fn remove_unpacked(registries: &Path) -> Result<(), Failure> {
+    let local = entries(registries).filter(|path| file_name(path).starts_with('-'));
+    let packages = local.flat_map(|registry| entries(&registry));
+    for package in packages.filter(|path| file_name(path).starts_with("annulus-")) {
+        let failed =
+            |error| Failure::Failed(format!("cannot remove {}: {error}", package.display()));
+        fs::remove_dir_all(&package).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Where cargo keeps what it fetches.
+fn cargo_home() -> PathBuf {
+    let chosen = env::var_os("CARGO_HOME").map(PathBuf::from);
+    chosen.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default()
+}
+
+/// What a directory contains, or nothing if there is none.
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// The last part of a path.
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
 
 /// Packages what adapts other libraries, which is a workspace of its own whose package depends on published ones.
@@ -38,15 +85,34 @@ fn fetch(manifest: &str) -> Result<(), Failure> {
 /// What a package needs beside its code.
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
+    use super::*;
     use crate::step::root;
 
     fn packages() -> Vec<PathBuf> {
         let crates =
             fs::read_dir(root().join("crates")).unwrap().flatten().map(|entry| entry.path());
         crates.chain([root().join("compat")]).collect()
+    }
+
+    #[test]
+    fn only_what_was_unpacked_for_an_earlier_run_is_removed() {
+        let home = env::temp_dir().join(format!("annulus-xtask-package-{}", std::process::id()));
+        let [ours, other, published] = [
+            "-00b7/annulus-ring-0.1.0",
+            "-00b7/other-0.1.0",
+            "index.crates.io-1949/annulus-ring-0.1.0",
+        ]
+        .map(|path| home.join(path));
+        for path in [&ours, &other, &published] {
+            fs::create_dir_all(path).unwrap();
+        }
+        // The second time there is nothing to remove.
+        for _ in 0..2 {
+            assert!(remove_unpacked(&home).is_ok());
+        }
+        let left = [&ours, &other, &published].map(|path| path.exists());
+        fs::remove_dir_all(&home).unwrap();
+        assert_eq!(left, [false, true, true]);
     }
 
     #[test]
