@@ -100,11 +100,14 @@ impl Address {
     /// Bytes of the longest internet address: `struct sockaddr_in6`.
     pub const INET: usize = 28;
 
+    /// Space for an internet address: whole machine words, which are copied without overlap.
+    pub const INET_SPACE: usize = Self::INET.next_multiple_of(16);
+
     /// The kernel's bytes of an internet address, and their number: each datagram has one, which should not take the 128 bytes of
     /// `sockaddr_storage`.
     #[inline]
-    pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET], usize) {
-        let mut bytes = [0; Self::INET];
+    pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET_SPACE], usize) {
+        let mut bytes = [0; Self::INET_SPACE];
         bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
         let (family, len) = match address {
             SocketAddr::V4(v4) => {

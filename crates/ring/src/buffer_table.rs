@@ -1,7 +1,7 @@
 //! Memory whose pages the kernel has pinned, so that a read or write in it need not look them up.
 #![allow(unsafe_code)]
 
-use crate::params::{BufferTableSetup, BufferTableUpdate};
+use crate::params::{TableSetup, TableUpdate};
 use crate::ring::Ring;
 use annulus_kernel::{IoVec, Register};
 use std::io;
@@ -21,9 +21,9 @@ impl BufferTable {
     /// # Errors
     /// The kernel's: EBUSY if there is a table, EACCES for a restricted ring, EINVAL before 5.19.
     pub fn register(ring: &Ring, count: u32) -> io::Result<Self> {
-        let flags = BufferTableSetup::SPARSE;
-        let mut setup = BufferTableSetup { count, flags, ..BufferTableSetup::default() };
-        let size = size_of::<BufferTableSetup>() as u32;
+        let flags = TableSetup::SPARSE;
+        let mut setup = TableSetup { count, flags, ..TableSetup::default() };
+        let size = size_of::<TableSetup>() as u32;
         ring.register(Register::Buffers, (&raw mut setup).cast(), size)?;
         Ok(Self(()))
     }
@@ -50,12 +50,12 @@ impl BufferTable {
 }
 
 fn update(ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
-    let mut update = BufferTableUpdate {
+    let mut update = TableUpdate {
         index,
-        vectors: &raw const memory as u64,
+        elements: &raw const memory as u64,
         count: 1,
-        ..BufferTableUpdate::default()
+        ..TableUpdate::default()
     };
-    let size = size_of::<BufferTableUpdate>() as u32;
+    let size = size_of::<TableUpdate>() as u32;
     ring.register(Register::BuffersUpdate, (&raw mut update).cast(), size).map(drop)
 }

@@ -26,6 +26,7 @@ mod completion;
 mod entry;
 mod error;
 mod features;
+mod file_table;
 mod filter;
 mod memory;
 pub mod op;
@@ -43,10 +44,10 @@ pub use completion::{Completion, CompletionFlags};
 pub use entry::{Entry, EntryFlags, SafeEntry};
 pub use error::SetupError;
 pub use features::{Feature, Features};
+pub use file_table::FileTable;
 pub use filter::deny_setup;
 pub use params::{
-    BufferRingSetup, BufferTableSetup, BufferTableUpdate, KernelFeatures, RingUpdate, SetupFlags,
-    SqPoll,
+    BufferRingSetup, KernelFeatures, RingUpdate, SetupFlags, SqPoll, TableSetup, TableUpdate,
 };
 pub use probe::Probe;
 pub use queue::Full;

@@ -69,7 +69,7 @@ impl Encoder {
                 op::zero_copy(send.entry(), self.reports_copies)
             }
             // SAFETY: the header is a live `struct msghdr` with its vectors, which this function demands.
-            MemoryOp::SendMessageNow { fd, header } => quiet(unsafe { self.message(fd, header) }),
+            MemoryOp::SendMessageNow { fd, header } => unsafe { self.message_now(fd, header) },
             // SAFETY: as above.
             MemoryOp::SendMessage { fd, header } => unsafe { self.message(fd, header) },
             MemoryOp::RecvMessages { fd, header } => {
@@ -125,6 +125,16 @@ impl Encoder {
         op::Writev { fd, vectors, count, flags: write_flags(now) }.entry()
     }
 
+    /// One datagram, of which there is no event if it was sent.
+    ///
+    /// # Safety
+    /// The header must be a live `struct msghdr` with its vectors.
+    #[inline]
+    pub(super) unsafe fn message_now(self, fd: Fd, header: *const u8) -> Entry {
+        // SAFETY: this function demands what `message` does.
+        quiet(unsafe { self.message(fd, header) })
+    }
+
     /// One datagram. If there is nothing but bytes and an address, the kernel need not read the header.
     ///
     /// # Safety
@@ -133,7 +143,7 @@ impl Encoder {
     unsafe fn message(self, fd: Fd, header: *const u8) -> Entry {
         let flags = WHOLE_NOW;
         // SAFETY: the header is a live `struct msghdr`, which this function demands.
-        let message = unsafe { header.cast::<MsgHeader>().read() };
+        let message = unsafe { &*header.cast::<MsgHeader>() };
         if !self.addresses_sends || message.vector_count != 1 || message.control_len > 0 {
             return op::SendMsg { fd, header, flags }.entry();
         }
@@ -141,7 +151,8 @@ impl Encoder {
         // A send takes every address that is not null for one.
         let name = if name_len == 0 { ptr::null() } else { message.name };
         // SAFETY: there is one vector, and it is live, which this function demands.
-        let IoVec { base: buffer, len } = unsafe { message.vectors.read() };
+        let vector: &IoVec = unsafe { &*message.vectors };
+        let (buffer, len) = (vector.base, vector.len);
         op::SendTo { fd, buffer, len: len as u32, name, name_len, flags }.entry()
     }
 }

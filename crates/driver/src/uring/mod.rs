@@ -5,6 +5,7 @@ mod busy_poll;
 mod encode;
 mod enter;
 mod files;
+mod fixed_files;
 mod notifier;
 mod opcodes;
 mod pool_ring;
@@ -22,6 +23,7 @@ use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, Set
 use busy_poll::BusyPoll;
 use encode::Encoder;
 use files::Files;
+use fixed_files::FixedFiles;
 use opcodes::{Supported, in_use};
 use pool_ring::{DATAGRAMS, PoolRing, STREAMS};
 use registered::Registered;
@@ -116,6 +118,7 @@ pub struct Uring {
     supported: Supported,
     files: Files,
     registered: Registered,
+    fixed_files: FixedFiles,
     /// File calls for a device that were queued since the last enter.
     early: u32,
     counters: Counters,
@@ -172,6 +175,7 @@ impl Uring {
             supported,
             files: Files::new(probe, config.restricted),
             registered: Registered::default(),
+            fixed_files: FixedFiles::default(),
             early: 0,
             counters: Counters::default(),
         })
@@ -190,7 +194,12 @@ impl Uring {
     #[inline]
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         match op {
-            Op::Close { fd } if !self.supported.close => return self.kernel().close(fd),
+            Op::Close { fd } => {
+                self.unregister_socket(fd);
+                if !self.supported.close {
+                    return self.kernel().close(fd);
+                }
+            }
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
                 return;
             }
@@ -203,15 +212,18 @@ impl Uring {
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[inline]
     pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        if let MemoryOp::File { call, soon } = op {
-            // SAFETY: `submit_memory` demands the same of its caller as `submit_file` does.
-            return unsafe { self.submit_file(token, call, soon) };
-        }
         // SAFETY: `submit_memory` demands that a header is live now, as the encoder needs, and that all memory stays until the
-        // terminal event, as the ring needs.
+        // terminal event, as the ring and `submit_file` need.
         unsafe {
-            let entry = self.encoder.memory_entry(token, op);
-            self.push_unchecked(entry);
+            match op {
+                MemoryOp::File { call, soon } => self.submit_file(token, call, soon),
+                // By itself: so the entry is made in the queue, and not copied there.
+                MemoryOp::SendMessageNow { fd, header } => {
+                    let entry = self.encoder.message_now(fd, header).user_data(token.bits());
+                    self.push_unchecked(self.fixed_files.entry(entry));
+                }
+                op => self.push_unchecked(self.encoder.memory_entry(token, op)),
+            }
         }
     }
 
@@ -228,7 +240,9 @@ impl Uring {
         self.counters.sqes += 1;
         // SAFETY: this function demands of its caller what `Ring::push_unchecked` does.
         if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
-            self.push_to_backlog(entry);
+            // Not in a function of its own: an entry that is passed on lies in memory, and is copied from there to the queue.
+            self.backlog.push_back(entry);
+            self.make_space();
         }
     }
 
@@ -260,11 +274,10 @@ impl Uring {
         datagrams.unwrap_or(&self.streams)
     }
 
-    /// The submission queue is full: submits without waiting, and queues what still finds no space.
+    /// The submission queue is full: submits without waiting. What still finds no space stays in the backlog.
     #[cold]
-    fn push_to_backlog(&mut self, entry: Entry) {
+    fn make_space(&mut self) {
         self.counters.queue_full += 1;
-        self.backlog.push_back(entry);
         self.submit_queued();
         self.push_backlog();
     }

@@ -3,8 +3,9 @@
 
 use super::BufferEntries;
 use annulus_kernel::IoVec;
-use annulus_ring::{BufferRingSetup, BufferTableSetup, BufferTableUpdate, RingUpdate};
+use annulus_ring::{BufferRingSetup, RingUpdate, TableSetup, TableUpdate};
 use rustix::io::Errno;
+use std::os::fd::RawFd;
 
 /// Memory that a registration reads or writes during the call.
 #[derive(Clone, Copy)]
@@ -62,21 +63,31 @@ impl Argument {
     }
 
     /// The set-up of a table of registered memory.
-    pub(crate) fn table(self) -> Result<BufferTableSetup, Errno> {
-        self.check_size(size_of::<BufferTableSetup>())?;
+    pub(crate) fn table(self) -> Result<TableSetup, Errno> {
+        self.check_size(size_of::<TableSetup>())?;
         Ok(self.read())
     }
 
     /// An index of a table, and the memory to register there.
-    pub(crate) fn index(self) -> Result<(u32, IoVec), Errno> {
-        self.check_size(size_of::<BufferTableUpdate>())?;
-        let update: BufferTableUpdate = self.read();
-        if update.count != 1 || update.tags != 0 {
-            return Err(Errno::INVAL);
-        }
-        let vector = std::ptr::with_exposed_provenance::<IoVec>(update.vectors as usize);
+    pub(crate) fn memory_index(self) -> Result<(u32, IoVec), Errno> {
+        let update = self.table_update()?;
+        let vector = std::ptr::with_exposed_provenance::<IoVec>(update.elements as usize);
         // SAFETY: the update names one vector, which is valid as the contract of `Kernel::register` demands.
         Ok((update.index, unsafe { vector.read() }))
+    }
+
+    /// An index of a table, and the descriptor to register there; -1 for none.
+    pub(crate) fn file_index(self) -> Result<(u32, RawFd), Errno> {
+        let update = self.table_update()?;
+        let fd = std::ptr::with_exposed_provenance::<RawFd>(update.elements as usize);
+        // SAFETY: the update names one descriptor, which is valid as the contract of `Kernel::register` demands.
+        Ok((update.index, unsafe { fd.read() }))
+    }
+
+    fn table_update(self) -> Result<TableUpdate, Errno> {
+        self.check_size(size_of::<TableUpdate>())?;
+        let update: TableUpdate = self.read();
+        if update.count != 1 || update.tags != 0 { Err(Errno::INVAL) } else { Ok(update) }
     }
 
     pub(crate) fn restriction(self, index: u32) -> Restriction {
@@ -129,7 +140,7 @@ trait Structure: Copy {}
 
 impl Structure for RingUpdate {}
 impl Structure for BufferRingSetup {}
-impl Structure for BufferTableSetup {}
-impl Structure for BufferTableUpdate {}
+impl Structure for TableSetup {}
+impl Structure for TableUpdate {}
 
 const _: () = assert!(size_of::<Restriction>() == 16);

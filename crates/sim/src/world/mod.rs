@@ -233,9 +233,14 @@ impl World {
     }
 
     fn socket_of(&self, fd: i32) -> Result<(FileId, SocketId), rustix::io::Errno> {
-        match self.files.find(fd)? {
-            (file, File::Socket(socket)) => Ok((file, socket)),
-            (_, File::Ring(_) | File::Open(_)) => Err(rustix::io::Errno::NOTSOCK),
-        }
+        let (id, file) = self.files.find(fd)?;
+        socket(id, file)
+    }
+}
+
+fn socket(id: FileId, file: File) -> Result<(FileId, SocketId), rustix::io::Errno> {
+    match file {
+        File::Socket(socket) => Ok((id, socket)),
+        File::Ring(_) | File::Open(_) => Err(rustix::io::Errno::NOTSOCK),
     }
 }

@@ -3,9 +3,10 @@
 use super::restrict::Restrictions;
 use super::{PLACES, World};
 use crate::buffers::BufferGroup;
+use crate::descriptors::{File, FileId};
 use crate::memory::Argument;
 use annulus_kernel::Register;
-use annulus_ring::{BufferTable, BufferTableSetup};
+use annulus_ring::{BufferTable, TableSetup};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
@@ -33,6 +34,8 @@ impl World {
             Register::Restrictions => self.restrict(ring, arg)?,
             Register::EnableRings => self.enable(ring)?,
             Register::IowqMaxWorkers => {}
+            Register::Files => self.add_file_table(ring, arg)?,
+            Register::FilesUpdate => return self.set_file(ring, arg),
             Register::Buffers => self.add_table(ring, arg)?,
             Register::BuffersUpdate => return self.fill_index(ring, arg),
             Register::RingFds => return self.register_ring(arg),
@@ -106,7 +109,7 @@ impl World {
 
     fn add_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
         let setup = arg.table()?;
-        if setup.flags != BufferTableSetup::SPARSE || !(1..=MOST_INDICES).contains(&setup.count) {
+        if setup.flags != TableSetup::SPARSE || !(1..=MOST_INDICES).contains(&setup.count) {
             return Err(Errno::INVAL);
         }
         self.rings.at_mut(ring).add_table(setup.count)
@@ -114,13 +117,44 @@ impl World {
 
     /// Registers memory at an index, or clears it.
     fn fill_index(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
-        let (index, memory) = arg.index()?;
+        let (index, memory) = arg.memory_index()?;
         if memory.len > BufferTable::MOST {
             return Err(Errno::FAULT);
         }
         let span = memory.base as u64..memory.base as u64 + memory.len as u64;
         let lockable = self.profile.lockable;
         self.rings.at_mut(ring).fill_index(index, span, lockable).map(|()| 1)
+    }
+
+    fn add_file_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+        let setup = arg.table()?;
+        if setup.flags != TableSetup::SPARSE || setup.count == 0 {
+            return Err(Errno::INVAL);
+        }
+        if setup.count as usize > self.files.most() {
+            return Err(Errno::MFILE);
+        }
+        self.rings.at_mut(ring).add_file_table(setup.count)
+    }
+
+    /// Registers a file at an index, or clears it.
+    fn set_file(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
+        let (index, fd) = arg.file_index()?;
+        let file = if fd == -1 { None } else { Some(self.registrable(fd)?) };
+        let former = self.rings.at_mut(ring).set_file(index, file)?;
+        file.into_iter().for_each(|file| self.files.hold(file));
+        if let Some(former) = former {
+            self.drop_file(former);
+        }
+        Ok(1)
+    }
+
+    /// A ring cannot be registered.
+    fn registrable(&self, fd: RawFd) -> Result<FileId, Errno> {
+        match self.files.find(fd)? {
+            (_, File::Ring(_)) => Err(Errno::BADF),
+            (id, File::Socket(_) | File::Open(_)) => Ok(id),
+        }
     }
 
     /// The memory belongs to its owner again, after a last check of the buffers that were not used.
