@@ -2,6 +2,7 @@
 
 use super::new_fd::NewFd;
 use crate::chunk::Chunk;
+use crate::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::{Wait, WaiterId};
@@ -9,6 +10,7 @@ use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -149,6 +151,16 @@ impl Drop for RecvDatagram<'_> {
             let (slot, _) = inner.datagrams.get(self.handle.slot);
             slot.leave_recv(&mut inner.io, &mut self.id);
         }
+    }
+}
+
+impl RecvDatagram<'_> {
+    /// The next datagram and its sender, if it is a plain one, on an internet socket. `None` says nothing about what there is.
+    #[inline]
+    pub(super) fn take_plain(&mut self) -> io::Result<Option<(Lease, SocketAddr)>> {
+        let inner = &mut *self.handle.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(self.handle.slot);
+        Ok(slot.take_plain(shared, &mut inner.io, Wait::InLine(&mut self.id)))
     }
 }
 

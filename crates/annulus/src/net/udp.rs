@@ -1,8 +1,10 @@
 //! UDP.
 
 mod options;
+mod recv_from;
 
 pub use options::UdpOptions;
+pub(super) use recv_from::cut;
 
 use super::addresses::ToSocketAddrs;
 use super::datagram::{Datagram, Transmit};
@@ -15,9 +17,10 @@ use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::op_error::Operation;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, ReceivedMessage, Settings};
+use crate::slots::datagrams::{Format, SendMeta, Settings};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, SocketOption, SocketQuery};
+use recv_from::{RecvFrom, whole};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -109,8 +112,8 @@ impl UdpSocket {
     /// On a connected socket, what the peer's host answered to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
     /// for a datagram larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
     #[inline]
-    pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
-        whole(self.handle.recv(true).await?)
+    pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
+        RecvFrom(self.handle.recv(true))
     }
 
     /// As [`recv_from`](Self::recv_from), without the address.
@@ -159,7 +162,7 @@ impl UdpSocket {
     /// address: `ConnectionRefused`, `NetworkUnreachable`, …. This datagram is then not sent.
     #[inline]
     pub fn send_to(&self, chunk: impl Into<Chunk>, to: SocketAddr) -> SendDatagram<'_> {
-        self.send_with(chunk, &Transmit::to(to))
+        self.handle.send(chunk.into(), SendMeta::to_inet(to))
     }
 
     /// As [`send_to`](Self::send_to), to the peer of a connected socket.
@@ -168,7 +171,7 @@ impl UdpSocket {
     /// As there.
     #[inline]
     pub fn send(&self, chunk: impl Into<Chunk>) -> SendDatagram<'_> {
-        self.send_with(chunk, &Transmit::connected())
+        self.handle.send(chunk.into(), SendMeta::connected(self.peer_is_v4.get()))
     }
 
     /// Sends a payload as datagrams of `segment_size` bytes each; the last one may be shorter. The kernel or the device splits
@@ -368,23 +371,4 @@ fn goes_over_v4(ip: IpAddr) -> bool {
         IpAddr::V4(_) => true,
         IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
     }
-}
-
-/// The bytes and the sender of a datagram that was not cut.
-fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
-    if message.is_cut() {
-        return Err(cut(&message));
-    }
-    let source = message.inet_source()?;
-    Ok((message.into_bytes(), source))
-}
-
-/// The error for a datagram that was cut.
-pub(super) fn cut(message: &ReceivedMessage) -> io::Error {
-    let text = format!(
-        "a datagram of {} bytes was cut to {}; ask for larger ones with max_datagram",
-        message.whole_len(),
-        message.len()
-    );
-    io::Error::new(io::ErrorKind::InvalidData, text)
 }

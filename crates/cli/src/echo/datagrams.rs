@@ -76,25 +76,25 @@ pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<Uni
 pub(super) trait DatagramSocket {
     type Peer;
 
-    async fn recv(&self) -> io::Result<(Lease, Self::Peer)>;
+    fn recv(&self) -> impl Future<Output = io::Result<(Lease, Self::Peer)>>;
     /// The internet address of a source.
-    fn address(from: &Self::Peer) -> Option<SocketAddr>;
-    async fn send(&self, datagram: Lease, to: Self::Peer) -> io::Result<()>;
+    fn address(from: &Self::Peer) -> Option<&SocketAddr>;
+    fn send(&self, datagram: Lease, to: Self::Peer) -> impl Future<Output = io::Result<()>>;
 }
 
 impl DatagramSocket for UdpSocket {
     type Peer = SocketAddr;
 
-    async fn recv(&self) -> io::Result<(Lease, SocketAddr)> {
-        self.recv_from().await
+    fn recv(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
+        self.recv_from()
     }
 
-    fn address(from: &SocketAddr) -> Option<SocketAddr> {
-        Some(*from)
+    fn address(from: &SocketAddr) -> Option<&SocketAddr> {
+        Some(from)
     }
 
-    async fn send(&self, datagram: Lease, to: SocketAddr) -> io::Result<()> {
-        self.send_to(datagram, to).await
+    fn send(&self, datagram: Lease, to: SocketAddr) -> impl Future<Output = io::Result<()>> {
+        self.send_to(datagram, to)
     }
 }
 
@@ -112,8 +112,8 @@ impl DatagramSocket for Segmented {
         Ok((datagram.bytes, (datagram.source, size)))
     }
 
-    fn address((source, _): &Self::Peer) -> Option<SocketAddr> {
-        Some(*source)
+    fn address((source, _): &Self::Peer) -> Option<&SocketAddr> {
+        Some(source)
     }
 
     async fn send(&self, datagram: Lease, (source, size): Self::Peer) -> io::Result<()> {
@@ -130,7 +130,7 @@ impl DatagramSocket for UnixDatagram {
     }
 
     /// None: the source of a Unix datagram cannot be forged.
-    fn address(_: &UnixAddr) -> Option<SocketAddr> {
+    fn address(_: &UnixAddr) -> Option<&SocketAddr> {
         None
     }
 

@@ -20,18 +20,19 @@ impl OwnAddresses {
 
     /// Whether a datagram with this source must not be answered: it names one of the sockets, or port 0, on which
     /// nothing can listen.
-    pub(super) fn refuse(&self, source: SocketAddr) -> bool {
-        source.port() == 0 || self.0.borrow().iter().any(|bound| is_of_socket(*bound, source))
+    #[inline]
+    pub(super) fn refuse(&self, source: &SocketAddr) -> bool {
+        let port = source.port();
+        port == 0
+            || self.0.borrow().iter().any(|bound| bound.port() == port && is_of(bound, source))
     }
 }
 
-/// Whether a socket with this bound address may send from `source`.
-fn is_of_socket(bound: SocketAddr, source: SocketAddr) -> bool {
-    if source.port() != bound.port() {
-        return false;
-    }
+/// Whether a socket with this bound address may send from `source`, which has its port.
+#[cold]
+fn is_of(bound: &SocketAddr, source: &SocketAddr) -> bool {
     let (own, ip) = (bound.ip().to_canonical(), source.ip().to_canonical());
-    own == ip || own.is_unspecified() && is_local(source, ip)
+    own == ip || own.is_unspecified() && is_local(*source, ip)
 }
 
 /// Whether this machine has the address, that is, whether a socket can be bound to it. Few datagrams get this far, and
@@ -55,7 +56,7 @@ mod tests {
         let own = OwnAddresses::default();
         own.add("127.0.0.1:1".parse().unwrap());
         own.add(bound.parse().unwrap());
-        own.refuse(source.parse().unwrap())
+        own.refuse(&source.parse().unwrap())
     }
 
     #[test]

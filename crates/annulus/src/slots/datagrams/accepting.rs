@@ -15,6 +15,8 @@ pub(super) const MOST_SEGMENTS: usize = 64;
 /// Largest payloads: 65,535 bytes of packet, less the headers.
 const MOST_V4: usize = 65_507;
 const MOST_V6: usize = 65_527;
+/// What a send is polled for.
+const UNSENT: &str = "a datagram that was not accepted yet";
 
 impl DatagramSlot {
     /// Accepts a datagram for sending as soon as there is space for it.
@@ -31,8 +33,7 @@ impl DatagramSlot {
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_send_ready(shared, io, wait, cx));
-        let (chunk, meta) = datagram.take().expect("polled after it was ready");
-        Poll::Ready(self.try_send(shared, io, chunk, meta))
+        Poll::Ready(self.try_send(shared, io, datagram))
     }
 
     /// Ready once a datagram would be accepted.
@@ -73,7 +74,7 @@ impl DatagramSlot {
         }
     }
 
-    /// Accepts a datagram for sending, unless too much is queued.
+    /// Accepts a datagram for sending, unless too much is queued. It is moved once, out of where it lies to where the kernel reads it.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued; why an earlier datagram to the same destination was not sent; `InvalidInput` if
@@ -83,18 +84,21 @@ impl DatagramSlot {
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
-        chunk: Chunk,
-        meta: SendMeta,
+        datagram: &mut Option<(Chunk, SendMeta)>,
     ) -> io::Result<()> {
-        if let Err(error) = self.check(shared, io, chunk.len(), &meta) {
-            chunk.retire(&mut io.spares, &mut io.after);
+        let (chunk, meta) = datagram.as_ref().expect(UNSENT);
+        let size = meta.segment_size;
+        if let Err(error) = self.check(shared, io, chunk.len(), meta) {
+            let chunk = datagram.take().map(|(chunk, _)| chunk);
+            chunk.into_iter().for_each(|chunk| chunk.retire(&mut io.spares, &mut io.after));
             return Err(error);
         }
-        match meta.segment_size {
+        match size {
             Some(size) if self.format.domain != Domain::Unix => {
+                let (chunk, meta) = datagram.take().expect(UNSENT);
                 self.queue_segments(shared, io, chunk, meta, size.into());
             }
-            _ => self.queue(shared, io, chunk, meta),
+            _ => self.queue_from(shared, io, datagram),
         }
         Ok(())
     }
@@ -144,11 +148,24 @@ impl DatagramSlot {
         self.queue(shared, io, chunk, SendMeta { segment_size, ..meta });
     }
 
-    #[inline]
     pub(super) fn queue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk, meta: SendMeta) {
-        let (weight, held) = (OutgoingDatagram::weight_of(&chunk), chunk.weight());
+        self.queue_from(shared, io, &mut Some((chunk, meta)));
+    }
+
+    #[inline]
+    fn queue_from(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        datagram: &mut Option<(Chunk, SendMeta)>,
+    ) {
+        let (chunk, _) = datagram.as_ref().expect(UNSENT);
+        let (weight, held) = (OutgoingDatagram::weight_of(chunk), chunk.weight());
         let slot = self.id.index;
-        let id = shared.outgoing.insert_with(|| OutgoingDatagram::new(slot, chunk, meta));
+        let id = shared.outgoing.insert_with(|| {
+            let (chunk, meta) = datagram.take().expect(UNSENT);
+            OutgoingDatagram::new(slot, chunk, meta)
+        });
         self.send.queue.push_back(id);
         self.send.weight += weight;
         io.memory.meter.add(held);

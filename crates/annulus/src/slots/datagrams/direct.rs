@@ -38,7 +38,7 @@ impl DatagramSlot {
         }
         let mut buffer = io.spares.take();
         buffer.extend_from_slice(bytes);
-        self.try_send(shared, io, Chunk::copied(buffer), meta)
+        self.try_send(shared, io, &mut Some((Chunk::copied(buffer), meta)))
     }
 
     /// Whether the kernel would take the datagram as it is, next. A socket with a peer may have an error of an earlier datagram,

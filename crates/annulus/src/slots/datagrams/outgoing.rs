@@ -131,6 +131,7 @@ impl SendMeta {
         Self { v4, ..Self::default() }
     }
 
+    #[inline]
     pub(crate) fn to_inet(to: SocketAddr) -> Self {
         let v4 = match to.ip() {
             IpAddr::V4(_) => true,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-const SHORT: usize = Address::INET;
+const SHORT: usize = Address::INET_SPACE;
 
 /// An address in the kernel's layout. Empty, it stands for the peer of a connected socket.
 #[derive(Clone, PartialEq)]

@@ -147,6 +147,17 @@ impl ReceivedMessage {
     }
 }
 
+/// The sender of the datagram in a whole buffer, if the datagram is plain: whole and alone, with nothing but its bytes, and from an
+/// internet address.
+#[inline]
+pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr> {
+    let front = buffer.part(0..layout.payload_at());
+    let head = Message::read(front)?;
+    let name = &front[Layout::HEAD..][..(head.name_len as usize).min(layout.name)];
+    let is_whole = head.payload_len as usize <= buffer.len() - front.len();
+    if head.control_len == 0 && is_whole { Address::read_inet(name).ok() } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
