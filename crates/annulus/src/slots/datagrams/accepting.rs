@@ -15,8 +15,8 @@ pub(super) const MOST_SEGMENTS: usize = 64;
 /// Largest payloads: 65,535 bytes of packet, less the headers.
 const MOST_V4: usize = 65_507;
 const MOST_V6: usize = 65_527;
-/// What a send is polled for.
-const UNSENT: &str = "a datagram that was not accepted yet";
+/// Why a send without a datagram panics.
+const UNSENT: &str = "polled after it was ready";
 
 impl DatagramSlot {
     /// Accepts a datagram for sending as soon as there is space for it.

@@ -164,6 +164,10 @@ mod tests {
     use annulus_kernel::{ControlWriter, Direction};
 
     fn received(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> ReceivedMessage {
+        ReceivedMessage::parse(buffer(payload, whole, controls), Format::INET)
+    }
+
+    fn buffer(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> Lease {
         let layout = Format::INET.layout;
         let mut bytes = vec![0; layout.payload_at()];
         let source = Address::from(SocketAddr::from(([127, 0, 0, 1], 9)));
@@ -180,7 +184,19 @@ mod tests {
         bytes[..Layout::HEAD].copy_from_slice(&head.bytes());
         bytes.extend_from_slice(payload);
         let len = bytes.len();
-        ReceivedMessage::parse(Lease::heap(bytes.into_boxed_slice(), len), Format::INET)
+        Lease::heap(bytes.into_boxed_slice(), len)
+    }
+
+    #[test]
+    fn only_a_whole_datagram_without_control_messages_is_plain() {
+        let source = |buffer| plain_source(&buffer, Format::INET.layout).map(|from| from.port());
+        assert_eq!(source(buffer(b"abc", 3, &[])), Some(9));
+        assert_eq!(source(buffer(b"", 0, &[])), Some(9));
+        assert_eq!(source(buffer(b"abc", 4, &[])), None, "it was cut");
+        assert_eq!(source(buffer(b"abcdef", 6, &[Control::SegmentSize(3)])), None);
+        let mut unnamed = buffer(b"abc", 3, &[]);
+        unnamed[..4].fill(0);
+        assert_eq!(source(unnamed), None, "it has no address");
     }
 
     #[test]
