@@ -1,8 +1,8 @@
 //! Memory whose pages the kernel has pinned, so that a read or write in it need not look them up.
 #![allow(unsafe_code)]
 
-use crate::params::{TableSetup, TableUpdate};
 use crate::ring::Ring;
+use crate::table;
 use annulus_kernel::{IoVec, Register};
 use std::io;
 
@@ -21,10 +21,7 @@ impl BufferTable {
     /// # Errors
     /// The kernel's: EBUSY if there is a table, EACCES for a restricted ring, EINVAL before 5.19.
     pub fn register(ring: &Ring, count: u32) -> io::Result<Self> {
-        let flags = TableSetup::SPARSE;
-        let mut setup = TableSetup { count, flags, ..TableSetup::default() };
-        let size = size_of::<TableSetup>() as u32;
-        ring.register(Register::Buffers, (&raw mut setup).cast(), size)?;
+        table::register(ring, Register::Buffers, count)?;
         Ok(Self(()))
     }
 
@@ -37,7 +34,7 @@ impl BufferTable {
     /// # Safety
     /// As long as entries name the index, the memory must stay mapped: they access the pages that it had when it was registered.
     pub unsafe fn set(&self, ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
-        update(ring, index, memory)
+        table::update(ring, Register::BuffersUpdate, index, &memory)
     }
 
     /// Clears an index. Operations in flight that name it continue.
@@ -45,17 +42,7 @@ impl BufferTable {
     /// # Errors
     /// The kernel's.
     pub fn clear(&self, ring: &Ring, index: u32) -> io::Result<()> {
-        update(ring, index, IoVec { base: std::ptr::null(), len: 0 })
+        let nothing = IoVec { base: std::ptr::null(), len: 0 };
+        table::update(ring, Register::BuffersUpdate, index, &nothing)
     }
-}
-
-fn update(ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
-    let mut update = TableUpdate {
-        index,
-        elements: &raw const memory as u64,
-        count: 1,
-        ..TableUpdate::default()
-    };
-    let size = size_of::<TableUpdate>() as u32;
-    ring.register(Register::BuffersUpdate, (&raw mut update).cast(), size).map(drop)
 }

@@ -36,6 +36,7 @@ mod probe;
 mod queue;
 mod restrictions;
 mod ring;
+mod table;
 
 pub use buffer_ring::BufferRing;
 pub use buffer_table::BufferTable;

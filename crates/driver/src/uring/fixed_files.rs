@@ -85,3 +85,39 @@ impl Uring {
         self.fixed_files.remove(&self.ring, fd);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use annulus_kernel::{Domain, Kernel, Linux, SocketType};
+    use annulus_ring::{EntryFlags, opcode};
+
+    #[allow(unsafe_code)]
+    fn socket() -> Fd {
+        let number = Linux.socket(Domain::Inet, SocketType::Datagram, true).unwrap();
+        // SAFETY: the socket is new, and the test that asked for it closes it once.
+        unsafe { Fd::from_raw(number) }
+    }
+
+    #[test]
+    fn a_registered_descriptor_is_named_by_index_until_it_is_removed() {
+        let Ok(ring) = Ring::builder().build() else {
+            return eprintln!("skipped: io_uring is blocked here");
+        };
+        let mut files = FixedFiles::default();
+        let sockets: Vec<Fd> = (0..=CAPACITY).map(|_| socket()).collect();
+        sockets.iter().for_each(|fd| files.add(&ring, *fd));
+        let named = |files: &FixedFiles, fd: Fd| {
+            let entry = files.entry(Entry::new(opcode::SEND, fd));
+            (entry.flags == EntryFlags::FIXED_FILE.bits()).then_some(entry.fd)
+        };
+        assert_eq!(named(&files, sockets[0]), Some(0));
+        assert_eq!(named(&files, sockets[63]), Some(63));
+        assert_eq!(named(&files, sockets[64]), None, "the table is full");
+        files.remove(&ring, sockets[5]);
+        assert_eq!(named(&files, sockets[5]), None);
+        files.add(&ring, sockets[64]);
+        assert_eq!(named(&files, sockets[64]), Some(5), "the first free index");
+        sockets.into_iter().for_each(|fd| Linux.close(fd));
+    }
+}

@@ -74,8 +74,7 @@ impl ReceivedMessage {
     /// The sender's address, in the kernel's bytes.
     #[inline]
     fn name(&self) -> &[u8] {
-        let len = (self.head().name_len as usize).min(self.format.layout.name);
-        self.buffer.part(Layout::HEAD..Layout::HEAD + len)
+        name(self.head(), self.buffer.part(0..self.format.layout.payload_at()), self.format.layout)
     }
 
     /// The sender's address.
@@ -153,9 +152,15 @@ impl ReceivedMessage {
 pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr> {
     let front = buffer.part(0..layout.payload_at());
     let head = Message::read(front)?;
-    let name = &front[Layout::HEAD..][..(head.name_len as usize).min(layout.name)];
     let is_whole = head.payload_len as usize <= buffer.len() - front.len();
-    if head.control_len == 0 && is_whole { Address::read_inet(name).ok() } else { None }
+    let is_plain = head.control_len == 0 && is_whole;
+    if is_plain { Address::read_inet(name(head, front, layout)).ok() } else { None }
+}
+
+/// The sender's address, in what stands before the payload.
+#[inline]
+fn name(head: Message, front: &[u8], layout: Layout) -> &[u8] {
+    &front[Layout::HEAD..][..(head.name_len as usize).min(layout.name)]
 }
 
 #[cfg(test)]

@@ -29,7 +29,11 @@ const MOST_QUEUED: usize = 64;
 
 /// A received datagram, not parsed: its buffer, and how much of that is filled.
 enum RawDatagram {
-    Lent { id: u16, len: u32 },
+    Lent {
+        id: u16,
+        len: u32,
+    },
+    /// In memory of its own, or found not to be plain.
     Leased(Lease),
 }
 
@@ -131,17 +135,24 @@ impl DatagramSlot {
             return None;
         }
         let mut lease = Lease::lent(pool.clone(), id, len as usize);
-        self.recv.queue.pop_front();
+        self.pop(shared);
         let Some(source) = plain_source(&lease, self.format.layout) else {
             self.recv.queue.push_front(RawDatagram::Leased(lease));
             return None;
         };
         lease.advance(self.format.layout.payload_at());
+        self.note_taken(io, wait);
+        Some((lease, source))
+    }
+
+    /// Takes the oldest datagram, and has the receive armed again if few are left.
+    #[inline]
+    fn pop(&mut self, shared: &mut Shared) -> Option<RawDatagram> {
+        let raw = self.recv.queue.pop_front()?;
         if self.recv.wants_more() {
             self.list_to_arm(shared);
         }
-        self.note_taken(io, wait);
-        Some((lease, source))
+        Some(raw)
     }
 
     /// A receive has its datagram: it waits no longer, and others may have theirs.
@@ -180,13 +191,10 @@ impl DatagramSlot {
         if let Some(rest) = self.recv.rest.take() {
             return Some(Ok(self.keep_rest(rest, split)));
         }
-        let Some(raw) = self.recv.queue.pop_front() else {
+        let Some(raw) = self.pop(shared) else {
             let errno = self.recv.error.take()?;
             return Some(Err(self.recv_failed(io, errno)));
         };
-        if self.recv.wants_more() {
-            self.list_to_arm(shared);
-        }
         let mut message = ReceivedMessage::parse(lease(io, raw, true), self.format);
         let first = if split { message.split_first() } else { None };
         match first {
