@@ -180,6 +180,19 @@ impl Chunk {
         }
     }
 
+    /// As [`retire_accepted`](Self::retire_accepted), for a chunk that is dropped next: a lease is left to that, and not moved.
+    #[inline]
+    pub(crate) fn release_accepted(
+        &mut self,
+        meter: &Meter,
+        spares: &mut Spares,
+        after: &mut After,
+    ) {
+        if !matches!(self.0, Repr::Lease(_)) {
+            mem::replace(self, Self::EMPTY).retire_weighed(meter, spares, after);
+        }
+    }
+
     #[inline(never)]
     fn retire_weighed(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         meter.sub(self.weight());

@@ -179,6 +179,15 @@ impl Driver {
         }
     }
 
+    /// Whether [`MemoryOp::SendToNow`] is there: in io_uring since 6.1, and not if other operations were chosen to send.
+    #[inline]
+    pub fn addresses_sends(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.addresses_sends(),
+            Self::Epoll(_) => true,
+        }
+    }
+
     /// Whether a send may be a system call beside the driver ([`Kernel::send_now`]): not if a kernel thread makes the loop's calls,
     /// and not if certain operations were chosen to carry the bytes.
     #[inline]
@@ -320,7 +329,7 @@ impl Driver {
         }
     }
 
-    /// Messages that are [sent now](MemoryOp::SendMessageNow) through this socket need no look-up of its descriptor any more. It must
+    /// Datagrams that are sent now ([`MemoryOp::SendToNow`], [`MemoryOp::SendMessageNow`]) through this socket need no look-up of its descriptor any more. It must
     /// be [submitted to be closed](Op::Close), [closed](Self::close_now) or [released](Self::release) by this driver, which ends that.
     ///
     /// A hint, for sockets that live long: it costs two system calls, and io_uring (5.19) takes 64 sockets at a time.

@@ -97,6 +97,20 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
+    /// Sends one datagram of bytes to an address without blocking: as `SendMessageNow`, without a header. Bytes and address must
+    /// outlive the operation. Only if [`Driver::addresses_sends`](crate::Driver::addresses_sends) is true.
+    SendToNow {
+        /// The socket.
+        fd: Fd,
+        /// The bytes.
+        buffer: *const u8,
+        /// How many bytes.
+        len: u32,
+        /// The destination, or null for the peer of a connected socket.
+        to: *const u8,
+        /// The length of the destination's address.
+        to_len: u16,
+    },
     /// As `SendMessageNow`, with an event in either case. Only if [`Driver::has_quiet_sends`](crate::Driver::has_quiet_sends) is
     /// false.
     SendMessage {

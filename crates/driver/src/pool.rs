@@ -8,13 +8,15 @@
 mod budget;
 mod depth;
 mod memory;
+mod purpose;
 mod size;
 mod trim;
 
 use annulus_kernel::Kernel;
 pub use budget::Budget;
-use depth::{Depth, LARGE_DATAGRAM, LARGE_OF_STREAM};
+use depth::Depth;
 pub use memory::PoolMemory;
+use purpose::Purpose;
 pub use size::PoolSize;
 use size::check;
 use std::cell::{Cell, RefCell};
@@ -90,8 +92,7 @@ pub struct Pool {
     memory: Arc<PoolMemory>,
     kernel: Rc<dyn Kernel>,
     size: PoolSize,
-    /// A budget may shorten buffers.
-    shortens: bool,
+    purpose: Purpose,
     /// The sum of `Buffers::written`.
     resident: Cell<usize>,
     buffers: RefCell<Buffers>,
@@ -103,7 +104,7 @@ impl Pool {
     /// # Errors
     /// `InvalidInput`, naming the size, if it is out of range; `OutOfMemory`, naming the limit, if it cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
-        Self::with_buffers(size, kernel, true, LARGE_OF_STREAM)
+        Self::of_purpose(size, kernel, Purpose::STREAMS)
     }
 
     /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate datagrams.
@@ -111,14 +112,13 @@ impl Pool {
     /// # Errors
     /// As there.
     pub fn of_datagrams(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
-        Self::with_buffers(size, kernel, false, LARGE_DATAGRAM)
+        Self::of_purpose(size, kernel, Purpose::DATAGRAMS)
     }
 
-    fn with_buffers(
+    fn of_purpose(
         size: PoolSize,
         kernel: Rc<dyn Kernel>,
-        shortens: bool,
-        large_above: u32,
+        purpose: Purpose,
     ) -> io::Result<Rc<Self>> {
         check(size)?;
         let memory = PoolMemory::reserve(size)?;
@@ -137,13 +137,13 @@ impl Pool {
             fresh: 0,
             with_kernel: 0,
             lent: 0,
-            depth: Depth::new(size.count, large_above),
+            depth: Depth::new(size.count, purpose),
             least_idle: 0,
             refills: 0,
             touched: false,
         };
         let (resident, buffers) = (Cell::new(0), RefCell::new(buffers));
-        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, shortens, resident, buffers }))
+        Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, purpose, resident, buffers }))
     }
 
     /// Bytes a buffer.

@@ -133,6 +133,19 @@ impl<T> Slab<T> {
         }
     }
 
+    /// As [`get`](Self::get), with the generation of the slot's tokens now.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline]
+    pub fn get_with_generation(&mut self, index: u32) -> (u32, &mut T) {
+        let slot = self.slot_mut(index);
+        match &mut slot.entry {
+            Entry::Used(value) => (slot.generation, value),
+            Entry::Free { .. } => panic!("slot {index} is free"),
+        }
+    }
+
     /// The value in a slot, if there is one.
     #[inline]
     pub fn peek(&mut self, index: u32) -> Option<&mut T> {

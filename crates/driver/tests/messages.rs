@@ -200,6 +200,42 @@ fn segments_arrive_as_datagrams() {
 }
 
 #[test]
+fn bytes_go_to_an_address_or_to_the_peer_without_a_header() {
+    on_each_driver(|rig| {
+        if !rig.driver.addresses_sends() {
+            return eprintln!("skipped: this kernel's SEND takes no address (6.1)");
+        }
+        let (fd, peer) = socket();
+        let address = Address::from(peer.local_addr().unwrap());
+        let (address, none) = (address.as_bytes(), [].as_slice());
+        let send = |bytes: &'static [u8], to: &[u8]| {
+            let (buffer, len, to_len) = (bytes.as_ptr(), bytes.len() as u32, to.len() as u16);
+            let to = if to.is_empty() { ptr::null() } else { to.as_ptr() };
+            MemoryOp::SendToNow { fd, buffer, len, to, to_len }
+        };
+        let mut got = [0; 16];
+        for (bytes, to) in [(&b"address"[..], address), (b"", address), (b"peer", none)] {
+            if to.is_empty() {
+                let token = rig.start_memory(Kind::SendDatagram, send(bytes, none));
+                assert_eq!(
+                    rig.event(token).result,
+                    Err(Errno::DESTADDRREQ),
+                    "there is no peer yet"
+                );
+                Linux.connect(fd, &Address::from(peer.local_addr().unwrap())).unwrap();
+            }
+            rig.start_memory(Kind::SendDatagram, send(bytes, to));
+            rig.expect_silence();
+            let len = peer.recv(&mut got).unwrap();
+            assert_eq!(&got[..len], bytes);
+        }
+        let token = rig.start_memory(Kind::SendDatagram, send(&[0; 70_000], none));
+        assert_eq!(rig.event(token).result, Err(Errno::MSGSIZE));
+        rig.close(fd);
+    });
+}
+
+#[test]
 fn a_socket_is_reported_writable() {
     on_each_driver(|rig| {
         let (fd, peer) = Linux.socket_pair(SocketType::Datagram, true).unwrap();

@@ -48,9 +48,14 @@ impl Inner {
         if self.io.driver.all_taken() {
             self.streams.all_taken();
         }
-        (0..AHEAD).take_while(|ahead| self.prefetch(*ahead)).for_each(drop);
+        let prefetches = self.streams.len() > 0;
+        if prefetches {
+            (0..AHEAD).take_while(|ahead| self.prefetch(*ahead)).for_each(drop);
+        }
         while let Some(event) = self.io.driver.next_event() {
-            self.prefetch(AHEAD - 1);
+            if prefetches {
+                self.prefetch(AHEAD - 1);
+            }
             self.dispatch(event);
         }
         if self.io.driver.settled() {

@@ -105,6 +105,22 @@ pub(super) unsafe fn send(fd: Fd, header: *const u8) -> Result<usize, Errno> {
     again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
 }
 
+/// # Safety
+/// Bytes and address must be readable.
+pub(super) unsafe fn send_to(
+    fd: Fd,
+    bytes: IoVec,
+    to: *const u8,
+    to_len: u16,
+) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    again(|| {
+        let (start, to) = (bytes.base.cast(), to.cast());
+        // SAFETY: bytes and address are readable, which this function demands.
+        answer(unsafe { libc::sendto(fd.raw(), start, bytes.len, flags, to, to_len.into()) })
+    })
+}
+
 /// Sends the parts that a header names, with its control messages.
 ///
 /// # Safety

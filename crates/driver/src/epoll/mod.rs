@@ -156,6 +156,12 @@ impl Epoll {
                 };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
+            MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
+                let bytes = IoVec { base: buffer, len: len as usize };
+                // SAFETY: `submit_memory` demands of its caller what `message::send_to` does.
+                let sent = unsafe { message::send_to(fd, bytes, to, to_len) };
+                self.sent_message(token, fd, sent);
+            }
             MemoryOp::SendMessageNow { fd, header } => {
                 // SAFETY: `submit_memory` demands of its caller what `message::send` does.
                 let sent = unsafe { message::send(fd, header) };
@@ -193,6 +199,7 @@ impl Epoll {
             }
             MemoryOp::SendNow { .. }
             | MemoryOp::SendVectorNow { .. }
+            | MemoryOp::SendToNow { .. }
             | MemoryOp::SendMessageNow { .. } => unreachable!("tried when submitted"),
             MemoryOp::SendMessage { .. } => unreachable!("`has_quiet_sends` is true on epoll"),
             MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {

@@ -35,7 +35,7 @@ impl Pool {
     fn fit_to(&self, buffers: &mut Buffers, most: u32) -> u32 {
         let Budget { bytes, is_tight } = buffers.budget;
         let parts = |count: u32| u32::try_from(bytes / count.max(1) as usize).unwrap_or(u32::MAX);
-        if self.shortens {
+        if self.purpose.shortens {
             let (share, page) = (parts(most), self.page());
             buffers.len =
                 (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
@@ -47,7 +47,7 @@ impl Pool {
                 state == BufferState::Idle && written > len
             });
         }
-        let least = if self.shortens { LEAST } else { LEAST_WHOLE };
+        let least = if self.purpose.shortens { LEAST } else { LEAST_WHOLE };
         let count = parts(buffers.len).clamp(least.min(most), most);
         // What is idle changes every turn.
         buffers.fitted = (!is_tight).then_some((most, count));

@@ -1,25 +1,21 @@
 //! How many buffers the kernel has.
 //!
-//! A buffer ring is first-in first-out: the kernel cycles through all that it has, cached or not. So it gets about twice as many
-//! as turns take. If receives are large, it gets only as many as a turn can receive and send again while the bytes are in the
+//! A buffer ring is first-in first-out: the kernel cycles through all that it has, cached or not. So it gets what turns take and some
+//! to spare. If receives are large, it gets only as many as a turn can receive and send again while the bytes are in the
 //! cache: a receive that must be armed again costs less than copies from memory.
+
+use super::purpose::Purpose;
 
 /// Buffers at the start, and the fewest for small receives.
 const START: u32 = 16;
 /// Bytes of large receives that stay in the cache until the turn sends them, beside the kernel's copies.
 const WARM: u64 = 320 * 1024;
-/// Receives of more bytes are large: copying them costs more than arming a receive again.
-pub(super) const LARGE_OF_STREAM: u32 = 32 * 1024;
-/// The same for datagrams. Those of a turn come through one receive, and not through one for each connection, so there is less to arm
-/// again.
-pub(super) const LARGE_DATAGRAM: u32 = 4 * 1024;
 
 /// The depth, and what this turn and this period have taken.
 pub(super) struct Depth {
     now: u32,
     limit: u32,
-    /// Receives of more bytes are large.
-    large_above: u32,
+    purpose: Purpose,
     /// Buffers and bytes of large receives, taken in this turn.
     taken: u32,
     large: u64,
@@ -30,9 +26,9 @@ pub(super) struct Depth {
 }
 
 impl Depth {
-    pub(super) fn new(limit: u32, large_above: u32) -> Self {
+    pub(super) fn new(limit: u32, purpose: Purpose) -> Self {
         let now = START.min(limit);
-        Self { now, limit, large_above, taken: 0, large: 0, short: false, most_taken: 0 }
+        Self { now, limit, purpose, taken: 0, large: 0, short: false, most_taken: 0 }
     }
 
     #[inline]
@@ -48,7 +44,7 @@ impl Depth {
     #[inline]
     pub(super) fn count(&mut self, bytes: u32) {
         self.taken += 1;
-        if bytes > self.large_above {
+        if bytes > self.purpose.large_above {
             self.large += u64::from(bytes);
         }
     }
@@ -58,22 +54,22 @@ impl Depth {
         self.short = true;
     }
 
-    /// Fits the depth to the turn that ends: doubles it at most, or reduces it to what stays in the cache.
+    /// Fits the depth to the turn that ends: adds what is to spare, or reduces it to what stays in the cache.
     #[inline]
     pub(super) fn end_turn(&mut self) {
         self.most_taken = self.most_taken.max(self.taken);
         let warm = self.warm();
         if self.large > WARM {
             self.now = self.now.min(warm);
-        } else if self.short || 2 * self.taken > self.now {
-            self.now = (2 * self.now).min(warm).max(self.now).min(self.limit);
+        } else if self.short || self.purpose.with_spare(self.taken) > self.now {
+            self.now = self.purpose.with_spare(self.now).min(warm).max(self.now).min(self.limit);
         }
         (self.taken, self.large, self.short) = (0, 0, false);
     }
 
-    /// Ends a period: the depth falls to twice the most that one of its turns took.
+    /// Ends a period: the depth falls to the most that one of its turns took, and what is to spare.
     pub(super) fn end_period(&mut self) {
-        self.now = self.now.min((2 * self.most_taken).max(START));
+        self.now = self.now.min(self.purpose.with_spare(self.most_taken).max(START));
         self.most_taken = 0;
     }
 
@@ -104,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_depth_is_twice_what_small_receives_take() {
-        let mut depth = Depth::new(1024, LARGE_OF_STREAM);
+        let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 16 * 1024);
         assert_eq!(depth.now(), 256, "doubled until it was twice as much");
         depth.end_period();
@@ -117,7 +113,7 @@ mod tests {
 
     #[test]
     fn large_receives_get_what_stays_in_the_cache() {
-        let mut depth = Depth::new(1024, LARGE_OF_STREAM);
+        let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 128);
         run(&mut depth, 20, 10, 256 * 1024);
         assert_eq!(depth.now(), 1);
@@ -129,8 +125,8 @@ mod tests {
 
     #[test]
     fn datagrams_are_large_from_fewer_bytes_on() {
-        let mut streams = Depth::new(1024, LARGE_OF_STREAM);
-        let mut datagrams = Depth::new(1024, LARGE_DATAGRAM);
+        let mut streams = Depth::new(1024, Purpose::STREAMS);
+        let mut datagrams = Depth::new(1024, Purpose::DATAGRAMS);
         for depth in [&mut streams, &mut datagrams] {
             run(depth, 20, 64, 16 * 1024);
         }
@@ -138,8 +134,20 @@ mod tests {
     }
 
     #[test]
+    fn small_datagrams_leave_few_buffers_to_spare() {
+        let mut depth = Depth::new(1024, Purpose::DATAGRAMS);
+        run(&mut depth, 20, 33, 128);
+        assert!((42..=64).contains(&depth.now()), "a turn's, and to spare: {}", depth.now());
+        depth.end_period();
+        assert_eq!(depth.now(), 42);
+        run(&mut depth, 20, 4 * 33, 128);
+        depth.end_period();
+        assert_eq!(depth.now(), 4 * 33 + 33, "as many more for each socket");
+    }
+
+    #[test]
     fn a_few_large_receives_do_not_starve_many_small_ones() {
-        let mut depth = Depth::new(1024, LARGE_OF_STREAM);
+        let mut depth = Depth::new(1024, Purpose::STREAMS);
         for _ in 0..20 {
             (0..depth.now().min(40))
                 .for_each(|i| depth.count(if i % 8 == 7 { 200_000 } else { 128 }));
@@ -152,7 +160,7 @@ mod tests {
     #[test]
     fn the_depth_grows_up_to_the_limit() {
         for limit in [1, 2, 16, 64] {
-            let mut depth = Depth::new(limit, LARGE_OF_STREAM);
+            let mut depth = Depth::new(limit, Purpose::STREAMS);
             run(&mut depth, 20, 1000, 128);
             assert!(depth.now() == limit && depth.is_at_its_limit());
         }

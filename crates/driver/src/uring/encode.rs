@@ -4,10 +4,9 @@ use super::pool_ring::{self, STREAMS};
 use crate::op::{MemoryOp, Op};
 use crate::operations::{Operations, Verbs};
 use crate::token::Token;
-use annulus_kernel::{Fd, IoVec, MsgHeader, msg};
+use annulus_kernel::{Fd, MsgHeader, msg};
 use annulus_ring::op::{self, poll, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
-use std::ptr;
 
 /// A send that does not block, and posts no completion if all bytes were sent.
 const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
@@ -24,8 +23,6 @@ pub(super) struct Encoder {
     pub(super) operations: Operations,
     /// The kernel reports which zero-copy sends it has copied.
     pub(super) reports_copies: bool,
-    /// A send takes the address of its destination.
-    pub(super) addresses_sends: bool,
 }
 
 impl Encoder {
@@ -68,10 +65,11 @@ impl Encoder {
                 let send = op::SendMsg { fd, header, flags: ALL };
                 op::zero_copy(send.entry(), self.reports_copies)
             }
-            // SAFETY: the header is a live `struct msghdr` with its vectors, which this function demands.
-            MemoryOp::SendMessageNow { fd, header } => unsafe { self.message_now(fd, header) },
-            // SAFETY: as above.
-            MemoryOp::SendMessage { fd, header } => unsafe { self.message(fd, header) },
+            MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
+                send_to_now(fd, buffer, len, to, to_len)
+            }
+            MemoryOp::SendMessageNow { fd, header } => quiet(message(fd, header)),
+            MemoryOp::SendMessage { fd, header } => message(fd, header),
             MemoryOp::RecvMessages { fd, header } => {
                 let group = pool_ring::group(token);
                 op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
@@ -124,37 +122,22 @@ impl Encoder {
         let count = vector_count as u32;
         op::Writev { fd, vectors, count, flags: write_flags(now) }.entry()
     }
+}
 
-    /// One datagram, of which there is no event if it was sent.
-    ///
-    /// # Safety
-    /// The header must be a live `struct msghdr` with its vectors.
-    #[inline]
-    pub(super) unsafe fn message_now(self, fd: Fd, header: *const u8) -> Entry {
-        // SAFETY: this function demands what `message` does.
-        quiet(unsafe { self.message(fd, header) })
-    }
+/// A datagram that is nothing but bytes and an address: the kernel need not read a header.
+#[inline]
+pub(super) fn send_to_now(
+    fd: Fd,
+    buffer: *const u8,
+    len: u32,
+    name: *const u8,
+    name_len: u16,
+) -> Entry {
+    quiet(op::SendTo { fd, buffer, len, name, name_len, flags: WHOLE_NOW }.entry())
+}
 
-    /// One datagram. If there is nothing but bytes and an address, the kernel need not read the header.
-    ///
-    /// # Safety
-    /// The header must be a live `struct msghdr` with its vectors.
-    #[inline]
-    unsafe fn message(self, fd: Fd, header: *const u8) -> Entry {
-        let flags = WHOLE_NOW;
-        // SAFETY: the header is a live `struct msghdr`, which this function demands.
-        let message = unsafe { &*header.cast::<MsgHeader>() };
-        if !self.addresses_sends || message.vector_count != 1 || message.control_len > 0 {
-            return op::SendMsg { fd, header, flags }.entry();
-        }
-        let name_len = message.name_len as u16;
-        // A send takes every address that is not null for one.
-        let name = if name_len == 0 { ptr::null() } else { message.name };
-        // SAFETY: there is one vector, and it is live, which this function demands.
-        let vector: &IoVec = unsafe { &*message.vectors };
-        let (buffer, len) = (vector.base, vector.len);
-        op::SendTo { fd, buffer, len: len as u32, name, name_len, flags }.entry()
-    }
+fn message(fd: Fd, header: *const u8) -> Entry {
+    op::SendMsg { fd, header, flags: WHOLE_NOW }.entry()
 }
 
 fn quiet(entry: Entry) -> Entry {

@@ -21,7 +21,7 @@ use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
 use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, SqPoll};
 use busy_poll::BusyPoll;
-use encode::Encoder;
+use encode::{Encoder, send_to_now};
 use files::Files;
 use fixed_files::FixedFiles;
 use opcodes::{Supported, in_use};
@@ -168,7 +168,6 @@ impl Uring {
             encoder: Encoder {
                 operations: config.operations,
                 reports_copies: features.has("zero-copy report"),
-                addresses_sends: supported.addressed_sends,
             },
             features,
             limits_receives,
@@ -218,8 +217,12 @@ impl Uring {
             match op {
                 MemoryOp::File { call, soon } => self.submit_file(token, call, soon),
                 // By itself: so the entry is made in the queue, and not copied there.
-                MemoryOp::SendMessageNow { fd, header } => {
-                    let entry = self.encoder.message_now(fd, header).user_data(token.bits());
+                MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
+                    let entry = send_to_now(fd, buffer, len, to, to_len).user_data(token.bits());
+                    self.push_unchecked(self.fixed_files.entry(entry));
+                }
+                MemoryOp::SendMessageNow { .. } => {
+                    let entry = self.encoder.memory_entry(token, op);
                     self.push_unchecked(self.fixed_files.entry(entry));
                 }
                 op => self.push_unchecked(self.encoder.memory_entry(token, op)),
@@ -374,6 +377,11 @@ impl Uring {
     #[inline]
     pub(crate) fn has_quiet_sends(&self) -> bool {
         self.has_quiet_sends
+    }
+
+    #[inline]
+    pub(crate) fn addresses_sends(&self) -> bool {
+        self.supported.addressed_sends
     }
 
     #[inline]

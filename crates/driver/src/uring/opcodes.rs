@@ -118,13 +118,17 @@ mod tests {
     #[test]
     fn the_opcodes_in_use_are_those_submitted() {
         for operations in Operations::ALL {
-            let encoder = Encoder { operations, reports_copies: true, addresses_sends: true };
+            let encoder = Encoder { operations, reports_copies: true };
             let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
             // SAFETY: the header is live.
             let entry = |op| unsafe { encoder.memory_entry(Token::IGNORED, op) };
             let with_memory = every_memory_op(&MsgHeader::EMPTY).map(entry);
+            let (fd, buffer, to) = (Fd::NONE, ptr::null(), ptr::null());
+            let to = MemoryOp::SendToNow { fd, buffer, len: 0, to, to_len: 0 };
+            let has_sends = in_use(operations, true).contains(&opcode::SEND);
+            let addressed = has_sends.then(|| entry(to));
             let timer = Entry::from(TrimTimer::default().start(0));
-            let submitted = plain.into_iter().chain(with_memory).chain([timer]);
+            let submitted = plain.into_iter().chain(with_memory).chain(addressed).chain([timer]);
             let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
             assert_eq!(submitted, BTreeSet::from_iter(in_use(operations, true)), "{operations}");
             let copying = in_use(operations, false);

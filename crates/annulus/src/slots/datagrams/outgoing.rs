@@ -2,7 +2,8 @@
 
 use super::PeerAddress;
 use crate::chunk::Chunk;
-use annulus_kernel::{Address, Control, ControlWriter, Direction, IoVec, MsgHeader, space};
+use annulus_driver::MemoryOp;
+use annulus_kernel::{Address, Control, ControlWriter, Direction, Fd, IoVec, MsgHeader, space};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
@@ -44,8 +45,8 @@ pub(super) enum OutgoingState {
     Failed,
 }
 
-/// An outgoing datagram, with everything that the kernel reads of it. It must not move while it is submitted: its header points
-/// into it.
+/// An outgoing datagram, with everything that the kernel reads of it. It must not move while it is submitted: what is submitted
+/// points into it.
 pub(crate) struct OutgoingDatagram {
     pub(super) slot: u32,
     pub(super) state: OutgoingState,
@@ -55,6 +56,13 @@ pub(crate) struct OutgoingDatagram {
     pub(super) retried: bool,
     pub(super) chunk: Chunk,
     pub(super) meta: SendMeta,
+    /// Once it is submitted, unless that takes bytes and address as they are. Inline: a datagram with control messages needs no memory
+    /// of its own, and one without leaves this untouched.
+    message: Option<Message>,
+}
+
+/// The arguments of a `sendmsg`: the header points to the rest.
+struct Message {
     header: MsgHeader,
     vector: IoVec,
     control: [u8; CONTROL],
@@ -70,9 +78,7 @@ impl OutgoingDatagram {
             retried: false,
             chunk,
             meta,
-            header: MsgHeader { vector_count: 1, ..MsgHeader::EMPTY },
-            vector: IoVec { base: ptr::null(), len: 0 },
-            control: [0; CONTROL],
+            message: None,
         }
     }
 
@@ -88,32 +94,57 @@ impl OutgoingDatagram {
         chunk.len() + size_of::<Self>()
     }
 
+    /// The operation that sends it without an event if it was sent. What that names lies in `self`. If the driver has `addressed`
+    /// sends, those that are only bytes and an address need no header.
+    #[inline]
+    pub(super) fn send_now(&mut self, fd: Fd, addressed: bool) -> MemoryOp {
+        if !addressed || !self.meta.is_plain() || !self.chunk.control().is_empty() {
+            return MemoryOp::SendMessageNow { fd, header: self.write_header() };
+        }
+        let (bytes, to) = (self.chunk.as_ref(), self.meta.to.as_bytes());
+        let (buffer, len, to_len) = (bytes.as_ptr(), bytes.len() as u32, to.len() as u16);
+        MemoryOp::SendToNow { fd, buffer, len, to: start(to), to_len }
+    }
+
     /// Writes the header, which points into `self`. Returns its address.
     pub(super) fn write_header(&mut self) -> *const u8 {
-        let bytes = self.chunk.as_ref();
-        self.vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
-        self.header.vectors = &raw const self.vector;
-        let to = self.meta.to.as_bytes();
-        let start = if to.is_empty() { ptr::null() } else { to.as_ptr() };
-        (self.header.name, self.header.name_len) = (start, to.len() as u32);
+        let (bytes, to) = (self.chunk.as_ref(), self.meta.to.as_bytes());
+        let vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+        let header = MsgHeader::EMPTY;
+        let message = self.message.insert(Message { header, vector, control: [0; CONTROL] });
+        let Message { header, vector, control } = message;
+        (header.vectors, header.vector_count) = (ptr::from_ref(vector), 1);
+        (header.name, header.name_len) = (start(to), to.len() as u32);
         if self.chunk.control().is_empty() {
-            self.header.control_len = self.meta.write_control(&mut self.control);
-            self.header.control = self.control.as_ptr();
+            header.control_len = self.meta.write_control(control);
+            header.control = control.as_ptr();
         } else {
-            self.header.control_len = self.chunk.control().len();
-            self.header.control = self.chunk.control().as_ptr();
+            header.control_len = self.chunk.control().len();
+            header.control = self.chunk.control().as_ptr();
         }
-        ptr::from_ref(&self.header).cast()
+        ptr::from_ref(header).cast()
     }
 }
 
+/// Where an address starts: null if there is none, since a send takes every other one for an address.
+#[inline]
+fn start(to: &[u8]) -> *const u8 {
+    if to.is_empty() { ptr::null() } else { to.as_ptr() }
+}
+
 impl SendMeta {
+    /// Whether the datagram has no control messages.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.segment_size.is_none() && self.tos.is_none() && self.source.is_none()
+    }
+
     /// Writes the control messages of the datagram; how many bytes they take.
     pub(super) fn write_control(&self, control: &mut [u8; CONTROL]) -> usize {
-        let Self { segment_size, tos, source, v4, .. } = *self;
-        if segment_size.is_none() && tos.is_none() && source.is_none() {
+        if self.is_plain() {
             return 0;
         }
+        let Self { segment_size, tos, source, v4, .. } = *self;
         let mut writer = ControlWriter::new(control, Direction::Sent);
         let class = |tos| if v4 { Control::Tos(tos) } else { Control::TrafficClass(tos) };
         let controls = [

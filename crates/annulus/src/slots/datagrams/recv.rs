@@ -34,7 +34,7 @@ enum RawDatagram {
         len: u32,
     },
     /// In memory of its own, or found not to be plain.
-    Leased(Lease),
+    Leased(Box<Lease>),
 }
 
 /// The receiving half of a slot.
@@ -137,7 +137,7 @@ impl DatagramSlot {
         let mut lease = Lease::lent(pool.clone(), id, len as usize);
         self.pop(shared);
         let Some(source) = plain_source(&lease, self.format.layout) else {
-            self.recv.queue.push_front(RawDatagram::Leased(lease));
+            self.recv.queue.push_front(RawDatagram::Leased(Box::new(lease)));
             return None;
         };
         lease.advance(self.format.layout.payload_at());
@@ -159,11 +159,14 @@ impl DatagramSlot {
     #[inline]
     fn note_taken(&mut self, io: &mut Io, wait: Wait<'_>) {
         if wait.has_waited() {
-            self.recv.waiters.leave(wait, &mut io.after.drops);
+            self.leave_line(io, wait);
         }
-        if self.recv.waiters.may_notify() {
-            self.notify_receivers(io);
-        }
+        self.notify_receivers(io);
+    }
+
+    #[inline(never)]
+    fn leave_line(&mut self, io: &mut Io, wait: Wait<'_>) {
+        self.recv.waiters.leave(wait, &mut io.after.drops);
     }
 
     /// A future that waited for a datagram is gone.
@@ -175,6 +178,13 @@ impl DatagramSlot {
     /// Notifies as many waiters as there are messages to take.
     #[inline]
     pub(super) fn notify_receivers(&mut self, io: &mut Io) {
+        if self.recv.waiters.may_notify() {
+            self.notify_some_receivers(io);
+        }
+    }
+
+    #[inline(never)]
+    fn notify_some_receivers(&mut self, io: &mut Io) {
         let available = self.recv.available();
         if self.recv.waiters.notify(available, &mut io.after.wakes) {
             io.rechecks.push(Recheck::Receive(self.id.index, self.id.generation));
@@ -275,7 +285,7 @@ impl DatagramSlot {
             Ok(len) => {
                 let heap = |buf: Box<RecvMsgBuf>| buf.into_lease(self.format, len as usize);
                 let lent = event.buffer.map(|id| RawDatagram::Lent { id, len });
-                let raw = lent.or(msg_buf.map(|buf| RawDatagram::Leased(heap(buf))));
+                let raw = lent.or(msg_buf.map(|buf| RawDatagram::Leased(Box::new(heap(buf)))));
                 self.recv.queue.extend(raw);
             }
             Err(errno) if ends_operation_only(errno) => {}
@@ -312,7 +322,7 @@ impl DatagramSlot {
 #[inline]
 fn lease(io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
     match raw {
-        RawDatagram::Leased(lease) => lease,
+        RawDatagram::Leased(lease) => *lease,
         RawDatagram::Lent { id, len } => {
             let pool = io.driver.datagram_pool().expect("the datagram lies in one of its buffers");
             let lease = Lease::lent(pool.clone(), id, len as usize);

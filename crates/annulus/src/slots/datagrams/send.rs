@@ -13,7 +13,6 @@
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
 use super::send_state::SendState;
 use super::{DatagramSlot, Datagrams, Shared};
-use crate::chunk::Chunk;
 use crate::runtime::io::Io;
 use crate::time::Fire;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Token};
@@ -24,9 +23,7 @@ impl SendState {
     #[inline]
     pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
         self.weight -= datagram.weight();
-        // Taken out in place: a datagram's slot is large.
-        let chunk = mem::replace(&mut datagram.chunk, Chunk::EMPTY);
-        chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
+        datagram.chunk.release_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
     }
 }
 
@@ -57,16 +54,17 @@ impl DatagramSlot {
 
     #[inline]
     fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32, quietly: bool) {
-        let token = Token::new(Kind::SendDatagram, shared.outgoing.generation(id), id);
-        let datagram = shared.outgoing.get(id);
+        let (generation, datagram) = shared.outgoing.get_with_generation(id);
+        let (fd, token) = (self.fd, Token::new(Kind::SendDatagram, generation, id));
         datagram.state = OutgoingState::Submitted;
-        let (fd, header) = (self.fd, datagram.write_header());
         if quietly {
-            // SAFETY: the header points into the datagram's slot, which does not move, and is freed at the event, or once
-            // the driver is settled.
-            unsafe { io.driver.submit_memory(token, MemoryOp::SendMessageNow { fd, header }) };
+            let op = datagram.send_now(fd, io.driver.addresses_sends());
+            // SAFETY: what the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed
+            // at the event, or once the driver is settled.
+            unsafe { io.driver.submit_memory(token, op) };
         } else {
             self.send.events_due += 1;
+            let header = datagram.write_header();
             // SAFETY: the header points into the datagram's slot, which does not move, and is freed after the event.
             unsafe { io.start_memory(token, MemoryOp::SendMessage { fd, header }) };
         }
