@@ -68,8 +68,8 @@ impl Encoder {
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                 send_to_now(fd, buffer, len, to, to_len)
             }
-            MemoryOp::SendMessageNow { fd, header } => quiet(message(fd, header)),
-            MemoryOp::SendMessage { fd, header } => message(fd, header),
+            MemoryOp::SendMessageNow { fd, header } => send_message_now(fd, header),
+            MemoryOp::SendMessage { fd, header } => send_message(fd, header),
             MemoryOp::RecvMessages { fd, header } => {
                 let group = pool_ring::group(token);
                 op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
@@ -136,7 +136,13 @@ pub(super) fn send_to_now(
     quiet(op::SendTo { fd, buffer, len, name, name_len, flags: WHOLE_NOW }.entry())
 }
 
-fn message(fd: Fd, header: *const u8) -> Entry {
+/// A datagram with a header, of which there is no event if it was sent.
+#[inline]
+pub(super) fn send_message_now(fd: Fd, header: *const u8) -> Entry {
+    quiet(send_message(fd, header))
+}
+
+fn send_message(fd: Fd, header: *const u8) -> Entry {
     op::SendMsg { fd, header, flags: WHOLE_NOW }.entry()
 }
 

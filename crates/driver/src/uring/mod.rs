@@ -21,7 +21,7 @@ use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
 use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, SqPoll};
 use busy_poll::BusyPoll;
-use encode::{Encoder, send_to_now};
+use encode::{Encoder, send_message_now, send_to_now};
 use files::Files;
 use fixed_files::FixedFiles;
 use opcodes::{Supported, in_use};
@@ -216,13 +216,13 @@ impl Uring {
         unsafe {
             match op {
                 MemoryOp::File { call, soon } => self.submit_file(token, call, soon),
-                // By itself: so the entry is made in the queue, and not copied there.
+                // Datagrams by themselves: so the entry is made in the queue, and not copied there.
                 MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                     let entry = send_to_now(fd, buffer, len, to, to_len).user_data(token.bits());
                     self.push_unchecked(self.fixed_files.entry(entry));
                 }
-                MemoryOp::SendMessageNow { .. } => {
-                    let entry = self.encoder.memory_entry(token, op);
+                MemoryOp::SendMessageNow { fd, header } => {
+                    let entry = send_message_now(fd, header).user_data(token.bits());
                     self.push_unchecked(self.fixed_files.entry(entry));
                 }
                 op => self.push_unchecked(self.encoder.memory_entry(token, op)),
