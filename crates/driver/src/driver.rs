@@ -329,8 +329,9 @@ impl Driver {
         }
     }
 
-    /// Datagrams that are sent now ([`MemoryOp::SendToNow`], [`MemoryOp::SendMessageNow`]) through this socket need no look-up of its descriptor any more. It must
-    /// be [submitted to be closed](Op::Close), [closed](Self::close_now) or [released](Self::release) by this driver, which ends that.
+    /// Datagrams that are sent now ([`MemoryOp::SendToNow`], [`MemoryOp::SendMessageNow`]) through this socket need no look-up of its
+    /// descriptor any more. It must be [submitted to be closed](Op::Close), [closed](Self::close_now) or [released](Self::release) by
+    /// this driver, which ends that.
     ///
     /// A hint, for sockets that live long: it costs two system calls, and io_uring (5.19) takes 64 sockets at a time.
     pub fn register_socket(&mut self, fd: Fd) {
