@@ -127,10 +127,7 @@ impl<T> Slab<T> {
     /// If the slot is free: its owner has outlived it.
     #[inline]
     pub fn get(&mut self, index: u32) -> &mut T {
-        match &mut self.slot_mut(index).entry {
-            Entry::Used(value) => value,
-            Entry::Free { .. } => panic!("slot {index} is free"),
-        }
+        self.get_with_generation(index).1
     }
 
     /// As [`get`](Self::get), with the generation of the slot's tokens now.

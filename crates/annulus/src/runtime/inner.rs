@@ -48,6 +48,7 @@ impl Inner {
         if self.io.driver.all_taken() {
             self.streams.all_taken();
         }
+        // Only slots of streams are prefetched: there are many, and an event for each.
         let prefetches = self.streams.len() > 0;
         if prefetches {
             (0..AHEAD).take_while(|ahead| self.prefetch(*ahead)).for_each(drop);

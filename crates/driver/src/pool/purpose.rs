@@ -15,7 +15,7 @@ impl Purpose {
     /// Each stream that finds no buffer must be armed again, so there are twice as many as turns take.
     pub(super) const STREAMS: Self = Self { shortens: true, large_above: 32 * 1024, spare: 4 };
     /// To shorten them would truncate datagrams. Those of a turn come through one receive, up to 33, so there is less to arm again:
-    /// fewer bytes are large, and fewer buffers stand by. (With a thousand senders of 1 KiB, that is 42 in place of 130.)
+    /// fewer bytes are large, and fewer buffers stand by (42 for turns of 33).
     pub(super) const DATAGRAMS: Self = Self { shortens: false, large_above: 4 * 1024, spare: 1 };
 
     /// A number of buffers, and those to spare.
