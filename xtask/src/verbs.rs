@@ -65,7 +65,7 @@ pub(crate) fn sim(arguments: &[String]) -> Outcome {
     }
     if seeds.parse::<u64>().is_ok_and(|seeds| seeds > 0) {
         let test =
-            "test --release -p annulus --test sim -- --exact --nocapture chaos one_seed_is_one_run";
+            "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::one_seed_is_one_run";
         Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", seeds).run()?;
         return Ok(Vec::new());
     }

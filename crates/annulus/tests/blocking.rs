@@ -1,16 +1,15 @@
 //! Calls that block, on threads of their own.
 
 mod common;
-#[path = "common/denied.rs"]
-mod denied;
 
 use annulus::task::{JoinSet, try_spawn_blocking};
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, sim, spawn, spawn_blocking, yield_now};
+use common::again::{self, again};
+use common::denied::deny;
 use common::{run, run_on};
 use std::cell::Cell;
 use std::io;
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -164,11 +163,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
 #[test]
 fn no_thread_runs_before_the_first_call_or_after_the_end() {
     // In a process of its own: other tests have pools too.
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "threads_of_the_pool", "--ignored", "--test-threads=1"]);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    again::assert_passes(&mut again!(threads_of_the_pool));
 }
 
 #[test]
@@ -229,9 +224,7 @@ fn the_end_leaves_a_call_behind_that_does_not_end_in_time() {
 fn if_no_thread_can_be_started_the_handle_says_so() {
     let thread = thread::spawn(|| {
         let mut runtime = Runtime::new().unwrap();
-        [libc::SYS_clone, libc::SYS_clone3]
-            .into_iter()
-            .for_each(|call| denied::deny(call, libc::EAGAIN));
+        [libc::SYS_clone, libc::SYS_clone3].into_iter().for_each(|call| deny(call, libc::EAGAIN));
         let error = runtime.block_on(spawn_and_wait()).unwrap_err();
         assert!(error.is_panic(), "{error}");
         let text = error.to_string();
@@ -256,7 +249,7 @@ fn a_pool_that_cannot_have_more_threads_is_full_as_one_that_may_not() {
             told.recv().unwrap();
             [libc::SYS_clone, libc::SYS_clone3]
                 .into_iter()
-                .for_each(|call| denied::deny(call, libc::EAGAIN));
+                .for_each(|call| deny(call, libc::EAGAIN));
             let waits = try_spawn_blocking(|| 1).unwrap();
             let full = try_spawn_blocking(|| 2).map(drop).unwrap_err().to_string();
             for part in ["1 threads", "1 more", "no thread can be started", "ulimit -u"] {

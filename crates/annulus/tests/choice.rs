@@ -2,16 +2,15 @@
 #![allow(unsafe_code)]
 
 mod common;
-#[path = "common/denied.rs"]
-mod denied;
 
 use annulus::sim::{Profile, Sim};
 use annulus::{DriverChoice, DriverKind, Operations, Runtime, Verbs};
 use annulus_ring::{SqPoll, opcode};
+use common::again::{self, again};
+use common::denied::deny;
 use common::{echo, pair, receive, run_on};
-use denied::deny;
 use std::io;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 /// Tells a child what `io_uring_setup` is to answer.
@@ -31,17 +30,9 @@ fn block_io_uring(errno: i32) {
 }
 
 /// Runs one of the ignored tests below in a process of its own.
-fn child(test: &str, set: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env_remove("ANNULUS_DRIVER").env("RUST_BACKTRACE", "0");
-    command.envs(set.iter().copied()).output().unwrap()
-}
-
-fn assert_passes(test: &str, set: &[(&str, &str)]) {
-    let Output { status, stdout, stderr } = child(test, set);
-    let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(status.success() && text.contains("1 passed"), "{set:?}: {text}");
+fn assert_passes(mut test: Command, set: &[(&str, &str)]) {
+    test.env_remove("ANNULUS_DRIVER").env("RUST_BACKTRACE", "0");
+    again::assert_passes(test.envs(set.iter().copied()));
 }
 
 fn block_as_told() -> (i32, &'static str, &'static str) {
@@ -64,7 +55,7 @@ fn echoes(choice: DriverChoice) {
 #[test]
 fn auto_falls_back_on_every_refusal_and_says_why() {
     for (errno, ..) in BLOCKS {
-        assert_passes("blocked_auto", &[(ERRNO, &errno.to_string())]);
+        assert_passes(again!(blocked_auto), &[(ERRNO, &errno.to_string())]);
     }
 }
 
@@ -86,9 +77,9 @@ fn blocked_auto() {
 #[test]
 fn uring_demanded_is_an_error_that_names_cause_and_way_out() {
     for (errno, ..) in BLOCKS {
-        assert_passes("blocked_uring", &[(ERRNO, &errno.to_string())]);
+        assert_passes(again!(blocked_uring), &[(ERRNO, &errno.to_string())]);
         let demanded = [(ERRNO, &*errno.to_string()), ("ANNULUS_DRIVER", "uring")];
-        assert_passes("blocked_uring", &demanded);
+        assert_passes(again!(blocked_uring), &demanded);
     }
 }
 
@@ -107,7 +98,7 @@ fn blocked_uring() {
 
 #[test]
 fn the_environment_overrides_auto_and_nothing_else() {
-    assert_passes("chosen_by_environment", &[("ANNULUS_DRIVER", "epoll")]);
+    assert_passes(again!(chosen_by_environment), &[("ANNULUS_DRIVER", "epoll")]);
 }
 
 #[test]
@@ -125,7 +116,7 @@ fn chosen_by_environment() {
 
 #[test]
 fn an_unknown_name_in_the_environment_is_an_error() {
-    assert_passes("unknown_in_the_environment", &[("ANNULUS_DRIVER", "iocp")]);
+    assert_passes(again!(unknown_in_the_environment), &[("ANNULUS_DRIVER", "iocp")]);
 }
 
 #[test]
@@ -249,7 +240,7 @@ fn a_poller_that_cannot_be_is_refused_with_the_reason() {
 /// An accept that the process may not make was taken for a connection that had gone, and tried again at once, for ever.
 #[test]
 fn an_accept_that_is_denied_does_not_spin() {
-    assert_passes("child_without_accept", &[("ANNULUS_DRIVER", "epoll")]);
+    assert_passes(again!(child_without_accept), &[("ANNULUS_DRIVER", "epoll")]);
 }
 
 #[test]

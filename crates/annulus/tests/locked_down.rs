@@ -11,6 +11,7 @@ use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, DriverKind, Operations, Runtime, spawn};
 use annulus_ring::{Ring, SetupFlags};
+use common::again::{self, again};
 use common::{echo, pair, pattern, receive, run_on};
 use rustix::io::Errno;
 use std::io;
@@ -21,16 +22,11 @@ use std::time::Duration;
 /// `IORING_REGISTER_PERSONALITY`: lets entries run with this process's credentials.
 const PERSONALITY: u32 = 9;
 
-fn assert_passes(test: &str) {
+fn assert_passes(mut test: Command) {
     if annulus_ring::Features::detect().is_err() {
         return eprintln!("skipped: io_uring is blocked here");
     }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
-    let output = command.env_remove("ANNULUS_DRIVER").output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    again::assert_passes(test.env_remove("ANNULUS_DRIVER"));
 }
 
 fn locked(choice: DriverChoice) -> Builder {
@@ -98,7 +94,7 @@ fn register_personality(ring: RawFd) -> Result<i64, i32> {
 
 #[test]
 fn the_echo_is_unharmed_and_what_is_forbidden_is_refused() {
-    assert_passes("locked_ring");
+    assert_passes(again!(locked_ring));
 }
 
 #[test]
@@ -145,7 +141,7 @@ fn falls_back() {
 
 #[test]
 fn calls_that_wait_for_a_pipe_block_no_file() {
-    assert_passes("locked_pipes");
+    assert_passes(again!(locked_pipes));
 }
 
 #[test]
@@ -156,7 +152,7 @@ fn locked_pipes() {
 
 #[test]
 fn shards_are_locked_down_when_all_have_their_ring() {
-    assert_passes("locked_shards");
+    assert_passes(again!(locked_shards));
 }
 
 #[test]
@@ -173,7 +169,7 @@ fn locked_shards() {
 
 #[test]
 fn threads_that_run_already_get_no_ring_either() {
-    assert_passes("locked_threads");
+    assert_passes(again!(locked_threads));
 }
 
 #[test]
@@ -192,7 +188,7 @@ fn locked_threads() {
 
 #[test]
 fn on_epoll_further_rings_are_denied_all_the_same() {
-    assert_passes("locked_epoll");
+    assert_passes(again!(locked_epoll));
 }
 
 #[test]
@@ -204,7 +200,7 @@ fn locked_epoll() {
 
 #[test]
 fn older_kernels_restrict_as_well() {
-    assert_passes("locked_old");
+    assert_passes(again!(locked_old));
 }
 
 #[test]
@@ -216,7 +212,7 @@ fn locked_old() {
 
 #[test]
 fn a_restricted_ring_has_the_operations_that_were_chosen() {
-    assert_passes("locked_operations");
+    assert_passes(again!(locked_operations));
 }
 
 #[test]
@@ -228,7 +224,7 @@ fn locked_operations() {
 
 #[test]
 fn a_restricted_ring_may_send_without_a_copy_where_that_was_chosen() {
-    assert_passes("locked_zero_copy");
+    assert_passes(again!(locked_zero_copy));
 }
 
 #[test]

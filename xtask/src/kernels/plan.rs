@@ -9,20 +9,21 @@ use serde_json::Value;
 
 /// The tests that are run by default: the directory of a package below `crates`, and its test, or none for the tests in its
 /// library.
-const CHOSEN: [(&str, Option<&str>); 9] = [
+const CHOSEN: [(&str, Option<&str>); 7] = [
     ("kernel", None),
     ("ring", None),
     ("ring", Some("linux")),
     ("driver", None),
     ("driver", Some("epoll")),
     ("driver", Some("operations")),
-    ("annulus", Some("conformance")),
-    ("annulus", Some("files")),
-    ("annulus", Some("zero_copy")),
+    ("annulus", Some(SUITE)),
 ];
 
+/// The tests of `annulus` in one program, of which [`Scope::options`] names the modules that are run.
+const SUITE: &str = "suite";
+
 /// Of these, the ones that take long without optimization: they try many random cases, or simulate most of what they do.
-const LONG: [(&str, Option<&str>); 2] = [("driver", None), ("annulus", Some("zero_copy"))];
+const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
 
 /// The test of `compat` that has a part for the kernel's TLS: it is run on every kernel, and says so if it has none.
 pub(super) const KERNEL_TLS: &str = "rustls";
@@ -87,9 +88,10 @@ impl Scope {
         match (self, test) {
             (_, Some(KERNEL_TLS)) => " --show-output kernel_tls::",
             // Simulated kernels are the same everywhere; the other modes of the ring are named `uring_` and so on.
-            (Self::Quick, Some("conformance")) => {
-                " --show-output --skip ::simulated --skip ::uring_"
+            (Self::Quick, Some(SUITE)) => {
+                " --show-output conformance:: files:: --skip ::simulated --skip ::uring_"
             }
+            (Self::Usual, Some(SUITE)) => " --show-output conformance:: files:: zero_copy::",
             _ => " --show-output",
         }
     }
@@ -276,8 +278,21 @@ mod tests {
     fn quick_is_a_part_of_the_usual() {
         let count = |scope| echoes(Path::new("annulus"), scope).len();
         assert_eq!((count(Scope::Quick), count(Scope::Usual)), (2, 13));
-        let conformance = Scope::Quick.options(Some("conformance"));
-        assert!(conformance.contains("--skip ::simulated"), "{conformance}");
-        assert_eq!(Scope::Quick.options(Some("files")), Scope::Usual.options(Some("files")));
+        let quick = Scope::Quick.options(Some(SUITE));
+        assert!(quick.contains("--skip ::simulated"), "{quick}");
+    }
+
+    /// A module that is gone would be left out without a word.
+    #[test]
+    fn the_modules_that_are_run_exist() {
+        for scope in [Scope::Quick, Scope::Usual] {
+            let modules =
+                scope.options(Some(SUITE)).split(' ').filter_map(|word| word.strip_suffix("::"));
+            for module in modules {
+                let suite = root().join("crates/annulus/tests").join(SUITE);
+                let places = [suite.join(format!("{module}.rs")), suite.join(module)];
+                assert!(places.iter().any(|place| place.exists()), "none of {places:?}");
+            }
+        }
     }
 }

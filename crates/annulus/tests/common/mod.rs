@@ -1,6 +1,9 @@
 //! What several of these tests need.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
+pub(crate) mod again;
+pub(crate) mod denied;
+pub(crate) mod foreign;
 pub(crate) mod host;
 
 use annulus::io::AsyncRecv;

@@ -1,0 +1,256 @@
+//! Descriptors that handles lend, and handles of descriptors from elsewhere, on both drivers. One test at a time, since one counts
+//! descriptors.
+
+use crate::common;
+
+use annulus::fs::File;
+use annulus::net::*;
+use annulus::pipe::pipe;
+use annulus::sim::Sim;
+use annulus::{DriverChoice, Runtime, spawn, yield_now};
+use common::{open_descriptors, run_on, touch};
+use rustix::fs::fstat;
+use rustix::io::{Errno, fcntl_getfd};
+use rustix::net::{getsockname, sockopt};
+use std::future::Future;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net as unix;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const LOCAL: &str = "127.0.0.1:0";
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn drivers() -> [DriverChoice; 2] {
+    [DriverChoice::Auto, DriverChoice::Epoll]
+}
+
+fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
+    let _alone = alone();
+    drivers().into_iter().for_each(|choice| run_on(Runtime::builder().driver(choice), body()));
+}
+
+#[test]
+fn options_that_are_missing_here_are_set_on_the_descriptor() {
+    on_each(|| async {
+        let (stream, _peer) = common::pair().await?;
+        assert!(!sockopt::socket_oobinline(&stream)?);
+        sockopt::set_socket_oobinline(&stream, true)?;
+        assert!(sockopt::socket_oobinline(stream.as_fd())?);
+        let listener = TcpListener::bind(LOCAL)?;
+        assert!(sockopt::socket_acceptconn(&listener)?);
+        let (one, _other) = UnixDatagram::pair()?;
+        let (sender, receiver) = pipe()?;
+        for fd in [one.as_fd(), sender.as_fd(), receiver.as_fd()] {
+            fcntl_getfd(fd)?;
+        }
+        assert_ne!(sender.as_raw_fd(), receiver.as_raw_fd());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end() {
+    let _alone = alone();
+    for choice in drivers() {
+        let before = open_descriptors();
+        let mut runtime = Runtime::builder().driver(choice).build().unwrap();
+        let (mut stream, mut peer, listener) = runtime.block_on(async {
+            let (stream, peer) = common::half_pair().await.unwrap();
+            (stream, peer, TcpListener::bind(LOCAL).unwrap())
+        });
+        let address = stream.local_addr().unwrap();
+        runtime.block_on(async { assert!(touch(stream.recv()).is_none()) });
+        let (borrowed, listening) = (stream.as_fd(), listener.as_fd());
+        drop(runtime);
+        // Others that open descriptors do not get its number.
+        let others: Vec<_> = (0..8).map(|_| net::UdpSocket::bind(LOCAL).unwrap()).collect();
+        assert_eq!(getsockname(borrowed).unwrap(), address.into());
+        fcntl_getfd(listening).unwrap();
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the peer sees the end");
+        // Borrowed from now on is one that cannot be used.
+        assert_eq!(getsockname(stream.as_fd()), Err(Errno::BADF));
+        drop((stream, listener, others, peer));
+        assert!(open_descriptors() <= before);
+    }
+}
+
+#[test]
+fn a_duplicate_of_a_listener_outlives_the_runtime() {
+    let _alone = alone();
+    for driver in drivers() {
+        let (listener, duplicate) = run_on(Runtime::builder().driver(driver), async {
+            let listener = TcpListener::bind(LOCAL)?;
+            let duplicate = listener.as_fd().try_clone_to_owned()?;
+            yield_now().await;
+            Ok((listener, duplicate))
+        });
+        let successor = net::TcpListener::from(duplicate);
+        let _client = net::TcpStream::connect(successor.local_addr().unwrap()).unwrap();
+        successor.set_nonblocking(false).unwrap();
+        successor.accept().unwrap();
+        drop(listener);
+    }
+}
+
+#[test]
+fn a_truncated_stream_is_reset_also_if_its_descriptor_was_lent() {
+    let _alone = alone();
+    for choice in drivers() {
+        let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
+        let mut runtime = builder.build().unwrap();
+        let (mut stream, mut peer) = runtime.block_on(common::half_pair()).unwrap();
+        runtime.block_on(async {
+            let more_than_sockets_hold = vec![1; 64 << 20];
+            assert!(touch(stream.send(more_than_sockets_hold)).is_none());
+        });
+        let borrowed = stream.as_fd();
+        drop(runtime);
+        fcntl_getfd(borrowed).unwrap();
+        let error = io::copy(&mut peer, &mut io::sink()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn what_was_borrowed_is_closed_with_its_handle() {
+    on_each(|| async {
+        let listener = TcpListener::bind(LOCAL)?;
+        yield_now().await;
+        let before = open_descriptors();
+        for _ in 0..20 {
+            let stream = TcpStream::connect(listener.local_addr()?).await?;
+            let (peer, _) = listener.accept().await?;
+            assert!(stream.as_raw_fd() != peer.as_raw_fd());
+        }
+        while open_descriptors() > before {
+            yield_now().await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_simulation_lends_no_descriptor() {
+    let _alone = alone();
+    run_on(Runtime::builder().kernel(Sim::builder(1).build()), async {
+        let listener = TcpListener::bind(LOCAL)?;
+        assert_eq!(fcntl_getfd(&listener).map(drop), Err(Errno::BADF));
+        assert_eq!(fstat(&listener).map(drop), Err(Errno::BADF));
+        assert_eq!(getsockname(&listener), Err(Errno::BADF));
+        assert!(listener.as_fd().try_clone_to_owned().is_err());
+        let error = UdpSocket::from_std(net::UdpSocket::bind(LOCAL)?).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        Ok(())
+    });
+}
+
+#[test]
+fn streams_and_listeners_of_the_standard_library_are_taken_over() {
+    on_each(|| async {
+        let listener = TcpListener::from_std(net::TcpListener::bind(LOCAL)?)?;
+        let mut theirs = net::TcpStream::connect(listener.local_addr()?)?;
+        let (mut accepted, _) = listener.accept().await?;
+        let mut taken = TcpStream::from_std(theirs.try_clone()?)?;
+        taken.send("from here").await?;
+        assert_eq!(accepted.recv().await?.as_deref(), Some(&b"from here"[..]));
+        // The other owner of the socket finds it non-blocking.
+        assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        theirs.write_all(b"and from there")?;
+        assert_eq!(accepted.recv().await?.as_deref(), Some(&b"and from there"[..]));
+        let (one, mut other) = unix::UnixStream::pair()?;
+        let mut one = UnixStream::try_from(one)?;
+        other.write_all(b"unix")?;
+        assert_eq!(one.recv().await?.as_deref(), Some(&b"unix"[..]));
+        let parts = one.into_parts().await?;
+        drop(unix::UnixStream::from(parts.socket));
+        assert_eq!(other.read(&mut [0])?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn datagram_sockets_of_the_standard_library_are_taken_over_with_their_peer() {
+    on_each(|| async {
+        let theirs = net::UdpSocket::bind(LOCAL)?;
+        let connected = net::UdpSocket::bind(LOCAL)?;
+        connected.connect(theirs.local_addr()?)?;
+        let taken = UdpSocket::from_std(connected)?;
+        taken.send("to its peer").await?;
+        let echo = UdpSocket::from_std(theirs)?;
+        let (bytes, source) = echo.recv_from().await?;
+        assert_eq!((&*bytes, source), (&b"to its peer"[..], taken.local_addr()?));
+        let (one, other) = unix::UnixDatagram::pair()?;
+        let one = UnixDatagram::from_std(one)?;
+        one.send("unix").await?;
+        one.drain().await?;
+        let mut bytes = [0; 8];
+        assert_eq!(other.recv(&mut bytes)?, 4);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_unix_listener_of_the_standard_library_is_taken_over() {
+    on_each(|| async {
+        let path = std::env::temp_dir().join(format!("annulus-taken-{}", std::process::id()));
+        _ = std::fs::remove_file(&path);
+        let listener = UnixListener::from_std(unix::UnixListener::bind(&path)?)?;
+        let accepted = spawn(async move { listener.accept().await.map(|(stream, _)| stream) });
+        let mut client = UnixStream::connect(&path).await?;
+        std::fs::remove_file(&path)?;
+        accepted.await.expect("no panic")?.send("hello").await?;
+        assert_eq!(client.recv().await?.as_deref(), Some(&b"hello"[..]));
+        Ok(())
+    });
+}
+
+#[test]
+fn descriptors_of_another_kind_are_refused_by_name() {
+    on_each(|| async {
+        let fd = |fd: net::UdpSocket| OwnedFd::from(fd);
+        let udp = || net::UdpSocket::bind(LOCAL).map(fd);
+        let listening = || net::TcpListener::bind(LOCAL).map(OwnedFd::from);
+        let unix = || unix::UnixDatagram::unbound().map(OwnedFd::from);
+        let file = || std::fs::File::open("/dev/null").map(OwnedFd::from);
+        let refused = [
+            (TcpStream::try_from(udp()?).map(drop), "a TCP connection"),
+            (TcpStream::try_from(listening()?).map(drop), "listening socket"),
+            (TcpListener::try_from(udp()?).map(drop), "a listening TCP socket"),
+            (UdpSocket::try_from(unix()?).map(drop), "a UDP socket"),
+            (UnixStream::try_from(unix()?).map(drop), "a Unix stream"),
+            (UnixListener::try_from(listening()?).map(drop), "a listening Unix socket"),
+            (UnixDatagram::try_from(udp()?).map(drop), "a Unix datagram socket"),
+            (TcpStream::try_from(file()?).map(drop), "is no socket"),
+        ];
+        for (outcome, text) in refused {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(text), "{error} has no `{text}`");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn files_of_the_standard_library_are_taken_over_and_lent() {
+    on_each(|| async {
+        let path = std::env::temp_dir().join(format!("annulus-lent-{}", std::process::id()));
+        std::fs::write(&path, "content")?;
+        let file = File::from_std(std::fs::File::open(&path)?)?;
+        std::fs::remove_file(&path)?;
+        let (count, bytes) = file.read_at(vec![0; 16], 0).await;
+        assert_eq!(&bytes[..count?], b"content");
+        let mut copy = std::fs::File::from(file.as_fd().try_clone_to_owned()?);
+        let mut text = String::new();
+        copy.read_to_string(&mut text)?;
+        assert_eq!(text, "content");
+        Ok(())
+    });
+}

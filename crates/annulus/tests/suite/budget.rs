@@ -1,0 +1,373 @@
+//! A task that always finds something ready delays another one by one budget at most, whatever it finds ready.
+
+use crate::common;
+
+use annulus::fs::{self, File};
+use annulus::io::{AsyncRecv, AsyncSend, FromFutures, FromTokio};
+use annulus::net::{TcpListener, TcpStream, lookup_host};
+use annulus::sync::{CancellationToken, Mutex, Notify, Semaphore, broadcast, mpsc, watch};
+use annulus::task::JoinSet;
+use annulus::time::{Instant, MissedTicks, interval_at, sleep_until};
+use annulus::{Runtime, consume_budget, shards, sim, spawn, yield_now};
+use common::run;
+use futures_util::StreamExt;
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::ReadBuf;
+
+const ITEMS: u32 = 1_000_000;
+
+/// Counts what a task has completed.
+#[derive(Clone, Default)]
+struct Count(Rc<Cell<u32>>);
+
+impl Count {
+    fn up(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// Runs the drain beside a task that looks at the count each time it runs, which must not be raised by more than `limit` meanwhile: on
+/// this machine's kernel, and on a simulated one.
+fn delays_by<F: Future<Output = ()> + 'static>(limit: u32, drain: impl Fn(Count) -> F) {
+    let watched = async || {
+        let count = Count::default();
+        let drains = spawn(drain(count.clone()));
+        let (mut last, mut turns) = (0, 0);
+        while !drains.is_finished() {
+            yield_now().await;
+            let now = count.0.get();
+            assert!(now - last <= limit, "{} at once", now - last);
+            last = now;
+            turns += 1;
+        }
+        drains.await?;
+        assert!(count.0.get() > limit && turns > 1, "it was interrupted");
+        io::Result::Ok(())
+    };
+    run(watched());
+    let simulated = sim::Sim::builder(1).build();
+    sim::run_on(&simulated, Runtime::builder(), watched()).unwrap();
+}
+
+fn delays_by_one_budget<F: Future<Output = ()> + 'static>(drain: impl Fn(Count) -> F) {
+    delays_by(128, drain);
+}
+
+#[test]
+fn a_channel_of_this_thread() {
+    delays_by_one_budget(async |count| {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        (0..ITEMS).for_each(|item| sender.send(item).unwrap());
+        drop(sender);
+        while receiver.recv().await.is_some() {
+            count.up();
+        }
+        assert_eq!(count.0.get(), ITEMS);
+    });
+}
+
+#[test]
+fn a_channel_of_all_threads() {
+    delays_by_one_budget(async |count| {
+        let (sender, mut receiver) = shards::channel(ITEMS as usize);
+        (0..ITEMS).for_each(|item| sender.try_send(item).unwrap());
+        drop(sender);
+        while receiver.recv().await.is_some() {
+            count.up();
+        }
+        assert_eq!(count.0.get(), ITEMS);
+    });
+}
+
+#[test]
+fn sends_that_always_have_room() {
+    delays_by_one_budget(async |count| {
+        let (sender, _receiver) = mpsc::channel(ITEMS as usize);
+        let (shared, _other) = shards::channel(ITEMS as usize);
+        for item in 0..ITEMS / 2 {
+            sender.send(item).await.unwrap();
+            count.up();
+            shared.send(item).await.unwrap();
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn a_broadcast_and_a_watch() {
+    delays_by_one_budget(async |count| {
+        let (sender, mut receiver) = broadcast::channel(ITEMS as usize);
+        (0..ITEMS / 10).for_each(|item| assert_eq!(sender.send(item), Ok(1)));
+        drop(sender);
+        while receiver.recv().await.is_ok() {
+            count.up();
+        }
+        let (sender, mut receiver) = watch::channel(0);
+        for item in 0..ITEMS / 10 {
+            sender.send(item).unwrap();
+            receiver.changed().await.unwrap();
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn locks_permits_and_notifications() {
+    delays_by_one_budget(async |count| {
+        let (mutex, limit, notify) = (Mutex::new(0), Semaphore::new(1), Notify::new());
+        for _ in 0..ITEMS / 30 {
+            *mutex.lock().await += 1;
+            count.up();
+            drop(limit.acquire().await.unwrap());
+            count.up();
+            notify.notify_one();
+            notify.notified().await;
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn timers_that_are_due() {
+    delays_by_one_budget(async |count| {
+        for _ in 0..ITEMS / 10 {
+            sleep_until(Instant::now()).await;
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn a_loop_of_the_programs_own() {
+    delays_by_one_budget(async |count| {
+        for _ in 0..ITEMS / 10 {
+            consume_budget().await;
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn tasks_of_a_set_that_have_finished() {
+    delays_by_one_budget(async |count| {
+        let mut set: JoinSet<_> = (0..ITEMS / 10).map(|_| async {}).collect();
+        while set.join_next().await.is_some() {
+            count.up();
+        }
+        assert_eq!(count.0.get(), ITEMS / 10);
+    });
+}
+
+#[test]
+fn a_token_that_is_cancelled() {
+    delays_by_one_budget(async |count| {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        for _ in 0..ITEMS {
+            stop.cancelled().await;
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn streams_of_channels() {
+    delays_by_one_budget(async |count| {
+        let (sender, mut values) = mpsc::unbounded_channel();
+        let (shared, mut all) = shards::channel(ITEMS as usize);
+        let (told, mut each) = broadcast::channel(ITEMS as usize);
+        for item in 0..ITEMS / 3 {
+            sender.send(item).unwrap();
+            shared.try_send(item).unwrap();
+            told.send(item).unwrap();
+        }
+        drop((sender, shared, told));
+        while values.next().await.is_some() {
+            count.up();
+        }
+        while all.next().await.is_some() {
+            count.up();
+        }
+        while each.next().await.is_some() {
+            count.up();
+        }
+        assert_eq!(count.0.get(), ITEMS / 3 * 3);
+    });
+}
+
+#[test]
+fn a_stream_of_latest_values_and_one_of_missed_ticks() {
+    delays_by_one_budget(async |count| {
+        let (sender, receiver) = watch::channel(0);
+        let mut states = receiver.into_stream();
+        for item in 0..ITEMS / 10 {
+            sender.send(item).unwrap();
+            assert_eq!(*states.next().await.unwrap(), item);
+            count.up();
+        }
+        let long_ago = Instant::now();
+        annulus::time::sleep(Duration::from_millis(20)).await;
+        let mut ticks =
+            interval_at(long_ago, Duration::from_micros(1)).missed_ticks(MissedTicks::Burst);
+        for _ in 0..20_000 {
+            ticks.next().await;
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn addresses_that_need_no_look_up() {
+    delays_by_one_budget(async |count| {
+        for _ in 0..ITEMS / 10 {
+            drop(lookup_host("127.0.0.1:1").await.unwrap());
+            count.up();
+        }
+    });
+}
+
+#[test]
+fn names() {
+    delays_by_one_budget(async |count| {
+        for _ in 0..300 {
+            drop(lookup_host("localhost:1").await.unwrap());
+            count.up();
+        }
+    });
+}
+
+/// The entries of a directory are read by one call in a thousand of them.
+#[test]
+fn entries_of_a_directory() {
+    delays_by_one_budget(async |count| {
+        let path = std::env::temp_dir().join(format!("annulus-budget-{}", std::process::id()));
+        fs::create_dir_all(&path).await.unwrap();
+        for number in 0..1000 {
+            File::create(path.join(number.to_string())).await.unwrap();
+        }
+        let mut entries = fs::read_dir(&path).await.unwrap();
+        while entries.next_entry().await.unwrap().is_some() {
+            count.up();
+        }
+        assert_eq!(count.0.get(), 1000);
+        fs::remove_dir_all(&path).await.unwrap();
+    });
+}
+
+/// File calls on the loop have a budget of their own, of 100 µs a turn by their estimated cost, 400 ns for one of these.
+#[test]
+fn reads_that_find_everything_in_memory() {
+    delays_by(251, async |count| {
+        let path = std::env::temp_dir().join(format!("annulus-cached-{}", std::process::id()));
+        // The simulated disk is empty.
+        fs::create_dir_all(std::env::temp_dir()).await.unwrap();
+        let mut file = File::create(&path).await.unwrap();
+        file.write_all(vec![1; 4096]).await.0.unwrap();
+        let file = File::open(&path).await.unwrap();
+        fs::remove_file(&path).await.unwrap();
+        let mut buf = vec![0; 64];
+        for _ in 0..ITEMS / 30 {
+            let (read, back) = file.read_at(buf, 0).await;
+            assert_eq!(read.unwrap(), 64);
+            buf = back;
+            count.up();
+        }
+    });
+}
+
+/// Connections that wait are bounded, so that a stream of them takes no budget of its own.
+#[test]
+fn connections_that_wait() {
+    delays_by(128, async |count| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut incoming = listener.into_incoming();
+        for _ in 0..3 {
+            let mut clients = JoinSet::new();
+            (0..100).for_each(|_| drop(clients.spawn(TcpStream::connect(address))));
+            for _ in 0..100 {
+                drop(incoming.next().await.unwrap().unwrap());
+                count.up();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_budget_of_one_works_and_of_zero_is_refused() {
+    let error = Runtime::builder().task_budget(0).build().unwrap_err();
+    assert!(error.to_string().contains("task_budget of 0"), "{error}");
+    let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
+    runtime.block_on(async {
+        let (sender, mut receiver) = mpsc::channel(10);
+        for item in 0..10 {
+            sender.send(item).await.unwrap();
+        }
+        drop(sender);
+        let mut sum = 0;
+        while let Some(item) = receiver.recv().await {
+            sum += item;
+        }
+        assert_eq!(sum, 45);
+    });
+}
+
+/// A byte at a time, of which the next one is always there; it takes every byte.
+struct AlwaysReady(u32);
+
+impl AlwaysReady {
+    fn read(&mut self, memory: &mut [u8]) -> usize {
+        self.0 -= u32::from(self.0 > 0);
+        memory[0] = 7;
+        usize::from(self.0 > 0)
+    }
+}
+
+impl tokio::io::AsyncRead for AlwaysReady {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        let count = self.get_mut().read(&mut byte);
+        buf.put_slice(&byte[..count]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl futures_util::AsyncRead for AlwaysReady {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        memory: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(self.get_mut().read(memory)))
+    }
+}
+
+async fn read_all(mut from: impl AsyncRecv, count: Count) {
+    while !from.fill_buf().await.unwrap().is_empty() {
+        from.consume(1);
+        count.up();
+    }
+}
+
+#[test]
+fn streams_of_other_crates() {
+    delays_by_one_budget(|count| read_all(FromTokio::new(AlwaysReady(ITEMS)), count));
+    delays_by_one_budget(|count| read_all(FromFutures::new(AlwaysReady(ITEMS)), count));
+    delays_by_one_budget(async |count| {
+        let mut sink = FromTokio::new(tokio::io::sink());
+        for _ in 0..ITEMS {
+            sink.write_all(b"7").await.unwrap();
+            count.up();
+        }
+    });
+}

@@ -1,0 +1,117 @@
+//! Busy polling: it finds events that come soon, stops if none come, and misses no wake.
+
+use crate::common;
+
+use annulus::sim::{Link, Sim, run_on};
+use annulus::time::{Instant, sleep};
+use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
+use annulus_kernel::{Kernel, Linux};
+use common::{echo, pair, receive};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+const LOOK: Duration = Duration::from_micros(50);
+
+/// A network on which an answer takes so long.
+fn network(latency: Duration) -> Rc<Sim> {
+    let link = Link { latency, ..Link::default() };
+    Sim::builder(1).link(link).build()
+}
+
+/// So many questions, one after the other; returns looks and finds.
+async fn ask(questions: usize) -> io::Result<(u64, u64)> {
+    let (mut client, server) = pair().await?;
+    spawn(echo(server));
+    let before = counters().unwrap_or_default();
+    for _ in 0..questions {
+        client.send("question").await?;
+        receive(&mut client, 8).await?;
+    }
+    let after = counters().unwrap_or_default();
+    Ok((after.busy_polls - before.busy_polls, after.busy_poll_hits - before.busy_poll_hits))
+}
+
+fn asked_over(latency: Duration) -> (u64, u64) {
+    let builder = Runtime::builder().busy_poll(LOOK);
+    run_on(&network(latency), builder, ask(1000)).unwrap()
+}
+
+#[test]
+fn what_comes_soon_is_found() {
+    let (looks, finds) = asked_over(Duration::from_micros(10));
+    // A question and an answer, and hardly a sleep.
+    assert!(looks >= 1900 && finds >= looks - 10, "{finds} of {looks} looks found something");
+}
+
+#[test]
+fn where_nothing_comes_in_time_looks_become_rare() {
+    let (looks, finds) = asked_over(Duration::from_millis(1));
+    assert_eq!(finds, 0);
+    assert!((5..100).contains(&looks), "{looks} looks in vain");
+}
+
+#[test]
+fn it_is_off_unless_asked_for() {
+    let sim = network(Duration::from_micros(10));
+    assert_eq!(run_on(&sim, Runtime::builder(), ask(100)).unwrap(), (0, 0));
+}
+
+#[test]
+fn a_timer_ends_a_look() {
+    let builder = Runtime::builder().busy_poll(Duration::from_secs(1));
+    let slept = run_on(&network(LOOK), builder, async {
+        let began = Instant::now();
+        for _ in 0..100 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok::<_, io::Error>(Instant::now().duration_since(began))
+    });
+    assert!(slept.unwrap() < Duration::from_millis(110), "a second each would be too late");
+}
+
+#[test]
+fn another_thread_is_heard_during_a_look() {
+    let builder = Runtime::builder().driver(DriverChoice::Uring);
+    let Ok(mut runtime) = builder.busy_poll(Duration::from_secs(1)).build() else {
+        return eprintln!("skipped: io_uring is blocked here");
+    };
+    let handle = runtime.handle();
+    let (said, heard) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(move || {
+        for number in 0..100 {
+            let said = said.clone();
+            drop(handle.spawn(async move { said.send(number) }).unwrap());
+            assert_eq!(heard.recv().unwrap(), number);
+        }
+        handle.stop();
+    });
+    let began = Linux.now();
+    let stopped = runtime.try_block_on(std::future::pending::<()>()).unwrap_err();
+    assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
+    other.join().unwrap();
+    let passed = Linux.now() - began;
+    assert!(passed < Duration::from_secs(50), "each wake waited for the end of a look: {passed:?}");
+}
+
+#[test]
+fn wakes_at_home_are_not_kept_waiting() {
+    let builder = Runtime::builder().busy_poll(Duration::from_secs(1));
+    let sim = network(LOOK);
+    let done = run_on(&sim, builder, async {
+        for _ in 0..1000 {
+            yield_now().await;
+        }
+        Ok::<_, io::Error>(counters().unwrap_or_default().busy_polls)
+    });
+    assert_eq!(done.unwrap(), 0, "the loop did not sleep");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let build = |look, choice| Runtime::builder().driver(choice).busy_poll(look).build();
+    let text = build(Duration::from_secs(2), DriverChoice::Auto).unwrap_err().to_string();
+    assert_eq!(text, "busy_poll of 2s is above 1s; take less");
+    let text = build(LOOK, DriverChoice::Epoll).unwrap_err().to_string();
+    assert!(text.starts_with("busy_poll of 50µs: only io_uring has that"), "{text}");
+}

@@ -1,0 +1,37 @@
+//! Many tasks at once: sets and scopes of them, aborts, cancellation tokens.
+
+mod abort;
+mod cancellation;
+mod join_set;
+mod scope;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Counts drops.
+#[derive(Clone, Default)]
+struct Drops(Rc<Cell<usize>>);
+
+impl Drops {
+    /// Counts its own drop.
+    fn counted(&self) -> Counted {
+        Counted(self.0.clone())
+    }
+
+    fn count(&self) -> usize {
+        self.0.get()
+    }
+}
+
+struct Counted(Rc<Cell<usize>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// Never ends by itself.
+async fn hold(_held: Counted) {
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,342 @@
+//! UDP: datagrams arrive whole, with their sender, and no error ends the socket.
+
+use crate::common::{own_address, pattern, touch};
+use crate::conformance::mode::Mode;
+use annulus::Counters;
+use annulus::net::{Transmit, UdpOptions, UdpSocket};
+use annulus::spawn;
+use annulus::time::timeout;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
+use std::time::Duration;
+
+/// Two sockets, connected to each other.
+async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    one.connect(other.local_addr()?).await?;
+    other.connect(one.local_addr()?).await?;
+    Ok((one, other))
+}
+
+/// Echoes every datagram, at the address returned, while the runtime runs.
+fn echo_server(address: &str) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind(address)?;
+    let bound = socket.local_addr()?;
+    spawn(async move {
+        loop {
+            let (datagram, from) = socket.recv_from().await?;
+            socket.send_to(datagram, from).await?;
+        }
+        #[allow(unreachable_code, reason = "it fixes the type of the task's errors")]
+        io::Result::Ok(())
+    });
+    Ok(bound)
+}
+
+pub(crate) async fn datagrams_of_every_length_come_back() -> io::Result<()> {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let server = echo_server(address)?;
+        let client = UdpSocket::bind(address)?;
+        for len in [1, 0, 1000, 0, 0, 1472, 9000, 60_000, 65_507] {
+            let sent = pattern(len);
+            client.send_to(sent.clone(), server).await?;
+            let (got, from) = client.recv_from().await?;
+            assert!(*got == *sent, "{len} bytes over {address}");
+            assert_eq!(from, server);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn many_clients_get_their_own_answers() -> io::Result<()> {
+    let server = echo_server("127.0.0.1:0")?;
+    let client = |n: u32| async move {
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        client.connect(server).await?;
+        for round in 0..20u32 {
+            let text = [n.to_ne_bytes(), round.to_ne_bytes()].concat();
+            client.send(text.clone()).await?;
+            assert_eq!(*client.recv().await?, *text);
+        }
+        io::Result::Ok(())
+    };
+    let clients: Vec<_> = (0..50).map(|n| spawn(client(n))).collect();
+    for client in clients {
+        client.await.expect("no panic")?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn an_oversized_datagram_is_refused_with_the_limit() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let error = one.send(vec![0; 65_508]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("65508 bytes is above the limit of 65507"), "{error}");
+    one.send("the next").await?;
+    assert_eq!(&*other.recv().await?, b"the next");
+    Ok(())
+}
+
+pub(crate) async fn a_datagram_larger_than_its_buffer_is_an_error() -> io::Result<()> {
+    let receiver = UdpOptions::new().max_datagram(65_535).bind("127.0.0.1:0")?;
+    let small = UdpSocket::bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    let text = pattern(5000);
+    for to in [&receiver, &small] {
+        sender.send_to(text.clone(), to.local_addr()?).await?;
+        sender.send_to("next", to.local_addr()?).await?;
+    }
+    assert!(*receiver.recv().await? == *text, "its buffer is as large as it asked for");
+    assert_eq!(&*receiver.recv().await?, b"next");
+    let cut = small.recv_from().await.unwrap_err();
+    assert_eq!(cut.kind(), ErrorKind::InvalidData);
+    assert!(cut.to_string().contains("5000 bytes was cut to "), "{cut}");
+    assert_eq!(&*small.recv().await?, b"next", "the socket still receives");
+    sender.send_to(text, small.local_addr()?).await?;
+    let datagram = small.recv_datagram().await?;
+    assert!(datagram.is_truncated() && datagram.whole_len == 5000);
+    Ok(())
+}
+
+pub(crate) async fn a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket()
+-> io::Result<()> {
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind(own_address())?);
+    let address = other.local_addr()?;
+    one.connect(address).await?;
+    drop(other);
+    // The descriptor is closed within this turn.
+    annulus::yield_now().await;
+    for _ in 0..3 {
+        let error = loop {
+            one.send("refused").await?;
+            // A kernel thread that takes submissions may close the socket later, so the first datagram may still find it.
+            if let Ok(answer) = timeout(Duration::from_secs(1), one.recv()).await {
+                break answer.unwrap_err();
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+    }
+    let again = UdpSocket::bind(address)?;
+    one.send("received").await?;
+    let (got, from) = again.recv_from().await?;
+    assert_eq!(&*got, b"received");
+    again.send_to("answer", from).await?;
+    assert_eq!(&*one.recv().await?, b"answer");
+    Ok(())
+}
+
+pub(crate) async fn several_tasks_wait_for_one_socket() -> io::Result<()> {
+    let receiver = Rc::new(UdpSocket::bind("127.0.0.1:0")?);
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let receiver = receiver.clone();
+            spawn(async move { receiver.recv().await.map(|got| got[0]) })
+        })
+        .collect();
+    annulus::yield_now().await;
+    for n in 0..8u8 {
+        sender.send_to(vec![n], receiver.local_addr()?).await?;
+    }
+    let mut got = Vec::new();
+    for task in tasks {
+        got.push(task.await.expect("no panic")?);
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..8).collect::<Vec<_>>());
+    Ok(())
+}
+
+pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    for n in 0..100u8 {
+        assert!(touch(other.recv()).is_none_or(|got| got.is_ok()));
+        one.send(vec![n]).await?;
+        one.drain().await?;
+        annulus::yield_now().await;
+        // A receive that is dropped when the datagram may have arrived already.
+        if let Some(got) = touch(other.recv()) {
+            assert_eq!(*got?, [n]);
+        } else {
+            assert_eq!(*other.recv().await?, [n]);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_dropped_socket_sends_what_it_accepted() -> io::Result<()> {
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    for n in 0..20u8 {
+        sender.send_to(vec![n], receiver.local_addr()?).await?;
+    }
+    drop(sender);
+    for n in 0..20u8 {
+        assert_eq!(*receiver.recv().await?, [n]);
+    }
+    Ok(())
+}
+
+pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let text = pattern(25_000);
+    one.send_segments(text.clone(), 1200, other.local_addr()?).await?;
+    let mut got = Vec::new();
+    while got.len() < text.len() {
+        let datagram = other.recv().await?;
+        assert_eq!(datagram.len(), 1200.min(text.len() - got.len()));
+        got.extend_from_slice(&datagram);
+    }
+    assert!(got == text);
+    // As many sends as the payload needs.
+    one.send_segments(text[..2000].to_vec(), 10, other.local_addr()?).await?;
+    for piece in text[..2000].chunks(10) {
+        assert_eq!(*other.recv().await?, *piece);
+    }
+    Ok(())
+}
+
+pub(crate) async fn segments_of_no_bytes_are_refused() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let none = Transmit::to(other.local_addr()?).segment_size(0);
+    let tries = [one.send_with("bytes", &none).await, one.try_send(b"bytes", &none)];
+    for error in tries.map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "segments of 0 bytes: take 1 to 65507");
+    }
+    one.send("the next").await?;
+    assert_eq!(&*other.recv().await?, b"the next");
+    Ok(())
+}
+
+pub(crate) async fn try_send_copies() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let mut buffer = *b"first";
+    one.try_send(&buffer, &Transmit::connected())?;
+    buffer = *b"other";
+    one.try_send(&buffer, &Transmit::to(other.local_addr()?))?;
+    assert_eq!(&*other.recv().await?, b"first");
+    assert_eq!(&*other.recv().await?, b"other");
+    poll_fn(|cx| one.poll_send_ready(cx)).await
+}
+
+/// Large ones go to the kernel at once, and small ones with the turn: none overtakes another, whether something is queued or not.
+pub(crate) async fn borrowed_datagrams_of_all_sizes_keep_their_order() -> io::Result<()> {
+    let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let how = Transmit::to(receiver.local_addr()?).tos(0b10);
+    receiver.set_recv_tos(true)?;
+    for lens in [[9000, 10, 20_000], [4096, 30_000, 5000], [1, 12_000, 4095], [65_507, 0, 4097]] {
+        for len in lens {
+            sender.try_send(&pattern(len), &how)?;
+        }
+        for len in lens {
+            let datagram = receiver.recv_datagram().await?;
+            assert!(*datagram.bytes == *pattern(len), "{len} bytes of {lens:?}");
+            assert_eq!((datagram.source, datagram.ecn()), (sender.local_addr()?, Some(0b10)));
+        }
+        let text = pattern(lens[2]);
+        sender.try_send(&text, &how.segment_size(1000))?;
+        for part in text.chunks(1000) {
+            assert!(*receiver.recv().await? == *part, "a segment of {}", lens[2]);
+        }
+    }
+    let error = sender.try_send(&pattern(65_508), &how).unwrap_err();
+    assert!(error.to_string().contains("above the limit of 65507"), "{error}");
+    sender.drain().await
+}
+
+/// Each of the large ones leaves with its call, as long as no kernel thread and no other operations carry the bytes.
+pub(crate) async fn large_borrowed_datagrams_go_to_the_kernel_at_once() -> io::Result<()> {
+    let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let to = Transmit::to(receiver.local_addr()?);
+    for round in 0..10 {
+        for len in [4095, 4096 + round] {
+            sender.drain().await?;
+            sender.try_send(&pattern(len), &to)?;
+            assert!(*receiver.recv().await? == *pattern(len), "{len} bytes");
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
+    assert_eq!(counters.direct_sends, if mode.sends_directly() { 10 } else { 0 });
+}
+
+/// A flood that is not read meanwhile: the kernel counts every datagram that it drops, and each of the others arrives once.
+pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()> {
+    let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    assert!(touch(receiver.recv()).is_none());
+    let sent = 2000u64;
+    for n in 0..sent {
+        sender.send_to(n.to_ne_bytes().to_vec(), receiver.local_addr()?).await?;
+    }
+    sender.drain().await?;
+    let (mut got, mut seen) = (0, vec![false; sent as usize]);
+    while got + receiver.dropped()? < sent {
+        let Ok(datagram) = timeout(Duration::from_millis(10), receiver.recv()).await else {
+            continue;
+        };
+        let n = u64::from_ne_bytes(datagram?[..].try_into().expect("eight bytes"));
+        assert!(!std::mem::replace(&mut seen[n as usize], true), "{n} arrived twice");
+        got += 1;
+    }
+    assert!(got > 0 && receiver.dropped()? > 0, "{got} of {sent} arrived");
+    Ok(())
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The two polls have different wakers.
+pub(crate) async fn tasks_that_poll_for_space_and_for_a_drain_are_woken() -> io::Result<()> {
+    let (one, _other) = pair().await?;
+    while one.try_send(&[0; 100], &Transmit::connected()).is_ok() {}
+    let (drained, has_space) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let (waker, other) = (drained.clone().into(), has_space.clone().into());
+    assert!(one.poll_drain(&mut Context::from_waker(&waker)).is_pending());
+    assert!(one.poll_send_ready(&mut Context::from_waker(&other)).is_pending());
+    one.drain().await?;
+    annulus::yield_now().await;
+    assert!(has_space.0.load(Ordering::Relaxed), "there is space");
+    assert!(drained.0.load(Ordering::Relaxed), "all is sent");
+    Ok(())
+}
+
+/// A task may poll once and never again. Its wake is in addition to that of the task that waits.
+pub(crate) async fn a_task_that_polled_once_takes_no_wake() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let other = Rc::new(other);
+    assert!(touch(poll_fn(|cx| other.poll_recv_from(cx))).is_none());
+    let waiting = other.clone();
+    let waiting = spawn(async move { waiting.recv().await });
+    annulus::yield_now().await;
+    one.send("for the waiting task").await?;
+    let got = timeout(Duration::from_secs(20), waiting).await.expect("it is woken");
+    assert_eq!(&*got.expect("no panic")?, b"for the waiting task");
+    // A task that polls, and still waits, is woken as one that awaits.
+    let (polls, awaits) = (other.clone(), other.clone());
+    let tasks = [
+        spawn(async move { poll_fn(|cx| polls.poll_recv_from(cx)).await.map(|(bytes, _)| bytes) }),
+        spawn(async move { awaits.recv().await }),
+    ];
+    annulus::yield_now().await;
+    one.send("x").await?;
+    one.send("x").await?;
+    for task in tasks {
+        assert_eq!(&*task.await.expect("no panic")?, b"x");
+    }
+    Ok(())
+}

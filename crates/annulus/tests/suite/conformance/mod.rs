@@ -1,0 +1,350 @@
+//! The same behaviour on every driver and every kernel. Each body is written once, over the public API, with client and server on
+//! one runtime, and runs in every mode.
+
+mod buffered;
+mod cancels;
+mod codecs;
+mod connections;
+mod copies;
+mod datagrams;
+mod drops;
+mod ends;
+mod errors;
+mod foreign_traits;
+mod forwards;
+mod frames;
+mod memory;
+mod mode;
+mod nops;
+mod options;
+mod pressure;
+mod splices;
+mod stats;
+mod streams;
+mod timers;
+mod unix;
+mod writes;
+
+use annulus::Builder;
+use foreign_traits::{futures, tokio};
+use mode::{Case, Mode};
+
+/// One test per mode, for the `case` of a row.
+macro_rules! modes {
+    ($($name:ident: $mode:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            Mode::$mode.run(&case());
+        }
+    )*};
+}
+
+/// A row is a body, optionally with settings of the runtime and a check of its counters. Each row becomes a module with one test
+/// per mode.
+macro_rules! suite {
+    ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
+        mod $body {
+            use super::*;
+
+            fn case() -> Case {
+                Case::new(|| Box::pin($module::$body()))$(.with($settings))?$(.then($check))?
+            }
+
+            modes! {
+                uring: Uring;
+                uring_without_newer_flags: UringWithoutNewerFlags;
+                epoll: Epoll;
+                guest_on_uring: GuestOnUring;
+                guest_on_uring_without_newer_flags: GuestOnUringWithoutNewerFlags;
+                guest_on_epoll: GuestOnEpoll;
+                simulated: Simulated;
+                simulated_old_kernel: SimulatedOldKernel;
+                uring_busy_polling: UringBusyPolling;
+                simulated_busy_polling: SimulatedBusyPolling;
+                uring_with_a_poller: UringWithAPoller;
+                simulated_with_a_poller: SimulatedWithAPoller;
+                uring_without_copies: UringWithoutCopies;
+                simulated_without_copies: SimulatedWithoutCopies;
+            }
+
+            #[test]
+            fn uring_by_other_operations() {
+                Mode::other_operations(Mode::UringBy, &case());
+            }
+
+            #[test]
+            fn simulated_by_other_operations() {
+                Mode::other_operations(Mode::SimulatedBy, &case());
+            }
+        }
+    )*};
+}
+
+/// The same for features that only Linux has.
+macro_rules! linux_suite {
+    ($($module:ident::$body:ident;)*) => {$(
+        mod $body {
+            use super::*;
+
+            fn case() -> Case {
+                Case::new(|| Box::pin($module::$body()))
+            }
+
+            modes! {
+                uring: Uring;
+                uring_without_newer_flags: UringWithoutNewerFlags;
+                epoll: Epoll;
+                guest_on_uring: GuestOnUring;
+                guest_on_uring_without_newer_flags: GuestOnUringWithoutNewerFlags;
+                guest_on_epoll: GuestOnEpoll;
+            }
+        }
+    )*};
+}
+
+/// The same for bodies that do not depend on the operations that carry the bytes of streams.
+macro_rules! message_suite {
+    ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
+        mod $body {
+            use super::*;
+
+            fn case() -> Case {
+                Case::new(|| Box::pin($module::$body())).in_order()$(.with($settings))?$(.then($check))?
+            }
+
+            modes! {
+                uring: Uring;
+                uring_without_newer_flags: UringWithoutNewerFlags;
+                epoll: Epoll;
+                guest_on_uring: GuestOnUring;
+                guest_on_uring_without_newer_flags: GuestOnUringWithoutNewerFlags;
+                guest_on_epoll: GuestOnEpoll;
+                simulated: Simulated;
+                simulated_old_kernel: SimulatedOldKernel;
+                uring_with_a_poller: UringWithAPoller;
+                simulated_with_a_poller: SimulatedWithAPoller;
+            }
+        }
+    )*};
+}
+
+suite! {
+    stats::stats_count_what_is_open;
+    stats::stats_count_tasks_and_timers;
+    stats::stats_count_lent_buffers_and_bytes;
+    stats::polls_are_measured, with |builder| builder.slow_poll(std::time::Duration::from_secs(100_000));
+    connections::both_ends_know_both_addresses;
+    connections::a_client_connects_from_the_address_it_names;
+    connections::a_reset_before_the_accept_is_counted;
+    connections::a_refusal_names_the_address;
+    errors::errors_name_operation_and_peer;
+    connections::a_thousand_connections_echo;
+    connections::connections_are_accepted_before_a_task_waits;
+    connections::a_limit_holds_over_several_listeners;
+    connections::a_limit_counts_until_the_close;
+    connections::a_connection_moves_with_what_it_had_received;
+    streams::the_client_half_closes_and_still_receives;
+    streams::the_server_half_closes_and_still_receives;
+    streams::a_reset_is_seen_and_stays;
+    streams::an_end_behind_unread_bytes_is_received;
+    streams::four_mebibytes_come_back, then streams::were_zero_copy;
+    streams::several_chunks_are_sent_as_one, then streams::were_zero_copy;
+    streams::two_thousand_single_bytes_come_back;
+    streams::halves_work_independently;
+    streams::halves_become_one_stream_again;
+    writes::what_was_written_leaves_without_further_polls;
+    writes::a_drain_waits_for_what_was_written;
+    writes::slices_arrive_in_order_with_chunks, with small_bounds;
+    writes::nothing_is_written_of_no_bytes;
+    writes::halves_write_all, with small_bounds;
+    writes::a_flush_returns_the_error_of_a_send;
+    writes::nothing_is_written_after_a_shutdown;
+    buffered::shown_bytes_stay_until_they_are_consumed;
+    buffered::bytes_of_several_leases_are_shown_in_one_piece;
+    buffered::an_error_is_behind_what_was_shown;
+    buffered::dropped_peeks_lose_no_byte;
+    buffered::what_has_been_received_is_taken_without_waiting;
+    buffered::taking_nothing_leaves_a_waiting_task_its_wake;
+    buffered::what_was_shown_goes_with_the_stream;
+    buffered::a_copy_begins_with_what_was_shown;
+    frames::frames_arrive_whole;
+    frames::dropped_reads_of_frames_lose_none;
+    frames::parts_that_wait_block_no_stream, with |b| b.recv_buffers(4096, 2);
+    frames::bad_frames_are_refused;
+    frames::lines_arrive_whole;
+    frames::bad_lines_are_refused;
+    frames::memory_of_the_caller_is_filled;
+    frames::one_function_serves_all_streams;
+    futures::lines_are_read_by_futures;
+    futures::streams_are_split_and_copied_by_futures;
+    futures::halves_are_copied_in_place_by_futures;
+    tokio::a_proxy_copies_both_ways_by_tokio;
+    tokio::buffered_streams_of_tokio_serve;
+    tokio::dropped_reads_of_tokio_lose_no_byte;
+    tokio::writes_through_the_traits_are_bounded, with small_bounds;
+    writes::large_writes_go_to_the_kernel_at_once, then writes::went_directly;
+    codecs::messages_go_there_and_back;
+    codecs::dropped_reads_of_messages_lose_none;
+    codecs::a_message_above_its_limit_is_an_error;
+    codecs::an_end_within_a_message_is_an_error;
+    codecs::framed_of_tokio_serves;
+    copies::halves_are_copied, with small_bounds;
+    copies::a_limit_leaves_the_rest;
+    copies::each_end_is_passed_on_alone;
+    copies::much_goes_both_ways, with small_bounds;
+    copies::an_error_names_its_direction;
+    copies::dropped_copies_lose_nothing, with small_bounds;
+    forwards::messages_pass_without_the_task;
+    forwards::a_copy_of_halves_passes_messages_without_the_task;
+    forwards::bytes_after_a_drop_stay_with_their_stream;
+    forwards::a_forgotten_copy_leaves_bytes_to_a_receive;
+    forwards::a_target_in_the_place_of_another_gets_nothing;
+    forwards::shown_bytes_are_not_overtaken;
+    forwards::a_limit_ends_a_copy_that_waits;
+    forwards::a_limit_ends_one_direction;
+    forwards::a_limit_that_is_lowered_holds;
+    forwards::a_copy_that_is_made_again_behind_its_limit_continues_the_other_way;
+    forwards::a_chain_passes_bytes_and_ends, with small_bounds;
+    forwards::a_ring_of_copies_carries_a_message_round;
+    forwards::a_target_that_does_not_read_stops_its_source, with small_bounds;
+    splices::long_transfers_and_messages_take_turns, with |b| b.splice_threshold(None), then splices::went_by_receives;
+    pressure::a_slow_reader_blocks_the_writer, with small_bounds;
+    pressure::unread_bytes_are_bounded, with pressure::pages;
+    pressure::a_pool_of_two_serves_thirty, with |b| b.recv_buffers(4096, 2), then pressure::had_no_buffers;
+    pressure::a_pool_of_eight_is_shared_fairly, with |b| b.recv_buffers(4096, 8);
+    pressure::held_leases_block_no_stream, with |b| b.recv_buffers(4096, 4), then pressure::received_into_the_heap;
+    pressure::tiny_queues_serve_two_hundred, with |b| b.sq_entries(2).cq_entries(4), then pressure::overflowed;
+    memory::streams_that_were_held_back_go_on, with memory::little_memory, then memory::were_held_back;
+    timers::sleeps_end_in_order;
+    timers::a_timeout_ends_only_slow_futures;
+    timers::a_thousand_timers_are_set_and_removed;
+    cancels::accepts_lose_no_connection;
+    cancels::receives_lose_no_byte;
+    cancels::dropped_connects_send_no_byte;
+    cancels::dropped_sends_are_sent_once_polled, with small_bounds;
+    cancels::drains_lose_nothing, with small_bounds;
+    cancels::shutdowns_happen_once_polled, with small_bounds;
+    drops::an_unpolled_send_sends_nothing;
+    drops::a_dropped_stream_sends_what_it_accepted;
+    drops::halves_may_be_dropped_in_any_order;
+    drops::a_dropped_listener_closes_unclaimed_connections;
+    drops::a_lease_outlives_its_stream;
+    drops::a_dropped_join_handle_detaches;
+    drops::an_aborted_task_closes_its_stream;
+    nops::a_thousand_tasks_do_nops_at_once;
+    nops::dropped_nops_leave_nothing;
+    nops::a_nop_follows_its_future;
+    ends::everything_may_be_in_flight;
+}
+
+/// Copies between two sockets, with a threshold so low that all that is long goes through pipes.
+mod splicing {
+    use super::*;
+
+    macro_rules! splicing_suite {
+        ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
+            mod $body {
+                use super::*;
+
+                fn case() -> Case {
+                    let case = Case::new(|| Box::pin($module::$body())).with(|builder| {
+                        let builder = builder.splice_threshold(Some(1));
+                        $(let builder = $settings(builder);)?
+                        builder
+                    });
+                    case$(.then($check))?
+                }
+
+                modes! {
+                    uring: Uring;
+                    uring_without_newer_flags: UringWithoutNewerFlags;
+                    epoll: Epoll;
+                }
+            }
+        )*};
+    }
+
+    splicing_suite! {
+        splices::long_transfers_and_messages_take_turns, then splices::went_through_pipes;
+        splices::unix_streams_go_through_pipes, then splices::went_through_pipes;
+        splices::a_stream_is_copied_to_itself, then splices::went_through_pipes;
+        splices::a_limit_is_kept_to_the_byte, then splices::went_through_pipes;
+        splices::what_was_copied_is_sent_by_a_dropped_stream, then splices::went_through_pipes;
+        splices::a_copy_goes_on_where_another_was_dropped, then splices::went_through_pipes;
+        splices::a_reset_of_the_source_is_an_error_and_no_end, then splices::went_through_pipes;
+        splices::a_reset_of_the_target_ends_the_copy, then splices::went_through_pipes;
+        splices::a_connection_moves_behind_what_is_in_its_pipe, then splices::went_through_pipes;
+        splices::bytes_are_equal_whatever_the_cuts, then splices::went_through_pipes;
+        copies::much_goes_both_ways, with small_bounds;
+        copies::dropped_copies_lose_nothing, with small_bounds;
+        forwards::a_chain_passes_bytes_and_ends, with small_bounds;
+        forwards::a_ring_of_copies_carries_a_message_round, with small_bounds;
+        forwards::a_target_that_does_not_read_stops_its_source, with small_bounds;
+    }
+}
+
+/// Bounds so small that everything waits.
+fn small_bounds(builder: Builder) -> Builder {
+    builder.recv_bound(4096).send_bound(4096)
+}
+
+message_suite! {
+    datagrams::datagrams_of_every_length_come_back;
+    datagrams::borrowed_datagrams_of_all_sizes_keep_their_order;
+    datagrams::large_borrowed_datagrams_go_to_the_kernel_at_once, then datagrams::went_directly;
+    datagrams::many_clients_get_their_own_answers;
+    datagrams::an_oversized_datagram_is_refused_with_the_limit;
+    datagrams::a_datagram_larger_than_its_buffer_is_an_error, with |b| b.datagram_buffers(4096, 64);
+    datagrams::a_refusal_is_returned_by_a_receive_and_does_not_end_the_socket;
+    datagrams::several_tasks_wait_for_one_socket;
+    datagrams::dropped_receives_lose_no_datagram;
+    datagrams::a_dropped_socket_sends_what_it_accepted;
+    datagrams::segments_arrive_as_datagrams;
+    datagrams::segments_of_no_bytes_are_refused;
+    datagrams::try_send_copies;
+    datagrams::datagrams_dropped_in_a_flood_are_counted;
+    datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
+    datagrams::a_task_that_polled_once_takes_no_wake;
+    options::options_of_a_stream_are_read_as_they_were_set;
+    options::a_stream_is_probed_as_asked_for;
+    options::a_close_that_would_wait_is_refused;
+    options::accepted_streams_inherit_the_options_of_their_listener;
+    options::a_client_connects_with_options_from_a_port_it_names;
+    options::an_ipv6_listener_is_for_one_protocol_or_both;
+    options::options_of_a_udp_socket_are_read_as_they_were_set;
+    options::options_of_unix_sockets_are_read_as_they_were_set;
+    unix::streams_at_a_path_echo;
+    unix::streams_by_an_abstract_name_echo;
+    unix::a_pair_half_closes;
+    errors::errors_name_operation_and_path;
+    errors::a_refused_datagram_names_the_peer;
+    unix::a_path_in_use_is_refused_and_a_stale_one_taken_over;
+    unix::a_path_that_is_too_long_is_refused;
+    unix::datagrams_at_paths_come_back;
+    unix::a_slow_receiver_loses_no_datagram;
+    unix::several_tasks_drain_one_socket;
+    unix::a_drain_returns_the_error_of_a_refused_datagram;
+    unix::every_path_has_its_own_failure;
+    unix::receivers_that_do_not_read_block_no_other, with small_bounds;
+    unix::a_slow_receiver_blocks_its_sender, with small_bounds;
+}
+
+linux_suite! {
+    connections::a_connection_that_was_reset_does_not_move;
+    options::sockets_are_bound_to_an_interface;
+    buffered::descriptors_of_shown_bytes_stay;
+    buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;
+    unix::each_end_knows_the_process_of_the_other;
+    unix::streams_pass_descriptors;
+    unix::bytes_behind_a_descriptor_are_received;
+    unix::datagrams_pass_descriptors;
+    unix::descriptors_that_are_not_taken_are_closed;
+    unix::datagrams_bring_no_descriptors_unless_asked_for;
+}
+
+#[test]
+fn runtimes_run_side_by_side() {
+    for mode in Mode::ALL {
+        ends::side_by_side(mode);
+    }
+}

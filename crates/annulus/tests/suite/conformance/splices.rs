@@ -1,0 +1,283 @@
+//! Copies between two sockets whose bytes go through a pipe of the kernel, since receives bring enough: here any number of bytes.
+
+use crate::common::{pair, pattern, receive};
+use crate::conformance::mode::Mode;
+use annulus::io::{AsyncRecv, AsyncSend, copy, copy_at_most, copy_bidirectional};
+use annulus::net::{TcpStream, UnixStream};
+use annulus::sync::oneshot;
+use annulus::time::{sleep, timeout};
+use annulus::{Counters, JoinHandle, spawn};
+use annulus_sim::Random;
+use futures_util::future::try_join;
+use std::io;
+use std::time::Duration;
+
+/// So many bytes that some come after the receives that were armed before, which go through a pipe.
+const LONG: usize = 2 << 20;
+
+/// Checks that bytes have gone through pipes.
+pub(crate) fn went_through_pipes(_: Mode, counters: &Counters) {
+    assert!(counters.spliced_bytes > LONG as u64 / 8, "{} bytes", counters.spliced_bytes);
+}
+
+pub(crate) fn went_by_receives(_: Mode, counters: &Counters) {
+    assert_eq!(counters.spliced_bytes, 0);
+}
+
+fn proxy(mut near: TcpStream, mut far: TcpStream) -> JoinHandle<io::Result<(u64, u64)>> {
+    spawn(async move { copy_bidirectional(&mut near, &mut far).await })
+}
+
+/// Sends bytes in pieces.
+async fn send_all(to: &mut impl AsyncSend, bytes: &[u8]) -> io::Result<()> {
+    for piece in bytes.chunks(50_000) {
+        to.send(piece.to_vec()).await?;
+    }
+    Ok(())
+}
+
+/// Sends bytes at one end while they are received at the other.
+async fn pass(from: &mut impl AsyncSend, to: &mut impl AsyncRecv, bytes: &[u8]) -> io::Result<()> {
+    let (_, got) = try_join(send_all(from, bytes), receive(to, bytes.len())).await?;
+    assert!(got == bytes);
+    Ok(())
+}
+
+pub(crate) async fn long_transfers_and_messages_take_turns() -> io::Result<()> {
+    let ((mut client, near), (far, mut server)) = (pair().await?, pair().await?);
+    let copied = proxy(near, far);
+    let long = pattern(LONG);
+    for message in [&b"a request"[..], &long, b"another"] {
+        pass(&mut client, &mut server, message).await?;
+        pass(&mut server, &mut client, message).await?;
+    }
+    client.shutdown().await?;
+    assert!(server.recv().await?.is_none());
+    pass(&mut server, &mut client, &long).await?;
+    drop(server);
+    assert!(client.recv().await?.is_none());
+    let bytes = LONG as u64 + 16;
+    assert_eq!(copied.await.expect("no panic")?, (bytes, bytes + LONG as u64));
+    Ok(())
+}
+
+pub(crate) async fn unix_streams_go_through_pipes() -> io::Result<()> {
+    let ((mut client, mut near), (mut far, mut server)) =
+        (UnixStream::pair()?, UnixStream::pair()?);
+    let copied = spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+    pass(&mut client, &mut server, &pattern(LONG)).await?;
+    pass(&mut server, &mut client, &pattern(LONG)).await?;
+    drop(server);
+    assert!(client.recv().await?.is_none());
+    drop(client);
+    assert_eq!(copied.await.expect("no panic")?, (LONG as u64, LONG as u64));
+    Ok(())
+}
+
+pub(crate) async fn a_stream_is_copied_to_itself() -> io::Result<()> {
+    let (client, near) = pair().await?;
+    let echo = spawn(async move {
+        let (mut from, mut to) = near.split();
+        copy(&mut from, &mut to).await
+    });
+    let (mut from_echo, mut to_echo) = client.split();
+    pass(&mut to_echo, &mut from_echo, &pattern(LONG)).await?;
+    drop(to_echo);
+    assert!(from_echo.recv().await?.is_none());
+    assert_eq!(echo.await.expect("no panic")?, LONG as u64);
+    Ok(())
+}
+
+pub(crate) async fn a_limit_is_kept_to_the_byte() -> io::Result<()> {
+    let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    let bytes = pattern(2 * LONG);
+    let limit = LONG + 12_345;
+    let (_from_near, mut to_near) = client.split();
+    let sent = async {
+        send_all(&mut to_near, &bytes).await?;
+        to_near.shutdown().await
+    };
+    let copied = async {
+        assert_eq!(copy_at_most(&mut near, &mut far, limit as u64).await?, limit as u64);
+        let rest = receive(&mut near, usize::MAX).await?;
+        assert!(rest == bytes[limit..], "{} bytes are left", rest.len());
+        far.shutdown().await
+    };
+    let got = receive(&mut server, usize::MAX);
+    let (_, (_, got)) = try_join(sent, try_join(copied, got)).await?;
+    assert!(got == bytes[..limit], "{} bytes came", got.len());
+    Ok(())
+}
+
+/// More bytes than the buffers of four sockets and a pipe hold by default.
+fn more_than_fits() -> Vec<u8> {
+    pattern(LONG).repeat(16)
+}
+
+/// Copies until nothing has gone for a moment: the server does not read. How many bytes have gone.
+async fn copied_until_full(near: &mut TcpStream, far: &mut TcpStream) -> (u64, io::ErrorKind) {
+    let mut copy = copy_bidirectional(near, far).idle_timeout(Duration::from_millis(40));
+    let error = (&mut copy).await.expect_err("it never ends by itself");
+    (copy.copied().0, error.kind())
+}
+
+pub(crate) async fn what_was_copied_is_sent_by_a_dropped_stream() -> io::Result<()> {
+    let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    let bytes = more_than_fits();
+    let all = bytes.clone();
+    // It ends with the reset of the proxy's end.
+    let sent = spawn(async move { send_all(&mut client, &all).await });
+    let (copied, why) = copied_until_full(&mut near, &mut far).await;
+    assert_eq!(why, io::ErrorKind::TimedOut);
+    let copied = copied as usize;
+    let last = async {
+        // It is behind what is in the pipe.
+        far.send("the last words").await?;
+        drop((near, far));
+        Ok(())
+    };
+    let ((), got) = try_join(last, receive(&mut server, usize::MAX)).await?;
+    assert_eq!(got.len(), copied + 14);
+    assert!(got[..copied] == bytes[..copied]);
+    assert_eq!(&got[copied..], b"the last words");
+    // It has failed, unless the buffers of this system hold all the rest.
+    _ = sent.await.expect("no panic");
+    Ok(())
+}
+
+pub(crate) async fn a_copy_goes_on_where_another_was_dropped() -> io::Result<()> {
+    let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    let bytes = more_than_fits();
+    let (_from_near, mut to_near) = client.split();
+    let (full, is_full) = oneshot::channel();
+    let sent = async {
+        send_all(&mut to_near, &bytes).await?;
+        to_near.shutdown().await
+    };
+    let copied = async {
+        let (mut copied, _) = copied_until_full(&mut near, &mut far).await;
+        full.send(()).expect("the server waits for that");
+        let mut patience = Duration::ZERO;
+        loop {
+            patience += Duration::from_micros(500);
+            let mut copy = copy_bidirectional(&mut near, &mut far);
+            let ended = timeout(patience, &mut copy).await;
+            copied += copy.copied().0;
+            if let Ok(ended) = ended {
+                return ended.map(|_| copied);
+            }
+        }
+    };
+    let got = async {
+        is_full.await.expect("it is told");
+        let got = receive(&mut server, usize::MAX).await;
+        drop(server);
+        got
+    };
+    let (_, (copied, got)) = try_join(sent, try_join(copied, got)).await?;
+    assert_eq!((copied, got.len()), (bytes.len() as u64, bytes.len()));
+    assert!(got == bytes);
+    Ok(())
+}
+
+pub(crate) async fn a_reset_of_the_source_is_an_error_and_no_end() -> io::Result<()> {
+    let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    let copied = spawn(async move { copy(&mut near, &mut far).await });
+    pass(&mut client, &mut server, &pattern(LONG)).await?;
+    client.abort();
+    let error = copied.await.expect("no panic").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+    Ok(())
+}
+
+pub(crate) async fn a_reset_of_the_target_ends_the_copy() -> io::Result<()> {
+    let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    let copied = spawn(async move { copy(&mut near, &mut far).await });
+    pass(&mut client, &mut server, &pattern(LONG)).await?;
+    let bytes = more_than_fits();
+    let sent = spawn(async move { send_all(&mut client, &bytes).await });
+    // More is on its way, and mostly in the pipe.
+    receive(&mut server, 100_000).await?;
+    server.abort();
+    let error = copied.await.expect("no panic").unwrap_err();
+    let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+    assert!(kinds.contains(&error.kind()), "{error}");
+    // It has failed, unless the buffers of this system hold all the rest.
+    _ = sent.await.expect("no panic");
+    Ok(())
+}
+
+pub(crate) async fn a_connection_moves_behind_what_is_in_its_pipe() -> io::Result<()> {
+    let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
+    let bytes = more_than_fits();
+    let all = bytes.clone();
+    let sent = spawn(async move { send_all(&mut client, &all).await });
+    let copied = copied_until_full(&mut near, &mut far).await.0 as usize;
+    let moved = async {
+        let mut far = TcpStream::from_parts(far.into_parts().await?)?;
+        far.send("moved").await?;
+        drop((near, far));
+        Ok(())
+    };
+    let ((), got) = try_join(moved, receive(&mut server, usize::MAX)).await?;
+    assert!(got[..copied] == bytes[..copied]);
+    assert_eq!(&got[copied..], b"moved");
+    // It has failed, unless the buffers of this system hold all the rest.
+    _ = sent.await.expect("no panic");
+    Ok(())
+}
+
+/// Sends pieces of any size and the end, with pauses, while another task receives up to the end, with pauses.
+async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> io::Result<Vec<u8>> {
+    let (mut from, mut to) = stream.split();
+    let sent = spawn(async move {
+        let (mut random, mut rest) = (Random::new(seed), &bytes[..]);
+        while !rest.is_empty() {
+            let most = random.pick(&[100, 10_000, 300_000]);
+            let (piece, more) = rest.split_at(rest.len().min(1 + random.below(most) as usize));
+            to.send(piece.to_vec()).await?;
+            rest = more;
+            pause(&mut random).await;
+        }
+        to.shutdown().await
+    });
+    let (mut random, mut got) = (Random::new(!seed), Vec::new());
+    while let Some(lease) = from.recv().await? {
+        got.extend_from_slice(&lease);
+        pause(&mut random).await;
+    }
+    sent.await.expect("no panic")?;
+    Ok(got)
+}
+
+async fn pause(random: &mut Random) {
+    if random.chance(30) {
+        sleep(Duration::from_micros(random.below(2000))).await;
+    }
+}
+
+/// The bytes of both directions, over copies that are dropped and made again at any time.
+pub(crate) async fn bytes_are_equal_whatever_the_cuts() -> io::Result<()> {
+    for seed in 0..6 {
+        let ((client, mut near), (mut far, server)) = (pair().await?, pair().await?);
+        let mut random = Random::new(seed + 100);
+        let [up, down] = [(); 2].map(|()| pattern(random.below(2 * LONG as u64) as usize));
+        let ends = [(client, up.clone(), seed), (server, down.clone(), seed + 50)];
+        let [client, server] = ends.map(|(end, bytes, seed)| spawn(talk(end, bytes, seed)));
+        let (mut copied, mut has_ended) = ((0, 0), false);
+        while !has_ended {
+            let most = random.pick(&[100, 3000, 30_000]);
+            let patience = Duration::from_micros(random.below(most));
+            let mut copy = copy_bidirectional(&mut near, &mut far);
+            has_ended = match timeout(patience, &mut copy).await {
+                Ok(ended) => ended.map(|_| true)?,
+                Err(_) => false,
+            };
+            copied = (copied.0 + copy.copied().0, copied.1 + copy.copied().1);
+        }
+        assert_eq!(copied, (up.len() as u64, down.len() as u64), "seed {seed}");
+        assert!(server.await.expect("no panic")? == up, "seed {seed}");
+        assert!(client.await.expect("no panic")? == down, "seed {seed}");
+    }
+    Ok(())
+}

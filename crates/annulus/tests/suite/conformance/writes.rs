@@ -1,0 +1,140 @@
+//! Borrowed bytes: written, flushed and drained as in tokio.
+
+use crate::common::{pair, pattern, receive, touch};
+use crate::conformance::mode::Mode;
+use annulus::net::TcpStream;
+use annulus::{Counters, spawn};
+use std::io::{self, ErrorKind, IoSlice};
+
+/// More than the bound and the kernel take.
+const LARGE: usize = 8 << 20;
+
+pub(crate) async fn what_was_written_leaves_without_further_polls() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(LARGE);
+    let written = client.write(&text).await?;
+    assert!((1..LARGE).contains(&written), "{written} of {LARGE}: as many as the bound allows");
+    touch(client.flush()).expect("a flush never waits")?;
+    assert!(receive(&mut server, written).await? == text[..written]);
+    drop(client);
+    assert!(server.recv().await?.is_none(), "no more than was reported");
+    Ok(())
+}
+
+pub(crate) async fn a_drain_waits_for_what_was_written() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(LARGE);
+    let mut written = 0;
+    while let Some(count) = touch(client.write(&text[written..])).transpose()? {
+        written += count;
+        touch(client.flush()).expect("a flush never waits")?;
+    }
+    assert!(touch(client.drain()).is_none(), "the peer has read nothing");
+    let reader = spawn(async move { receive(&mut server, written).await });
+    client.drain().await?;
+    assert!(reader.await.expect("no panic")? == text[..written]);
+    Ok(())
+}
+
+pub(crate) async fn slices_arrive_in_order_with_chunks() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(200_000);
+    let expected = text.clone();
+    let reader = spawn(async move { receive(&mut server, expected.len()).await });
+    let (mut rest, mut turn) = (&text[..], 0);
+    while !rest.is_empty() {
+        turn += 1;
+        let piece = &rest[..rest.len().min(turn % 7 * 1000 + 13)];
+        let count = if turn % 3 == 0 {
+            client.send(piece.to_vec()).await?;
+            piece.len()
+        } else {
+            let (one, other) = piece.split_at(turn % 13);
+            let slices = [IoSlice::new(one), IoSlice::new(&[]), IoSlice::new(other)];
+            client.write_vectored(&slices).await?
+        };
+        assert!((1..=piece.len()).contains(&count));
+        rest = &rest[count..];
+    }
+    assert!(reader.await.expect("no panic")? == text);
+    Ok(())
+}
+
+pub(crate) async fn nothing_is_written_of_no_bytes() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    assert_eq!(touch(client.write(&[])).expect("it is ready")?, 0);
+    assert_eq!(touch(client.write_vectored(&[IoSlice::new(&[])])).expect("it is ready")?, 0);
+    assert_eq!(touch(client.write_vectored(&[])).expect("it is ready")?, 0);
+    touch(client.write_all(&[])).expect("it is ready")?;
+    drop(server);
+    Ok(())
+}
+
+pub(crate) async fn halves_write_all() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    let text = pattern(300_000);
+    let (_receiving, mut sending) = client.split();
+    let expected = text.clone();
+    let writer = spawn(async move {
+        sending.write_all(&text).await?;
+        sending.flush().await
+    });
+    assert!(receive(&mut server, usize::MAX).await? == expected);
+    writer.await.expect("no panic")
+}
+
+pub(crate) async fn a_flush_returns_the_error_of_a_send() -> io::Result<()> {
+    let (client, mut server) = pair().await?;
+    client.abort();
+    let error = loop {
+        if let Err(error) = write_and_wait(&mut server).await {
+            break error;
+        }
+    };
+    let errors = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(errors.contains(&error.kind()), "{error}");
+    let error = touch(server.flush()).expect("a flush never waits").unwrap_err();
+    assert!(errors.contains(&error.kind()), "the error stays: {error}");
+    assert!(server.write(b"more").await.is_err() && server.write_all(b"more").await.is_err());
+    Ok(())
+}
+
+async fn write_and_wait(stream: &mut TcpStream) -> io::Result<()> {
+    stream.write_all(b"hello?").await?;
+    stream.drain().await
+}
+
+pub(crate) async fn nothing_is_written_after_a_shutdown() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    client.write_all(b"the end").await?;
+    client.shutdown().await?;
+    assert_eq!(client.write(b"late").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+    touch(client.flush()).expect("a flush never waits")?;
+    assert_eq!(receive(&mut server, 100).await?, b"the end");
+    Ok(())
+}
+
+/// Each of these leaves with the write, as long as no kernel thread and no other operations carry the bytes.
+pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
+    let (mut client, mut server) = pair().await?;
+    let text = pattern(12_000);
+    for _ in 0..10 {
+        let (head, body) = text.split_at(100);
+        client.send(head.to_vec()).await?;
+        client.write_all(body).await?;
+        assert!(receive(&mut server, text.len()).await? == text);
+    }
+    Ok(())
+}
+
+pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
+    let Counters { direct_sends, copied_bytes, .. } = *counters;
+    if !mode.sends_directly() {
+        assert_eq!((direct_sends, copied_bytes), (0, 119_000));
+    } else if mode.is_simulated() {
+        // A simulated network may have buffers that hold less.
+        assert!(direct_sends >= 10);
+    } else {
+        assert_eq!((direct_sends, copied_bytes), (10, 0), "the chunk before a write goes with it");
+    }
+}

@@ -1,0 +1,308 @@
+//! What only Linux reports about datagrams, on both drivers: addresses, service classes, times, drops and coalesced datagrams.
+
+use crate::common;
+
+use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
+use annulus::time::{sleep, timeout};
+use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
+use common::again::{self, again};
+use common::{open_descriptors, pattern, run_on};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// Runs a body on each driver that works here.
+fn on_each_driver<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
+    run_on(Runtime::builder().driver(DriverChoice::Epoll), body());
+    if annulus_ring::Features::detect().is_ok() {
+        run_on(Runtime::builder().driver(DriverChoice::Uring), body());
+    }
+}
+
+#[test]
+fn a_datagram_has_its_destination_class_and_time() {
+    on_each_driver(|| async {
+        let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        for (any, local) in [
+            ("0.0.0.0:0", IpAddr::from(Ipv4Addr::new(127, 0, 0, 9))),
+            ("[::]:0", IpAddr::from(Ipv6Addr::LOCALHOST)),
+        ] {
+            let receiver = UdpSocket::bind(any)?;
+            receiver.set_packet_info(true)?;
+            receiver.set_recv_tos(true)?;
+            receiver.set_timestamps(true)?;
+            let sender = UdpSocket::bind(any)?;
+            let to = (local, receiver.local_addr()?.port()).into();
+            sender.send_with("hello", &Transmit::to(to).tos(0xb9)).await?;
+            let datagram = receiver.recv_datagram().await?;
+            assert_eq!(
+                (datagram.local, datagram.tos, datagram.ecn()),
+                (Some(local), Some(0xb9), Some(1))
+            );
+            assert!(datagram.interface.is_some_and(|number| number > 0));
+            assert!(datagram.timestamp.is_some_and(|at| at > past));
+            // The answer leaves from the address to which the datagram was sent.
+            receiver
+                .send_with(datagram.bytes, &Transmit::to(datagram.source).source(local))
+                .await?;
+            assert_eq!(sender.recv_from().await?.1.ip(), local);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn coalesced_datagrams_are_returned_one_by_one() {
+    on_each_driver(|| async {
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        receiver.set_coalescing(true)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        let text = pattern(12_500);
+        sender.send_segments(text.clone(), 1200, receiver.local_addr()?).await?;
+        let mut got = Vec::new();
+        let mut leases = Vec::new();
+        while got.len() < text.len() {
+            let (datagram, _) = receiver.recv_from().await?;
+            assert_eq!(datagram.len(), 1200.min(text.len() - got.len()));
+            got.extend_from_slice(&datagram);
+            leases.push(datagram);
+        }
+        assert!(got == text);
+        drop(leases);
+        sender.send_segments(text.clone(), 1000, receiver.local_addr()?).await?;
+        let coalesced = receiver.recv_datagram().await?;
+        assert_eq!((coalesced.segment_size, coalesced.bytes.len()), (Some(1000), text.len()));
+        assert_eq!(coalesced.into_segments().count(), 13);
+        Ok(())
+    });
+}
+
+#[test]
+fn coalesced_datagrams_wake_a_task_for_each() {
+    on_each_driver(|| async {
+        let receiver = Rc::new(UdpSocket::bind("127.0.0.1:0")?);
+        receiver.set_coalescing(true)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        let receivers: Vec<_> = (0..4)
+            .map(|_| {
+                let receiver = receiver.clone();
+                spawn(async move { receiver.recv().await })
+            })
+            .collect();
+        yield_now().await;
+        sender.send_segments(pattern(400), 100, receiver.local_addr()?).await?;
+        for receives in receivers {
+            let got = timeout(Duration::from_secs(20), receives).await.expect("it is woken");
+            assert_eq!(got.expect("no panic")?.len(), 100);
+        }
+        Ok(())
+    });
+}
+
+/// If the kernel refuses an address, that says nothing about the device.
+#[test]
+fn segments_refused_for_one_address_are_split_for_that_alone() {
+    on_each_driver(|| async {
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        receiver.set_coalescing(true)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        let no_port = (Ipv4Addr::LOCALHOST, 0).into();
+        sender.send_segments(pattern(3000), 1000, no_port).await?;
+        let error = sender.drain().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().ends_with("; 2 more were not sent"), "{error}");
+        sender.send_segments(pattern(3000), 1000, receiver.local_addr()?).await?;
+        assert_eq!(receiver.recv_datagram().await?.segment_size, Some(1000));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_max_datagram_above_the_limit_is_refused() {
+    on_each_driver(|| async {
+        let above = 1 << 62;
+        let refusals = [
+            (UdpOptions::new().max_datagram(above).bind("127.0.0.1:0").unwrap_err(), "65535"),
+            (UnixOptions::new().max_datagram(above).datagram_pair().unwrap_err(), "67108864"),
+        ];
+        for (error, limit) in refusals {
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let text = format!("max_datagram of {above} bytes is above the limit of {limit}");
+            assert!(error.to_string().ends_with(&text), "{error}");
+        }
+        let (one, other) = UnixOptions::new().max_datagram(1 << 26).datagram_pair()?;
+        one.send(pattern(100_000)).await?;
+        assert!(*other.recv().await? == *pattern(100_000));
+        Ok(())
+    });
+}
+
+#[test]
+fn datagrams_that_a_slow_receiver_loses_are_counted() {
+    on_each_driver(|| async {
+        let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0")?;
+        sender.connect(receiver.local_addr()?)?;
+        assert!(common::touch(receiver.recv()).is_none());
+        let sent = 2000u32;
+        for n in 0..sent {
+            sender.send(&n.to_ne_bytes())?;
+            if n % 50 == 0 {
+                yield_now().await;
+            }
+        }
+        let mut got = 0;
+        let deadline = Duration::from_millis(50);
+        while let Ok(datagram) = timeout(deadline, receiver.recv()).await {
+            datagram?;
+            got += 1;
+        }
+        let dropped = receiver.dropped()?;
+        assert!(got < sent && dropped > 0, "{got} of {sent} arrived, {dropped} were dropped");
+        // The slot holds 64, and up to 33 of a receive that was in flight; the kernel's buffer holds fewer.
+        assert!(got < 2 * (64 + 33), "{got} were held");
+        assert_eq!(u64::from(got) + dropped, u64::from(sent));
+        assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
+        Ok(())
+    });
+}
+
+#[test]
+fn multicast_reaches_only_members() {
+    on_each_driver(|| async {
+        let (group, here) = (Ipv4Addr::new(239, 77, 1, 5), Ipv4Addr::LOCALHOST);
+        let member = UdpOptions::new().reuse_address(true).bind("0.0.0.0:0")?;
+        member.join_multicast_v4(group, here)?;
+        let sender = UdpSocket::bind("127.0.0.1:0")?;
+        sender.set_multicast_interface_v4(here)?;
+        sender.set_multicast_ttl(1)?;
+        sender.set_multicast_loop(true)?;
+        let to = (group, member.local_addr()?.port()).into();
+        sender.send_to("to all", to).await?;
+        assert_eq!(&*member.recv().await?, b"to all");
+        member.leave_multicast_v4(group, here)?;
+        sender.send_to("to none", to).await?;
+        sender.drain().await?;
+        let late = timeout(Duration::from_millis(20), member.recv()).await;
+        assert!(late.is_err(), "a datagram after it left the group");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_unreachable_destination_is_an_error_of_its_own_sends() {
+    on_each_driver(|| async {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let here = socket.local_addr()?;
+        let broadcast = "255.255.255.255:9".parse().expect("an address");
+        socket.send_to("not allowed", broadcast).await?;
+        socket.send_to("myself", here).await?;
+        assert_eq!(&*socket.recv().await?, b"myself");
+        let error = socket.send_to("again", broadcast).await.unwrap_err();
+        assert!(error.to_string().contains("11 bytes to 255.255.255.255:9"), "{error}");
+        socket.drain().await
+    });
+}
+
+/// A socket that is not read, with a full queue, and its address.
+fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = SocketAddr::from_abstract_name(format!("annulus-full-{}-{n}", std::process::id()))?;
+    let reader = std::os::unix::net::UnixDatagram::bind_addr(&name)?;
+    reader.set_nonblocking(true)?;
+    // Each sends until its own send buffer is full; the last one finds no space at all.
+    loop {
+        let filler = std::os::unix::net::UnixDatagram::unbound()?;
+        filler.set_nonblocking(true)?;
+        filler.connect_addr(&name)?;
+        if filler.send(b"x").is_err() {
+            return Ok((reader, name));
+        }
+        while filler.send(b"x").is_ok() {}
+    }
+}
+
+/// How often the loop enters the kernel while nothing can be sent.
+async fn enters_of(pause: Duration) -> u64 {
+    let before = counters().expect("a runtime").enters;
+    sleep(pause).await;
+    counters().expect("a runtime").enters - before
+}
+
+/// A writable event tells of space at the connected peer only.
+#[test]
+fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
+    on_each_driver(|| async {
+        for unordered in [false, true] {
+            let ((full, name), (peer, peers)) = (full_reader()?, full_reader()?);
+            // The peer has space again.
+            while peer.recv(&mut [0]).is_ok() {}
+            let sender = UnixOptions::new().unordered(unordered);
+            let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
+            sender.connect_addr(&peers)?;
+            sender.send_to_addr("at last", &name).await?;
+            let enters = enters_of(Duration::from_millis(200)).await;
+            assert!(enters < 50, "{enters} enters for nothing");
+            let mut got = [0; 7];
+            while got != *b"at last" {
+                if full.recv(&mut got).is_err() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+            sender.drain().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn deferred_datagrams_are_retried_with_longer_waits() {
+    on_each_driver(|| async {
+        let (full, name) = full_reader()?;
+        let sender = UnixOptions::new().unordered(true);
+        let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
+        // At the bound the first deferred datagram is discarded, and a send returns its error.
+        let mut deferred = 0u32;
+        while sender.send_to_addr("x", &name).await.is_ok() {
+            deferred += 1;
+        }
+        let enters = enters_of(Duration::from_millis(500)).await;
+        assert!(enters < 80, "{enters} enters for nothing, {deferred} deferred");
+        drop(full);
+        while sender.drain().await.is_err() {}
+        Ok(())
+    });
+}
+
+#[test]
+fn sockets_that_end_with_their_runtime_leave_no_descriptor() {
+    // Descriptors belong to the process: they are counted in one that does nothing else.
+    const ALONE: &str = "ANNULUS_COUNTS_DESCRIPTORS";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = again!(sockets_that_end_with_their_runtime_leave_no_descriptor);
+        return again::assert_passes(alone.env(ALONE, "1"));
+    }
+    let before = open_descriptors();
+    for _ in 0..3 {
+        on_each_driver(|| async {
+            let (one, other) = UnixOptions::new().descriptors(true).datagram_pair()?;
+            let (_reader, writer) = io::pipe()?;
+            assert!(common::touch(other.recv()).is_none());
+            one.send_with_descriptors("passed", vec![writer.into()]).await?;
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            assert!(common::touch(socket.recv()).is_none());
+            spawn(async move {
+                _ = (socket.recv().await, one, other);
+            });
+            yield_now().await;
+            Ok(())
+        });
+    }
+    assert_eq!(open_descriptors(), before);
+}

@@ -1,0 +1,161 @@
+//! What goes wrong is told, by name.
+
+use crate::files::mode::everywhere;
+use annulus::fs::{self, AlignedBuf, Alignment, File, IoBuf, OpenOptions};
+use std::io::ErrorKind;
+
+#[test]
+fn errors_name_the_path() {
+    everywhere(|place| async move {
+        let missing = place.join("missing");
+        let error = File::open(&missing).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("missing`"), "{error}");
+        let error = fs::rename(&missing, place.join("new")).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("missing`") && text.contains("new`"), "{text}");
+        let error = fs::read(place.path()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IsADirectory);
+        Ok(())
+    });
+}
+
+#[test]
+fn options_that_contradict_each_other() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let none = OpenOptions::new();
+        let wrong = [
+            none.clone(),
+            none.clone().read(true).create(true),
+            none.clone().read(true).truncate(true),
+            none.append(true).truncate(true),
+        ];
+        for options in wrong {
+            let error = options.open(&path).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{options:?}");
+        }
+        assert!(fs::metadata(&path).await.is_err(), "nothing was made");
+        Ok(())
+    });
+}
+
+#[test]
+fn no_space_says_how_much_was_written() {
+    everywhere(|_place| async move {
+        let full = OpenOptions::new().write(true).open("/dev/full").await?;
+        let (written, bytes) = full.write_all_at(vec![1; 10_000], 0).await;
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(bytes.len(), 10_000, "the memory comes back");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_cut_while_it_is_read_ends_there() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, vec![1; 100_000]).await?;
+        let file = File::open(&path).await?;
+        assert_eq!(file.read_at(vec![0; 50_000], 0).await.0?, 50_000);
+        std::fs::OpenOptions::new().write(true).open(&path)?.set_len(60_000)?;
+        assert_eq!(file.read_at(vec![0; 50_000], 50_000).await.0?, 10_000);
+        assert_eq!(file.read_at(vec![0; 50_000], 60_000).await.0?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn direct_io_that_is_not_aligned_says_what_must_be() {
+    everywhere(|place| async move {
+        let options = OpenOptions::new().read(true).write(true).create(true).direct(true);
+        let file = options.open(place.join("file")).await?;
+        let Alignment { memory, offset } = file.alignment().await?;
+        let step = offset as usize;
+        let buf = |len| AlignedBuf::new(len, memory.max(2)).unwrap();
+        let (written, whole) = file.write_at(buf(2 * step), 0).await;
+        assert_eq!(written?, 2 * step);
+        let odd = [
+            file.write_at(buf(step + 1), 0).await.0,
+            file.read_at(buf(step), 1).await.0,
+            file.write_at(whole.slice(1..=step), 0).await.0,
+        ];
+        // A file system in memory takes anything.
+        for (refused, what) in odd.into_iter().zip(["lengths", "offsets", "addresses"]) {
+            let Err(error) = refused else { continue };
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(what), "{error}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn wrong_ways_of_use() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, b"abc").await?;
+        let file = File::open(&path).await?;
+        assert!(file.write_at(b"x", 0).await.0.is_err(), "open for reading only");
+        assert!(file.set_len(0).await.is_err());
+        assert_eq!(fs::read_link(&path).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+        fs::write(&path, vec![0xff; 4]).await?;
+        assert_eq!(fs::read_to_string(&path).await.unwrap_err().kind(), ErrorKind::InvalidData);
+        let long = place.join("x".repeat(300));
+        assert_eq!(File::open(&long).await.unwrap_err().kind(), ErrorKind::InvalidFilename);
+        Ok(())
+    });
+}
+
+#[test]
+fn outside_a_runtime() {
+    let mut runtime = annulus::Runtime::new().unwrap();
+    let file = runtime.block_on(File::open("/proc/self/exe")).unwrap();
+    let mut opening = std::pin::pin!(File::open("/proc/self/exe"));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(refused) = opening.as_mut().poll(&mut cx) else {
+        panic!("a pending future would never be woken")
+    };
+    assert!(refused.unwrap_err().to_string().contains("no runtime"));
+    drop(runtime);
+    drop(file);
+}
+
+#[test]
+fn a_place_behind_every_file_is_not_the_cursor() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, b"here").await?;
+        let mut file = OpenOptions::new().read(true).write(true).open(&path).await?;
+        for offset in [u64::MAX, 1 << 63] {
+            let errors = [
+                file.read_at(vec![0; 4], offset).await.0.unwrap_err(),
+                file.write_at(b"gone", offset).await.0.unwrap_err(),
+                file.write_all_at(b"gone", offset).await.0.unwrap_err(),
+                file.read_exact_at(vec![0; 4], offset).await.0.unwrap_err(),
+                file.read_vectored_at(vec![vec![0; 4]], offset).await.0.unwrap_err(),
+                file.write_vectored_at(vec![b"gone"], offset).await.0.unwrap_err(),
+            ];
+            assert!(
+                errors.iter().all(|error| error.kind() == ErrorKind::InvalidInput),
+                "{errors:?}"
+            );
+        }
+        assert_eq!(file.read(vec![0; 9]).await.0?, 4, "nothing moved the cursor, or wrote there");
+        Ok(())
+    });
+}
+
+#[test]
+fn flags_that_options_stand_for_are_ignored() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let flags = libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
+        let options = OpenOptions::new().write(true).custom_flags(flags);
+        assert_eq!(options.open(&path).await.unwrap_err().kind(), ErrorKind::NotFound);
+        fs::write(&path, b"0123").await?;
+        options.open(&path).await?.write_at(b"x", 1).await.0?;
+        assert_eq!(fs::read(&path).await?, b"0x23");
+        Ok(())
+    });
+}

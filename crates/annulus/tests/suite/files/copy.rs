@@ -1,0 +1,352 @@
+//! Between files and streams.
+
+use crate::common::again::{self, again};
+use crate::common::touch;
+use crate::files::mode::{Mode, everywhere};
+use crate::files::place::Place;
+use annulus::fs::{self, File, OpenOptions, Policy};
+use annulus::io::{AsyncSend, CopySink, CopySource, copy, copy_at_most, copy_range};
+use annulus::net::{TcpListener, TcpStream};
+use annulus::pipe::pipe;
+use annulus::time::timeout;
+use annulus::{JoinHandle, spawn};
+use std::io::{self, SeekFrom};
+use std::sync::LazyLock;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// More than the socket buffers of both ends hold.
+const LEN: usize = 12_000_000;
+
+fn pattern() -> &'static [u8] {
+    static PATTERN: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..LEN as u32).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect());
+    &PATTERN
+}
+
+/// A file of the pattern, and a pair of connected streams.
+async fn set_up(place: &Place) -> io::Result<(File, TcpStream, TcpStream)> {
+    fs::write(place.join("from"), pattern()).await?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let ours = TcpStream::connect(listener.local_addr()?).await?;
+    let (theirs, _) = listener.accept().await?;
+    Ok((File::open(place.join("from")).await?, ours, theirs))
+}
+
+fn receive_all(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
+    spawn(async move {
+        let mut all = Vec::new();
+        while let Some(lease) = stream.recv().await? {
+            all.extend_from_slice(&lease);
+        }
+        Ok(all)
+    })
+}
+
+#[test]
+fn a_file_to_a_stream_behind_what_was_sent_before() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let received = receive_all(theirs);
+        ours.send("before ").await?;
+        file.seek(SeekFrom::Start(1000)).await?;
+        assert_eq!(copy(&mut file, &mut ours).await?, (LEN - 1000) as u64);
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, LEN as u64);
+        ours.send(" after").await?;
+        drop(ours);
+        let received = received.await.unwrap()?;
+        assert_eq!(received.len(), LEN - 1000 + 13);
+        assert_eq!(
+            (&received[..7], &received[received.len() - 6..]),
+            (&b"before "[..], &b" after"[..])
+        );
+        assert!(received[7..received.len() - 6] == pattern()[1000..]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_past_the_cache_to_a_stream_from_any_place_and_to_any_end() {
+    everywhere(|place| async move {
+        let (_, mut ours, theirs) = set_up(&place).await?;
+        let mut file = OpenOptions::new().read(true).direct(true).open(place.join("from")).await?;
+        let received = receive_all(theirs);
+        file.seek(SeekFrom::Start(LEN as u64 - 200_001)).await?;
+        assert_eq!(copy(&mut file, &mut ours).await?, 200_001);
+        drop(ours);
+        assert!(received.await.unwrap()? == pattern()[LEN - 200_001..]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_to_a_file_and_a_stream_to_a_stream() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (_, mut second, mut far) = set_up(&place).await?;
+        let sent = spawn(async move { copy(&mut file, &mut ours).await });
+        let relayed = spawn(async move { copy(&mut theirs, &mut second).await });
+        let mut into = OpenOptions::new().write(true).create(true).open(place.join("to")).await?;
+        into.write_all_at(&b"head"[..], 0).await.0?;
+        into.seek(SeekFrom::Start(4)).await?;
+        assert_eq!(copy(&mut far, &mut into).await?, LEN as u64);
+        assert_eq!((sent.await.unwrap()?, relayed.await.unwrap()?), (LEN as u64, LEN as u64));
+        let all = fs::read(place.join("to")).await?;
+        assert!(all[..4] == *b"head" && all[4..] == *pattern());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_is_made_where_the_file_written_to_has_its_calls_made() {
+    everywhere(|place| async move {
+        fs::write(place.join("from"), b"a few bytes").await?;
+        let from = OpenOptions::new().read(true).policy(Policy::Inline);
+        let from = from.open(place.join("from")).await?;
+        for (policy, is_off_the_loop) in [(Policy::Inline, false), (Policy::Offload, true)] {
+            let to = OpenOptions::new().write(true).create(true).policy(policy);
+            let to = to.open(place.join("to")).await?;
+            let before = annulus::counters().unwrap().file_worker;
+            assert_eq!(from.copy_to(&to).await?, 11);
+            let calls = annulus::counters().unwrap().file_worker - before;
+            assert_eq!(calls > 0, is_off_the_loop, "{policy:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_reader_that_stalls_blocks_no_other_task() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let copied = spawn(async move { copy(&mut file, &mut ours).await });
+        // The peer does not read: the copy waits, and this task goes on.
+        for _ in 0..1000 {
+            annulus::yield_now().await;
+        }
+        assert!(!copied.is_finished());
+        assert!(receive_all(theirs).await.unwrap()? == pattern());
+        assert_eq!(copied.await.unwrap()?, LEN as u64);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_to_a_file_from_where_they_stand() {
+    everywhere(|place| async move {
+        fs::write(place.join("from"), b"0123456789").await?;
+        let mut from = File::open(place.join("from")).await?;
+        let mut to = File::create(place.join("to")).await?;
+        to.write(b"ab").await.0?;
+        from.seek(SeekFrom::End(-4)).await?;
+        assert_eq!(copy(&mut from, &mut to).await?, 4);
+        assert_eq!(copy(&mut from, &mut to).await?, 0);
+        to.write(b"yz").await.0?;
+        assert_eq!(fs::read(place.join("to")).await?, b"ab6789yz");
+        let mut told = File::open("/proc/self/status").await?;
+        assert!(copy(&mut told, &mut to).await? > 100);
+        Ok(())
+    });
+}
+
+/// Copies everything by copies that are dropped where they stand, each a bit later than the one before.
+async fn copy_with_drops(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<()> {
+    let mut patience = Duration::ZERO;
+    loop {
+        patience += Duration::from_micros(500);
+        if let Ok(done) = timeout(patience, copy(from, to)).await {
+            return done.map(drop);
+        }
+    }
+}
+
+#[test]
+fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let mut into = File::create(place.join("to")).await?;
+        let sent = spawn(async move { copy(&mut file, &mut ours).await });
+        copy_with_drops(&mut theirs, &mut into).await?;
+        assert_eq!(sent.await.unwrap()?, LEN as u64);
+        assert_eq!(into.seek(SeekFrom::Current(0)).await?, LEN as u64);
+        // What a dropped copy has begun to write may be written last.
+        while fs::read(place.join("to")).await? != pattern() {
+            annulus::yield_now().await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_into_a_stream_goes_on_where_a_dropped_one_ended() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (_, mut second, far) = set_up(&place).await?;
+        let received = receive_all(far);
+        let relayed = spawn(async move { copy_with_drops(&mut theirs, &mut second).await });
+        copy_with_drops(&mut file, &mut ours).await?;
+        drop(ours);
+        relayed.await.unwrap()?;
+        assert!(received.await.unwrap()? == pattern());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_into_the_stream_of_a_file_goes_on_where_a_dropped_one_ended() {
+    everywhere(|place| async move {
+        let mut into = File::create(place.join("to")).await?.into_stream();
+        let mut left = &pattern()[..300_000];
+        // With a write in flight nothing is taken from the source; without one all that is taken is accepted.
+        into.write_all(b"head").await?;
+        while touch(copy(&mut left, &mut into)).transpose()?.is_none() {
+            annulus::yield_now().await;
+        }
+        into.flush().await?;
+        let all = fs::read(place.join("to")).await?;
+        assert!(all[..4] == *b"head" && all[4..] == pattern()[..300_000]);
+        Ok(())
+    });
+}
+
+/// A sink of a program's own: every other poll it accepts a few bytes.
+#[derive(Default)]
+struct Slow {
+    got: Vec<u8>,
+    is_ready: bool,
+}
+
+impl AsyncSend for Slow {
+    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.is_ready = !self.is_ready;
+        if !self.is_ready {
+            return Poll::Pending;
+        }
+        let accepted = &bytes[..bytes.len().min(1000)];
+        self.got.extend_from_slice(accepted);
+        Poll::Ready(Ok(accepted.len()))
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}
+
+#[test]
+fn a_file_is_copied_on_behind_what_a_sink_has_accepted_of_a_piece() {
+    let modes = Mode::all().into_iter().filter(|mode| mode.policy == Policy::Inline);
+    for mode in modes {
+        mode.run(|place| async move {
+            fs::write(place.join("from"), &pattern()[..20_000]).await?;
+            let mut file = File::open(place.join("from")).await?;
+            let mut slow = Slow::default();
+            while touch(copy(&mut file, &mut slow)).transpose()?.is_none() {
+                assert_eq!(file.seek(SeekFrom::Current(0)).await?, slow.got.len() as u64);
+                annulus::yield_now().await;
+            }
+            assert!(slow.got == pattern()[..20_000]);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn the_cursor_stays_where_nothing_was_written() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        file.seek(SeekFrom::Start(1000)).await?;
+        ours.send("not for a file open for reading").await?;
+        let error = copy(&mut theirs, &mut file).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(9), "{error}");
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, 1000);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_peer_that_is_gone_is_an_error() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        theirs.abort();
+        let error = copy(&mut file, &mut ours).await.unwrap_err();
+        let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        assert!(gone.contains(&error.kind()), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_peer_that_is_gone_is_no_signal() {
+    use signal_hook::consts::SIGPIPE;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    // In a process of its own: signals are the process's, and other tests write to pipes without a reader.
+    const ALONE: &str = "ANNULUS_CATCHES_SIGPIPE";
+    if std::env::var_os(ALONE).is_none() {
+        return again::assert_passes(again!(a_peer_that_is_gone_is_no_signal).env(ALONE, "1"));
+    }
+    let raised = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGPIPE, raised.clone()).unwrap();
+    everywhere(|place| async move {
+        let (mut file, mut ours, _theirs) = set_up(&place).await?;
+        ours.shutdown().await?;
+        let error = copy(&mut file, &mut ours).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        Ok(())
+    });
+    assert!(!raised.load(Ordering::Relaxed));
+}
+
+#[test]
+fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let received = receive_all(theirs);
+        assert_eq!(copy_range(&file, 1_000_000..3_000_000, &mut ours).await?, 2_000_000);
+        let (_recv, mut send) = ours.split();
+        assert_eq!(copy_range(&file, 5..=9, &mut send).await?, 5);
+        assert_eq!(copy_range(&file, LEN as u64 - 3.., &mut send).await?, 3);
+        assert_eq!(copy_range(&file, LEN as u64 + 3.., &mut send).await?, 0);
+        drop(send);
+        let (mut sender, mut receiver) = pipe()?;
+        let piped = spawn(async move {
+            let mut all = Vec::new();
+            copy(&mut receiver, &mut all).await.map(|_| all)
+        });
+        assert_eq!(copy_range(&file, 7..300_007, &mut sender).await?, 300_000);
+        drop(sender);
+        assert!(piped.await.unwrap()? == pattern()[7..300_007]);
+        let parts = [&pattern()[1_000_000..3_000_000], &pattern()[5..10], &pattern()[LEN - 3..]];
+        assert!(received.await.unwrap()? == parts.concat());
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, 0);
+        let mut nowhere = Vec::new();
+        #[expect(clippy::reversed_empty_ranges, reason = "what is tested")]
+        let error = copy_range(&file, 9..3, &mut nowhere).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("from 9 to 3"), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_limit_stops_at_a_byte_of_files_too() {
+    everywhere(|place| async move {
+        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        file.seek(SeekFrom::Start(10)).await?;
+        let mut into = File::create(place.join("part")).await?;
+        assert_eq!(copy_at_most(&mut file, &mut into, 300_000).await?, 300_000);
+        assert_eq!(copy_at_most(&mut file, &mut ours, 5000).await?, 5000);
+        assert_eq!(copy_at_most(&mut file, &mut ours, 0).await?, 0);
+        assert_eq!(file.seek(SeekFrom::Current(0)).await?, 305_010);
+        assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 4000);
+        ours.shutdown().await?;
+        assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 1000);
+        assert!(fs::read(place.join("part")).await? == pattern()[10..305_010]);
+        Ok(())
+    });
+}

@@ -1,0 +1,88 @@
+//! Directories.
+
+use crate::files::mode::everywhere;
+use annulus::fs::{self, Dir, EntryKind, OpenOptions};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+#[test]
+fn every_entry_is_returned_once() {
+    everywhere(|place| async move {
+        // More entries than one call returns.
+        for n in 0..1500 {
+            std::fs::write(place.join(format!("a file with quite a long name, number {n}")), b"")?;
+        }
+        fs::create_dir(place.join("directory")).await?;
+        fs::symlink("nowhere", place.join("link")).await?;
+        let mut entries = fs::read_dir(place.path()).await?;
+        let mut seen = BTreeMap::new();
+        while let Some(entry) = entries.next_entry().await? {
+            assert!(seen.insert(entry.file_name(), entry.kind()).is_none(), "{entry:?} twice");
+            assert_eq!(entry.path(), place.join(entry.file_name()));
+            assert_eq!(entry.ino(), entry.metadata().await?.ino());
+        }
+        assert_eq!(seen.len(), 1502);
+        assert_eq!(seen[&*std::ffi::OsString::from("directory")], EntryKind::Dir);
+        assert_eq!(seen[&*std::ffi::OsString::from("link")], EntryKind::Symlink);
+        Ok(())
+    });
+}
+
+#[test]
+fn trees_are_made_and_removed_and_links_are_not_followed() {
+    everywhere(|place| async move {
+        let deep: std::path::PathBuf = std::iter::repeat_n("d", 60).collect();
+        fs::create_dir_all(place.join("tree").join(&deep)).await?;
+        fs::create_dir_all(place.join("tree").join(&deep)).await?;
+        fs::create_dir(place.join("outside")).await?;
+        fs::write(place.join("outside/file"), b"stays").await?;
+        fs::symlink(place.join("outside"), place.join("tree/d/link")).await?;
+        fs::write(place.join("tree/d/d/file"), b"").await?;
+        assert_eq!(
+            fs::remove_dir(place.join("tree")).await.unwrap_err().kind(),
+            ErrorKind::DirectoryNotEmpty
+        );
+        fs::remove_dir_all(place.join("tree")).await?;
+        assert_eq!(fs::metadata(place.join("tree")).await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(fs::read(place.join("outside/file")).await?, b"stays");
+        // The removal of a link removes nothing behind it.
+        fs::symlink("outside", place.join("link")).await?;
+        fs::remove_dir_all(place.join("link")).await?;
+        assert!(fs::symlink_metadata(place.join("link")).await.is_err());
+        assert_eq!(fs::read(place.join("outside/file")).await?, b"stays");
+        let file = place.join("outside/file");
+        assert_eq!(fs::remove_dir_all(file).await.unwrap_err().kind(), ErrorKind::NotADirectory);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_open_directory_is_used_after_it_is_renamed() {
+    everywhere(|place| async move {
+        fs::create_dir(place.join("before")).await?;
+        let dir = Dir::open(place.join("before")).await?;
+        fs::rename(place.join("before"), place.join("after")).await?;
+        let options = OpenOptions::new().write(true).create_new(true);
+        let file = dir.open_file("file", &options).await?;
+        file.write_all_at(b"here", 0).await.0?;
+        dir.create_dir("inner").await?;
+        dir.rename("file", "inner/file").await?;
+        assert_eq!(fs::read(place.join("after/inner/file")).await?, b"here");
+        let inner = dir.open_dir("inner").await?;
+        inner.rename_to("file", &dir, "back").await?;
+        assert_eq!(dir.metadata("back").await?.len(), 4);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_where_a_directory_is_to_be_made() {
+    everywhere(|place| async move {
+        fs::write(place.join("file"), b"").await?;
+        let error = fs::create_dir_all(place.join("file")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let error = fs::create_dir_all(place.join("file/below")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotADirectory);
+        Ok(())
+    });
+}

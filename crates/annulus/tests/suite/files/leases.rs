@@ -1,0 +1,61 @@
+//! Leases on files (`fcntl(F_SETLEASE)`): an open that conflicts with one waits until it was given back.
+#![allow(unsafe_code)]
+
+use crate::files::mode::Mode;
+use crate::files::place::Place;
+use annulus::fs::{OpenOptions, Policy};
+use annulus::yield_now;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// Which signal tells of a conflict; without it SIGIO, which ends the process.
+const F_SETSIG: i32 = 10;
+
+/// A lease on reading a file, with a signal that is ignored by default where it is to be given back.
+struct Leased(File);
+
+impl Leased {
+    /// `None` where the file system knows no leases.
+    fn new(path: &Path) -> Option<Self> {
+        let file = File::open(path).unwrap();
+        let command = |command: i32, argument: i32| {
+            // SAFETY: the descriptor is open, and the command names no memory.
+            unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }
+        };
+        assert_eq!(command(F_SETSIG, libc::SIGURG), 0);
+        (command(libc::F_SETLEASE, libc::F_RDLCK) == 0).then_some(Self(file))
+    }
+
+    /// An open waits for it.
+    fn is_asked_back(&self) -> bool {
+        // SAFETY: as above.
+        let held = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETLEASE) };
+        held == libc::F_UNLCK
+    }
+}
+
+async fn open_against_a_lease(place: &Place) -> io::Result<()> {
+    let path = place.join("file");
+    std::fs::write(&path, b"leased")?;
+    let Some(leased) = Leased::new(&path) else {
+        eprintln!("skipped: no leases on this file system");
+        return Ok(());
+    };
+    let opened = annulus::spawn(async move { OpenOptions::new().write(true).open(path).await });
+    while !leased.is_asked_back() {
+        yield_now().await;
+    }
+    drop(leased);
+    opened.await.unwrap()?.write_all(b"given back").await.0?;
+    Ok(())
+}
+
+#[test]
+fn an_open_waits_for_a_lease_off_the_loop() {
+    // On the loop it would wait for this very thread.
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+        mode.run(|place| async move { open_against_a_lease(&place).await });
+    }
+}

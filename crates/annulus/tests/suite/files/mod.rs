@@ -1,0 +1,16 @@
+//! Files, by every way a call can be made: each body runs on both drivers, under every policy.
+
+mod bad_input;
+mod cache;
+mod copy;
+mod direct;
+mod dirs;
+mod drops;
+mod leases;
+mod mode;
+mod paths;
+mod pipes;
+mod place;
+mod short_reads;
+mod stream;
+mod whole;

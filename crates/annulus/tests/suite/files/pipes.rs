@@ -1,0 +1,128 @@
+//! Named pipes: a call that waits for the other end blocks no other call.
+
+use crate::files::mode::{Mode, everywhere};
+use crate::files::place::Place;
+use annulus::fs::{self, File, OpenOptions, Policy};
+use annulus::spawn;
+use annulus::time::timeout;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::Command;
+use std::time::Duration;
+
+/// Longer than any open takes that does not wait.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// More than a pipe holds.
+const LEN: usize = 200_000;
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+async fn through(path: &Path) -> io::Result<()> {
+    let mut reader = File::open(path).await?;
+    let mut writer = OpenOptions::new().write(true).open(path).await?;
+    let written = spawn(async move { writer.write_all(vec![7; LEN]).await.0 });
+    let mut all = 0;
+    while all < LEN {
+        all += reader.read(vec![0; 4096]).await.0?;
+    }
+    written.await.unwrap()?;
+    Ok(())
+}
+
+#[test]
+fn both_ends_on_one_loop() {
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+        mode.run(|place| async move {
+            let path = place.join("pipe");
+            make_pipe(&path);
+            through(&path).await
+        });
+    }
+}
+
+/// The same path by way of `/proc`, whose links no look-up in memory alone can follow: each open goes off the loop.
+fn uncached(path: &Path) -> PathBuf {
+    Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())
+}
+
+/// Whether its reads and writes wait, by its status flags as the kernel tells them.
+fn waits(file: &File) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).unwrap();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+    i32::from_str_radix(flags.trim(), 8).unwrap() & libc::O_NONBLOCK == 0
+}
+
+async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
+    let path = uncached(&place.join("pipe"));
+    make_pipe(&path);
+    let write_only = OpenOptions::new().write(true);
+    let refused = timeout(PATIENCE, write_only.open(&path)).await.expect("it does not wait");
+    let refusal = refused.unwrap_err().to_string();
+    assert!(refusal.ends_with("(os error 6)"), "no reader: {refusal}");
+    let reader = timeout(PATIENCE, File::open(&path)).await.expect("it does not wait")?;
+    let writer = write_only.open(&path).await?;
+    assert!(waits(&reader) && waits(&writer), "as they were asked for");
+    let asked_not_to = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK);
+    assert!(!waits(&asked_not_to.open(&path).await?));
+    drop((reader, writer));
+    through(&path).await
+}
+
+#[test]
+fn an_open_off_the_loop_waits_for_no_other_end() {
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+        mode.run(|place| async move { opened_without_its_other_end(&place).await });
+    }
+}
+
+/// Six of them: a driver has fewer threads for its files.
+async fn waits_block_no_file(place: &Place) -> io::Result<()> {
+    let moment = Duration::from_millis(5);
+    let mut pipes = Vec::new();
+    for n in 0..6 {
+        let path = place.join(format!("pipe{n}"));
+        make_pipe(&path);
+        let reader = File::open(&path).await?;
+        let writer = OpenOptions::new().write(true).open(&path).await?;
+        // Both ends are open, so that this waits for none.
+        pipes.push((reader, writer, std::fs::File::open(&path)?));
+    }
+    for (reader, _, _) in &mut pipes {
+        assert!(timeout(moment, reader.read(vec![0; 10])).await.is_err(), "the pipe is empty");
+    }
+    for (_, writer, pipe) in &mut pipes {
+        let mut write = pin!(writer.write_all(vec![1; LEN]));
+        // The time may be too short for the first bytes.
+        while rustix::io::ioctl_fionread(&*pipe)? == 0 {
+            assert!(timeout(moment, &mut write).await.is_err(), "the pipe is not read");
+        }
+    }
+    fs::write(place.join("file"), b"written").await?;
+    File::open(place.join("file")).await?.sync_all().await?;
+    for (reader, _, _) in &mut pipes {
+        assert!(reader.read(vec![0; 10]).await.0? > 0, "what was written is there");
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_that_wait_for_a_pipe_block_no_file() {
+    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+        mode.run(|place| async move { waits_block_no_file(&place).await });
+    }
+}
+
+#[test]
+fn whole_pipes_written_and_read() {
+    everywhere(|_place| async move {
+        let (reader, writer) = io::pipe()?;
+        fs::write(format!("/dev/fd/{}", writer.as_raw_fd()), b"through").await?;
+        drop(writer);
+        assert_eq!(fs::read(format!("/dev/fd/{}", reader.as_raw_fd())).await?, b"through");
+        Ok(())
+    });
+}

@@ -1,0 +1,82 @@
+//! Files whose reads are short before their end, and files that end sooner than they did: copies to streams are complete, and wait for
+//! no peer.
+
+use crate::common::{pattern, receive};
+use crate::files::mode::{Mode, everywhere};
+use crate::files::place::Place;
+use annulus::fs::{self, File, Policy};
+use annulus::io::copy_range;
+use annulus::net::UnixStream;
+use rustix::fs::{Advice, fadvise};
+use std::io;
+use std::path::Path;
+
+/// Leaves only the first page of a file in memory, if its file system keeps it on a device.
+fn keep_first_page(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+
+    let file = std::fs::File::open(path)?;
+    file.sync_all()?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    fadvise(&file, 0, None, Advice::Random)?;
+    file.read_exact_at(&mut [0], 0)
+}
+
+#[test]
+fn a_small_file_of_which_a_part_is_in_memory_is_sent_whole() {
+    const LEN: usize = 16_000;
+    everywhere(|place| async move {
+        let path = place.join("file");
+        fs::write(&path, pattern(LEN)).await?;
+        let file = File::open(&path).await?;
+        fadvise(&file, 0, None, Advice::Random)?;
+        let (mut client, mut server) = UnixStream::pair()?;
+        for round in 0..12 {
+            keep_first_page(&path)?;
+            let copied = match round % 3 {
+                0 => copy_range(&file, .., &mut client).await?,
+                1 => copy_range(&file, ..LEN as u64, &mut client).await?,
+                _ => copy_range(&file, ..16 * 1024, &mut client).await?,
+            };
+            assert_eq!(copied, LEN as u64, "round {round}");
+            assert!(receive(&mut server, LEN).await? == pattern(LEN));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_whose_reads_are_short_is_sent_up_to_the_end_of_the_range() {
+    everywhere(|_| async move {
+        let all = std::fs::read("/proc/self/smaps")?.len();
+        assert!(all > 16 * 1024, "{all}: more than one read returns");
+        let file = File::open("/proc/self/smaps").await?;
+        let (mut client, mut server) = UnixStream::pair()?;
+        assert_eq!(copy_range(&file, ..16 * 1024, &mut client).await?, 16 * 1024);
+        assert_eq!(receive(&mut server, 16 * 1024).await?.len(), 16 * 1024);
+        Ok(())
+    });
+}
+
+/// A copy of a file that was longer once, of which the peer reads nothing.
+async fn copy_of_shrunk(place: Place) -> io::Result<()> {
+    let path = place.join("file");
+    fs::write(&path, pattern(400_000)).await?;
+    let file = File::open(&path).await?;
+    let (mut client, mut server) = UnixStream::pair()?;
+    // From the first use on its length is known. The byte stays in the socket: a stream that has received once goes on.
+    assert_eq!(copy_range(&file, 399_999.., &mut client).await?, 1);
+    std::fs::File::options().write(true).open(&path)?.set_len(150_000)?;
+    assert_eq!(copy_range(&file, .., &mut client).await?, 150_000);
+    drop(client);
+    let all = receive(&mut server, usize::MAX).await?;
+    assert!(all[0] == pattern(400_000)[399_999] && all[1..] == pattern(150_000));
+    Ok(())
+}
+
+#[test]
+fn a_copy_of_a_file_that_has_shrunk_waits_for_no_peer() {
+    // Off the loop, pieces are read and queued, and the last waits for space.
+    let modes = Mode::all().into_iter().filter(|mode| mode.policy != Policy::Offload);
+    modes.for_each(|mode| mode.run(copy_of_shrunk));
+}

@@ -1,0 +1,186 @@
+//! Futures that were polled and then forgotten (`mem::forget`): what they were woken for still reaches those that wait. And
+//! tasks that poll without a future: each of them is woken. On the simulated kernel, where a lost wake is a deadlock that is
+//! reported.
+
+use annulus::fs::DirectPool;
+use annulus::net::{TcpListener, TcpStream, Transmit, UdpSocket};
+use annulus::shards::{TrySendError, channel};
+use annulus::sim::{Sim, run_on};
+use annulus::{JoinHandle, Runtime, spawn, yield_now};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+fn simulate(future: impl Future<Output = io::Result<()>>) {
+    let sim = Sim::builder(1).build();
+    // Small, so that a queue fills soon.
+    run_on(&sim, Runtime::builder().send_bound(4096), future).unwrap();
+}
+
+/// Polls a future, which has to wait, and forgets it.
+fn forget<F: Future>(future: F) {
+    let mut future = Box::pin(future);
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    std::mem::forget(future);
+}
+
+/// Starts a task, and lets it run until it waits.
+async fn start<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+    let task = spawn(future);
+    yield_now().await;
+    task
+}
+
+#[test]
+fn a_forgotten_receive_leaves_its_datagram_to_the_next_one() {
+    simulate(async {
+        let socket = Rc::new(UdpSocket::bind("127.0.0.1:7000")?);
+        let other = UdpSocket::bind("127.0.0.1:7001")?;
+        for forgotten in 0..4 {
+            (0..forgotten).for_each(|_| forget(socket.recv()));
+            let receiver = start({
+                let socket = socket.clone();
+                async move { socket.recv().await }
+            });
+            let receiver = receiver.await;
+            other.send_to("one", socket.local_addr()?).await?;
+            assert_eq!(&*receiver.await.unwrap()?, b"one");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_forgotten_accept_leaves_its_connection_to_the_next_one() {
+    simulate(async {
+        let listener = Rc::new(TcpListener::bind("127.0.0.1:7000")?);
+        (0..3).for_each(|_| forget(listener.accept()));
+        let acceptor = start({
+            let listener = listener.clone();
+            async move { listener.accept().await.map(drop) }
+        });
+        let acceptor = acceptor.await;
+        let _client = TcpStream::connect("127.0.0.1:7000").await?;
+        acceptor.await.unwrap()
+    });
+}
+
+#[test]
+fn a_forgotten_send_stops_no_other_sender() {
+    for capacity in 1..4 {
+        simulate(async move {
+            let (sender, mut receiver) = channel(capacity);
+            (0..capacity).for_each(|n| sender.try_send(n).unwrap());
+            (0..5).for_each(|_| forget(sender.send(99)));
+            let senders = [100, 101].map(|value| {
+                let sender = sender.clone();
+                spawn(async move { sender.send(value).await })
+            });
+            yield_now().await;
+            let mut got = Vec::new();
+            while got.len() < capacity + 2 {
+                got.extend(receiver.recv().await);
+            }
+            let expected: Vec<usize> = (0..capacity).chain([100, 101]).collect();
+            assert_eq!(got, expected, "in order, and nothing of what was forgotten");
+            for task in senders {
+                task.await.unwrap().unwrap();
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_forgotten_send_stops_neither_tries_to_send_nor_to_receive() {
+    simulate(async {
+        let (sender, mut receiver) = channel(1);
+        sender.try_send(0).unwrap();
+        (0..3).for_each(|_| forget(sender.send(99)));
+        let live = sender.clone();
+        let live = start(async move { live.send(1).await }).await;
+        assert_eq!(receiver.try_recv(), Some(0));
+        let mut got = None;
+        for _ in 0..20 {
+            got = got.or_else(|| receiver.try_recv());
+            yield_now().await;
+        }
+        assert_eq!(got, Some(1));
+        live.await.unwrap().unwrap();
+        (0..5).for_each(|_| assert_eq!(receiver.try_recv(), None));
+        sender.try_send(2).expect("there is room, and no live sender waits");
+        assert_eq!(sender.try_send(3), Err(TrySendError::Full(3)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_forgotten_take_leaves_its_buffer_to_the_next_one() {
+    simulate(async {
+        let pool = DirectPool::new(1, 4096)?;
+        let only = pool.take().await;
+        (0..3).for_each(|_| forget(pool.take()));
+        let takers = [0; 2].map(|_| {
+            let pool = pool.clone();
+            spawn(async move { drop(pool.take().await) })
+        });
+        yield_now().await;
+        drop(only);
+        for taker in takers {
+            taker.await.unwrap();
+        }
+        let only = pool.take().await;
+        forget(pool.take());
+        drop(only);
+        yield_now().await;
+        yield_now().await;
+        assert!(pool.try_take().is_some() && pool.available() == 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn every_task_that_polled_for_room_to_send_is_woken() {
+    simulate(async {
+        let socket = Rc::new(UdpSocket::bind("127.0.0.1:7000")?);
+        let how = Transmit::to(UdpSocket::bind("127.0.0.1:7001")?.local_addr()?);
+        while socket.try_send(&[0; 1000], &how).is_ok() {}
+        let tasks: Vec<_> = (0..100)
+            .map(|_| {
+                let socket = socket.clone();
+                spawn(async move { poll_fn(|cx| socket.poll_send_ready(cx)).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn every_task_that_polled_for_a_datagram_or_a_connection_is_woken() {
+    simulate(async {
+        let socket = Rc::new(UdpSocket::bind("127.0.0.1:7000")?);
+        let listener = Rc::new(TcpListener::bind("127.0.0.1:7000")?);
+        let (mut receives, mut accepts) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let (socket, listener) = (socket.clone(), listener.clone());
+            receives.push(spawn(async move { poll_fn(|cx| socket.poll_recv_from(cx)).await }));
+            accepts.push(spawn(async move { poll_fn(|cx| listener.poll_accept(cx)).await }));
+        }
+        yield_now().await;
+        let other = UdpSocket::bind("127.0.0.1:7001")?;
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            other.send_to("one", socket.local_addr()?).await?;
+            clients.push(TcpStream::connect("127.0.0.1:7000").await?);
+        }
+        for (receive, accept) in receives.into_iter().zip(accepts) {
+            receive.await.unwrap()?;
+            accept.await.unwrap()?;
+        }
+        Ok(())
+    });
+}

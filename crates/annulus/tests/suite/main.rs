@@ -1,0 +1,49 @@
+//! Tests of this crate that need no process of their own, as one program: each program more is linked for itself.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod again;
+mod borrowed;
+mod bounds;
+mod budget;
+mod buf_writer;
+mod busy_poll;
+mod channel;
+mod concurrency;
+mod conformance;
+mod datagrams;
+mod drops;
+mod ends;
+mod event_interval;
+mod files;
+mod foreign_bytes;
+mod forgotten;
+mod frames;
+mod guest;
+mod head_and_file;
+mod idle_copies;
+mod mixed_sends;
+mod names;
+mod network;
+mod no_threads;
+mod owned_bytes;
+mod pipes;
+mod processes;
+mod prometheus;
+mod quiet;
+mod segments;
+mod sharded_listener;
+mod shards;
+mod shards_together;
+mod sim;
+mod stats;
+mod streams;
+mod sync;
+mod tcp;
+mod threads;
+mod time;
+mod timings;
+mod unwinding;
+mod users_bugs;
+mod zero_copy;

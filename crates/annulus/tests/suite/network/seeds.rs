@@ -1,0 +1,165 @@
+//! The variables that choose seeds, in a process of their own; and sweeps that disturb nothing.
+
+use super::SECOND;
+use crate::common::again::{self, again};
+use annulus::sim::{Disturbance, Disturbances, Network, check, find_failure};
+use annulus::time::sleep;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// Set in the process that runs the tests below, of which each is a sweep.
+const CHILD: &str = "ANNULUS_TEST_SEEDS_CHILD";
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Fails from seed 4 on.
+fn run(seed: u64) -> Result<(), String> {
+    println!("seed {seed} runs;");
+    if seed < 4 { Ok(()) } else { Err("too large".to_owned()) }
+}
+
+#[test]
+fn child_that_checks() {
+    if is_child() {
+        check(3..9, run);
+    }
+}
+
+#[test]
+fn child_that_finds() {
+    if is_child() {
+        println!("{}", find_failure(3..9, run).expect("it fails"));
+    }
+}
+
+#[test]
+fn child_that_passes() {
+    if is_child() {
+        check(0..2, run);
+    }
+}
+
+/// What such a test prints and does with a variable.
+fn with(mut child: Command, variable: &str, value: &str) -> Output {
+    child.env(CHILD, "1");
+    child.env_remove("ANNULUS_SIM_SEED").env_remove("ANNULUS_SIM_SEEDS").env(variable, value);
+    child.output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+fn ran(output: &Output) -> Vec<u64> {
+    let text = text(output);
+    let seeds = text.split("seed ").skip(1);
+    seeds.filter_map(|rest| rest.split_once(" runs;")?.0.parse().ok()).collect()
+}
+
+#[test]
+fn variables_choose_any_seed_and_any_number_of_them() {
+    let ran = |variable, value| ran(&with(again!(child_that_passes), variable, value));
+    assert_eq!(ran("ANNULUS_SIM_OTHER", "1"), [0, 1]);
+    assert_eq!(ran("ANNULUS_SIM_SEED", "17"), [17]);
+    let last = u64::MAX.to_string();
+    assert_eq!(ran("ANNULUS_SIM_SEED", &last), [u64::MAX]);
+    assert_eq!(ran("ANNULUS_SIM_SEEDS", "3"), [0, 1, 2]);
+}
+
+#[test]
+fn the_command_that_a_failure_prints_runs_the_seed_that_has_failed_and_no_other() {
+    for test in [|| again!(child_that_checks), || again!(child_that_finds)] {
+        let failed = with(test(), "ANNULUS_SIM_OTHER", "1");
+        let test = test().get_args().next().expect("its name").to_owned();
+        assert_eq!(ran(&failed), [3, 4], "{test:?}");
+        let text = text(&failed);
+        let (_, command) = text.split_once("replay: ").expect("a command");
+        let words: Vec<_> = command.lines().next().unwrap().split(' ').collect();
+        let [variable, "cargo", "test", named, "--", "--exact", "--nocapture"] = words[..] else {
+            panic!("{words:?}")
+        };
+        let (variable, value) = variable.split_once('=').expect("a variable");
+        assert_eq!(test, named);
+        let (_, module) = module_path!().split_once("::").expect("the program's name");
+        let function = named.strip_prefix(module).expect("a test of this module");
+        let again = with(again::command(&format!("{}{function}", module_path!())), variable, value);
+        assert_eq!(ran(&again), [4], "{named}");
+        assert_eq!(again.status, failed.status, "{named}");
+    }
+}
+
+#[test]
+fn no_seeds_and_no_numbers_are_refused_with_the_remedy() {
+    for (variable, value, remedy) in [
+        ("ANNULUS_SIM_SEEDS", "0", "ANNULUS_SIM_SEEDS=0 runs nothing; give the number of seeds"),
+        ("ANNULUS_SIM_SEED", "x", "ANNULUS_SIM_SEED=x is not a number; give one from 0"),
+    ] {
+        let output = with(again!(child_that_passes), variable, value);
+        let text = text(&output);
+        assert!(!output.status.success() && text.contains(remedy), "{text}");
+    }
+    if std::env::var_os("ANNULUS_SIM_SEEDS").is_none() {
+        let empty = catch_unwind(|| check(7..7, run)).expect_err("there is none");
+        assert_eq!(message(&*empty), "7..7 has no seed; give a range such as 0..1000");
+    }
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic.downcast_ref::<String>().expect("a message")
+}
+
+/// A run of two clients, the longest of which takes so long, with disturbances of a kind after 100 ms.
+fn disturbed(kind: &'static [Disturbance], took: Duration) -> io::Result<()> {
+    let network = Network::new(1);
+    for time in [took, took / 2] {
+        let name = format!("sleeps for {time:?}");
+        network.client(&name, async move {
+            sleep(time).await;
+            io::Result::Ok(())
+        })?;
+    }
+    let pause = SECOND / 10..SECOND / 5;
+    network.disturb(Disturbances { kinds: kind, pause, ..Disturbances::default() });
+    network.run()
+}
+
+const RESETS: &[Disturbance] = &[Disturbance::Reset];
+const CRASHES: &[Disturbance] = &[Disturbance::Crash];
+
+#[test]
+fn a_sweep_that_asks_for_disturbances_and_has_none_fails_and_says_why() {
+    for (kind, took, why) in [
+        (
+            RESETS,
+            SECOND / 50,
+            "all 3 runs that asked for some ended before the first: it comes 100ms after",
+        ),
+        (CRASHES, SECOND, "was possible: each was of a single host, or the crash of a client"),
+    ] {
+        let sweep = AssertUnwindSafe(|| find_failure(0..3, |_| disturbed(kind, took)));
+        let panic = catch_unwind(sweep).expect_err("nothing was tested");
+        let message = message(&*panic);
+        assert!(message.starts_with("nothing was disturbed by any of 3 seeds; "), "{message}");
+        assert!(message.contains(why), "{message}");
+    }
+}
+
+#[test]
+fn one_disturbance_of_many_seeds_is_enough_and_one_seed_needs_none() {
+    let times = [SECOND / 50, SECOND / 50, SECOND];
+    assert_eq!(find_failure(0..3, |seed| disturbed(RESETS, times[seed as usize])), None);
+    assert_eq!(find_failure([7], |_| disturbed(RESETS, SECOND / 50)), None);
+    assert_eq!(find_failure(0..3, |_| Ok::<_, String>(())), None, "none was asked for");
+    // A sweep within a test counts as a part of it.
+    let nested = |_| -> io::Result<()> {
+        assert_eq!(find_failure(0..2, |_| disturbed(RESETS, SECOND)), None);
+        disturbed(RESETS, SECOND / 50)
+    };
+    assert_eq!(find_failure(0..2, nested), None);
+}

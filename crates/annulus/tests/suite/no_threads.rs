@@ -1,0 +1,83 @@
+//! Threads that cannot be started: an error that says so, and no panic. What needs none goes on.
+
+use crate::common;
+use crate::common::denied;
+
+use annulus::fs::{File, Lock, OpenOptions, Policy};
+use annulus::shards::{Cause, Pinning, Shards};
+use annulus::{Builder, DriverChoice, Runtime};
+use common::{echo, pair, receive, run_on};
+use denied::deny;
+use std::io;
+use std::thread;
+
+/// Runs a body on a thread that can start no other.
+fn without_threads(body: impl FnOnce() + Send + 'static) {
+    let thread = thread::spawn(|| {
+        [libc::SYS_clone, libc::SYS_clone3].into_iter().for_each(|call| deny(call, libc::EAGAIN));
+        assert!(thread::Builder::new().spawn(|| ()).is_err());
+        body();
+    });
+    thread.join().unwrap();
+}
+
+fn says_what_to_do(error: &io::Error) {
+    let text = error.to_string();
+    assert!(text.contains("thread") && text.contains("ulimit -u"), "{text}");
+    assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "{text}");
+}
+
+#[test]
+fn shards_that_cannot_start_are_an_error() {
+    without_threads(|| {
+        let shards = Shards::new(3).pinning(Pinning::None);
+        let ended = shards.run(async |shard| {
+            assert_ne!(shard.index(), 0, "not all could be set up");
+            io::Result::Ok(())
+        });
+        let error = ended.unwrap_err();
+        let Cause::Runtime(cause) = &error.cause else { panic!("{error}") };
+        says_what_to_do(cause);
+        assert!(error.shard == 1 && error.to_string().contains('3'), "{error}");
+    });
+}
+
+/// Files whose calls need a thread: every one on epoll.
+fn offloading(driver: DriverChoice) -> Builder {
+    Runtime::builder().driver(driver).file_policy(Policy::Offload)
+}
+
+#[test]
+fn a_call_on_a_file_that_needs_a_thread_is_an_error() {
+    without_threads(|| {
+        run_on(offloading(DriverChoice::Epoll), async {
+            let error = File::open("/proc/self/exe").await.unwrap_err();
+            says_what_to_do(&error);
+            assert!(error.to_string().contains("/proc/self/exe"), "{error}");
+            // Where none is needed, all is well.
+            OpenOptions::new().read(true).policy(Policy::Inline).open("/proc/self/exe").await?;
+            let (mut client, server) = pair().await?;
+            annulus::spawn(echo(server));
+            client.send("to and fro").await?;
+            assert_eq!(receive(&mut client, 10).await?, b"to and fro");
+            Ok(())
+        });
+    });
+}
+
+/// A lock that is not asked for is no lock that others have.
+#[test]
+fn a_lock_that_needs_a_thread_is_an_error() {
+    if offloading(DriverChoice::Uring).build().is_err() {
+        return eprintln!("skipped: io_uring is blocked here");
+    }
+    without_threads(|| {
+        run_on(offloading(DriverChoice::Uring), async {
+            // The ring opens it, and has no operation that locks.
+            let file = File::open("/proc/self/exe").await?;
+            says_what_to_do(&file.try_lock(Lock::Shared).await.unwrap_err());
+            says_what_to_do(&file.lock(Lock::Shared).await.unwrap_err());
+            Ok(())
+        });
+    });
+}

@@ -1,0 +1,297 @@
+//! Child processes, on both drivers.
+
+use crate::common;
+
+use annulus::io::os_error;
+use annulus::process::{Command, Stdio};
+use annulus::signal::Signal;
+use annulus::sim::Sim;
+use annulus::time::timeout;
+use annulus::{DriverChoice, Runtime, spawn, yield_now};
+use common::again::{self, again};
+use common::{open_descriptors, pattern, run_on, touch};
+use std::future::Future;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Tests run one at a time, since some count descriptors or look for zombies.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a body on each driver; a deadline turns a hang into a failure.
+fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
+    let _alone = alone();
+    for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let builder = Runtime::builder().driver(choice);
+        run_on(builder, async { timeout(Duration::from_secs(60), body()).await.expect("no hang") });
+    }
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script);
+    command
+}
+
+/// Whether a process runs, or is a zombie.
+fn exists(process: u32) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
+}
+
+async fn until_gone(process: u32) {
+    while exists(process) {
+        yield_now().await;
+    }
+}
+
+#[test]
+fn output_is_collected_from_both_streams_at_once() {
+    on_each(|| async {
+        // More than a pipe holds, of one stream after the other: reading them in turn would wait for ever.
+        let script = "i=0; while [ $i -lt 30 ]; do
+            head -c 10000 /dev/zero | tr '\\0' e >&2; head -c 10000 /dev/zero | tr '\\0' o; i=$((i+1)); done; exit 3";
+        let output = shell(script).output().await?;
+        assert_eq!(output.status.code(), Some(3));
+        assert!(output.stdout == vec![b'o'; 300_000]);
+        assert!(output.stderr == vec![b'e'; 300_000]);
+        Ok(())
+    });
+}
+
+#[test]
+fn streams_pass_both_ways_at_once() {
+    on_each(|| async {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut stdin = child.stdin.take().expect("piped");
+        let text = pattern(1 << 20);
+        let sent = text.clone();
+        let writer = spawn(async move {
+            stdin.write_all(&sent).await?;
+            stdin.shutdown().await
+        });
+        let output = child.wait_with_output().await?;
+        assert!(output.status.success() && output.stdout == text);
+        writer.await.expect("no panic")
+    });
+}
+
+#[test]
+fn settings_reach_the_program() {
+    on_each(|| async {
+        let mut command = shell("echo $1 $NAME $OTHER; pwd");
+        command.args(["sh", "argument"]).env("NAME", "value").env("OTHER", "gone");
+        let output = command.env_remove("OTHER").current_dir("/").output().await?;
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "argument value\n/\n");
+        let mut leader = shell("cut -d ' ' -f 5 /proc/$$/stat");
+        let child = leader.process_group(0).stdout(Stdio::piped()).spawn()?;
+        let id = child.id();
+        let group = child.wait_with_output().await?.stdout;
+        assert_eq!(String::from_utf8_lossy(&group).trim(), id.to_string());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_status_is_returned_every_time() {
+    on_each(|| async {
+        let mut child = shell("exit 7").spawn()?;
+        assert_eq!(child.wait().await?.code(), Some(7));
+        assert_eq!(child.wait().await?.code(), Some(7));
+        assert_eq!(child.try_wait()?.and_then(|status| status.code()), Some(7));
+        child.signal(Signal::SIGTERM)?;
+        child.kill().await?;
+        assert!(Command::new("true").status().await?.success());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_wait_ends_a_child_that_reads_to_the_end() {
+    on_each(|| async {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+        assert!(child.try_wait()?.is_none());
+        for _ in 0..3 {
+            // A wait that is dropped loses nothing.
+            _ = touch(child.wait());
+            yield_now().await;
+        }
+        assert!(child.wait().await?.success());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_child_that_does_not_end_is_named_and_killed() {
+    on_each(|| async {
+        let mut command = shell("trap '' TERM; echo ready; read line");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take();
+        let mut stdout = child.stdout.take().expect("piped");
+        assert_eq!(stdout.recv().await?.as_deref(), Some(&b"ready\n"[..]));
+        child.signal(Signal::SIGTERM)?;
+        let error = child.wait_timeout(Duration::from_millis(2)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let text = error.to_string();
+        assert!(text.contains(&child.id().to_string()) && text.contains("2ms"), "{text}");
+        child.kill().await?;
+        assert_eq!(child.wait().await?.signal(), Some(9));
+        drop(stdin);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_child_is_killed_on_drop_if_asked_for() {
+    on_each(|| async {
+        let child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn()?;
+        let id = child.id();
+        assert!(exists(id));
+        drop(child);
+        until_gone(id).await;
+        // So it is if the future of an output is dropped: its end of the pipe closes with the child.
+        let (mut reading, writing) = io::pipe()?;
+        let mut command = Command::new("sleep");
+        command.arg("1000").kill_on_drop(true).stdout(writing);
+        let mut output = Box::pin(command.output());
+        assert!(touch(output.as_mut()).is_none());
+        drop(output);
+        drop(command);
+        assert_eq!(reading.read(&mut [0])?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_dropped_child_goes_on_and_leaves_no_zombie() {
+    on_each(|| async {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (id, stdin, stdout) = (child.id(), child.stdin.take(), child.stdout.take());
+        drop(child);
+        let (mut stdin, mut stdout) = (stdin.expect("piped"), stdout.expect("piped"));
+        stdin.send("still here").await?;
+        assert_eq!(stdout.recv().await?.as_deref(), Some(&b"still here"[..]));
+        drop(stdin);
+        assert!(stdout.recv().await?.is_none());
+        until_gone(id).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_child_that_outlives_its_runtime_is_waited_for_by_the_next() {
+    let _alone = alone();
+    for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+        let (id, input) = run_on(Runtime::builder().driver(choice), async {
+            let (reading, writing) = io::pipe()?;
+            let child = Command::new("cat").stdin(reading).stdout(Stdio::null()).spawn()?;
+            Ok((child.id(), writing))
+        });
+        assert!(exists(id), "it goes on");
+        drop(input);
+        run_on(Runtime::builder().driver(choice), async {
+            while exists(id) {
+                assert!(Command::new("true").status().await?.success());
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_named() {
+    on_each(|| async {
+        let error = Command::new("/nonexistent/program").spawn().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("/nonexistent/program"), "{error}");
+        assert_eq!(os_error(&error), Some(libc::ENOENT));
+        let error = Command::new("/etc/passwd").status().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_command_starts_children_of_every_kind() {
+    on_each(|| async {
+        // More than a pipe holds.
+        let mut command = shell("[ $QUIET ] || head -c 100000 /dev/zero");
+        assert_eq!(command.output().await?.stdout.len(), 100_000);
+        let mut child = command.env("QUIET", "yes").spawn()?;
+        assert!(child.stdout.is_none() && child.stderr.is_none(), "inherited again");
+        assert!(child.wait().await?.success() && command.status().await?.success());
+        command.env_remove("QUIET");
+        assert_eq!(command.output().await?.stdout.len(), 100_000);
+        // Its pipes are closed: it ends, though nothing reads.
+        command.stdout(Stdio::piped()).stdin(Stdio::piped()).status().await?;
+        assert_eq!(command.output().await?.stdout.len(), 100_000);
+        Ok(())
+    });
+}
+
+#[test]
+fn output_above_the_limit_is_an_error() {
+    on_each(|| async {
+        let mut command = shell("head -c 1000 /dev/zero");
+        assert_eq!(command.output_limit(1000).output().await?.stdout.len(), 1000);
+        let error = command.output_limit(999).output().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        let text = error.to_string();
+        assert!(text.contains("999 bytes to stdout"), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn fifty_children_end_at_once_and_leave_nothing_open() {
+    // Descriptors belong to the process: they are counted in one that does nothing else.
+    const ALONE: &str = "ANNULUS_COUNTS_CHILDREN";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = again!(fifty_children_end_at_once_and_leave_nothing_open);
+        return again::assert_passes(alone.env(ALONE, "1"));
+    }
+    on_each(|| async {
+        assert!(Command::new("true").status().await?.success());
+        let before = open_descriptors();
+        let children: Vec<_> = (0..50)
+            .map(|n| {
+                spawn(async move {
+                    shell(&format!("exit {n}")).output().await.map(|output| (n, output))
+                })
+            })
+            .collect();
+        for child in children {
+            let (n, output) = child.await.expect("no panic")?;
+            assert_eq!(output.status.code(), Some(n));
+        }
+        while open_descriptors() > before {
+            yield_now().await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_child_is_a_descriptor_of_its_process() {
+    on_each(|| async {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+        let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", child.as_raw_fd()))?;
+        assert!(about.contains(&format!("Pid:\t{}\n", child.id())), "{about}");
+        child.wait().await.map(drop)
+    });
+}
+
+#[test]
+fn no_process_is_started_outside_a_runtime_nor_in_a_simulation() {
+    let _alone = alone();
+    assert!(Command::new("true").spawn().is_err());
+    run_on(Runtime::builder().kernel(Sim::builder(1).build()), async {
+        assert_eq!(Command::new("true").spawn().unwrap_err().kind(), ErrorKind::Unsupported);
+        Ok(())
+    });
+}

@@ -1,0 +1,54 @@
+//! Invariant 18, and the memory that goes back in quiet times: seconds of them, in virtual time.
+
+use crate::common;
+
+use annulus::sim::{Link, Sim, run_on};
+use annulus::time::sleep;
+use annulus::{Runtime, counters};
+use common::pair;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn simulate(sim: &Rc<Sim>, future: impl Future<Output = io::Result<()>>) {
+    run_on(sim, Runtime::builder(), future).unwrap();
+}
+
+#[test]
+fn closed_streams_leave_no_timers() {
+    simulate(&Sim::builder(1).build(), async {
+        for _ in 0..300 {
+            let (mut client, mut server) = pair().await?;
+            client.send("bye").await?;
+            drop(client);
+            server.recv().await?;
+        }
+        sleep(Duration::from_millis(50)).await;
+        let before = counters().unwrap().enters;
+        // Longer than a linger: a timer each would go off in here.
+        sleep(Duration::from_secs(60)).await;
+        let enters = counters().unwrap().enters - before;
+        assert!(enters <= 5, "{enters} wake-ups of an idle runtime");
+        Ok(())
+    });
+}
+
+#[test]
+fn memory_that_goes_back_is_not_what_has_just_come() {
+    let far = Link { latency: Duration::from_millis(500), ..Link::default() };
+    let sim = Sim::builder(1).link(far).build();
+    simulate(&sim, async {
+        let (mut stream, mut peer) = pair().await?;
+        peer.send("first").await?;
+        stream.recv().await?;
+        // The loop sleeps, so that the kernel's timer is set; ten seconds later it goes off.
+        sleep(Duration::from_millis(9_900)).await;
+        peer.send("second").await?;
+        sleep(Duration::from_millis(20)).await;
+        // A task that computes: the timer's event and the bytes are then found together.
+        sim.compute(Duration::from_secs(1));
+        assert_eq!(&*stream.recv().await?.unwrap(), b"second");
+        Ok(())
+    });
+}

@@ -1,0 +1,188 @@
+//! Foreign code that panics during a run: wakers, values, payloads of panics, owners of bytes. Nothing else is lost by it, and
+//! each of these is dropped once (invariant 15).
+
+use crate::sim::foreign::{Bomb, Here, waker_of};
+use crate::sim::run::Run;
+use annulus::net::{TcpStream, UdpSocket};
+use annulus::{JoinHandle, spawn};
+use bytes::Bytes;
+use std::cell::Cell;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::mem::forget;
+use std::net::SocketAddr;
+use std::panic::panic_any;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::panicking;
+
+/// How many faulty values and wakers a run has made, and how many of them were dropped.
+#[derive(Default)]
+pub(crate) struct Tally {
+    made: Cell<u64>,
+    dropped: Cell<u64>,
+}
+
+impl Tally {
+    pub(crate) fn made(&self) -> u64 {
+        self.made.get()
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.made.get() - self.dropped.get()
+    }
+}
+
+/// Its drop panics if it is armed, unless the thread unwinds already: a second panic would abort the process.
+pub(crate) struct FaultyValue {
+    tally: Rc<Tally>,
+    armed: Cell<bool>,
+}
+
+impl FaultyValue {
+    pub(crate) fn new(tally: &Rc<Tally>) -> Self {
+        tally.made.set(tally.made.get() + 1);
+        Self { tally: tally.clone(), armed: Cell::new(true) }
+    }
+}
+
+impl Drop for FaultyValue {
+    fn drop(&mut self) {
+        self.tally.dropped.set(self.tally.dropped.get() + 1);
+        if self.armed.get() && !panicking() {
+            panic_any(Bomb);
+        }
+    }
+}
+
+/// Wakes a task. Either its wake panics afterwards, or its drop.
+struct FaultyWaker {
+    task: Waker,
+    wake_panics: bool,
+    value: Here<FaultyValue>,
+}
+
+impl Wake for FaultyWaker {
+    fn wake(self: Arc<Self>) {
+        self.task.wake_by_ref();
+        if self.wake_panics {
+            panic_any(Bomb);
+        }
+    }
+}
+
+/// Polls a future with a waker that panics.
+pub(crate) fn poll_faultily<T>(
+    run: &Run,
+    cx: &Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let value = Here(FaultyValue::new(run.tally()));
+    let wake_panics = run.below(2) == 0;
+    value.0.armed.set(!wake_panics);
+    let faulty = Arc::new(FaultyWaker { task: cx.waker().clone(), wake_panics, value });
+    let waker = Waker::from(faulty.clone());
+    let polled = poll(&mut Context::from_waker(&waker));
+    drop(waker);
+    if Arc::strong_count(&faulty) == 1 {
+        // The runtime has kept no clone: the test itself drops the value.
+        faulty.value.0.armed.set(false);
+    }
+    polled
+}
+
+/// Bytes whose owner's drop panics, unless they are disarmed.
+pub(crate) struct FaultyBytes {
+    bytes: Vec<u8>,
+    value: Here<FaultyValue>,
+    armed: Arc<AtomicBool>,
+}
+
+impl AsRef<[u8]> for FaultyBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for FaultyBytes {
+    fn drop(&mut self) {
+        self.value.0.armed.set(self.armed.load(Ordering::Relaxed));
+    }
+}
+
+/// Sends bytes whose owner's drop panics once the runtime has them.
+pub(crate) async fn send_faulty<F: Future<Output = io::Result<()>>>(
+    run: &Run,
+    bytes: Vec<u8>,
+    send: impl FnOnce(Bytes) -> F,
+) -> io::Result<()> {
+    let armed = Arc::new(AtomicBool::new(true));
+    let value = Here(FaultyValue::new(run.tally()));
+    let bytes = Bytes::from_owner(FaultyBytes { bytes, value, armed: armed.clone() });
+    let mut sent = pin!(send(bytes));
+    let outcome = sent.as_mut().await;
+    if outcome.is_err() {
+        // A stream that refuses bytes leaves them with the future, which the test itself drops.
+        armed.store(false, Ordering::Relaxed);
+    }
+    outcome
+}
+
+/// Tasks that panic or are dropped with a value that panics, at any time.
+pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
+    for _ in 0..run.plan().faulty_tasks {
+        run.pause().await;
+        let value = FaultyValue::new(run.tally());
+        match run.below(6) {
+            0 => drop(spawn(take_panic(spawn(end_with(value))))),
+            1 => drop(spawn(async { value })),
+            2 => drop(spawn(hold(value))),
+            3 => {
+                let task = spawn(hold(value));
+                run.pause().await;
+                task.abort();
+            }
+            4 => take_panic(spawn(end_with(value))).await,
+            _ => drop(spawn(leave_behind(run.clone(), value, server))),
+        }
+    }
+}
+
+/// Waits for a task that panics. If nothing took its panic, the run would fail.
+async fn take_panic(task: JoinHandle<()>) {
+    match task.await {
+        Err(error) => forget(error.into_panic()),
+        Ok(()) => panic!("it ends with a panic"),
+    }
+}
+
+/// Ends with a panic whose payload panics; its value is dropped while that unwinds.
+async fn end_with(value: FaultyValue) {
+    let _value = value;
+    panic_any(Bomb);
+}
+
+async fn hold(value: FaultyValue) {
+    pending::<()>().await;
+    drop(value);
+}
+
+/// Waits for a datagram that never arrives, and leaves a stream whose waker owns another stream. The runtime drops that one while
+/// it ends, and then the value beside it panics.
+async fn leave_behind(run: Run, value: FaultyValue, server: SocketAddr) -> io::Result<()> {
+    // Until the waker owns it, the test itself drops it.
+    value.armed.set(false);
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let (mut stream, other) =
+        (TcpStream::connect(server).await?, TcpStream::connect(server).await?);
+    value.armed.set(true);
+    let waker = waker_of((other, value));
+    let pending = pin!(stream.recv()).poll(&mut Context::from_waker(&waker)).is_pending();
+    assert!(pending, "the server never sends first");
+    drop(waker);
+    run.keep(stream);
+    poll_fn(|cx| poll_faultily(&run, cx, |cx| pin!(socket.recv()).poll(cx))).await.map(drop)
+}

@@ -1,0 +1,63 @@
+//! Programs on the simulated kernel: a mixed workload under faults, for any number of seeds, and the errors that a user of
+//! `annulus::sim` sees.
+//!
+//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (500 by default), and a tenth of them twice. `ANNULUS_SIM_SEED=n` runs only
+//! that one. `ANNULUS_SIM_CANCELS=N` runs until N waits were dropped. A failure prints the command that replays it.
+
+mod buffers;
+mod datagrams;
+mod direct;
+mod ends;
+mod faulty;
+mod files;
+use crate::common::foreign;
+mod latch;
+mod partitions;
+mod plan;
+mod reader;
+mod run;
+mod seeds;
+mod setup;
+mod workload;
+mod writer;
+
+use plan::Plan;
+use seeds::{Totals, number};
+
+#[test]
+fn chaos() {
+    let totals = seeds::each("chaos", 0..number("ANNULUS_SIM_SEEDS", 500), |seed, totals| {
+        workload::run(&Plan::of(seed), totals)
+    });
+    let counts = [totals.bytes, totals.datagrams, totals.faults, totals.panics];
+    assert!(seeds::only_one() || !counts.contains(&0), "{totals:?}");
+}
+
+#[test]
+fn cancels() {
+    let wanted = number("ANNULUS_SIM_CANCELS", 20_000);
+    let mut totals = Totals::default();
+    let mut first = 0;
+    while totals.cancels < wanted {
+        totals += seeds::each("cancels", first..first + 20, |seed, totals| {
+            workload::run(&Plan::of(seed).with_many_cancels(), totals)
+        });
+        first += 20;
+        if seeds::only_one() {
+            return;
+        }
+    }
+    println!("cancels: {}", totals.cancels);
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    let count = number("ANNULUS_SIM_SEEDS", 500) / 10;
+    seeds::each("one_seed_is_one_run", 0..count, |seed, totals| {
+        let first = workload::run(&Plan::of(seed), totals);
+        let second = workload::run(&Plan::of(seed), totals);
+        assert_eq!(first, second, "two runs of one seed differ");
+        assert_ne!(first, workload::run(&Plan::of(seed + 1), totals), "two seeds are one run");
+        first
+    });
+}

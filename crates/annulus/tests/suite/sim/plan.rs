@@ -1,0 +1,172 @@
+//! What a seed decides before the run.
+
+use crate::sim::datagrams::DatagramPlan;
+use annulus::sim::{Profile, Sim};
+use annulus::{Builder, Operations, Runtime};
+use annulus_ring::SqPoll;
+use annulus_sim::Random;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What client and server do on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    /// The server sends back the leases that it receives.
+    Echo,
+    /// Both send a payload of their own at once, and end after it.
+    Both,
+    /// The client sends a piece, and waits for its echo before it sends the next.
+    Pieces,
+    /// The client sends its payload and drops the stream.
+    SendOnly,
+    /// The client resets the connection at some byte of its payload.
+    Reset,
+    /// The client's task is aborted at some time.
+    AbortTask,
+}
+
+impl Exchange {
+    const ALL: [Self; 6] =
+        [Self::Echo, Self::Both, Self::Pieces, Self::SendOnly, Self::Reset, Self::AbortTask];
+
+    /// Whether the server receives the whole payload.
+    pub(crate) fn is_complete(self) -> bool {
+        !matches!(self, Self::Reset | Self::AbortTask)
+    }
+}
+
+/// One connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamPlan {
+    pub(crate) exchange: Exchange,
+    /// Seeds the payload: the server's key differs from the client's in the lowest bit.
+    pub(crate) key: u64,
+    /// Bytes that the client sends.
+    pub(crate) up: u64,
+    /// Bytes that the server sends, if it has a payload of its own.
+    pub(crate) down: u64,
+}
+
+/// The settings of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) udp_clients: Vec<DatagramPlan>,
+    pub(crate) unix_pairs: Vec<DatagramPlan>,
+    /// How often, at most, a wait is dropped and started again.
+    pub(crate) cancels: u64,
+    /// Polls per thousand that get a waker that panics.
+    pub(crate) panics: u64,
+    /// Tasks that panic, or are dropped with a value that panics.
+    pub(crate) faulty_tasks: u64,
+    /// The root future panics after everything else.
+    pub(crate) root_panics: bool,
+    /// Most bytes of one write.
+    pub(crate) write: u64,
+    pub(crate) backlog: u32,
+    profile: Profile,
+    queues: (u32, u32),
+    buffers: u32,
+    bounds: (u32, usize),
+    operations: Operations,
+    polls: Option<SqPoll>,
+    busy_poll: Duration,
+    /// Sends of this many bytes or more are not copied.
+    zero_copy_threshold: Option<usize>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        // The simulation draws other numbers from the same seed.
+        let random = &mut Random::new(seed ^ 0x5EED_0F7A_1C5A_11E5);
+        let most = random.pick(&[1, 300, 5_000, 5_000, 40_000, 200_000]);
+        let connections = if most > 100_000 { 1 } else { random.between(1, 6) };
+        Self {
+            seed,
+            streams: (0..connections).map(|number| stream_plan(random, number, most)).collect(),
+            cancels: random.pick(&[0, 1, 3]),
+            write: if most <= 300 { random.pick(&[1, 20]) } else { random.pick(&[400, 70_000]) },
+            backlog: random.pick(&[1, 128]),
+            profile: random.pick(&[Profile::current as fn() -> Profile, Profile::old])(),
+            queues: queues(random),
+            buffers: random.pick(&[2, 4, 64]),
+            bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
+            operations: operations(random),
+            udp_clients: datagram_plans(random),
+            unix_pairs: datagram_plans(random),
+            polls: random.pick(&[None, None, None, Some(POLLER)]),
+            busy_poll: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
+            zero_copy_threshold: random.pick(&[None, None, Some(1), Some(4000)]),
+            panics: random.pick(&[0, 0, 10, 200]),
+            faulty_tasks: random.pick(&[0, 0, 1, 5]),
+            root_panics: random.pick(&[false, false, true]),
+        }
+    }
+
+    /// The same, but every wait is dropped and started again many times.
+    pub(crate) fn with_many_cancels(self) -> Self {
+        Self { cancels: 100, ..self }
+    }
+
+    pub(crate) fn sim(&self) -> Rc<Sim> {
+        Sim::builder(self.seed).chaos().profile(self.profile.clone()).build()
+    }
+
+    /// The runtime's settings: small pools, small queues, small bounds.
+    pub(crate) fn runtime(&self) -> Builder {
+        // Long enough for the slowest network: a stream is cut off by its own client only.
+        let long = Duration::from_secs(3600);
+        let builder = Runtime::builder();
+        let builder = self.polls.into_iter().fold(builder, Builder::sq_poll);
+        // An old kernel does not report copies.
+        let threshold = self.zero_copy_threshold.filter(|_| self.profile.zero_copy_report);
+        builder
+            .zero_copy_threshold(threshold)
+            .busy_poll(self.busy_poll)
+            .sq_entries(self.queues.0)
+            .cq_entries(self.queues.1)
+            .recv_buffers(4096, self.buffers)
+            .recv_bound(self.bounds.0)
+            .send_bound(self.bounds.1)
+            .operations(self.operations)
+            .linger(long)
+            .shutdown_timeout(long)
+    }
+}
+
+/// A kernel thread that takes submissions.
+const POLLER: SqPoll = SqPoll { idle: Duration::from_millis(1), cpu: None };
+
+fn stream_plan(random: &mut Random, number: u64, most: u64) -> StreamPlan {
+    StreamPlan {
+        exchange: random.pick(&Exchange::ALL),
+        key: number << 1,
+        up: random.between(0, most),
+        down: random.between(0, most),
+    }
+}
+
+/// Clients that send datagrams: often none.
+fn datagram_plans(random: &mut Random) -> Vec<DatagramPlan> {
+    let clients = random.pick(&[0, 0, 1, 3]);
+    let plan = |key| DatagramPlan {
+        key,
+        count: random.between(1, 30),
+        most: random.pick(&[0, 100, 1400, 9000]),
+    };
+    (0..clients).map(plan).collect()
+}
+
+/// Mostly the default ones.
+fn operations(random: &mut Random) -> Operations {
+    let others = random.pick(&Operations::ALL);
+    random.pick(&[Operations::default(), others])
+}
+
+/// Entries of the submission queue, and of the completion queue, which is no smaller.
+fn queues(random: &mut Random) -> (u32, u32) {
+    let entries = random.pick(&[1, 2, 8, 256]);
+    (entries, random.pick(&[2, 8, 4096]).max(entries))
+}

@@ -1,0 +1,193 @@
+//! Other threads ask a runtime about itself.
+
+use crate::common;
+
+use annulus::net::TcpListener;
+use annulus::shards::channel;
+use annulus::stats::TaskInfo;
+use annulus::time::sleep;
+use annulus::{Runtime, spawn, yield_now};
+use common::{run, run_on};
+use std::future::pending;
+use std::io;
+use std::sync::mpsc::channel as std_channel;
+use std::thread;
+use std::time::Duration;
+
+/// Far longer than an answer takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn another_thread_gets_the_stats_by_awaiting_and_by_blocking() {
+    run(async {
+        let _idle = [spawn(pending::<()>()), spawn(pending::<()>())];
+        yield_now().await;
+        let handle = annulus::handle()?;
+        let (sender, mut receiver) = channel(2);
+        let thread = thread::spawn(move || {
+            let awaited = Runtime::new().unwrap().block_on(handle.stats());
+            sender.try_send(awaited).unwrap();
+            sender.try_send(handle.stats_blocking(PATIENCE)).unwrap();
+        });
+        for _ in 0..2 {
+            let stats = receiver.recv().await.unwrap()?;
+            // The task that asks is one more.
+            assert_eq!(stats.tasks.alive, 3);
+            assert!(stats.turns > 0);
+            assert_eq!(stats.counters.enters, stats.counters.iter().next().unwrap().value);
+        }
+        thread.join().unwrap();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_blocking_request_on_the_runtimes_own_thread_is_answered_at_once() {
+    run(async {
+        let handle = annulus::handle()?;
+        let stats = handle.stats_blocking(Duration::ZERO)?;
+        assert_eq!(stats.tasks.alive, 0, "no task was needed");
+        assert_eq!(annulus::stats().unwrap().turns, stats.turns);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_loop_that_does_not_turn_is_told_as_a_time_out() {
+    let mut runtime = Runtime::new().unwrap();
+    let handle = runtime.handle();
+    let error = thread::spawn(move || handle.stats_blocking(Duration::from_millis(1)).unwrap_err());
+    let error = error.join().unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(error.to_string().contains("has not turned for 1ms"), "{error}");
+    // What was given up leaves no task behind.
+    runtime.block_on(annulus::yield_now());
+    assert_eq!(runtime.stats().unwrap().tasks.alive, 0);
+}
+
+#[test]
+fn after_the_end_there_are_no_stats() {
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle();
+    // Asked before the end, and never answered.
+    let (sender, receiver) = std_channel();
+    let asking = {
+        let handle = handle.clone();
+        thread::spawn(move || {
+            sender.send(()).unwrap();
+            handle.stats_blocking(PATIENCE)
+        })
+    };
+    receiver.recv().unwrap();
+    drop(runtime);
+    assert!(asking.join().unwrap().unwrap_err().to_string().contains("has ended"));
+    assert!(handle.stats_blocking(PATIENCE).unwrap_err().to_string().contains("has ended"));
+    let awaited = Runtime::new().unwrap().block_on(handle.stats());
+    assert!(awaited.unwrap_err().to_string().contains("has ended"));
+    assert!(annulus::stats().is_none());
+}
+
+/// What is known of the only task that was spawned at a line of this file.
+fn at(tasks: &[TaskInfo], line: u32) -> &TaskInfo {
+    let mut found = tasks.iter().filter(|task| task.spawned_at.line() == line);
+    let task = found.next().unwrap_or_else(|| panic!("none at line {line}: {tasks:?}"));
+    assert!(found.next().is_none() && task.spawned_at.file().ends_with("stats.rs"));
+    task
+}
+
+#[test]
+fn every_task_is_listed_with_its_place_and_what_it_waits_for() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let accepting = line!() + 1;
+        let _accepting = spawn(async move { listener.accept().await.map(drop) });
+        let sleeping = line!() + 1;
+        let _sleeping = spawn(sleep(Duration::from_secs(3600)));
+        let idle = line!() + 1;
+        let _idle = spawn(pending::<()>());
+        yield_now().await;
+        let ready = line!() + 1;
+        let _ready = spawn(pending::<()>());
+        let tasks = annulus::handle()?.tasks().await?;
+        assert_eq!(tasks.len(), 4);
+        assert!(at(&tasks, accepting).waits_for[0].starts_with("to accept on descriptor "));
+        assert!(at(&tasks, sleeping).waits_for[0].starts_with("for a timer in "));
+        assert!(at(&tasks, idle).waits_for.is_empty() && !at(&tasks, idle).is_ready);
+        assert!(at(&tasks, ready).is_ready);
+        assert_eq!((at(&tasks, idle).polls, at(&tasks, ready).polls), (1, 0));
+        assert!(tasks.iter().all(|task| task.last_poll.is_none()), "not measured: {tasks:?}");
+        let text = at(&tasks, idle).to_string();
+        let end = format!("stats.rs:{idle} waits for a task or another thread; polled 1 ×");
+        assert!(text.ends_with(&end), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_last_poll_of_each_task_is_known_if_that_is_measured() {
+    run_on(Runtime::builder().measure(true), async {
+        let line = line!() + 1;
+        let task = spawn(async {
+            yield_now().await;
+            yield_now().await;
+            sleep(Duration::from_secs(3600)).await;
+        });
+        let before = annulus::handle()?.tasks().await?;
+        assert_eq!(at(&before, line).last_poll, None, "it has not run");
+        sleep(Duration::from_millis(20)).await;
+        let after = annulus::handle()?.tasks().await?;
+        assert_eq!(at(&after, line).polls, 3);
+        let last = at(&after, line).last_poll.expect("it has run");
+        // The clock of a turn is coarse, and never ahead.
+        assert!(last > Duration::ZERO, "{last:?}");
+        assert!(at(&after, line).to_string().contains("; polled 3 ×, last "));
+        drop(task);
+        Ok(())
+    });
+}
+
+#[test]
+fn another_thread_gets_the_tasks_without_its_own() {
+    run(async {
+        let line = line!() + 1;
+        let _idle = spawn(pending::<()>());
+        yield_now().await;
+        let handle = annulus::handle()?;
+        let (sender, mut receiver) = channel(2);
+        let thread = thread::spawn(move || {
+            let awaited = Runtime::new().unwrap().block_on(handle.tasks());
+            sender.try_send(awaited).unwrap();
+            sender.try_send(handle.tasks_blocking(PATIENCE)).unwrap();
+        });
+        for _ in 0..2 {
+            let tasks = receiver.recv().await.unwrap()?;
+            assert_eq!((tasks.len(), at(&tasks, line).is_ready), (1, false));
+        }
+        thread.join().unwrap();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_task_that_asks_at_home_is_left_out() {
+    run(async {
+        let asking = spawn(async { annulus::handle()?.tasks().await });
+        assert_eq!(asking.await.expect("no panic")?, []);
+        Ok(())
+    });
+}
+
+#[test]
+fn ten_thousand_tasks_with_as_many_timers_are_listed() {
+    run(async {
+        let tasks: Vec<_> = (0..10_000).map(|_| spawn(sleep(Duration::from_secs(3600)))).collect();
+        yield_now().await;
+        while annulus::stats().expect("a runtime runs").tasks.ready > 0 {
+            yield_now().await;
+        }
+        let listed = annulus::handle()?.tasks().await?;
+        assert!(listed.len() == 10_000 && listed.iter().all(|task| task.waits_for.len() == 1));
+        drop(tasks);
+        Ok(())
+    });
+}

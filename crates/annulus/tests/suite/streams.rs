@@ -1,0 +1,244 @@
+//! Sources of values as streams of `futures`, and `select!` and `join!` of other crates.
+
+use crate::common;
+
+use annulus::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use annulus::signal::{Signal, signals};
+use annulus::sync::{CancellationToken, broadcast, mpsc, oneshot, watch};
+use annulus::time::{Instant, interval, sleep};
+use annulus::{shards, sim, spawn, spawn_blocking, yield_now};
+use common::run;
+use futures_util::stream::FusedStream;
+use futures_util::{FutureExt, StreamExt, join, select, select_biased, stream};
+use rustix::process::{getpid, kill_process};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+#[test]
+fn receivers_end_with_their_senders() {
+    run(async {
+        let (sender, values) = mpsc::channel(4);
+        let (shared, all) = shards::channel(4);
+        let (told, mut each) = broadcast::channel(4);
+        for number in 0..4 {
+            sender.send(Rc::new(number)).await.unwrap();
+            shared.send(number).await.unwrap();
+            told.send(number).unwrap();
+        }
+        drop((sender, shared, told));
+        let both = values.map(|number| *number).zip(all).collect::<Vec<_>>().await;
+        assert_eq!(both, [(0, 0), (1, 1), (2, 2), (3, 3)]);
+        assert!(!each.is_terminated());
+        assert_eq!(each.by_ref().collect::<Vec<_>>().await, [Ok(0), Ok(1), Ok(2), Ok(3)]);
+        assert!(each.is_terminated());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_is_terminated_only_once_it_gives_nothing_more() {
+    run(async {
+        let (sender, mut values) = mpsc::channel(4);
+        sender.send(1).await.unwrap();
+        drop(sender);
+        assert!(!values.is_terminated(), "a value is left");
+        assert_eq!((values.next().await, values.is_terminated()), (Some(1), true));
+
+        let (sender, mut values) = shards::channel(4);
+        sender.send(1).await.unwrap();
+        drop(sender);
+        assert_eq!((values.next().await, values.is_terminated()), (Some(1), false));
+        assert_eq!((values.next().await, values.is_terminated()), (None, true));
+        Ok(())
+    });
+}
+
+/// A stream that waits is woken by what comes, and by the end.
+#[test]
+fn streams_wait_for_what_comes() {
+    run(async {
+        let (told, mut each) = broadcast::channel(4);
+        let (state, states) = watch::channel(0);
+        let mut states = states.into_stream();
+        assert_eq!(*states.next().await.unwrap(), 0);
+        let seen = spawn(async move {
+            let first = (each.next().await, states.next().await.map(|state| *state));
+            let ended = (each.next().await, states.next().await.map(|state| *state));
+            (first, ended, states.is_terminated())
+        });
+        yield_now().await;
+        told.send("one").unwrap();
+        yield_now().await;
+        state.send(1).unwrap();
+        yield_now().await;
+        drop((told, state));
+        assert_eq!(seen.await?, ((Some(Ok("one")), Some(1)), (None, None), true));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_receiver_that_lags_is_told_so_as_an_item() {
+    run(async {
+        let (sender, mut receiver) = broadcast::channel(2);
+        (0..5).for_each(|number| drop(sender.send(number)));
+        assert_eq!(receiver.next().await, Some(Err(broadcast::RecvError::Lagged(3))));
+        assert_eq!(receiver.next().await, Some(Ok(3)));
+        Ok(())
+    });
+}
+
+/// A poll that waits leaves the queue with its receiver, and a clone does not take its place.
+#[test]
+fn receivers_that_were_dropped_while_they_waited_are_woken_no_more() {
+    run(async {
+        let (sender, mut receiver) = broadcast::channel::<u32>(2);
+        assert!(receiver.next().now_or_never().is_none());
+        drop(receiver);
+        let mut other = sender.subscribe();
+        sender.send(1).unwrap();
+        assert_eq!(other.next().await, Some(Ok(1)));
+        let (sender, receiver) = watch::channel(0);
+        let mut states = receiver.clone().into_stream();
+        states.next().await;
+        assert!(states.next().now_or_never().is_none());
+        drop(states);
+        sender.send(1).unwrap();
+        assert_eq!(*receiver.into_stream().next().await.unwrap(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn intervals_tick_as_a_stream() {
+    sim::run(5, async {
+        let began = Instant::now();
+        let period = Duration::from_secs(10);
+        let ticks: Vec<_> = interval(period).take(4).map(|due| due - began).collect().await;
+        assert_eq!(ticks, [0, 1, 2, 3].map(|number| period * number));
+        io::Result::Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn connections_come_as_a_stream_borrowed_or_owned() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let clients = stream::iter(0..10).map(|_| TcpStream::connect(address));
+        let served = listener.incoming().take(10);
+        let (clients, served) =
+            join!(clients.buffer_unordered(4).collect::<Vec<_>>(), served.collect::<Vec<_>>());
+        assert!(clients.iter().all(Result::is_ok) && served.iter().all(Result::is_ok));
+        let mut incoming = listener.into_incoming();
+        let (client, served) = join!(TcpStream::connect(address), incoming.next());
+        assert_eq!(client?.local_addr()?, served.unwrap()?.peer_addr()?);
+
+        let path = std::env::temp_dir().join(format!("annulus-streams-{}", std::process::id()));
+        let mut incoming = UnixListener::bind(&path)?.into_incoming();
+        let (client, served) = join!(UnixStream::connect(&path), incoming.next());
+        assert!(client.is_ok() && served.unwrap().is_ok());
+        Ok(())
+    });
+}
+
+#[test]
+fn signals_come_as_a_stream() {
+    run(async {
+        let mut caught = signals(&[Signal::SIGUSR2])?;
+        kill_process(getpid(), rustix::process::Signal::USR2)?;
+        assert_eq!(caught.next().await.unwrap()?, Signal::SIGUSR2);
+        Ok(())
+    });
+}
+
+/// As the guide shows it: a loop over several sources, which ends when it is told to.
+#[test]
+fn select_of_futures_over_streams_futures_and_a_token() {
+    run(async {
+        let (sender, mut values) = mpsc::channel(4);
+        let stop = CancellationToken::new();
+        let child = stop.child_token();
+        let (tell, told) = oneshot::channel();
+        let serves = spawn(async move {
+            let mut cancelled = pin!(child.cancelled().fuse());
+            let mut once = pin!(sleep(Duration::from_millis(1)).fuse());
+            let (mut sum, mut tell) = (0, Some(tell));
+            loop {
+                select_biased! {
+                    value = values.select_next_some() => sum += value,
+                    () = once => tell.take().expect("once").send("slept").unwrap(),
+                    () = cancelled => return sum,
+                }
+            }
+        });
+        for value in 1..=4 {
+            sender.send(value).await.unwrap();
+        }
+        assert_eq!(told.await, Ok("slept"));
+        stop.cancel();
+        assert_eq!(serves.await?, 10);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_select_over_streams_that_have_ended_completes() {
+    run(async {
+        let (one, mut ones) = mpsc::channel(1);
+        let (two, mut twos) = shards::channel(1);
+        one.send(1).await.unwrap();
+        two.send(2).await.unwrap();
+        drop((one, two));
+        let mut sum = 0;
+        loop {
+            select! {
+                value = ones.select_next_some() => sum += value,
+                value = twos.select_next_some() => sum += value,
+                complete => break,
+            }
+        }
+        assert_eq!(sum, 3);
+        Ok(())
+    });
+}
+
+/// It needs neither fused futures nor a runtime of tokio's.
+#[test]
+fn select_and_join_of_tokio() {
+    run(async {
+        let (sender, mut values) = mpsc::channel(4);
+        let ((), both) = tokio::join!(
+            async {
+                sender.send(1).await.unwrap();
+            },
+            async {
+                tokio::select! {
+                    value = values.recv() => value,
+                    () = sleep(Duration::from_secs(1000)) => None,
+                }
+            },
+        );
+        assert_eq!(both, Some(1));
+        let (one, two) = tokio::try_join!(spawn(async { 1 }), spawn_blocking(|| 2))?;
+        assert_eq!(one + two, 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_cancellation_token_of_tokio_util() {
+    run(async {
+        let stop = tokio_util::sync::CancellationToken::new();
+        let child = stop.child_token();
+        let ended =
+            spawn(async move { child.run_until_cancelled(std::future::pending::<()>()).await });
+        yield_now().await;
+        stop.cancel();
+        assert_eq!(ended.await?, None);
+        Ok(())
+    });
+}

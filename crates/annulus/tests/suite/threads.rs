@@ -1,0 +1,252 @@
+//! Invariants 13 and 14: what may cross threads, and how.
+
+use crate::common;
+
+use annulus::net::{Parts, TcpListener, TcpStream};
+use annulus::shards::channel;
+use annulus::time::timeout;
+use annulus::{Handle, JoinHandle, Lease, Runtime, SharedBytes, spawn};
+use common::{half_pair, pair, pattern, receive, run};
+use std::io::{self, Read, Write};
+use std::sync::mpsc;
+use std::time::Duration;
+
+struct Probe<T>(std::marker::PhantomData<T>);
+impl<T: Send> Probe<T> {
+    const IS_SEND: bool = true;
+}
+trait NotSend {
+    const IS_SEND: bool = false;
+}
+impl<T> NotSend for Probe<T> {}
+
+const _: () =
+    assert!(Probe::<SharedBytes>::IS_SEND && Probe::<Handle>::IS_SEND && Probe::<Parts>::IS_SEND);
+const _: () =
+    assert!(!Probe::<Lease>::IS_SEND && !Probe::<TcpStream>::IS_SEND && !Probe::<Runtime>::IS_SEND);
+const _: () =
+    assert!(Probe::<JoinHandle<u32>>::IS_SEND && !Probe::<JoinHandle<std::rc::Rc<u32>>>::IS_SEND);
+
+#[test]
+fn shared_bytes_come_back_from_another_thread() {
+    // 4 buffers, and far more messages than that: they must all come back.
+    common::run_on(Runtime::builder().recv_buffers(4096, 4), async {
+        let (mut client, mut server) = pair().await?;
+        let (sender, receiver) = mpsc::channel::<SharedBytes>();
+        let thread =
+            std::thread::spawn(move || receiver.into_iter().map(|b| b.len()).sum::<usize>());
+        for _ in 0..1000 {
+            client.send(pattern(1000)).await?;
+            let mut left = 1000;
+            while left > 0 {
+                let lease = server.recv().await?.unwrap();
+                left -= lease.len();
+                sender.send(lease.into_shared()).unwrap();
+            }
+        }
+        drop(sender);
+        assert_eq!(thread.join().unwrap(), 1_000_000);
+        Ok(())
+    });
+}
+
+#[test]
+fn shared_bytes_outlive_the_runtime() {
+    let bytes = run(async {
+        let (mut client, mut server) = pair().await?;
+        client.send("still here").await?;
+        Ok(server.recv().await?.unwrap().into_shared())
+    });
+    let text = std::thread::spawn(move || bytes.to_vec()).join().unwrap();
+    assert_eq!(text, b"still here");
+}
+
+#[test]
+fn a_handle_spawns_from_another_thread_and_its_result_is_awaited_here() {
+    run(async {
+        let handle = annulus::handle()?;
+        let (sender, receiver) = mpsc::channel::<JoinHandle<u32>>();
+        std::thread::spawn(move || {
+            for n in 0..100 {
+                sender.send(handle.spawn(async move { n * 2 }).unwrap()).unwrap();
+            }
+        });
+        let mut sum = 0;
+        for task in collect(receiver).await {
+            sum += task.await.unwrap();
+        }
+        assert_eq!(sum, 9900);
+        Ok(())
+    });
+}
+
+/// Everything another thread sends, without blocking the runtime's.
+async fn collect<T>(receiver: mpsc::Receiver<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    loop {
+        match receiver.try_recv() {
+            Ok(item) => all.push(item),
+            Err(mpsc::TryRecvError::Disconnected) => return all,
+            Err(mpsc::TryRecvError::Empty) => {
+                annulus::time::sleep(Duration::from_micros(200)).await
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wake_from_another_thread_reaches_a_sleeping_loop() {
+    run(async {
+        for _ in 0..200 {
+            let (sender, mut receiver) = futures_channel();
+            let thread = std::thread::spawn(move || sender.send(5));
+            assert_eq!(receiver.recv().await, 5);
+            thread.join().unwrap();
+        }
+        Ok(())
+    });
+}
+
+/// A one-value channel whose receiver is woken by a foreign thread.
+fn futures_channel() -> (Sender, Receiver) {
+    let slot = std::sync::Arc::new(std::sync::Mutex::new((None, None)));
+    (Sender(slot.clone()), Receiver(slot))
+}
+
+type Slot = std::sync::Arc<std::sync::Mutex<(Option<u32>, Option<std::task::Waker>)>>;
+struct Sender(Slot);
+struct Receiver(Slot);
+
+impl Sender {
+    fn send(&self, value: u32) {
+        let mut slot = self.0.lock().unwrap();
+        slot.0 = Some(value);
+        if let Some(waker) = slot.1.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Receiver {
+    async fn recv(&mut self) -> u32 {
+        std::future::poll_fn(|cx| {
+            let mut slot = self.0.lock().unwrap();
+            match slot.0.take() {
+                Some(value) => std::task::Poll::Ready(value),
+                None => {
+                    slot.1 = Some(cx.waker().clone());
+                    std::task::Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+#[test]
+fn stop_ends_block_on_and_the_runtime_goes_on_later() {
+    let mut runtime = Runtime::new().unwrap();
+    let handle = runtime.handle();
+    let stopper = handle.clone();
+    let thread = std::thread::spawn(move || stopper.stop());
+    let error = runtime.try_block_on(std::future::pending::<()>()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    thread.join().unwrap();
+    assert_eq!(runtime.block_on(async { 3 }), 3);
+    drop(runtime);
+    assert!(handle.spawn(async {}).is_err(), "nothing can be spawned after the end");
+}
+
+#[test]
+fn a_connection_moves_with_what_it_has_received() {
+    let sent = pattern(3 << 20);
+    let expected = sent.clone();
+    let (sender, receiver) = mpsc::channel::<Parts>();
+    let other = std::thread::spawn(move || {
+        let parts = receiver.recv().unwrap();
+        run(async move {
+            let mut stream = TcpStream::from_parts(parts)?;
+            let rest = receive(&mut stream, usize::MAX).await?;
+            stream.send("thanks").await?;
+            stream.shutdown().await?;
+            Ok(rest)
+        })
+    });
+    let (first, answer) = run(async move {
+        let (mut stream, mut peer) = half_pair().await?;
+        let writer = std::thread::spawn(move || {
+            peer.write_all(&sent).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        let first = receive(&mut stream, 100_000).await?;
+        stream.send("and ").await?;
+        sender.send(stream.into_parts().await?).unwrap();
+        Ok((first, writer))
+    });
+    let rest = other.join().unwrap();
+    assert!([first, rest].concat() == expected);
+    assert_eq!(answer.join().unwrap(), "and thanks");
+}
+
+#[test]
+fn a_connection_whose_peer_is_silent_moves_too() {
+    run(async {
+        let (mut stream, mut peer) = half_pair().await?;
+        peer.write_all(b"x")?;
+        stream.recv().await?;
+        // A receive is armed and nothing comes.
+        assert!(timeout(Duration::from_millis(1), stream.recv()).await.is_err());
+        let parts =
+            timeout(Duration::from_secs(60), stream.into_parts()).await.expect("no hang")?;
+        let mut stream = TcpStream::from_parts(parts)?;
+        peer.write_all(b"after the move")?;
+        assert_eq!(&*stream.recv().await?.unwrap(), b"after the move");
+        Ok(())
+    });
+}
+
+#[test]
+fn no_stop_is_lost() {
+    let mut runtime = Runtime::new().unwrap();
+    let handle = runtime.handle();
+    let (sender, receiver) = mpsc::channel::<u32>();
+    let stopper = std::thread::spawn(move || {
+        for round in receiver {
+            handle.wake();
+            (0..round * 7 % 400).for_each(|_| std::hint::spin_loop());
+            handle.stop();
+        }
+    });
+    for round in 0..20_000 {
+        sender.send(round).unwrap();
+        // Were a stop lost, this would never return.
+        assert!(runtime.try_block_on(std::future::pending::<()>()).is_err());
+    }
+    drop(sender);
+    stopper.join().unwrap();
+}
+
+#[test]
+fn another_thread_can_ask_what_tasks_wait_for() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let line = line!() + 1;
+        let _accepting = spawn(async move { listener.accept().await.map(drop) });
+        let (sender, mut receiver) = channel(1);
+        let handle = annulus::handle()?;
+        let thread = std::thread::spawn(move || {
+            let waiting = async move { handle.waiting().unwrap().await.unwrap() };
+            let waiting = Runtime::new().unwrap().block_on(waiting);
+            sender.try_send(waiting).unwrap();
+        });
+        let waiting = receiver.recv().await.unwrap();
+        thread.join().unwrap();
+        // The root future is no task, and the task that asks is left out.
+        let [only] = &waiting[..] else { panic!("{waiting:?}") };
+        assert!(only.contains(&format!("threads.rs:{line} waits to accept")), "{only}");
+        Ok(())
+    });
+}

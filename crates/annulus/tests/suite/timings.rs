@@ -1,0 +1,159 @@
+//! How long turns and polls take, and how long woken tasks wait.
+
+use crate::common;
+
+use annulus::stats::{Stats, Timings};
+use annulus::sync::Notify;
+use annulus::time::Instant;
+use annulus::{Builder, DriverChoice, Runtime, spawn, yield_now};
+use common::run_on;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_millis(5);
+
+/// A builder for each driver that works here.
+fn builders() -> Vec<Builder> {
+    let choices = [DriverChoice::Epoll, DriverChoice::Auto];
+    choices.map(|choice| Runtime::builder().driver(choice)).to_vec()
+}
+
+/// Holds the loop for at least this long, by the clock that measures it.
+fn hold(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {}
+}
+
+async fn stats() -> io::Result<Stats> {
+    annulus::handle()?.stats().await
+}
+
+async fn timings() -> io::Result<Timings> {
+    Ok(stats().await?.timings.expect("it is measured"))
+}
+
+#[test]
+fn nothing_is_measured_unless_it_was_asked_for() {
+    for builder in builders() {
+        let off = builder.clone().slow_poll(LIMIT).measure(true).measure(false);
+        for builder in [builder, off] {
+            let measured = run_on(builder, async { Ok(stats().await?.timings.is_some()) });
+            assert!(!measured);
+        }
+    }
+}
+
+#[test]
+fn two_turns_of_every_tenth_of_a_second_are_timed() {
+    const ROUNDS: u64 = 3;
+    for builder in builders() {
+        let began = Instant::now();
+        run_on(builder.measure(true), async {
+            for _ in 0..10 {
+                // Dropped with the runtime.
+                drop(spawn(async {
+                    loop {
+                        yield_now().await;
+                    }
+                }));
+            }
+            let timings = loop {
+                yield_now().await;
+                let timings = timings().await?;
+                if timings.turn.count() > 2 * (ROUNDS - 1) {
+                    break timings;
+                }
+            };
+            // The first round was at once. Both ends of a period are read from a clock that is a few milliseconds late at most.
+            let least = (ROUNDS - 1) as u32 * Duration::from_millis(90);
+            assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+            let timed = timings.turn.count();
+            assert!(timings.poll.count() > 5 * timed, "{timings:?}");
+            // Tasks that wake themselves: known in the second of two turns.
+            assert!(timings.wake_to_poll.count() > 2 * timed, "{timings:?}");
+            assert_eq!(timings.slow_polls, 0);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_task_that_holds_the_loop_is_told_with_the_place_that_spawned_it() {
+    for builder in builders() {
+        run_on(builder.slow_poll(LIMIT), async {
+            let line = line!() + 1;
+            let slow = spawn(async { hold(LIMIT) });
+            slow.await.expect("no panic");
+            let timings = timings().await?;
+            assert!(timings.slow_polls >= 1);
+            let place = |line| {
+                move |slow: &&annulus::stats::SlowPoll| {
+                    slow.spawned_at.is_some_and(|place| place.line() == line)
+                }
+            };
+            let slow = timings.last_slow_polls.iter().find(place(line)).expect("it is kept");
+            assert!(slow.took >= LIMIT && slow.ended >= slow.took, "{slow:?}");
+            let text = slow.to_string();
+            assert!(
+                text.starts_with("the task spawned at ") && text.contains("timings.rs:"),
+                "{text}"
+            );
+            assert!(timings.poll.max() >= LIMIT && timings.turn.max() >= LIMIT);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_task_waits_for_the_one_that_wakes_it_and_goes_on() {
+    for builder in builders() {
+        run_on(builder.slow_poll(LIMIT), async {
+            let notify = Rc::new(Notify::new());
+            let waiting = notify.clone();
+            let woken = spawn(async move { waiting.notified().await });
+            // It waits by now.
+            yield_now().await;
+            yield_now().await;
+            let before = timings().await?.wake_to_poll;
+            spawn(async move {
+                notify.notify_one();
+                hold(LIMIT);
+            });
+            woken.await.expect("no panic");
+            let after = timings().await?.wake_to_poll;
+            assert!(after.max() >= LIMIT && after.count() > before.count(), "{after:?}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn the_last_sixteen_slow_polls_are_kept_and_all_are_counted() {
+    let limit = Duration::from_micros(200);
+    for builder in builders() {
+        run_on(builder.slow_poll(limit), async {
+            for _ in 0..20 {
+                // The future of block_on.
+                hold(limit);
+                yield_now().await;
+            }
+            let timings = timings().await?;
+            assert!(timings.slow_polls >= 20, "{}", timings.slow_polls);
+            assert_eq!(timings.last_slow_polls.len(), 16);
+            let ends: Vec<_> = timings.last_slow_polls.iter().map(|slow| slow.ended).collect();
+            assert!(ends.is_sorted(), "{ends:?}");
+            let root = timings.last_slow_polls.last().unwrap();
+            assert_eq!(root.spawned_at, None);
+            assert!(root.to_string().starts_with("the future of block_on held the loop for "));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_is_refused() {
+    let refused = Runtime::builder().slow_poll(Duration::ZERO).build().unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    assert!(refused.to_string().contains("slow_poll of 0"), "{refused}");
+}

@@ -1,0 +1,206 @@
+//! `Bytes` whose owner is the program's own: its drop uses streams, and finds the runtime free for it, running or not.
+
+use crate::common::{pair, touch};
+use crate::unwinding::foreign::{Count, Here, PanicsOnDrop};
+use crate::unwinding::mode::{Stage, everywhere, nothing_left, on_rings};
+use annulus::net::{TcpStream, UdpSocket, UnixDatagram};
+use annulus::{Runtime, yield_now};
+use bytes::Bytes;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// Uses a stream in its drop, and tells whether the runtime was free for that.
+struct Owner {
+    bytes: Vec<u8>,
+    stream: Option<TcpStream>,
+    told: Told,
+}
+
+#[derive(Clone, Default)]
+struct Told {
+    well: Rc<Cell<u32>>,
+    badly: Rc<Cell<u32>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let stream = self.stream.take().expect("a value is dropped once");
+        let used = catch_unwind(AssertUnwindSafe(|| stream.local_addr().map(drop)));
+        let free = match used {
+            Ok(Err(error)) => error.to_string().contains("has ended"),
+            Ok(Ok(())) => true,
+            Err(_) => false,
+        };
+        let count = if free { &self.told.well } else { &self.told.badly };
+        count.set(count.get() + 1);
+    }
+}
+
+struct Owned(Here<Owner>);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.0.bytes
+    }
+}
+
+fn bytes(len: usize, stream: TcpStream, told: &Told) -> Bytes {
+    let owner = Owner { bytes: vec![7; len], stream: Some(stream), told: told.clone() };
+    Bytes::from_owner(Owned(Here(owner)))
+}
+
+/// Runs a test; what it sends is dropped once in the end, and not under a borrow of the runtime's inside.
+fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Told) -> u32) {
+    let told = Told::default();
+    let made = test(&mut stage, &told);
+    stage.end();
+    assert_eq!((told.badly.get(), told.well.get()), (0, made));
+}
+
+/// What outlives a run that ends at once, by a panic or by `Handle::stop`.
+fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io::Result<T>) -> T {
+    let left = RefCell::new(None);
+    let handle = stage.runtime.handle();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        stage.runtime.try_block_on(async {
+            *left.borrow_mut() = Some(run().await.unwrap());
+            if panics {
+                panic!("the root's own");
+            }
+            handle.stop();
+            std::future::pending::<()>().await;
+        })
+    }));
+    assert!(!ran.is_ok_and(|ran| ran.is_ok()), "it ended in time");
+    left.take().expect("it came so far")
+}
+
+#[test]
+fn of_streams_aborted_outside_their_runtime() {
+    for panics in [true, false] {
+        everywhere(|stage| {
+            dropped_freely(stage, |stage, told| {
+                let left = left_behind(stage, panics, async || {
+                    let (mut stream, peer) = pair().await?;
+                    let (owned, other) = pair().await?;
+                    assert!(touch(stream.send(bytes(64 << 20, owned, told))).is_none());
+                    Ok((stream, peer, other))
+                });
+                left.0.abort();
+                1
+            });
+        });
+    }
+}
+
+#[test]
+fn of_streams_that_outlive_their_runtime() {
+    for panics in [true, false] {
+        everywhere(|mut stage| {
+            let told = Told::default();
+            let left = left_behind(&mut stage, panics, async || {
+                let (mut stream, peer) = pair().await?;
+                let (owned, other) = pair().await?;
+                assert!(touch(stream.send(bytes(64 << 20, owned, &told))).is_none());
+                Ok((stream, peer, other))
+            });
+            let (runtime, sim) = stage.into_parts();
+            drop(runtime);
+            assert_eq!((told.badly.get(), told.well.get()), (0, 1));
+            drop(left);
+            nothing_left(sim.as_deref());
+        });
+    }
+}
+
+#[test]
+fn that_are_empty_or_refused() {
+    everywhere(|stage| {
+        dropped_freely(stage, |stage, told| {
+            stage.play(async {
+                let (mut stream, _peer) = pair().await?;
+                let (one, _other) = pair().await?;
+                stream.send(bytes(0, one, told)).await?;
+                stream.shutdown().await?;
+                let (one, _other) = pair().await?;
+                assert!(stream.send(bytes(1, one, told)).await.is_err());
+                let socket = UdpSocket::bind("127.0.0.1:0")?;
+                let (one, _other) = pair().await?;
+                let to = socket.local_addr()?;
+                assert!(socket.send_to(bytes(70_000, one, told), to).await.is_err());
+                yield_now().await;
+                Ok(())
+            });
+            3
+        });
+    });
+}
+
+#[test]
+fn of_datagrams_sent_and_given_up() {
+    everywhere(|stage| {
+        dropped_freely(stage, |stage, told| {
+            stage.play(async {
+                let (one, other) = UnixDatagram::pair()?;
+                let mut made = 0;
+                // The peer does not read until there is no space left.
+                loop {
+                    let (owned, _other) = pair().await?;
+                    made += 1;
+                    if touch(one.send(bytes(10_000, owned, told))).is_none() || made == 50 {
+                        break;
+                    }
+                }
+                drop((one, other));
+                Ok(made)
+            })
+        });
+    });
+}
+
+#[test]
+fn that_were_sent_without_a_copy() {
+    on_rings(
+        || Runtime::builder().zero_copy_threshold(Some(1)),
+        |stage| {
+            dropped_freely(stage, |stage, told| {
+                stage.play(async {
+                    let (mut stream, mut peer) = pair().await?;
+                    let (one, _other) = pair().await?;
+                    stream.send(bytes(100, one, told)).await?;
+                    let (one, _other) = pair().await?;
+                    stream.send(bytes(100, one, told)).await?;
+                    assert_eq!(crate::common::receive(&mut peer, 200).await?.len(), 200);
+                    Ok(())
+                });
+                2
+            });
+        },
+    );
+}
+
+#[test]
+fn whose_drops_panic() {
+    struct Panics(#[expect(dead_code, reason = "held for its drop")] Here<PanicsOnDrop>);
+
+    impl AsRef<[u8]> for Panics {
+        fn as_ref(&self) -> &[u8] {
+            b"some bytes"
+        }
+    }
+
+    everywhere(|mut stage| {
+        let count = Count::default();
+        let fault = || Bytes::from_owner(Panics(Here(PanicsOnDrop(count.clone()))));
+        stage.play(async {
+            let (mut one, mut other) = pair().await?;
+            one.send_vectored([fault(), fault(), fault()]).await?;
+            assert_eq!(crate::common::receive(&mut other, 30).await?.len(), 30);
+            Ok(())
+        });
+        stage.end();
+        assert_eq!(count.get(), 3);
+    });
+}

@@ -1,0 +1,81 @@
+//! Buffers whose drop panics, in calls on files whose futures are gone: the runtime drops them when the calls come back.
+
+use crate::common::touch;
+use crate::unwinding::foreign::{Count, PanicsOnDrop};
+use crate::unwinding::mode::everywhere;
+use annulus::fs::{File, IoBuf, IoBufMut, OpenOptions, Policy};
+use annulus::yield_now;
+use std::io;
+
+struct PanickingBuf(Vec<u8>, #[expect(dead_code, reason = "held for its drop")] PanicsOnDrop);
+
+// SAFETY: the bytes are the vector's own, and do not move with it.
+unsafe impl IoBuf for PanickingBuf {
+    fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.0.len()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl IoBufMut for PanickingBuf {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.0.len()
+    }
+
+    unsafe fn set_init(&mut self, _: usize) {}
+}
+
+/// A file whose calls all leave the loop.
+async fn file(name: &str) -> io::Result<File> {
+    let options = OpenOptions::new().read(true).write(true).create(true).policy(Policy::Offload);
+    let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
+    annulus::fs::create_dir_all(std::env::temp_dir()).await?;
+    let mut file = options.open(&path).await?;
+    annulus::fs::remove_file(path).await?;
+    file.write(vec![7; 4096]).await.0?;
+    Ok(file)
+}
+
+#[test]
+fn buffers_of_calls_that_were_dropped_go_one_by_one() {
+    everywhere(|mut stage| {
+        let count = Count::default();
+        stage.play(async {
+            let file = file("dropped-calls").await?;
+            for _ in 0..3 {
+                let buf = PanickingBuf(vec![0; 1000], PanicsOnDrop(count.clone()));
+                assert!(touch(file.read_at(buf, 0)).is_none(), "it is under way");
+            }
+            while count.get() < 3 {
+                yield_now().await;
+            }
+            Ok(())
+        });
+        stage.end();
+    });
+}
+
+#[test]
+fn buffers_of_calls_that_the_end_meets_go_one_by_one() {
+    everywhere(|mut stage| {
+        let count = Count::default();
+        stage.play(async {
+            let file = file("calls-at-the-end").await?;
+            for _ in 0..3 {
+                let buf = PanickingBuf(vec![0; 1000], PanicsOnDrop(count.clone()));
+                assert!(touch(file.read_at(buf, 0)).is_none(), "it is under way");
+            }
+            Ok(())
+        });
+        stage.end();
+        assert_eq!(count.get(), 3);
+    });
+}

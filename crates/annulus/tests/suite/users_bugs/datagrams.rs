@@ -1,0 +1,149 @@
+//! Datagrams with lost senders, buffers or bytes.
+
+use crate::common::{pattern, run_on, touch};
+use crate::users_bugs::{simulate, unkind};
+use annulus::net::{UdpOptions, UdpSocket};
+use annulus::sim::Sim;
+use annulus::time::{sleep, timeout};
+use annulus::{Builder, DriverChoice, Runtime, yield_now};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+/// Runs a body on a simulated kernel, and on each driver that works here.
+fn everywhere<F: Future<Output = io::Result<()>>>(
+    settings: fn(Builder) -> Builder,
+    body: impl Fn() -> F,
+) {
+    let sim = Sim::builder(1).poison(4096).build();
+    annulus::sim::run_on(&sim, settings(Runtime::builder()), body()).unwrap();
+    run_on(settings(Runtime::builder().driver(DriverChoice::Epoll)), body());
+    if annulus_ring::Features::detect().is_ok() {
+        run_on(settings(Runtime::builder().driver(DriverChoice::Uring)), body());
+    }
+}
+
+/// There was no way to receive a datagram together with its sender's address. Here each comes with its own, in any order.
+#[test]
+fn liburing_397_recvfrom() {
+    everywhere(
+        |builder| builder,
+        || async {
+            let receiver = UdpSocket::bind("127.0.0.1:0")?;
+            let senders = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0"));
+            let senders = senders.collect::<io::Result<Vec<_>>>()?;
+            for _ in 0..50 {
+                for sender in &senders {
+                    let name = sender.local_addr()?.to_string();
+                    sender.send_to(name, receiver.local_addr()?).await?;
+                }
+                for _ in &senders {
+                    let (name, from) = receiver.recv_from().await?;
+                    assert_eq!(*name, *from.to_string().as_bytes());
+                }
+            }
+            Ok(())
+        },
+    );
+}
+
+/// A datagram that was cut consumed more of the buffer ring than it had filled, and the following ones were garbled. Here each has
+/// a buffer of its own, cut or not, through all buffers many times.
+#[test]
+fn liburing_1619_msg_trunc_over_consumes() {
+    everywhere(
+        |builder| builder.datagram_buffers(4096, 8),
+        || async {
+            let (receiver, sender) =
+                (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+            for round in 0..100u32 {
+                let text = pattern(5000 + round as usize);
+                sender.send_to(text.clone(), receiver.local_addr()?).await?;
+                sender.send_to(round.to_ne_bytes().to_vec(), receiver.local_addr()?).await?;
+                let cut = receiver.recv_datagram().await?;
+                assert_eq!(cut.whole_len, text.len());
+                assert!(cut.is_truncated() && text.starts_with(&cut.bytes));
+                assert_eq!(*receiver.recv().await?, round.to_ne_bytes());
+            }
+            Ok(())
+        },
+    );
+}
+
+/// A multishot receive of messages failed with EFAULT once it had filled a part of the buffers. Many more datagrams than
+/// buffers come through one receive, held and dropped in turn.
+#[test]
+fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
+    everywhere(
+        |builder| builder.datagram_buffers(4096, 8),
+        || async {
+            let (receiver, sender) =
+                (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+            let mut held = Vec::new();
+            for round in 0..500usize {
+                let text = pattern(1 + round * 7 % 3500);
+                sender.send_to(text.clone(), receiver.local_addr()?).await?;
+                let datagram = receiver.recv().await?;
+                assert!(*datagram == *text, "datagram {round}");
+                held.push(datagram);
+                if held.len() > round % 12 {
+                    held.clear();
+                }
+            }
+            Ok(())
+        },
+    );
+}
+
+/// As `compio_746_cancel_loses_the_provided_buffer`, for datagrams: sockets go while their receives bring something.
+#[test]
+fn compio_746_cancel_loses_a_datagrams_buffer() {
+    for seed in 0..20 {
+        let sim = unkind(seed);
+        let builder = Runtime::builder().recv_buffers(4096, 4).datagram_buffers(4096, 4);
+        let lose = async {
+            let sender = UdpSocket::bind("127.0.0.1:0")?;
+            for round in 0..50 {
+                let receiver = UdpSocket::bind("127.0.0.1:0")?;
+                assert!(touch(receiver.recv()).is_none());
+                for _ in 0..3 {
+                    sender.send_to(pattern(1000), receiver.local_addr()?).await?;
+                }
+                let wait = Duration::from_micros(round * 7 % 150);
+                match round % 2 {
+                    0 => sleep(wait).await,
+                    _ => drop(timeout(wait, receiver.recv()).await),
+                }
+            }
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(
+                sim.buffers_held(),
+                8,
+                "the kernel has all four again, and those of streams"
+            );
+            io::Result::Ok(())
+        };
+        annulus::sim::run_on(&sim, builder, lose).unwrap();
+    }
+}
+
+/// One datagram that failed ended the socket, or its error was returned for another datagram.
+#[test]
+fn an_error_belongs_to_its_datagram() {
+    let sim = unkind(7);
+    simulate(&sim, async {
+        let socket = UdpOptions::new().bind("127.0.0.1:0")?;
+        let gone = UdpSocket::bind("127.0.0.1:0")?;
+        let closed = gone.local_addr()?;
+        drop(gone);
+        yield_now().await;
+        for round in 0..20u32 {
+            let error = socket.send_to(vec![0; 70_000], closed).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            drop(socket.send_to("never received", closed).await);
+            socket.send_to(round.to_ne_bytes().to_vec(), socket.local_addr()?).await?;
+            assert_eq!(*socket.recv().await?, round.to_ne_bytes());
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,43 @@
+//! What users of other runtimes reported, each as a test by the name of its thread: project, number, symptom.
+//!
+//! The tests of `liburing#1627` (file locks that outlive the process) come with files: nothing here opens one.
+#![allow(unsafe_code)]
+
+mod cancel;
+mod datagrams;
+mod end;
+mod kernel;
+mod memory;
+mod setup;
+
+use annulus::Runtime;
+use annulus::sim::{Fault, Faults, Sim, run_on};
+use annulus_kernel::Kernel;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Runs a future on a simulated kernel, whole runtime included, and looks at how that ends and what it leaves behind: at
+/// once, and nothing.
+fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T {
+    let builder = Runtime::builder().shutdown_timeout(Duration::from_millis(100));
+    let timed = async { future.await.map(|value| (value, sim.now())) };
+    let (value, end) = run_on(sim, builder, timed).expect("the test's own steps succeed");
+    assert!(
+        sim.now() - end < Duration::from_secs(1),
+        "an operation is missed: {:?}",
+        sim.leftovers()
+    );
+    sim.check();
+    assert_eq!(sim.open_descriptors(), 0, "{:?}", sim.leftovers());
+    assert_eq!(sim.pending_operations(), 0, "{:?}", sim.leftovers());
+    value
+}
+
+/// A kernel whose cancels and completions come in unkind orders.
+fn unkind(seed: u64) -> Rc<Sim> {
+    let faults = [Fault::CancelLost, Fault::CancelSecond, Fault::Defer, Fault::Shuffle];
+    let all = faults.into_iter().fold(Faults::none(), |all, fault| all.with(fault, 300));
+    Sim::builder(seed).faults(all).poison(4096).build()
+}

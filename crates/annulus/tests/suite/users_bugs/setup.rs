@@ -1,0 +1,219 @@
+//! Rings that cannot be had, or lack something; and rings that look busy.
+
+use crate::common::{echo, pair, receive, run_on};
+use crate::users_bugs::kernel::Bent;
+use annulus::net::{ListenOptions, TcpStream};
+use annulus::sim::{Profile, Sim, run_on as simulate_on};
+use annulus::time::{Instant, timeout};
+use annulus::{Builder, DriverChoice, DriverKind, Runtime, counters, spawn};
+use annulus_kernel::{Kernel, Linux};
+use annulus_ring::{SetupFlags, SqPoll, opcode};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Completions overflowed at 3000 connections, and some of the connections stood still from then on.
+#[test]
+fn io_uring_302_cq_overflow_at_3000_connections() {
+    // The older kernel posts completions as they come, not as they are asked for.
+    let overflows = [Profile::old(), Profile::current()].map(|profile| {
+        let sim = Sim::builder(302).profile(profile).poison(0).build();
+        simulate_on(&sim, tiny_queues(), echo_3000()).unwrap()
+    });
+    assert!(overflows[0] > 0, "the queue did overflow");
+}
+
+#[test]
+fn io_uring_302_cq_overflow_at_3000_connections_on_linux() {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if files.is_some_and(|most| most < 6500) {
+        return eprintln!("skipped: {files:?} open files are allowed; `ulimit -n 6500` is enough");
+    }
+    run_on(tiny_queues(), echo_3000());
+    run_on(tiny_queues().without(SetupFlags::DEFER_TASKRUN), echo_3000());
+}
+
+/// A far too small completion queue.
+fn tiny_queues() -> Builder {
+    Runtime::builder().sq_entries(64).cq_entries(64).recv_buffers(4096, 4096)
+}
+
+/// Echoes on 3000 connections at once; tells how often the completion queue overflowed.
+async fn echo_3000() -> io::Result<u64> {
+    let listener = ListenOptions::new().backlog(3000).bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let server = spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            spawn(echo(stream));
+        }
+    });
+    let clients: Vec<_> = (0..3000).map(|_| spawn(three_rounds(address))).collect();
+    for client in clients {
+        client.await.expect("no panic")?;
+    }
+    server.abort();
+    Ok(counters().unwrap().overflows)
+}
+
+async fn three_rounds(server: SocketAddr) -> io::Result<()> {
+    let mut client = TcpStream::connect(server).await?;
+    for round in 0..3_u8 {
+        client.send(vec![round; 32]).await?;
+        assert_eq!(receive(&mut client, 32).await?, [round; 32]);
+    }
+    Ok(())
+}
+
+/// ENOMEM at set-up (memlock) ended the program, although another driver was there.
+#[test]
+fn compio_458_no_fallback_on_enomem_at_setup() {
+    let short = Rc::new(Bent::Refuses(libc::ENOMEM));
+    if std::env::var_os("ANNULUS_DRIVER").is_none() {
+        let runtime = Runtime::builder().kernel(short.clone()).build().unwrap();
+        assert_eq!(runtime.driver().kind, DriverKind::Epoll);
+        assert!(runtime.driver().reason.contains("memlock"), "{}", runtime.driver());
+        drop(runtime);
+        let got = run_on(Runtime::builder().kernel(short.clone()), async {
+            let (mut client, server) = pair().await?;
+            spawn(echo(server));
+            client.send("there and back").await?;
+            receive(&mut client, 14).await
+        });
+        assert_eq!(got, b"there and back");
+    }
+    let demanded = Runtime::builder().driver(DriverChoice::Uring).kernel(short).build();
+    let text = demanded.unwrap_err().to_string();
+    assert!(text.contains("memlock") && text.contains("ulimit -l"), "{text}");
+}
+
+/// Before Linux 5.13, or where a security module says so, a thread that polls needs rights.
+#[test]
+fn a_poller_without_rights_is_refused_with_the_way_out() {
+    let polls = SqPoll { idle: Duration::from_millis(1), cpu: None };
+    let builder = || Runtime::builder().kernel(Rc::new(Bent::HasNoPollers));
+    for choice in [DriverChoice::Uring, DriverChoice::Auto] {
+        let error = builder().driver(choice).sq_poll(polls).build().unwrap_err();
+        let text = error.to_string();
+        let named = text.contains("SQ polling: ") && text.contains("CAP_SYS_NICE");
+        assert!(named && text.contains("do not use SQ polling"), "{choice}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    match builder().driver(DriverChoice::Uring).build() {
+        Ok(runtime) => assert_eq!(runtime.driver().kind, DriverKind::Uring),
+        Err(_) => eprintln!("skipped: io_uring is blocked here"),
+    }
+}
+
+/// Nothing can stand in for these: without them the ring is refused, by name, and `auto` takes epoll.
+const NEEDED: [u8; 7] = [
+    opcode::POLL_ADD,
+    opcode::SENDMSG,
+    opcode::ACCEPT,
+    opcode::ASYNC_CANCEL,
+    opcode::CONNECT,
+    opcode::SEND,
+    opcode::RECV,
+];
+
+/// Without these the ring works on.
+const REPLACED: [u8; 3] = [opcode::TIMEOUT, opcode::CLOSE, opcode::SHUTDOWN];
+
+/// An operation that the kernel did not have was a panic without a name.
+#[test]
+fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
+    let all = NEEDED.map(|code| (code, false)).into_iter();
+    for (code, works) in all.chain(REPLACED.map(|code| (code, true))) {
+        let sim = Sim::builder(3589).profile(Profile::current().without(code)).build();
+        let name = opcode::name(code).unwrap();
+        match simulate_on(&sim, Runtime::builder(), everything()) {
+            Ok(()) => assert!(works, "without {name} something must be missing"),
+            Err(error) if works => panic!("{name} is replaced: {error}"),
+            Err(error) => assert_names(&error, name),
+        }
+        assert_eq!(sim.open_descriptors(), 0, "without {name}: {:?}", sim.leftovers());
+    }
+}
+
+/// It was refused at the start, in one line that says what is missing and what to do.
+fn assert_names(error: &io::Error, operation: &str) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported, "without {operation}: {text}");
+    let said = text.contains("lacks ") && text.contains("epoll");
+    // Without accept and receive, the feature that is missed first has a longer name.
+    let named = text.to_lowercase().contains(&operation.to_lowercase()[..4]);
+    assert!(said && named, "without {operation}: {text}");
+    assert_eq!(text.lines().count(), 1, "without {operation}: {text}");
+}
+
+/// What a program may want of a ring.
+async fn everything() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    spawn(echo(server));
+    client.send("one").await?;
+    client.send_vectored(["two", "three"]).await?;
+    assert_eq!(receive(&mut client, 11).await?, b"onetwothree");
+    assert!(timeout(Duration::from_secs(20), client.recv()).await.is_err());
+    client.send(vec![1; 1 << 20]).await?;
+    assert_eq!(receive(&mut client, 1 << 20).await?.len(), 1 << 20);
+    client.shutdown().await?;
+    assert!(client.recv().await?.is_none());
+    Ok(())
+}
+
+/// Whether within `patience` there was a time without iowait while `waits` held.
+fn is_quiet(patience: Duration, waits: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    let mut quiet = false;
+    while !quiet && start.elapsed() < patience {
+        quiet = waits() && in_iowait() == 0 && waits();
+    }
+    quiet
+}
+
+/// Tasks of the machine that sleep in iowait now.
+fn in_iowait() -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("procs_blocked ")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// Whether within `patience` there was a time without iowait although an idle runtime waited on its ring.
+fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
+    let (ready, is_ready) = mpsc::channel();
+    let idle = std::thread::spawn(move || {
+        let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel());
+        let mut runtime = builder.build().unwrap();
+        ready.send((runtime.handle(), rustix::thread::gettid())).unwrap();
+        assert!(runtime.try_block_on(std::future::pending::<()>()).is_err(), "until it is stopped");
+    });
+    let (handle, id) = is_ready.recv().unwrap();
+    let call = format!("/proc/self/task/{}/syscall", id.as_raw_nonzero());
+    let enter = format!("{} ", libc::SYS_io_uring_enter);
+    let waits = || std::fs::read_to_string(&call).unwrap().starts_with(&enter);
+    let quiet = is_quiet(patience, waits);
+    handle.stop();
+    idle.join().unwrap();
+    quiet
+}
+
+/// An idle ring looked like a machine that waits for its disks all the time.
+#[test]
+fn libxev_216_fake_iowait() {
+    let Ok(features) = annulus_ring::Features::detect() else {
+        return eprintln!("skipped: io_uring is blocked here");
+    };
+    if !features.has("honest iowait") {
+        return eprintln!("skipped: this kernel cannot leave a wait out of iowait");
+    }
+    // The gauge itself: a ring that does not ask for it is seen.
+    let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
+    assert!(loud, "procs_blocked counts a ring's wait");
+    // Others may wait for their disks, but hardly all the time; if they do, nothing can be told of the ring.
+    let patience = Duration::from_secs(20);
+    if !waits_quietly(|| Rc::new(Linux), patience) {
+        assert!(!is_quiet(patience, || true), "an idle ring counts as iowait");
+        eprintln!("skipped: other tasks of this machine are in iowait all the time");
+    }
+}
