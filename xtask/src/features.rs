@@ -4,17 +4,27 @@ use serde_json::Value;
 
 use crate::step::{Failure, Outcome, Step, root};
 
-/// Lints each library with none of its features, with each alone, and the whole package with all of them.
+/// Checks each library with none of its features, with each alone, and with all of them.
 pub(crate) fn check() -> Outcome {
+    each("check --quiet", "--lib", "")
+}
+
+/// Lints the same, and all targets of each package with all of its features.
+pub(crate) fn all_targets() -> Outcome {
+    each("clippy --quiet", "--all-targets", " -- -D warnings")
+}
+
+fn each(verb: &str, targets: &str, flags: &str) -> Outcome {
     let metadata = metadata("--no-deps")?;
     for (package, features) in featured(&metadata) {
         let alone =
             features.iter().map(|feature| format!("--no-default-features --features {feature}"));
         let choices = std::iter::once("--no-default-features".to_owned()).chain(alone);
         for choice in choices {
-            lint(&format!("-p {package} --lib {choice}"))?;
+            Step::new("cargo", &format!("{verb} -p {package} --lib {choice}{flags}")).run()?;
         }
-        lint(&format!("-p {package} --all-targets --all-features"))?;
+        let all = format!("{verb} -p {package} {targets} --all-features{flags}");
+        Step::new("cargo", &all).run()?;
     }
     Ok(Vec::new())
 }
@@ -26,7 +36,7 @@ pub(crate) fn msrv() -> Outcome {
         let hint = format!("msrv (`rustup toolchain install {version} --profile minimal`)");
         return Ok(vec![hint]);
     }
-    Step::new("rustup", &format!("run {version} cargo check --workspace --all-targets --locked"))
+    Step::new("rustup", &format!("run {version} cargo check --workspace --lib --bins --locked"))
         .run()?;
     Ok(Vec::new())
 }
@@ -44,10 +54,6 @@ pub(crate) fn metadata(arguments: &str) -> Result<Value, Failure> {
 /// The entries of a list in it.
 pub(crate) fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value[name].as_array().into_iter().flatten()
-}
-
-fn lint(arguments: &str) -> Result<(), Failure> {
-    Step::new("cargo", &format!("clippy --quiet {arguments} -- -D warnings")).run()
 }
 
 /// Packages that have features, with these, except `default`.

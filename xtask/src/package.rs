@@ -13,13 +13,23 @@ pub(crate) fn all() -> Outcome {
     workspace()
 }
 
+/// Packages every library and the command, without building them.
+pub(crate) fn unbuilt() -> Outcome {
+    fetch("Cargo.toml")?;
+    packaged("--no-verify")
+}
+
 /// Packages every library and the command, and builds each from what was packaged.
-pub(crate) fn workspace() -> Outcome {
+fn workspace() -> Outcome {
     fetch("Cargo.toml")?;
     forget()?;
+    packaged("")
+}
+
+fn packaged(option: &str) -> Outcome {
     // Uncommitted changes are packaged as they are: what counts is what the packages contain.
     let line = "package --quiet --offline --workspace --exclude xtask --allow-dirty";
-    Step::new("cargo", line).run()?;
+    Step::new("cargo", &format!("{line} {option}")).run()?;
     Ok(Vec::new())
 }
 
@@ -65,7 +75,7 @@ fn file_name(path: &Path) -> &str {
 }
 
 /// Packages what adapts other libraries, which is a workspace of its own whose package depends on published ones.
-pub(crate) fn compat() -> Outcome {
+fn compat() -> Outcome {
     fetch("compat/Cargo.toml")?;
     let line = "package --quiet --offline --allow-dirty --manifest-path compat/Cargo.toml";
     let patch = |name: &str, path: &str| format!("patch.crates-io.{name}.path=\"crates/{path}\"");

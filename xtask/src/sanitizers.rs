@@ -22,6 +22,9 @@ const PROGRAMS: &str = "programs::";
 /// Not run either: it leaks on purpose, to test `mem::forget`.
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
+/// What CI runs under the sanitizer: unit tests, and the modules of `suite` in which memory is lent, lost and forgotten.
+const QUICK: &str = "tests:: conformance:: files:: forgotten:: unwinding:: zero_copy::";
+
 /// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
 const PURE: [&str; 9] = [
     "lease",
@@ -35,15 +38,24 @@ const PURE: [&str; 9] = [
     "owned",
 ];
 
-/// Runs the tests under AddressSanitizer; skipped if there is no nightly toolchain.
+/// Runs all tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
+    asan_of(&UNSAFE_CRATES, "--lib --tests", "")
+}
+
+/// Runs those tests of the runtime that touch memory shared with the kernel most.
+pub(crate) fn asan_quick() -> Outcome {
+    asan_of(&["annulus"], "--lib --test suite", QUICK)
+}
+
+fn asan_of(crates: &[&str], targets: &str, filters: &str) -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
-    let crates = UNSAFE_CRATES.map(|name| format!("-p {name}")).join(" ");
+    let crates: String = crates.iter().map(|name| format!(" -p {name}")).collect();
     let tests = format!(
-        "run nightly cargo test --no-fail-fast --lib --tests --target {TARGET} {crates} -- \
-         --skip {LEAKING} --skip {PROGRAMS}"
+        "run nightly cargo test --no-fail-fast {targets} --target {TARGET}{crates} -- \
+         --skip {LEAKING} --skip {PROGRAMS} {filters}"
     );
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
     let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");

@@ -8,37 +8,49 @@ use crate::{
 };
 
 /// The rest of what CI runs, quick parts first.
-const MORE: [Part; 15] = [
+const MORE: [Part; 9] = [
     Part { name: "features", required: true, run: features::check, leaves: &[] },
-    Part { name: "test", required: true, run: test, leaves: &[] },
-    Part { name: "compat", required: false, run: compat::run, leaves: &[] },
-    Part { name: "compat-package", required: true, run: package::compat, leaves: &["compat"] },
-    Part { name: "package", required: true, run: package::workspace, leaves: &["package"] },
     Part { name: "msrv", required: false, run: features::msrv, leaves: &[] },
+    Part { name: "package", required: true, run: package::unbuilt, leaves: &["package"] },
+    Part { name: "api", required: false, run: api::check, leaves: &["api"] },
+    Part { name: "peers", required: false, run: peers::quick, leaves: &["peers", "release"] },
     Part {
         name: "instructions",
         required: false,
         run: || instructions::run(&[]),
         leaves: &["dist"],
     },
+    Part { name: "test", required: true, run: test, leaves: &[] },
+    Part { name: "compat", required: false, run: compat::run, leaves: &["compat"] },
     Part {
-        name: "kernels",
+        name: "asan",
         required: false,
-        run: kernels::quick,
-        leaves: &["kernels", "kernel-images"],
+        run: sanitizers::asan_quick,
+        leaves: &[sanitizers::TARGET],
     },
-    Part { name: "peers", required: false, run: peers::quick, leaves: &["peers", "release"] },
+];
+
+/// Proofs that take long and seldom find what the others do not.
+const WEEKLY: [Part; 9] = [
+    Part { name: "advisories", required: false, run: licences::advisories, leaves: &[] },
+    Part { name: "features", required: true, run: features::all_targets, leaves: &[] },
+    Part { name: "package", required: true, run: package::all, leaves: &["package", "compat"] },
     Part {
         name: "static",
         required: false,
         run: || static_program::run(&[]),
         leaves: &["x86_64-unknown-linux-musl"],
     },
-    Part { name: "api", required: false, run: api::check, leaves: &["api"] },
-    Part { name: "fuzz", required: false, run: fuzz::all, leaves: &["fuzz"] },
     Part { name: "miri", required: false, run: sanitizers::miri, leaves: &["miri"] },
+    Part { name: "fuzz", required: false, run: fuzz::all, leaves: &["fuzz"] },
+    Part {
+        name: "kernels",
+        required: false,
+        run: kernels::quick,
+        leaves: &["kernels", "kernel-images"],
+    },
     Part { name: "asan", required: false, run: sanitizers::asan, leaves: &[sanitizers::TARGET] },
-    Part { name: "advisories", required: false, run: licences::advisories, leaves: &[] },
+    Part { name: "seeds", required: true, run: || sim(&["10000".into()]), leaves: &["release"] },
 ];
 
 /// All that a change must pass.
@@ -47,10 +59,15 @@ pub(crate) fn ci() -> Outcome {
     part::run(&parts)
 }
 
+/// What takes too long for every change.
+pub(crate) fn weekly() -> Outcome {
+    part::run(&WEEKLY)
+}
+
 /// The test command of the README, and the tests of a feature that changes the hot path, which the other tests leave out.
 pub(crate) fn test() -> Outcome {
     Step::new("cargo", "test --workspace --no-fail-fast").run_tests()?;
-    Step::new("cargo", "test -p annulus --features tracing --test tracing").run_tests()?;
+    Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()?;
     Ok(Vec::new())
 }
 
@@ -64,8 +81,7 @@ pub(crate) fn sim(arguments: &[String]) -> Outcome {
         return Err(Failure::Usage(format!("unexpected argument '{extra}': sim takes one number")));
     }
     if seeds.parse::<u64>().is_ok_and(|seeds| seeds > 0) {
-        let test =
-            "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::one_seed_is_one_run";
+        let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::one_seed_is_one_run";
         Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", seeds).run()?;
         return Ok(Vec::new());
     }

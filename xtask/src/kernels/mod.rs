@@ -43,7 +43,7 @@ struct Wish {
     write: bool,
 }
 
-/// The part that CI runs: on the oldest kernel on which io_uring is used.
+/// The part that `weekly` runs: on the oldest kernel on which io_uring is used.
 pub(crate) fn quick() -> Outcome {
     run(&["6.1", "--quick"].map(String::from))
 }

@@ -38,7 +38,7 @@ const ECHO: u32 = 120;
 /// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The part that CI runs: the tests of [`CHOSEN`], as `cargo test` builds them, on the drivers as they are by default. Without
+    /// The part that `weekly` runs: the tests of [`CHOSEN`], as `cargo test` builds them, on the drivers as they are by default. Without
     /// those in [`LONG`].
     Quick,
     /// The tests of [`CHOSEN`] in every mode, and a server for each way of carrying bytes.
@@ -53,7 +53,7 @@ impl Scope {
         if self == Self::Quick { "dev" } else { "kernels" }
     }
 
-    /// The packages whose tests cargo builds. CI has built the quick ones already.
+    /// The packages whose tests cargo builds. Quick are those as `cargo test` builds them.
     fn tests(self) -> String {
         match self {
             Self::Quick => "--workspace".into(),

@@ -1,6 +1,6 @@
 //! Datagrams to servers that echo, and to servers that lose, duplicate, reorder and corrupt them.
 
-mod common;
+use crate::common;
 
 use annulus_load::recording::{DatagramCounts, Recording, WorkloadKind};
 use annulus_load::{Datagrams, Plan};

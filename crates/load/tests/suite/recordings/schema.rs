@@ -6,7 +6,7 @@ use annulus_load::recording::{
 };
 use serde_json::{Map, Value};
 
-const SCHEMA: &str = include_str!("../../../../docs/load-recording.schema.json");
+const SCHEMA: &str = include_str!("../../../../../docs/load-recording.schema.json");
 
 /// What it says of a value, and what only describes it.
 const KNOWN: [&str; 15] = [

@@ -1,7 +1,6 @@
 //! Streams to correct and to faulty servers: each kind of failure is counted under its name.
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 mod connections;
 mod freezing;
 

@@ -1,6 +1,6 @@
 //! UDP: the simulated kernel gives the same results as Linux.
 
-mod common;
+use crate::common;
 
 use annulus_kernel::*;
 use common::messages::*;

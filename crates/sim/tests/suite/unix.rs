@@ -1,11 +1,9 @@
 //! Unix sockets: the simulated kernel gives the same results as Linux.
 
-mod common;
-
+use crate::common::messages::*;
+use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
-use common::messages::*;
-use common::*;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 

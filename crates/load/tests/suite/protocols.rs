@@ -1,6 +1,6 @@
 //! Protocols over real sockets: with servers that are right, and with hostile ones, whose faults are counted under their names.
 
-mod common;
+use crate::common;
 
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{

@@ -1,11 +1,9 @@
 //! TCP under all faults, with many seeds: no byte is lost, duplicated or reordered, and nothing is left open.
 
-mod common;
-
+use crate::common::tcp_stress::{Size, TcpStress};
+use crate::common::{Host, each_seed};
 use annulus_kernel::{Kernel, Linux};
 use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
-use common::tcp_stress::{Size, TcpStress};
-use common::{Host, each_seed};
 use std::rc::Rc;
 
 /// Seeds of a run.
@@ -40,7 +38,7 @@ fn run(builder: Builder, seed: u64) -> Rc<Sim> {
 
 #[test]
 fn no_seed_loses_a_byte_or_leaves_anything_open() {
-    each_seed(SEEDS, "cargo test -p annulus-sim --test tcp_stress no_seed", |seed| {
+    each_seed(SEEDS, "cargo test -p annulus-sim --test suite tcp_stress::no_seed", |seed| {
         drop(stress(seed))
     });
 }

@@ -1,12 +1,10 @@
 //! The other operations that receive and send on sockets: READ, READV, RECVMSG, WRITE and WRITEV.
 #![allow(unsafe_code)]
 
-mod common;
-
+use crate::common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
 use annulus_ring::op::{self, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
-use common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
 use rustix::io::Errno;
 use std::ptr;
 

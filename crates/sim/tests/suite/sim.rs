@@ -1,11 +1,9 @@
 //! What only a simulated kernel has: virtual time, a configurable network, other kernels, and limits.
 
-mod common;
-
+use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Builder, Link, Profile, Sim};
-use common::*;
 use rustix::io::Errno;
 use std::rc::Rc;
 use std::time::Duration;

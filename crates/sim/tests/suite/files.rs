@@ -1,14 +1,12 @@
 //! Files: the simulated disk gives the same results as Linux; and what only a simulated disk can do.
 #![allow(unsafe_code)]
 
-mod common;
-
+use crate::common::disk::*;
+use crate::common::*;
 use annulus_kernel::file::{FileCall, FileStat};
 use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Device, Disk, Sim};
-use common::disk::*;
-use common::*;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::time::Duration;

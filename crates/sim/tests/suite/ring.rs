@@ -1,10 +1,8 @@
 //! Rings: the simulated kernel behaves as Linux.
 
-mod common;
-
+use crate::common::*;
 use annulus_kernel::Fd;
 use annulus_ring::*;
-use common::*;
 use rustix::io::Errno;
 use std::time::Duration;
 

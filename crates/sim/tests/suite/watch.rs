@@ -2,12 +2,10 @@
 
 #![allow(unsafe_code)]
 
-mod common;
-
+use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Builder, Sim};
-use common::*;
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;

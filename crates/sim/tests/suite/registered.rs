@@ -1,14 +1,12 @@
 //! Registered memory: the simulated kernel gives the same results as Linux.
 #![allow(unsafe_code)]
 
-mod common;
-
+use crate::common::disk::*;
+use crate::common::*;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::FileCall;
 use annulus_ring::*;
 use annulus_sim::{Profile, Sim};
-use common::disk::*;
-use common::*;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;

@@ -1,11 +1,9 @@
 //! The effect of each fault alone, at every opportunity.
 
-mod common;
-
+use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Fault, Faults, Sim};
-use common::*;
 use rustix::io::Errno;
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
 //! A connection per message, to correct and to faulty servers.
 
-mod common;
+use crate::common;
 
 use annulus_load::recording::{Interval, Latencies, Recording, WorkloadKind};
 use annulus_load::{PerConnection, Plan, SOURCE_ADDRESSES, Workload};

@@ -2,13 +2,11 @@
 //! once and in order; and nothing is left open, including passed descriptors.
 #![allow(unsafe_code)]
 
-mod common;
-
+use crate::common::datagram_stress::{DatagramStress, Tally};
+use crate::common::messages::{header_of, recv_msg_multi};
+use crate::common::*;
 use annulus_kernel::*;
 use annulus_sim::{Fault, Faults, Link, Sim};
-use common::datagram_stress::{DatagramStress, Tally};
-use common::messages::{header_of, recv_msg_multi};
-use common::*;
 use std::rc::Rc;
 
 /// Seeds of a run.
@@ -25,7 +23,7 @@ fn run(sim: Rc<Sim>, seed: u64) -> (Rc<Sim>, Tally) {
 
 #[test]
 fn no_seed_invents_a_datagram_or_leaves_anything_open() {
-    each_seed(SEEDS, "cargo test -p annulus-sim --test datagram_stress no_seed", |seed| {
+    each_seed(SEEDS, "cargo test -p annulus-sim --test suite datagram_stress::no_seed", |seed| {
         run(Sim::builder(seed).chaos().build(), seed);
     });
 }

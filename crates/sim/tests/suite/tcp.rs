@@ -1,10 +1,8 @@
 //! TCP: the simulated kernel gives the same results as Linux.
 
-mod common;
-
+use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
-use common::*;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;

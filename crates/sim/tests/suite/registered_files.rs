@@ -1,10 +1,8 @@
 //! Registered files: the simulated kernel gives the same results as Linux.
 
-mod common;
-
+use crate::common::*;
 use annulus_ring::FileTable;
 use annulus_sim::Sim;
-use common::*;
 use rustix::io::Errno;
 
 const BADF: i32 = -Errno::BADF.raw_os_error();

@@ -1,7 +1,7 @@
 //! A ring that is restricted before it is enabled, set up by the test itself.
 #![allow(unsafe_code)]
 
-mod common;
+use crate::common;
 
 use annulus_kernel::*;
 use annulus_ring::*;

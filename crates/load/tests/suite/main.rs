@@ -1,0 +1,11 @@
+//! Tests of this crate that need no process of their own, as one program.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bulk;
+mod datagrams;
+mod per_connection;
+mod protocols;
+mod recordings;
+mod streams;

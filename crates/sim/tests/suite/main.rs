@@ -1,0 +1,20 @@
+//! Tests of this crate that need no process of their own, as one program.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod datagram_stress;
+mod driver;
+mod faults;
+mod files;
+mod registered;
+mod registered_files;
+mod restricted;
+mod ring;
+mod sim;
+mod tcp;
+mod tcp_stress;
+mod udp;
+mod unix;
+mod verbs;
+mod watch;
