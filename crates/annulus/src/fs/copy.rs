@@ -41,34 +41,38 @@ impl File {
     /// # Errors
     /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
     pub async fn copy_to(&self, into: &File) -> io::Result<u64> {
-        self.copy_range_to(0, into, 0, u64::MAX).await
+        let mut copied = 0;
+        self.copy_range_to(0, into, 0, u64::MAX, &mut copied).await.map(|()| copied)
     }
 
-    /// As [`copy_to`](Self::copy_to), from one offset to another, `limit` bytes at most.
+    /// As [`copy_to`](Self::copy_to), from one offset to another, `limit` bytes at most. The number of bytes goes to `done`, also if it
+    /// fails.
     pub(crate) async fn copy_range_to(
         &self,
         from: u64,
         into: &File,
         to: u64,
         limit: u64,
-    ) -> io::Result<u64> {
+        done: &mut u64,
+    ) -> io::Result<()> {
         let len = self.metadata().await?.len().saturating_sub(from).min(limit);
         // A longer copy holds up the loop, unless both files can share their blocks.
         let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
         let kind = short.and_then(|len| into.kind(Class::Write, len, true));
-        let mut done = 0;
-        while done < limit {
-            match self.copy_some(kind, from + done, into, to + done, limit - done).await {
-                Ok(0) if done == 0 => return self.read_and_write(from, into, to, limit).await,
+        while *done < limit {
+            match self.copy_some(kind, from + *done, into, to + *done, limit - *done).await {
+                Ok(0) if *done == 0 => {
+                    return self.read_and_write(from, into, to, limit, done).await;
+                }
                 Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if done == 0 && is_unsupported(&error) => {
-                    return self.read_and_write(from, into, to, limit).await;
+                Ok(count) => *done += count,
+                Err(error) if *done == 0 && is_unsupported(&error) => {
+                    return self.read_and_write(from, into, to, limit, done).await;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Has the kernel copy some bytes, in a call on the other file.
@@ -87,21 +91,30 @@ impl File {
     }
 
     /// Reads and writes, also files without a known length, of which the kernel copies nothing.
-    async fn read_and_write(&self, from: u64, into: &File, to: u64, limit: u64) -> io::Result<u64> {
-        let (mut piece, mut done) = (vec![0; PIECE], 0);
-        while done < limit {
-            let most = usize::try_from(limit - done).map_or(PIECE, |left| left.min(PIECE));
-            let (read, full) = self.read_at(piece.slice(..most), from + done).await;
+    async fn read_and_write(
+        &self,
+        from: u64,
+        into: &File,
+        to: u64,
+        limit: u64,
+        done: &mut u64,
+    ) -> io::Result<()> {
+        let mut piece = vec![0; PIECE];
+        while *done < limit {
+            let most = usize::try_from(limit - *done).map_or(PIECE, |left| left.min(PIECE));
+            let (read, full) = self.read_at(piece.slice(..most), from + *done).await;
             let count = read?;
             if count == 0 {
                 break;
             }
-            let (written, slice) = into.write_all_at(full.slice(..count), to + done).await;
-            written?;
+            let (mut written, start) = (0, to + *done);
+            let full = full.slice(..count);
+            let (ended, slice) = into.write_whole(full, |at| start + at, None, &mut written).await;
+            *done += written as u64;
+            ended?;
             piece = slice.into_inner().into_inner();
-            done += count as u64;
         }
-        Ok(done)
+        Ok(())
     }
 }
 

@@ -6,16 +6,20 @@ use crate::lease::Lease;
 use crate::runtime::last_writes::AcceptedWrite;
 use crate::task::spawn;
 use annulus_kernel::file::CURSOR;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
+use std::task::Poll;
 
 impl File {
     /// Writes all of a lease at the cursor, and moves the cursor behind what was written; also if it is dropped after its first
-    /// poll.
+    /// poll. The next call that writes, syncs or seeks then has the error of that, if there is one.
     ///
     /// # Errors
     /// As [`write_all`](Self::write_all).
     pub(crate) async fn write_detached(&self, lease: Lease) -> io::Result<()> {
-        let mut args = Write { buf: lease, done: 0, offset: CURSOR };
+        self.open.take_error()?;
+        let mut args = Write { buf: lease, done: 0, offset: CURSOR, turn: None };
         let written = self.try_write(&mut args);
         let mut lease = args.buf;
         if let Some(Ok(count)) = written {
@@ -24,25 +28,25 @@ impl File {
         if lease.is_empty() { Ok(()) } else { self.write_in_task(lease).await }
     }
 
-    /// The cursor moves first, so that the next write goes behind these bytes. A file without a cursor, such as a pipe, is
-    /// written in order only as long as each write is awaited.
+    /// Its place in line for the cursor is taken first, so that the next call at the cursor comes after these bytes. A file without a
+    /// cursor, such as a pipe, is written in order only as long as each write is awaited.
     async fn write_in_task(&self, lease: Lease) -> io::Result<()> {
-        let total = lease.len();
-        let start = self.move_cursor(total as i64).map(|end| end - total as u64);
-        let offset = move |done| start.as_ref().map_or(CURSOR, |start| start + done);
+        let mut turn = self.open.cursor_turn();
+        let taken =
+            poll_fn(|cx| Poll::Ready(turn.as_mut().map(|turn| Pin::new(turn).poll(cx)))).await;
         let file = self.try_clone()?;
         let core = file.open.core.clone();
         let write = async move {
-            let mut done = 0;
-            let (outcome, _) = file.write_whole(lease, offset, &mut done).await;
-            (outcome, done)
+            let permit = match (taken, turn) {
+                (Some(Poll::Ready(permit)), _) => permit.ok(),
+                (_, Some(turn)) => turn.await.ok(),
+                (_, None) => None,
+            };
+            let (written, _) = file.write_whole(lease, |_| CURSOR, permit, &mut 0).await;
+            written.map_err(|error| file.open.keep_error(error)).is_ok()
         };
         let task = spawn(AcceptedWrite::new(core, write));
-        let (outcome, done) = task.await.map_err(|error| io::Error::other(error.to_string()))?;
-        if done < total {
-            // It fails only if there is no cursor to move back.
-            _ = self.move_cursor(done as i64 - total as i64);
-        }
-        outcome
+        task.await.map_err(|error| io::Error::other(error.to_string()))?;
+        self.open.take_error()
     }
 }

@@ -3,6 +3,7 @@
 use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
 use crate::buf::{IoBuf, IoBufMut};
+use crate::sync::Permit;
 use annulus_kernel::file::CURSOR;
 use std::io;
 
@@ -13,7 +14,7 @@ impl File {
     /// As [`read_at`](Self::read_at); `UnexpectedEof`, naming the offset, if the file ends before.
     pub async fn read_exact_at<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<()>, B) {
         let total = buf.bytes_total();
-        let mut args = Read { buf, done: 0, offset };
+        let mut args = Read { buf, done: 0, offset, turn: None };
         while args.done < total {
             args.offset = match check_offset(offset + args.done as u64) {
                 Ok(at) => at,
@@ -42,7 +43,7 @@ impl File {
     /// As [`write_at`](Self::write_at), with the number of bytes that were written before.
     pub async fn write_all_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         match check_offset(offset) {
-            Ok(offset) => self.write_whole(buf, |done| offset + done, &mut 0).await,
+            Ok(offset) => self.write_whole(buf, |done| offset + done, None, &mut 0).await,
             Err(error) => (Err(error), buf),
         }
     }
@@ -52,18 +53,23 @@ impl File {
     /// # Errors
     /// As [`write_all_at`](Self::write_all_at).
     pub async fn write_all<B: IoBuf>(&mut self, buf: B) -> (io::Result<()>, B) {
-        self.write_whole(buf, |_| CURSOR, &mut 0).await
+        self.write_whole(buf, |_| CURSOR, None, &mut 0).await
     }
 
-    /// Writes everything, and counts it in `done`. `offset` gives the offset of the next bytes by the number of bytes written.
+    /// Writes everything, and counts it in `done`. `offset` gives the offset of the next bytes by the number of bytes written; `turn` is
+    /// that of the cursor, if it was taken before.
     pub(super) async fn write_whole<B: IoBuf>(
         &self,
         buf: B,
         offset: impl Fn(u64) -> u64,
+        turn: Option<Permit>,
         done: &mut usize,
     ) -> (io::Result<()>, B) {
+        if let Err(error) = self.open.take_error() {
+            return (Err(error), buf);
+        }
         let total = buf.bytes_init();
-        let mut args = Write { buf, done: *done, offset: 0 };
+        let mut args = Write { buf, done: *done, offset: 0, turn };
         while args.done < total {
             args.offset = offset(args.done as u64);
             let written = match self.try_write(&mut args) {

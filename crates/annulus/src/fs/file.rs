@@ -7,6 +7,7 @@ use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, OpenFile};
 use super::policy::Policy;
+use crate::sync::Permit;
 use annulus_kernel::file::{CURSOR, FileCall};
 use rustix::io::Errno;
 use std::fmt;
@@ -201,6 +202,7 @@ impl File {
     /// # Errors
     /// The device's: written bytes may be lost, also if a second try succeeds.
     pub async fn sync_all(&self) -> io::Result<()> {
+        drop(self.settled().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: false }).await
     }
 
@@ -209,6 +211,7 @@ impl File {
     /// # Errors
     /// As there.
     pub async fn sync_data(&self) -> io::Result<()> {
+        drop(self.settled().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: true }).await
     }
 
@@ -289,14 +292,24 @@ impl File {
             SeekFrom::Current(offset) => (offset, 1),
             SeekFrom::End(offset) => (offset, 2),
         };
-        let args = Seek { offset, origin, position: Box::default() };
+        let turn = self.settled().await?;
+        let args = Seek { offset, origin, position: Box::default(), _turn: turn };
         let (answer, Seek { position, .. }) = self.site(Class::Query, 0, false).make(args).await;
         answer.map(|_| *position)
     }
 
+    /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures were dropped: the turn behind them.
+    ///
+    /// # Errors
+    /// The error of a write that was dropped.
+    pub(crate) async fn settled(&self) -> io::Result<Option<Permit>> {
+        let turn = if self.open.is_cursor_taken() { self.turn().await } else { None };
+        self.open.take_error().map(|()| turn)
+    }
+
     /// Moves the cursor by so many bytes inline, since no device is asked for that; the new offset.
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {
-        let mut args = Seek { offset: by, origin: 1, position: Box::default() };
+        let mut args = Seek { offset: by, origin: 1, position: Box::default(), _turn: None };
         self.site(Class::Query, 0, false).system_call(&mut args)?;
         Ok(*args.position)
     }
@@ -332,12 +345,14 @@ struct Seek {
     offset: i64,
     origin: u32,
     position: Box<u64>,
+    /// Of the cursor, if calls at it were in flight.
+    _turn: Option<Permit>,
 }
 
 // SAFETY: the call writes to the box's memory.
 unsafe impl CallArgs for Seek {
     fn call(&mut self, fd: RawFd) -> FileCall {
-        let Self { offset, origin, ref mut position } = *self;
+        let Self { offset, origin, ref mut position, .. } = *self;
         FileCall::Seek { fd, offset, origin, position: &mut **position }
     }
 }

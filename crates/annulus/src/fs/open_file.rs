@@ -4,9 +4,11 @@
 use super::inline_policy::PageCache;
 use super::metadata::Metadata;
 use crate::runtime::core::Core;
+use crate::sync::{Acquire, Semaphore};
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, FileStat, PathAt};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
@@ -22,11 +24,39 @@ pub(crate) struct OpenFile {
     /// As of the first use. In a box: seldom used, and large.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
+    /// A permit for the cursor, had by the call at it that is in flight off the loop; made for the first of these.
+    cursor: OnceCell<Semaphore>,
+    /// The error of a write that nobody waited for.
+    unreported: RefCell<Option<io::Error>>,
 }
 
 impl OpenFile {
     pub(super) fn new(core: Rc<Core>, fd: Fd) -> Rc<Self> {
-        Rc::new(Self { core, fd, metadata: OnceCell::new(), page_cache: PageCache::new() })
+        let (metadata, cursor, unreported) = <(OnceCell<_>, OnceCell<_>, RefCell<_>)>::default();
+        Rc::new(Self { core, fd, metadata, page_cache: PageCache::new(), cursor, unreported })
+    }
+
+    /// Whether a call at the cursor is in flight off the loop, or waits for its turn. It may be one whose future was dropped; the next
+    /// call at the cursor comes after it.
+    #[inline]
+    pub(super) fn is_cursor_taken(&self) -> bool {
+        self.cursor.get().is_some_and(|cursor| cursor.try_acquire().is_err())
+    }
+
+    /// A place in line for the cursor, from the first poll on; `None` if the file has none.
+    pub(super) fn cursor_turn(&self) -> Option<Acquire> {
+        self.is_ordinary().then(|| self.cursor.get_or_init(|| Semaphore::new(1)).acquire())
+    }
+
+    /// Keeps the error of a write for whoever calls next.
+    pub(super) fn keep_error(&self, error: io::Error) {
+        self.unreported.replace(Some(error));
+    }
+
+    /// The error of a write that was dropped, once.
+    #[inline]
+    pub(super) fn take_error(&self) -> io::Result<()> {
+        self.unreported.take().map_or(Ok(()), Err)
     }
 
     pub(crate) fn fd(&self) -> RawFd {

@@ -199,7 +199,7 @@ impl FileStream {
             let mut buf = mem::take(&mut self.next);
             buf.clear();
             buf.reserve(PIECE);
-            let mut args = Read { buf, done: 0, offset: CURSOR };
+            let mut args = Read { buf, done: 0, offset: CURSOR, turn: None };
             match self.file.try_read(&mut args) {
                 Some(Ok(count)) => {
                     self.add(args.buf);
@@ -323,13 +323,13 @@ impl AsyncSend for FileStream {
         if accepted == 0 {
             return Poll::Ready(Ok(0));
         }
-        let mut args = Write { buf, done: 0, offset: CURSOR };
+        let mut args = Write { buf, done: 0, offset: CURSOR, turn: None };
         if let Some(written) = self.file.try_write(&mut args) {
             self.copy = args.buf;
             return Poll::Ready(written);
         }
         let file = self.file_of_task()?;
-        let write = async move { file.write_whole(args.buf, |_| CURSOR, &mut 0).await.0 };
+        let write = async move { file.write_whole(args.buf, |_| CURSOR, None, &mut 0).await.0 };
         self.write_in_task(write);
         Poll::Ready(Ok(accepted))
     }
@@ -342,7 +342,8 @@ impl AsyncSend for FileStream {
         if total == 0 {
             return Poll::Ready(Ok(()));
         }
-        let mut args = Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR };
+        let mut args =
+            Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR, turn: None };
         let tried = self.file.try_write(&mut args).unwrap_or(Ok(0));
         if matches!(tried, Ok(count) if count == total) {
             return Poll::Ready(Ok(()));
@@ -350,7 +351,7 @@ impl AsyncSend for FileStream {
         match tried.and_then(|done| Ok((done, self.file_of_task()?))) {
             Ok((mut done, file)) => {
                 let write =
-                    async move { file.write_whole(args.buf, |_| CURSOR, &mut done).await.0 };
+                    async move { file.write_whole(args.buf, |_| CURSOR, None, &mut done).await.0 };
                 self.write_in_task(write);
                 Poll::Ready(Ok(()))
             }

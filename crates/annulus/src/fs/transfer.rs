@@ -5,6 +5,7 @@ use super::call::{CallArgs, CallSite};
 use super::file::{File, check_offset};
 use super::inline_policy::{Class, PageCache};
 use crate::buf::{IoBuf, IoBufMut};
+use crate::sync::Permit;
 use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
@@ -17,6 +18,8 @@ pub(super) struct Read<B> {
     pub(super) buf: B,
     pub(super) done: usize,
     pub(super) offset: u64,
+    /// Of the cursor, while this is made off the loop at it.
+    pub(super) turn: Option<Permit>,
 }
 
 /// A write of what lies behind the first `done` bytes of the memory.
@@ -24,6 +27,8 @@ pub(super) struct Write<B> {
     pub(super) buf: B,
     pub(super) done: usize,
     pub(super) offset: u64,
+    /// Of the cursor, from the first call off the loop at it until all is written.
+    pub(super) turn: Option<Permit>,
 }
 
 impl<B: IoBufMut> Read<B> {
@@ -76,7 +81,7 @@ impl File {
             return (Err(error), buf);
         }
         // No future in between: moving the memory into one and out of it costs a good part of a cached read.
-        let mut args = Read { buf, done: 0, offset };
+        let mut args = Read { buf, done: 0, offset, turn: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -98,12 +103,18 @@ impl File {
         }
     }
 
-    /// Reads at the cursor, and moves it.
+    /// Reads at the cursor, and moves it. Calls at the cursor that leave the loop are made one after the other, those of clones and those
+    /// whose future was dropped included.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
     pub async fn read<B: IoBufMut>(&mut self, buf: B) -> (io::Result<usize>, B) {
-        let mut args = Read { buf, done: 0, offset: CURSOR };
+        self.read_once(buf).await
+    }
+
+    /// As [`read`](Self::read).
+    pub(crate) async fn read_once<B: IoBufMut>(&self, buf: B) -> (io::Result<usize>, B) {
+        let mut args = Read { buf, done: 0, offset: CURSOR, turn: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -122,7 +133,10 @@ impl File {
     }
 
     async fn write_once<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
-        let mut args = Write { buf, done: 0, offset };
+        if let Err(error) = self.open.take_error() {
+            return (Err(error), buf);
+        }
+        let mut args = Write { buf, done: 0, offset, turn: None };
         match self.try_write(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -135,6 +149,9 @@ impl File {
     /// The answer of a read that is made inline.
     #[inline]
     pub(super) fn try_read<B: IoBufMut>(&self, args: &mut Read<B>) -> Option<io::Result<usize>> {
+        if args.offset == CURSOR && self.open.is_cursor_taken() {
+            return None;
+        }
         let answer = self.read_site(args).try_inline(args)?;
         Some(answer.map(|count| args.filled(count)))
     }
@@ -148,6 +165,9 @@ impl File {
         let answer = match tried {
             Some(answer) => answer,
             None => {
+                if args.offset == CURSOR {
+                    args.turn = self.turn().await;
+                }
                 let site = self.read_site(&mut args);
                 let answer;
                 (answer, args) = site.offload(args).await;
@@ -167,6 +187,9 @@ impl File {
     /// The answer of a write that is made inline.
     #[inline]
     pub(super) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
+        if args.offset == CURSOR && args.turn.is_none() && self.open.is_cursor_taken() {
+            return None;
+        }
         let answer = self.write_site(args).try_inline(args)?;
         Some(answer.map(|count| {
             let turn = self.open.core.inline_policy.turn();
@@ -184,6 +207,9 @@ impl File {
         let answer = match tried {
             Some(answer) => answer,
             None => {
+                if args.offset == CURSOR && args.turn.is_none() {
+                    args.turn = self.turn().await;
+                }
                 let site = self.write_site(&args);
                 let answer;
                 (answer, args) = site.offload(args).await;
@@ -198,6 +224,12 @@ impl File {
                 (Err(self.explain(error, address, len, args.offset).await), args)
             }
         }
+    }
+
+    /// Waits until no call at the cursor is in flight off the loop, and keeps others from it until the permit is dropped; `None` if the
+    /// file has no cursor.
+    pub(super) async fn turn(&self) -> Option<Permit> {
+        self.open.cursor_turn()?.await.ok()
     }
 
     /// Small reads at an offset may be predicted to be in the page cache.

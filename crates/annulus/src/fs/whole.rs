@@ -57,7 +57,10 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// As [`File::create`] and [`File::write_all`].
 pub async fn write(path: impl AsRef<Path>, bytes: impl IoBuf) -> io::Result<()> {
     let mut file = File::create(path).await?;
-    file.write_all(bytes).await.0
+    match file.open.is_ordinary() {
+        true => file.write_all_at(bytes, 0).await.0,
+        false => file.write_all(bytes).await.0,
+    }
 }
 
 /// The path without links, `.` and `..`, from the root.

@@ -77,6 +77,7 @@ pub async fn copy_at_most(
         (Source::Recv(from), Sink::File(to)) => to_file(from, to, limit).await,
         (Source::Recv(from), Sink::Send(to)) => between_streams(from, to, limit).await,
         (Source::File(from), Sink::Send(to)) => {
+            drop(from.settled().await?);
             let start = from.move_cursor(0)?;
             let moved = |count| from.move_cursor(count as i64).map(drop);
             send_part(from, start, limit, to, moved).await
@@ -146,11 +147,13 @@ async fn send_part(
 }
 
 async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
+    drop((from.settled().await?, to.settled().await?));
     let (start, there) = (from.move_cursor(0)?, to.move_cursor(0)?);
-    let copied = from.copy_range_to(start, to, there, limit).await?;
+    let mut copied = 0;
+    let ended = from.copy_range_to(start, to, there, limit, &mut copied).await;
     from.move_cursor(copied as i64)?;
     to.move_cursor(copied as i64)?;
-    Ok(copied)
+    ended.map(|()| copied)
 }
 
 async fn to_file(from: &mut dyn AsyncRecv, to: &File, limit: u64) -> io::Result<u64> {

@@ -1,4 +1,5 @@
-//! File calls: made by the ring if it has the operation, else by worker threads.
+//! File calls: made by the ring if it has the operation, else by worker threads. Those too that use the position of a file: no entry
+//! of the ring does that right.
 //!
 //! A locked-down ring has none of the operations: seccomp filters see the workers' system calls, and would not see entries.
 #![allow(unsafe_code)]
@@ -59,6 +60,7 @@ impl Files {
 
     fn submit(&mut self, job: Job, kernel: &dyn Kernel) -> Route {
         if !self.restricted
+            && !job.moves_position(kernel)
             && let Some(entry) = job.entry(&self.probe)
         {
             return Route::Ring(entry);

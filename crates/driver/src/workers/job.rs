@@ -13,6 +13,8 @@ use std::io;
 
 /// Bytes that a pipe with any free space takes without blocking: `PIPE_BUF`.
 pub(super) const PIPE_BUF: u32 = 4096;
+/// `SEEK_CUR`.
+const CURRENT: u32 = 1;
 
 /// A file call and the token of its event.
 ///
@@ -50,6 +52,23 @@ impl Job {
         // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`). The poll thread, which keeps the number
         // beside the job, produces that event itself, and then polls it no more.
         Some((unsafe { Fd::from_raw(fd) }, flags))
+    }
+
+    /// Whether the call is made at the position of a file that can seek. The ring does not make such calls right: its `off = -1` moves
+    /// the position only if the call ends within the submission, not for direct I/O nor for what a worker of the ring does, and takes no
+    /// lock on the position, so that two calls may use the same (Linux 6.18, `io_uring/rw.c`: `io_kiocb_update_pos`).
+    pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
+        let fd = match self.call {
+            FileCall::Read { fd, offset: CURSOR, .. }
+            | FileCall::Write { fd, offset: CURSOR, .. }
+            | FileCall::ReadVector { fd, offset: CURSOR, .. }
+            | FileCall::WriteVector { fd, offset: CURSOR, .. } => fd,
+            _ => return false,
+        };
+        let mut position = 0;
+        let call = FileCall::Seek { fd, offset: 0, origin: CURRENT, position: &mut position };
+        // SAFETY: the position outlives the call, and the descriptor stays open until the job's event was taken (`Job::new`).
+        unsafe { kernel.file(&call) }.is_ok()
     }
 
     /// Makes the call; it blocks as long as the call does.

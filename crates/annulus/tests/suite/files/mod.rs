@@ -3,6 +3,7 @@
 mod bad_input;
 mod cache;
 mod copy;
+mod cursor;
 mod direct;
 mod dirs;
 mod drops;
