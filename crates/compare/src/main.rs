@@ -11,10 +11,11 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::rc::Rc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::{DriverChoice, Runtime, affinity, spawn, time};
+use annulus::time::{self, Instant};
+use annulus::{DriverChoice, Runtime, affinity, spawn};
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\

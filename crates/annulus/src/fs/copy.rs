@@ -4,8 +4,8 @@
 use super::call::CallArgs;
 use super::file::File;
 use super::inline_policy::{CallKind, Class};
+use super::open::OpenOptions;
 use super::open_file::OpenFile;
-use crate::buf::IoBuf;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;
@@ -55,6 +55,8 @@ impl File {
         limit: u64,
         done: &mut u64,
     ) -> io::Result<()> {
+        let cached = into.through_the_cache().await?;
+        let into = cached.as_ref().unwrap_or(into);
         let len = self.metadata().await?.len().saturating_sub(from).min(limit);
         // A longer copy holds up the loop, unless both files can share their blocks.
         let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
@@ -66,7 +68,7 @@ impl File {
                 }
                 Ok(0) => break,
                 Ok(count) => *done += count,
-                Err(error) if *done == 0 && is_unsupported(&error) => {
+                Err(error) if is_unsupported(&error) => {
                     return self.read_and_write(from, into, to, limit, done).await;
                 }
                 Err(error) => return Err(error),
@@ -99,22 +101,29 @@ impl File {
         limit: u64,
         done: &mut u64,
     ) -> io::Result<()> {
-        let mut piece = vec![0; PIECE];
         while *done < limit {
             let most = usize::try_from(limit - *done).map_or(PIECE, |left| left.min(PIECE));
-            let (read, full) = self.read_at(piece.slice(..most), from + *done).await;
-            let count = read?;
-            if count == 0 {
+            let mut piece = self.read_piece(from + *done, most).await?;
+            piece.truncate(most);
+            if piece.is_empty() {
                 break;
             }
             let (mut written, start) = (0, to + *done);
-            let full = full.slice(..count);
-            let (ended, slice) = into.write_whole(full, |at| start + at, None, &mut written).await;
+            let ended = into.write_whole(piece, |at| start + at, None, &mut written).await.0;
             *done += written as u64;
             ended?;
-            piece = slice.into_inner().into_inner();
         }
         Ok(())
+    }
+
+    /// For direct I/O, the same file opened again without it, with a cursor of its own at the start: what is copied is aligned to nothing,
+    /// and the last block is seldom whole.
+    pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
+        if !self.direct {
+            return Ok(None);
+        }
+        let path = format!("/proc/self/fd/{}", self.open.fd());
+        OpenOptions::new().write(true).policy(self.policy).open(path).await.map(Some)
     }
 }
 

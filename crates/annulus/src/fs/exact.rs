@@ -58,7 +58,7 @@ impl File {
 
     /// Writes everything, and counts it in `done`. `offset` gives the offset of the next bytes by the number of bytes written; `turn` is
     /// that of the cursor, if it was taken before.
-    pub(super) async fn write_whole<B: IoBuf>(
+    pub(crate) async fn write_whole<B: IoBuf>(
         &self,
         buf: B,
         offset: impl Fn(u64) -> u64,

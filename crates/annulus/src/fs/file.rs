@@ -298,6 +298,11 @@ impl File {
         answer.map(|_| *position)
     }
 
+    /// Whether it has a cursor: it is neither a pipe nor a terminal.
+    pub(crate) fn has_cursor(&self) -> bool {
+        self.open.is_ordinary()
+    }
+
     /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures were dropped: the turn behind them.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub(crate) struct OpenFile {
     pub(super) page_cache: PageCache,
     /// A permit for the cursor, had by the call at it that is in flight off the loop; made for the first of these.
     cursor: OnceCell<Semaphore>,
-    /// The error of a write that nobody waited for.
+    /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
 }
 
@@ -48,7 +48,7 @@ impl OpenFile {
         self.is_ordinary().then(|| self.cursor.get_or_init(|| Semaphore::new(1)).acquire())
     }
 
-    /// Keeps the error of a write for whoever calls next.
+    /// Keeps the error of a write for the next call.
     pub(super) fn keep_error(&self, error: io::Error) {
         self.unreported.replace(Some(error));
     }

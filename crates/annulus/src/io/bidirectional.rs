@@ -47,7 +47,8 @@ pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
     a: &'a mut A,
     b: &'a mut B,
 ) -> CopyBidirectional<'a, A, B> {
-    CopyBidirectional { a, b, forth: OneDirection::new(), back: OneDirection::new(), idle: None }
+    let (forth, back) = (OneDirection::new(), OneDirection::new());
+    CopyBidirectional { a, b, forth, back, back_first: true, idle: None }
 }
 
 /// The future of [`copy_bidirectional`], with its limits.
@@ -81,6 +82,8 @@ pub struct CopyBidirectional<'a, A, B> {
     b: &'a mut B,
     forth: OneDirection,
     back: OneDirection,
+    /// Which was polled first the last time.
+    back_first: bool,
     idle: Option<Box<IdleTimeout>>,
 }
 
@@ -117,11 +120,17 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
     /// True once both directions have ended.
     fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
         let in_direction = |direction| move |error| (Some(direction), error);
-        let forth = self.forth.poll(cx, self.a, self.b);
-        let forth = forth.map_err(in_direction(Direction::AToB))?;
-        let back = self.back.poll(cx, self.b, self.a);
-        let back = back.map_err(in_direction(Direction::BToA))?;
-        Ok(forth.is_ready() && back.is_ready())
+        // In turn the first: a direction that always has something may take the whole budget.
+        let mut ended = true;
+        self.back_first = !self.back_first;
+        for back in [self.back_first, !self.back_first] {
+            let (polled, direction) = match back {
+                false => (self.forth.poll(cx, self.a, self.b), Direction::AToB),
+                true => (self.back.poll(cx, self.b, self.a), Direction::BToA),
+            };
+            ended &= polled.map_err(in_direction(direction))?.is_ready();
+        }
+        Ok(ended)
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {

@@ -2,12 +2,18 @@
 
 use super::copy_ends::{CopySink, CopySource, Sink, Source};
 use super::send_file::{send_file, send_pieces};
-use super::transfer::Transfer;
+use super::transfer::{Outgoing, Transfer};
 use crate::fs::File;
 use crate::io::{AsyncRecv, AsyncSend};
-use std::future::poll_fn;
+use annulus_kernel::file::CURSOR;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::{Bound, RangeBounds};
+use std::pin::pin;
+use std::task::Poll;
+
+/// The most bytes that are copied at a time from what has no cursor.
+const PIECE: usize = 64 * 1024;
 
 /// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: from a
 /// file by a stream of this crate, as its `send` returns; from another stream by the kernel; by the page cache for a file; and else by a
@@ -44,7 +50,7 @@ use std::ops::{Bound, RangeBounds};
 ///
 /// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and a
 /// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file both
-/// cursors move at the end, so a second copy starts from the beginning. From a stream to a sink of a program's own, the rest of a piece is
+/// cursors move at the end, so a second copy starts from the beginning. From or to a file that cannot seek, the piece that was read last may be lost. From a stream to a sink of a program's own, the rest of a piece is
 /// lost of which the sink has accepted a part, or nothing yet.
 ///
 /// # Errors
@@ -73,6 +79,12 @@ pub async fn copy_at_most(
     limit: u64,
 ) -> io::Result<u64> {
     match (from.source(), to.sink()) {
+        (Source::File(from), Sink::File(to)) if !(from.has_cursor() && to.has_cursor()) => {
+            in_order(from, Sink::File(to), limit).await
+        }
+        (Source::File(from), Sink::Send(to)) if !from.has_cursor() => {
+            in_order(from, Sink::Send(to), limit).await
+        }
         (Source::File(from), Sink::File(to)) => between_files(from, to, limit).await,
         (Source::Recv(from), Sink::File(to)) => to_file(from, to, limit).await,
         (Source::Recv(from), Sink::Send(to)) => between_streams(from, to, limit).await,
@@ -156,11 +168,56 @@ async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     ended.map(|()| copied)
 }
 
+/// Copies from or to what has no cursor, such as a pipe or a terminal, in pieces. A piece that was read and is not written when this is
+/// dropped is lost.
+async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> {
+    let (mut copied, mut unflushed) = (0, false);
+    while copied < limit {
+        let most = usize::try_from(limit - copied).map_or(PIECE, |left| left.min(PIECE));
+        let mut read = pin!(from.read_once(Vec::with_capacity(most)));
+        let (count, bytes) = poll_fn(|cx| {
+            let polled = read.as_mut().poll(cx);
+            match &mut to {
+                // The source is quiet, and may be so until its other end has what is held back.
+                Sink::Send(to) if polled.is_pending() && unflushed => {
+                    unflushed = to.poll_flush(cx)?.is_pending();
+                    Poll::Pending
+                }
+                _ => polled.map(Ok::<_, io::Error>),
+            }
+        })
+        .await?;
+        if count? == 0 {
+            break;
+        }
+        copied += bytes.len() as u64;
+        match &mut to {
+            Sink::File(to) => to.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0?,
+            Sink::Send(to) => {
+                let mut piece = Outgoing::new(bytes);
+                poll_fn(|cx| piece.poll_send(cx, *to).1).await?;
+                unflushed = true;
+            }
+        }
+    }
+    if let Sink::Send(to) = &mut to {
+        poll_fn(|cx| to.poll_flush(cx)).await?;
+    }
+    Ok(copied)
+}
+
 async fn to_file(from: &mut dyn AsyncRecv, to: &File, limit: u64) -> io::Result<u64> {
+    let cached = to.through_the_cache().await?;
+    if let Some(cached) = &cached {
+        cached.move_cursor(to.move_cursor(0)? as i64)?;
+    }
     let mut transfer = Transfer::new(limit);
     while let Some(lease) = poll_fn(|cx| transfer.poll_next(cx, from)).await? {
         let len = lease.len();
-        to.write_detached(lease).await?;
+        cached.as_ref().unwrap_or(to).write_detached(lease).await?;
+        if cached.is_some() {
+            to.move_cursor(len as i64)?;
+        }
         transfer.note(len);
     }
     Ok(transfer.copied())

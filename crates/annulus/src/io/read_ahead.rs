@@ -85,8 +85,9 @@ macro_rules! adapter {
             fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
                 let Self { stream, ahead } = self;
                 while ahead.wants(n) {
-                    ready!(budget::poll_take(cx));
+                    ready!(budget::poll_left(cx));
                     let count = ready!(read_some(stream, cx, ahead.free()))?;
+                    _ = budget::poll_take(cx);
                     ahead.filled(count);
                 }
                 Poll::Ready(Ok(ahead.shown()))
@@ -103,8 +104,10 @@ macro_rules! adapter {
                 cx: &mut Context<'_>,
                 bytes: &[u8],
             ) -> Poll<io::Result<usize>> {
-                ready!(budget::poll_take(cx));
-                Pin::new(&mut self.stream).poll_write(cx, bytes)
+                ready!(budget::poll_left(cx));
+                let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+                _ = budget::poll_take(cx);
+                Poll::Ready(written)
             }
 
             fn poll_write_vectored(
@@ -112,8 +115,10 @@ macro_rules! adapter {
                 cx: &mut Context<'_>,
                 slices: &[IoSlice<'_>],
             ) -> Poll<io::Result<usize>> {
-                ready!(budget::poll_take(cx));
-                Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+                ready!(budget::poll_left(cx));
+                let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
+                _ = budget::poll_take(cx);
+                Poll::Ready(written)
             }
 
             fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -48,13 +48,15 @@ pub(super) struct Transfer {
     received: Outgoing,
     copied: Cell<u64>,
     limit: u64,
+    /// Bytes were accepted since the last flush.
+    unflushed: bool,
     /// While nothing is there, streams of this crate pass on what comes without the task.
     link: Option<Link>,
 }
 
 impl Transfer {
     pub(super) fn new(limit: u64) -> Self {
-        Self { received: Outgoing::NONE, copied: Cell::new(0), limit, link: None }
+        Self { received: Outgoing::NONE, copied: Cell::new(0), limit, unflushed: false, link: None }
     }
 
     /// Bytes that were accepted.
@@ -97,6 +99,7 @@ impl Transfer {
         loop {
             let (accepted, sent) = self.received.poll_send(cx, to);
             self.note(accepted);
+            self.unflushed |= accepted > 0;
             ready!(sent)?;
             if self.left() == 0 {
                 // Also of a copy that was made again, whose sink may know of the end.
@@ -106,12 +109,16 @@ impl Transfer {
             if let Err(error) = ready!(self.poll_room(cx, to)) {
                 return Poll::Ready(if is_at_end(cx, from) { Ok(()) } else { Err(error) });
             }
-            // Linked only if the receive itself waits: else bytes that come would overtake those that are there.
-            ready!(budget::poll_take(cx));
+            // Linked only if the receive itself waits: else bytes that come would overtake those that are there. One that waits takes
+            // nothing of the budget.
+            ready!(budget::poll_left(cx));
             match self.poll_received(cx, from)? {
-                Poll::Ready(Some(lease)) => self.received = Outgoing::new(lease),
+                Poll::Ready(Some(lease)) => {
+                    _ = budget::poll_take(cx);
+                    self.received = Outgoing::new(lease);
+                }
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
-                Poll::Pending => return self.wait_linked(from, to),
+                Poll::Pending => return self.wait(cx, from, to),
             }
         }
     }
@@ -124,10 +131,21 @@ impl Transfer {
         }
     }
 
-    /// Nothing has been received, and what comes would be accepted at once.
-    fn wait_linked<T>(&mut self, from: &dyn AsyncRecv, to: &dyn AsyncSend) -> Poll<T> {
-        if let (Some(from), Some(to)) = (from.own_source(), to.own_stream()) {
-            from.handle.link(to.handle, self.left(), &mut self.link);
+    /// Nothing has been received, and what comes would be accepted at once. What a sink of a program's own holds back leaves now: the
+    /// peer may wait for it before it sends more.
+    fn wait<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &dyn AsyncRecv,
+        to: &mut dyn AsyncSend,
+    ) -> Poll<io::Result<T>> {
+        match (from.own_source(), to.own_stream()) {
+            (Some(from), Some(to)) => from.handle.link(to.handle, self.left(), &mut self.link),
+            (_, None) if self.unflushed => {
+                ready!(to.poll_flush(cx))?;
+                self.unflushed = false;
+            }
+            _ => {}
         }
         Poll::Pending
     }
@@ -138,8 +156,10 @@ impl Transfer {
         cx: &mut Context<'_>,
         from: &mut dyn AsyncRecv,
     ) -> Poll<io::Result<Option<Lease>>> {
-        ready!(budget::poll_take(cx));
-        self.poll_received(cx, from)
+        ready!(budget::poll_left(cx));
+        let received = ready!(self.poll_received(cx, from));
+        _ = budget::poll_take(cx);
+        Poll::Ready(received)
     }
 
     fn poll_received(

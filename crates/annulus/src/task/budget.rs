@@ -53,6 +53,16 @@ pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
     poll_with(cx, || Poll::Ready(()))
 }
 
+/// Whether a unit is left, which this does not take. At zero the task is woken, to go on after the others.
+#[inline]
+pub(crate) fn poll_left(cx: &Context<'_>) -> Poll<()> {
+    if LEFT.try_with(Cell::get) != Ok(0) {
+        return Poll::Ready(());
+    }
+    spent(cx);
+    Poll::Pending
+}
+
 /// Polls an operation, which takes one unit if it is ready. At zero it is not polled, and the task is woken, to go on after the
 /// others.
 #[inline]

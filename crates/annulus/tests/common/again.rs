@@ -32,3 +32,13 @@ pub(crate) fn assert_passed(output: &Output) {
     let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
     assert!(status.success() && text.contains("test result: ok. 1 passed"), "{status}: {text}");
 }
+
+/// Whether this process runs this test and no other. If not, such a process was started, and the test has passed there.
+pub(crate) fn is_alone(mut test: Command) -> bool {
+    const ALONE: &str = "ANNULUS_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        assert_passes(test.env(ALONE, "1"));
+        return false;
+    }
+    true
+}

@@ -56,7 +56,7 @@ impl Job {
 
     /// Whether the call is made at the position of a file that can seek. The ring does not make such calls right: its `off = -1` moves
     /// the position only if the call ends within the submission, not for direct I/O nor for what a worker of the ring does, and takes no
-    /// lock on the position, so that two calls may use the same (Linux 6.18, `io_uring/rw.c`: `io_kiocb_update_pos`).
+    /// lock on the position, so that two calls may use the same (Linux 6.18, `io_kiocb_update_pos`).
     pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
         let fd = match self.call {
             FileCall::Read { fd, offset: CURSOR, .. }

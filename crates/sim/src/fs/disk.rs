@@ -238,6 +238,9 @@ impl Disk {
         let (cursor, append) =
             (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
         let end = self.writable(file)?.len();
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         let at = if append { end } else { offset.unwrap_or(cursor) };
         let count = self.writable_len(file, at, bytes.len())?;
         self.writable(file)?.write(at, &bytes[..count]);

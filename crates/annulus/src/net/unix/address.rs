@@ -20,6 +20,11 @@ pub(super) fn of_std(address: &SocketAddr) -> io::Result<Address> {
     }
 }
 
+/// The longest path that [`SocketAddr`] can be made of. The kernel takes one byte more: a path that fills `sun_path`, without a zero
+/// behind it (unix(7), under *Bugs*).
+const LONGEST: usize = 107;
+
+/// An address that a peer chose is no reason to fail: one that the standard library cannot hold becomes unnamed.
 pub(crate) fn to_std(address: &Address) -> io::Result<SocketAddr> {
     // Datagrams of unnamed sockets come without an address.
     if address.as_bytes().is_empty() {
@@ -27,6 +32,7 @@ pub(crate) fn to_std(address: &Address) -> io::Result<SocketAddr> {
     }
     match address.to_unix()? {
         UnixName::Unnamed => SocketAddr::from_pathname(""),
+        UnixName::Path(path) if path.len() > LONGEST => SocketAddr::from_pathname(""),
         UnixName::Path(path) => SocketAddr::from_pathname(OsStr::from_bytes(path)),
         UnixName::Abstract(name) => SocketAddr::from_abstract_name(name),
     }

@@ -1,17 +1,95 @@
 //! Copies between streams.
 
 use crate::common::{pair, pattern, receive};
-use annulus::io::{CopyError, Direction, copy, copy_at_most, copy_bidirectional};
+use annulus::io::{AsyncSend, CopyError, Direction, copy, copy_at_most, copy_bidirectional};
 use annulus::net::TcpStream;
 use annulus::time::timeout;
 use annulus::{JoinHandle, spawn};
+use std::future::{Future, poll_fn};
 use std::io;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// A stream to each of the two ends of a proxy, and the proxy's streams.
 async fn proxied() -> io::Result<((TcpStream, TcpStream), (TcpStream, TcpStream))> {
     let ((client, near), (far, server)) = (pair().await?, pair().await?);
     Ok(((client, server), (near, far)))
+}
+
+/// Holds back what it accepts until it is flushed, as a gathering writer does.
+struct Gathers<'a> {
+    held: Vec<u8>,
+    to: &'a mut TcpStream,
+}
+
+impl AsyncSend for Gathers<'_> {
+    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.held.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.held.is_empty() {
+            let count = ready!(self.to.poll_write(cx, &self.held))?;
+            self.held.drain(..count);
+        }
+        self.to.poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        self.to.poll_shutdown(cx)
+    }
+}
+
+/// What a sink holds back leaves while the source is quiet: its peer may send more only after that.
+pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::Result<()> {
+    let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
+    let copied = spawn(async move {
+        let mut to = Gathers { held: Vec::new(), to: &mut far };
+        copy(&mut near, &mut to).await
+    });
+    for ping in ["ping", "once more"] {
+        client.send(ping).await?;
+        assert_eq!(receive(&mut server, ping.len()).await?, ping.as_bytes());
+    }
+    client.shutdown().await?;
+    assert_eq!(copied.await.expect("no panic")?, 13);
+    Ok(())
+}
+
+/// A copy that waits takes nothing of its task's budget, and one with a busy direction serves the other one.
+pub(crate) async fn more_copies_than_a_task_has_budget_all_go_on() -> io::Result<()> {
+    const COPIES: usize = 6;
+    let (mut ends, mut copies) = (Vec::new(), Vec::new());
+    for _ in 0..COPIES {
+        let (end, (mut near, mut far)) = proxied().await?;
+        ends.push(end);
+        copies.push(Box::pin(async move { copy_bidirectional(&mut near, &mut far).await }));
+    }
+    let all = spawn(async move {
+        let mut left: Vec<_> = copies.into_iter().map(Some).collect();
+        poll_fn(|cx| {
+            for slot in &mut left {
+                if slot.as_mut().is_some_and(|copy| copy.as_mut().poll(cx).is_ready()) {
+                    *slot = None;
+                }
+            }
+            if left.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    });
+    for (client, server) in &mut ends {
+        client.send("up").await?;
+        assert_eq!(receive(server, 2).await?, b"up");
+        server.send("down").await?;
+        assert_eq!(receive(client, 4).await?, b"down");
+    }
+    for (client, server) in ends {
+        drop((client, server));
+    }
+    all.await.expect("no panic");
+    Ok(())
 }
 
 /// Copies both ways until both have ended.

@@ -23,6 +23,7 @@ mod stats;
 mod streams;
 mod timers;
 mod unix;
+mod unix_paths;
 mod writes;
 
 use annulus::Builder;
@@ -188,6 +189,8 @@ suite! {
     codecs::a_message_above_its_limit_is_an_error;
     codecs::an_end_within_a_message_is_an_error;
     codecs::framed_of_tokio_serves;
+    copies::a_quiet_source_does_not_hold_back_what_was_copied;
+    copies::more_copies_than_a_task_has_budget_all_go_on, with |builder| builder.task_budget(1);
     copies::halves_are_copied, with small_bounds;
     copies::a_limit_leaves_the_rest;
     copies::each_end_is_passed_on_alone;
@@ -335,6 +338,7 @@ linux_suite! {
     buffered::descriptors_of_shown_bytes_stay;
     buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;
     unix::each_end_knows_the_process_of_the_other;
+    unix_paths::a_peer_whose_path_has_no_final_zero_is_accepted_as_unnamed;
     unix::streams_pass_descriptors;
     unix::bytes_behind_a_descriptor_are_received;
     unix::datagrams_pass_descriptors;

@@ -20,10 +20,10 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A path of the test's own, removed at the end.
-struct TestPath(PathBuf);
+pub(super) struct TestPath(pub(super) PathBuf);
 
 impl TestPath {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("annulus-unix-{}-{n}", std::process::id());

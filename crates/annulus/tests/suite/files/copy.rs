@@ -286,9 +286,8 @@ fn a_peer_that_is_gone_is_no_signal() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     // In a process of its own: signals are the process's, and other tests write to pipes without a reader.
-    const ALONE: &str = "ANNULUS_CATCHES_SIGPIPE";
-    if std::env::var_os(ALONE).is_none() {
-        return again::assert_passes(again!(a_peer_that_is_gone_is_no_signal).env(ALONE, "1"));
+    if !again::is_alone(again!(a_peer_that_is_gone_is_no_signal)) {
+        return;
     }
     let raised = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGPIPE, raised.clone()).unwrap();
@@ -347,6 +346,52 @@ fn a_limit_stops_at_a_byte_of_files_too() {
         ours.shutdown().await?;
         assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 1000);
         assert!(fs::read(place.join("part")).await? == pattern()[10..305_010]);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_cannot_seek_is_copied_in_order() {
+    everywhere(|place| async move {
+        let (reader, writer) = rustix::pipe::pipe()?;
+        let (mut source, mut pipe) = (File::try_from(reader)?, File::try_from(writer)?);
+        let path = place.join("file");
+        fs::write(&path, "some text, and more").await?;
+        let mut file = File::open(&path).await?;
+        assert_eq!(copy_at_most(&mut file, &mut pipe, 9).await?, 9);
+        let mut there = File::create(place.join("there")).await?;
+        assert_eq!(copy_at_most(&mut source, &mut there, 4).await?, 4);
+        drop(pipe);
+        let mut rest = Vec::new();
+        assert_eq!(copy(&mut source, &mut rest).await?, 5);
+        assert_eq!(
+            (&fs::read(place.join("there")).await?[..], &rest[..]),
+            (&b"some"[..], &b" text"[..])
+        );
+        let mut zeroes = Vec::new();
+        let mut endless = File::open("/dev/zero").await?;
+        assert_eq!(copy_at_most(&mut endless, &mut zeroes, 100_000).await?, 100_000);
+        assert!(zeroes == [0; 100_000]);
+        Ok(())
+    });
+}
+
+#[test]
+fn direct_files_are_copied_whatever_their_length() {
+    everywhere(|place| async move {
+        let text = crate::common::pattern(300_001);
+        fs::write(place.join("from"), text.clone()).await?;
+        let options = || OpenOptions::new().read(true).write(true).create(true).direct(true);
+        let Ok(mut from) = options().open(place.join("from")).await else {
+            println!("skipped: no direct I/O here");
+            return Ok(());
+        };
+        let mut to = options().open(place.join("to")).await?;
+        assert_eq!(copy(&mut from, &mut to).await?, text.len() as u64);
+        assert!(fs::read(place.join("to")).await? == text);
+        assert_eq!(to.seek(SeekFrom::Current(0)).await?, text.len() as u64);
+        assert_eq!(copy(&mut &b"and a tail"[..], &mut to).await?, 10);
+        assert!(fs::read(place.join("to")).await? == [&text[..], b"and a tail"].concat());
         Ok(())
     });
 }
