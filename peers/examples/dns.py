@@ -98,12 +98,14 @@ def a_lost_query_goes_to_the_next_upstream(path):
 
 
 def a_refusing_upstream_is_passed_over(path):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
-        unused.bind(("127.0.0.1", 0))
-        closed = "127.0.0.1:%d" % unused.getsockname()[1]
-    with upstream(lambda m, _: [answered(m, [9, 9, 9, 9])]) as (good, _):
-        with running(path, "127.0.0.1:0", closed, good) as forwarder:
-            assert dig(forwarder, "+short").strip() == "9.9.9.9"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+        # Connected to itself, it refuses what comes from others, and nothing else gets its port.
+        closed.bind(("127.0.0.1", 0))
+        closed.connect(closed.getsockname())
+        refusing = "127.0.0.1:%d" % closed.getsockname()[1]
+        with upstream(lambda m, _: [answered(m, [9, 9, 9, 9])]) as (good, _):
+            with running(path, "127.0.0.1:0", refusing, good) as forwarder:
+                assert dig(forwarder, "+short").strip() == "9.9.9.9"
 
 
 def without_an_answer_it_is_servfail(path):

@@ -117,11 +117,13 @@ def hostile_clients(path):
         with proxy.connect() as client:
             client.sendall(b"still there")
             assert exactly(client, 11) == b"still there"
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        nothing = "127.0.0.1:%d" % unused.getsockname()[1]
-    with running(path, "127.0.0.1:0", nothing) as proxy, proxy.connect() as client:
-        assert ends(client)
-        proxy.line(": 0 bytes up, 0 bytes down", "refused")
+    with socket.socket() as silent:
+        # Bound and not listening: it refuses, and the proxy cannot get the same port.
+        silent.bind(("127.0.0.1", 0))
+        to = "127.0.0.1:%d" % silent.getsockname()[1]
+        with running(path, "127.0.0.1:0", to) as proxy, proxy.connect() as client:
+            assert ends(client)
+            proxy.line(": 0 bytes up, 0 bytes down", "refused")
 
 
 def past_its_limit_it_refuses_and_serves_the_others(path):
