@@ -7,7 +7,7 @@ use crate::net::Permit;
 use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::SlotId;
-use crate::slots::streams::{PageSink, Shared, Stream};
+use crate::slots::streams::{PageSink, Released, Shared, Stream};
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_kernel::pipe::SigPipe;
@@ -231,6 +231,12 @@ impl StreamHandle {
         if let Ok(mut inner) = self.core.enter() {
             inner.io.driver.counters().aborted_accepts += 1;
         }
+    }
+
+    /// Takes the stream off the runtime once nothing of it is in flight; the slot is free then.
+    pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
+        let inner = &mut *self.core.enter_running()?;
+        inner.streams.poll_release(&mut inner.io, self.slot, cx)
     }
 
     /// The slot is free or closing: drop has nothing to do.

@@ -325,12 +325,7 @@ macro_rules! parts_methods {
                 let text = "a simulated connection cannot leave its simulation";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, text));
             }
-            poll_fn(|cx| handle.poll_with(|stream, _, io| stream.poll_over(io, cx))).await?;
-            poll_fn(|cx| handle.poll_with(|stream, _, io| stream.poll_stopped(io, cx))).await?;
-            let (fd, received, permit) = {
-                let inner = &mut *handle.core.enter()?;
-                inner.streams.release(&mut inner.io, handle.slot)
-            };
+            let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
             handle.forget();
             Ok(Parts::of_fd(fd, unread.in_front_of(received), permit))
         }

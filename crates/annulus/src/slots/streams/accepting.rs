@@ -45,7 +45,7 @@ impl Stream {
     /// Whether a chunk is accepted now.
     #[inline]
     pub(super) fn accepts(&self, io: &Io) -> bool {
-        !self.is_dropped() && !self.tx.refuses() && self.tx.bytes <= io.send_bound()
+        self.is_live() && !self.tx.refuses() && self.tx.bytes <= io.send_bound()
     }
 
     /// Queues a chunk, which the caller knows to be accepted.
@@ -84,15 +84,6 @@ impl Stream {
     /// What a send ran into.
     pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_sent(io, cx, SendState::is_drained)
-    }
-
-    /// Ready once the kernel has taken everything, and has none of the memory any more.
-    ///
-    /// # Errors
-    /// What a send ran into.
-    pub(crate) fn poll_over(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.stop_polling(io);
-        self.poll_sent(io, cx, SendState::is_over)
     }
 
     /// Ready once everything was sent and the write side has ended.

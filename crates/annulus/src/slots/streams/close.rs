@@ -1,12 +1,18 @@
 //! How a stream ends: stop new operations, cancel what is in flight, wait for the terminal events, close.
 
 use super::Streams;
+use super::send_state::SendState;
 use super::stream::{Life, Stream};
 use crate::net::Permit;
 use crate::runtime::io::Io;
 use crate::time::Fire;
 use annulus_kernel::{Fd, SocketOption};
+use std::io;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+/// A stream off its runtime: its descriptor, what it had received, and what it counts against.
+pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
 
 impl Stream {
     /// Sets the time within which a dropped stream must have sent what it had accepted.
@@ -91,9 +97,23 @@ impl Streams {
         stream
     }
 
-    /// Takes a stream of which nothing is in flight off the runtime: descriptor, received bytes, and what it counts against.
-    pub(crate) fn release(&mut self, io: &mut Io, slot: u32) -> (Fd, Vec<u8>, Option<Permit>) {
+    /// Takes a stream off the runtime. Ready once nothing of it is in flight and
+    /// the kernel has none of its memory. From the first call on nothing new begins on it, not for a copy that was forgotten either.
+    ///
+    /// # Errors
+    /// What a send or the receive ran into.
+    pub(crate) fn poll_release(
+        &mut self,
+        io: &mut Io,
+        slot: u32,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Released>> {
         let stream = self.slots.get(slot);
+        stream.life = Life::Leaving;
+        stream.stop_polling(io);
+        stream.stop_recv(io);
+        ready!(stream.poll_sent(io, cx, SendState::is_over))?;
+        ready!(stream.poll_stopped(io, cx))?;
         let mut received = Vec::with_capacity(stream.rx.bytes as usize);
         while let Some(lease) = stream.take_received(&mut self.shared, io) {
             received.extend_from_slice(&lease);
@@ -101,7 +121,7 @@ impl Streams {
         let mut stream = self.remove(io, slot);
         stream.drop_wakers(io);
         io.release(stream.fd);
-        (stream.fd, received, stream.permit)
+        Poll::Ready(Ok((stream.fd, received, stream.permit)))
     }
 
     /// Whether all streams have sent what they had accepted, and have its memory back.

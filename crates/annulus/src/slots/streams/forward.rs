@@ -23,7 +23,7 @@ impl Stream {
     }
 
     fn may_be_linked(&self) -> bool {
-        self.is_plain() && !self.is_dropped()
+        self.is_plain() && self.is_live()
     }
 
     /// The target of what was received first, if that may go there.

@@ -36,6 +36,7 @@ use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
 use buffer_queue::Links;
+pub(crate) use close::Released;
 pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;

@@ -119,7 +119,7 @@ impl Stream {
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
     #[inline]
     pub(super) fn want(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.is_dropped() {
+        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && self.is_live() {
             if self.holds() > io.memory.allowance {
                 return self.hold_back(shared, io);
             }
@@ -228,7 +228,6 @@ impl Stream {
         if stopped {
             self.wake_stopped(io);
         }
-        self.after_recv(shared, io, event.more);
     }
 
     /// A receive that was to stop has ended: a task may wait for that.
@@ -251,12 +250,9 @@ impl Stream {
         }
     }
 
-    /// Goes on after an event, unless the stream is linked or dropped: wakes the reader, and arms again or stops.
+    /// Goes on after an event: wakes the reader, and arms again or stops.
     #[inline]
     fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
-        if self.life != Life::Open {
-            return;
-        }
         let rx = &mut self.rx;
         rx.drop_unused(more);
         if rx.bytes > 0 || rx.end.is_some() {
@@ -320,15 +316,12 @@ impl Stream {
         }
     }
 
-    /// Ends the receive in flight, for good; ready when its terminal event has come. What it brought stays queued.
+    /// Ready once no receive is in flight. What it brought stays queued.
     ///
     /// # Errors
     /// What the stream has failed with.
-    pub(crate) fn poll_stopped(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.stop_recv(io);
-        self.unlink();
+    pub(super) fn poll_stopped(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let rx = &mut self.rx;
-        rx.stopping = true;
         match rx.end {
             Some(End::Failed(errno)) => Poll::Ready(Err(self.failed(io, Operation::Recv, errno))),
             _ if rx.arming.is_idle() => Poll::Ready(Ok(())),
@@ -390,7 +383,7 @@ impl Streams {
         };
         stream.on_recv(&mut self.shared, io, &event);
         match stream.life {
-            Life::Open => {}
+            Life::Open | Life::Leaving => stream.after_recv(&mut self.shared, io, event.more),
             Life::Linked => self.forward(io, slot, event.more),
             Life::Dropped => self.close_if_done(io, slot),
         }

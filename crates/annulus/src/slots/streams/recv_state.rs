@@ -23,8 +23,6 @@ pub(super) struct RecvState {
     pub(super) is_ready: bool,
     /// Receives in a row that found no buffer and brought nothing.
     pub(super) misses: u8,
-    /// Receives no more: the stream is being moved.
-    pub(super) stopping: bool,
     /// Received and not yet taken.
     pub(super) queue: BufferQueue,
     /// Bytes received and not yet taken, in the queue and on the heap.
@@ -89,9 +87,6 @@ impl RecvState {
     /// Whether to arm a receive: none is, and half of the bound was taken.
     #[inline]
     pub(super) fn wants_more(&self, bound: u32) -> bool {
-        self.arming == Arming::Idle
-            && self.end.is_none()
-            && !self.stopping
-            && self.bytes <= bound / 2
+        self.arming == Arming::Idle && self.end.is_none() && self.bytes <= bound / 2
     }
 }

@@ -144,7 +144,7 @@ impl Stream {
 
     /// Moves what a source has into a pipe, to be sent.
     fn splice_from(&mut self, shared: &mut Shared, io: &mut Io, source: Source) -> Moved {
-        if self.is_dropped() || self.tx.refuses() {
+        if !self.is_live() || self.tx.refuses() {
             return Moved::Refused;
         }
         if let Some(spliced) = self.spliced() {

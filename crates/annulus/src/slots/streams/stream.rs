@@ -1,7 +1,7 @@
 //! A stream's slot, and what all streams share.
 //!
-//! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream (see `forward`) → *dropped*,
-//! while what was accepted is still being sent (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in
+//! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream (see `forward`); *leaving*,
+//! until it can be taken off the runtime → *dropped*, while what was accepted is still being sent (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in
 //! flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 use super::agenda::Agenda;
@@ -30,6 +30,8 @@ pub(super) enum Life {
     Open,
     /// What it receives goes to another stream: `RecvState::forward` names it.
     Linked,
+    /// Its handle waits until nothing is in flight, to take it off the runtime: nothing new begins.
+    Leaving,
     /// No handle owns it any more.
     Dropped,
 }
@@ -76,6 +78,12 @@ pub(crate) struct Shared {
 }
 
 impl Stream {
+    /// Receives, and takes what is to be sent: its handle neither waits for its end nor is gone.
+    #[inline]
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.life, Life::Open | Life::Linked)
+    }
+
     /// No handle owns it any more.
     #[inline]
     pub(super) fn is_dropped(&self) -> bool {

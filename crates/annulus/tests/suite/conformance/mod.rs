@@ -13,6 +13,7 @@ mod errors;
 mod foreign_traits;
 mod forwards;
 mod frames;
+mod leftovers;
 mod memory;
 mod mode;
 mod nops;
@@ -186,6 +187,9 @@ suite! {
     writes::large_writes_go_to_the_kernel_at_once, then writes::went_directly;
     codecs::messages_go_there_and_back;
     codecs::dropped_reads_of_messages_lose_none;
+    leftovers::every_way_to_free_a_stream_after_every_future_that_was_left;
+    leftovers::the_runtime_ends_after_every_future_that_was_left, with |builder| builder.shutdown_timeout(std::time::Duration::from_millis(50));
+    leftovers::connects_and_accepts_that_were_left_give_nothing_away;
     codecs::a_message_above_its_limit_is_an_error;
     codecs::an_end_within_a_message_is_an_error;
     codecs::framed_of_tokio_serves;
@@ -278,6 +282,7 @@ mod splicing {
         splices::a_reset_of_the_target_ends_the_copy, then splices::went_through_pipes;
         splices::a_connection_moves_behind_what_is_in_its_pipe, then splices::went_through_pipes;
         splices::bytes_are_equal_whatever_the_cuts, then splices::went_through_pipes;
+        leftovers::every_way_to_free_a_stream_after_every_future_that_was_left;
         copies::much_goes_both_ways, with small_bounds;
         copies::dropped_copies_lose_nothing, with small_bounds;
         forwards::a_chain_passes_bytes_and_ends, with small_bounds;
@@ -338,6 +343,7 @@ linux_suite! {
     buffered::descriptors_of_shown_bytes_stay;
     buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;
     unix::each_end_knows_the_process_of_the_other;
+    leftovers::descriptors_and_pipes_that_were_left_give_nothing_away;
     unix_paths::a_peer_whose_path_has_no_final_zero_is_accepted_as_unnamed;
     unix::streams_pass_descriptors;
     unix::bytes_behind_a_descriptor_are_received;

@@ -1,0 +1,259 @@
+//! What a forgotten or dropped future leaves of a stream, and everything that then frees its slot or gives it away: no byte reaches a
+//! connection that it was not sent on, and the slot's next stream works.
+
+use crate::common::{pair, receive, touch};
+use annulus::io::copy_bidirectional;
+use annulus::net::{TcpListener, TcpStream, UnixOptions, UnixStream};
+use annulus::time::timeout;
+use annulus::{JoinHandle, pipe, spawn, yield_now};
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// Far above what bounds and sockets hold.
+const MUCH: usize = 200_000;
+/// Bytes that the stream sends itself.
+const OWN: u8 = b'o';
+/// Bytes that a copy sends on the stream.
+const COPIED: u8 = b'c';
+/// Bytes of other connections.
+const FOREIGN: u8 = b'f';
+
+/// What was begun on a stream, and waits.
+#[derive(Clone, Copy, Debug)]
+enum Begun {
+    Nothing,
+    Receive,
+    Send,
+    Drain,
+    CopyToIt,
+    CopyFromIt,
+}
+
+/// What becomes of the future.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Forgotten,
+    Dropped,
+}
+
+/// What ends the stream.
+#[derive(Clone, Copy, Debug)]
+enum Freed {
+    Drop,
+    Abort,
+    Shutdown,
+    IntoParts,
+    DroppedIntoParts,
+    Reunite,
+}
+
+const BEGUN: [Begun; 6] =
+    [Begun::Nothing, Begun::Receive, Begun::Send, Begun::Drain, Begun::CopyToIt, Begun::CopyFromIt];
+const LEFT: [Left; 2] = [Left::Forgotten, Left::Dropped];
+const FREED: [Freed; 6] = [
+    Freed::Drop,
+    Freed::Abort,
+    Freed::Shutdown,
+    Freed::IntoParts,
+    Freed::DroppedIntoParts,
+    Freed::Reunite,
+];
+
+impl Left {
+    /// Polls a future once, which may wait.
+    fn leave<F: Future>(self, future: F) {
+        match self {
+            Self::Dropped => drop(touch(future)),
+            Self::Forgotten => {
+                let mut future = Box::pin(future);
+                _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                std::mem::forget(future);
+            }
+        }
+    }
+}
+
+/// Lets the loop look at what came.
+async fn a_few_turns() {
+    for _ in 0..8 {
+        yield_now().await;
+    }
+}
+
+fn send_copied(mut client: TcpStream) -> JoinHandle<io::Result<()>> {
+    spawn(async move {
+        for _ in 0..64 {
+            client.send(vec![COPIED; MUCH / 64]).await?;
+        }
+        client.shutdown().await
+    })
+}
+
+async fn begin(begun: Begun, left: Left, stream: &mut UnixStream, near: &mut TcpStream) {
+    match begun {
+        Begun::Nothing => {}
+        Begun::Receive => left.leave(stream.recv()),
+        Begun::Send => left.leave(stream.send(vec![OWN; MUCH])),
+        Begun::Drain => {
+            _ = touch(stream.send(vec![OWN; MUCH]));
+            left.leave(stream.drain());
+        }
+        Begun::CopyToIt => left.leave(copy_bidirectional(near, stream)),
+        Begun::CopyFromIt => left.leave(copy_bidirectional(stream, near)),
+    }
+}
+
+/// Frees the stream's slot. What is left of the stream goes with the task.
+async fn free(freed: Freed, mut stream: UnixStream) {
+    match freed {
+        Freed::Drop => drop(stream),
+        Freed::Abort => stream.abort(),
+        Freed::Shutdown => _ = stream.shutdown().await,
+        Freed::IntoParts => _ = stream.into_parts().await,
+        Freed::DroppedIntoParts => _ = touch(stream.into_parts()),
+        Freed::Reunite => {
+            let (receiving, sending) = stream.split();
+            drop(UnixStream::reunite(receiving, sending));
+        }
+    }
+}
+
+/// New connections, which take the slots that are free: both directions carry what is sent, and nothing else.
+async fn others_work() -> io::Result<()> {
+    for _ in 0..3 {
+        let (mut one, mut other) = pair().await?;
+        for len in [1, 20_000] {
+            one.send(vec![FOREIGN; len]).await?;
+            assert!(receive(&mut other, len).await? == vec![FOREIGN; len]);
+            other.send(vec![FOREIGN; len]).await?;
+            assert!(receive(&mut one, len).await? == vec![FOREIGN; len]);
+        }
+    }
+    Ok(())
+}
+
+/// The future that frees a stream is polled once, and again after bytes for a copy to the stream have come, whose peer does not read yet.
+/// Or they have come before.
+async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Result<()> {
+    // Little goes without a reader: what is sent is in flight for long.
+    let (mut stream, mut outside) = UnixOptions::new().send_buffer(10_000).pair()?;
+    let (client, mut near) = pair().await?;
+    begin(begun, left, &mut stream, &mut near).await;
+    a_few_turns().await;
+    let sending = send_copied(client);
+    if before {
+        a_few_turns().await;
+    }
+    let mut freeing = Box::pin(free(freed, stream));
+    let is_done = touch(freeing.as_mut()).is_some();
+    a_few_turns().await;
+    let freeing = spawn(async move {
+        if !is_done {
+            freeing.await;
+        }
+    });
+    others_work().await?;
+    let reading = spawn(async move {
+        let mut got = [0_usize; 256];
+        while let Ok(Some(lease)) = outside.recv().await {
+            // A comparison of slices is fast in tests too.
+            let is_one = lease.len() > 1 && lease[1..] == lease[..lease.len() - 1];
+            let counted = if is_one { lease.len() } else { 1 };
+            lease.iter().step_by(counted).for_each(|byte| got[usize::from(*byte)] += counted);
+        }
+        got
+    });
+    freeing.await.expect("no panic");
+    others_work().await?;
+    drop(near);
+    let got = reading.await.expect("no panic");
+    let all: usize = got.iter().sum();
+    let of = |byte: u8| got[usize::from(byte)];
+    assert_eq!(of(FOREIGN), 0, "bytes of another connection");
+    assert_eq!(of(OWN) + of(COPIED), all, "bytes that nothing has sent");
+    assert!(of(OWN) == 0 || matches!(begun, Begun::Send | Begun::Drain));
+    assert!(of(COPIED) == 0 || matches!(begun, Begun::CopyToIt | Begun::CopyFromIt));
+    // Its error, if the connection was reset, is not what this is about.
+    _ = sending.await.expect("no panic");
+    Ok(())
+}
+
+pub(crate) async fn every_way_to_free_a_stream_after_every_future_that_was_left() -> io::Result<()>
+{
+    for case in 0..BEGUN.len() * LEFT.len() * FREED.len() * 2 {
+        let (before, case) = (case % 2 == 0, case / 2);
+        let (freed, case) = (FREED[case % FREED.len()], case / FREED.len());
+        let (left, begun) = (LEFT[case % LEFT.len()], BEGUN[case / LEFT.len()]);
+        let text = format!("{begun:?}, {left:?}, {freed:?}, bytes before: {before}");
+        timeout(Duration::from_secs(20), one_way(begun, left, freed, before))
+            .await
+            .unwrap_or_else(|_| panic!("{text}: still waiting"))
+            .map_err(|error| io::Error::new(error.kind(), format!("{text}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// The runtime ends while everything is as it was left.
+pub(crate) async fn the_runtime_ends_after_every_future_that_was_left() -> io::Result<()> {
+    for (begun, left) in BEGUN.into_iter().flat_map(|begun| LEFT.map(|left| (begun, left))) {
+        let ((mut stream, outside), (mut client, mut near)) = (UnixStream::pair()?, pair().await?);
+        begin(begun, left, &mut stream, &mut near).await;
+        _ = touch(client.send(vec![COPIED; MUCH]));
+        a_few_turns().await;
+        // Some handles outlive their runtime's last turn in a task, some are dropped, and some never are.
+        match left {
+            Left::Forgotten => std::mem::forget((stream, outside, client, near)),
+            Left::Dropped => drop(spawn(async move {
+                let _held = (stream, outside, client, near);
+                std::future::pending::<()>().await;
+            })),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn connects_and_accepts_that_were_left_give_nothing_away() -> io::Result<()> {
+    for left in LEFT {
+        for _ in 0..4 {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let address = listener.local_addr()?;
+            left.leave(TcpStream::connect(address));
+            left.leave(listener.accept());
+            a_few_turns().await;
+            drop(listener);
+            others_work().await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn descriptors_and_pipes_that_were_left_give_nothing_away() -> io::Result<()> {
+    for left in LEFT {
+        for freed in [Freed::Drop, Freed::Abort, Freed::IntoParts] {
+            let (mut stream, mut other) = UnixOptions::new().descriptors(true).pair()?;
+            left.leave(stream.recv_with_descriptors());
+            let file = || std::fs::File::open("/dev/null").map(|file| vec![OwnedFd::from(file)]);
+            left.leave(stream.send_with_descriptors(vec![OWN; MUCH], file()?));
+            _ = touch(other.send_with_descriptors(vec![OWN; 10], file()?));
+            a_few_turns().await;
+            let task = spawn(free(freed, stream));
+            a_few_turns().await;
+            others_work().await?;
+            drop(other);
+            task.await.expect("no panic");
+            others_work().await?;
+        }
+        let (mut sender, mut receiver) = pipe::pipe()?;
+        left.leave(receiver.recv());
+        left.leave(sender.send(vec![OWN; MUCH]));
+        a_few_turns().await;
+        drop(receiver);
+        others_work().await?;
+        drop(sender);
+        others_work().await?;
+    }
+    Ok(())
+}
