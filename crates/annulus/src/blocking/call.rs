@@ -1,6 +1,7 @@
 //! A call that blocks, as a future.
 
 use super::pool::{Job, Pool, ended};
+use crate::task::budget;
 use crate::unwind::{Panic, dispose, dispose_each, wake_each};
 use std::future::Future;
 use std::io;
@@ -73,14 +74,14 @@ impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const READY: &str = "polled after it was ready";
-        match &mut self.0 {
+        budget::poll_with(cx, || match &mut self.0 {
             Route::Pooled { shared, .. } => shared.poll(cx),
             Route::Inline(call) => {
                 let call = call.take().expect(READY);
                 Poll::Ready(Ok(catch_unwind(AssertUnwindSafe(call))))
             }
             Route::Refused(error) => Poll::Ready(Err(error.take().expect(READY))),
-        }
+        })
     }
 }
 

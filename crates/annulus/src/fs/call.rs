@@ -8,7 +8,7 @@ use super::path::CWD;
 use super::pending_call::PendingCall;
 use super::policy::Policy;
 use crate::runtime::core::Core;
-use crate::task::yield_now;
+use crate::task::{consume_budget, yield_now};
 use annulus_kernel::file::{FileCall, OpenHow};
 use rustix::io::Errno;
 use std::io;
@@ -128,10 +128,11 @@ impl CallSite<'_> {
         }
     }
 
-    /// Lets other tasks run until a turn has budget for inline calls. Without a turning loop there is no other turn; then the call
+    /// Takes of the task's budget, and lets other tasks run until a turn has budget for inline calls. Without a turning loop there is no other turn; then the call
     /// itself fails.
     #[inline]
     pub(super) async fn wait_for_budget(&self) {
+        consume_budget().await;
         let core = self.core;
         while self.policy != Policy::Offload
             && core.inline_policy.is_budget_spent()

@@ -11,6 +11,7 @@ use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
 use super::read_dir::ReadDir;
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::task::consume_budget;
 use rustix::fs::{AtFlags, OFlags};
 use std::ffi::OsString;
 use std::fmt;
@@ -155,6 +156,7 @@ impl Dir {
     /// `AlreadyExists` if a file is in the way, ….
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
+        consume_budget().await;
         let mut missing = Vec::new();
         for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
             match self.ensure_dir(dir).await {
@@ -232,6 +234,7 @@ impl Dir {
     /// `InvalidInput` if it is no symbolic link, `NotFound`, ….
     pub async fn read_link(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         let path = path.as_ref();
+        consume_budget().await;
         let args = ReadLink { path: c_path(path)?, target: vec![0; PATH_MAX] };
         let (answer, args) = self.site_at(Class::Query, path).make(args).await;
         let len = answer.map_err(|error| about("reading the link", path, error))?;
@@ -332,6 +335,7 @@ impl Dir {
     }
 
     async fn change(&self, doing: &str, path: &Path, what: PathChange) -> io::Result<()> {
+        consume_budget().await;
         let args = Change { path: c_path(path)?, what };
         let (answer, _) = self.site_at(Class::Modify, path).make(args).await;
         answer.map(drop).map_err(|error| about(doing, path, error))
@@ -345,6 +349,7 @@ impl Dir {
         to: &Path,
         what: TwoPathChange,
     ) -> io::Result<()> {
+        consume_budget().await;
         let args = ChangeTwo { from: c_path(from)?, dir: dir.open.clone(), to: c_path(to)?, what };
         let (answer, _) = self.site_at(Class::Modify, to).make(args).await;
         answer.map(drop).map_err(|error| about(doing, from, about("to", to, error)))

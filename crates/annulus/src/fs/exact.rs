@@ -4,6 +4,7 @@ use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
 use crate::buf::{IoBuf, IoBufMut};
 use crate::sync::Permit;
+use crate::task::consume_budget;
 use annulus_kernel::file::CURSOR;
 use std::io;
 
@@ -14,11 +15,17 @@ impl File {
     /// As [`read_at`](Self::read_at); `UnexpectedEof`, naming the offset, if the file ends before.
     pub async fn read_exact_at<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<()>, B) {
         let total = buf.bytes_total();
+        if total == 0 {
+            consume_budget().await;
+        }
         let mut args = Read { buf, done: 0, offset, turn: None };
         while args.done < total {
             args.offset = match check_offset(offset + args.done as u64) {
                 Ok(at) => at,
-                Err(error) => return (Err(error), args.buf),
+                Err(error) => {
+                    consume_budget().await;
+                    return (Err(error), args.buf);
+                }
             };
             let read = match self.try_read(&mut args) {
                 Some(Ok(count)) => Ok(count),
@@ -44,7 +51,10 @@ impl File {
     pub async fn write_all_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         match check_offset(offset) {
             Ok(offset) => self.write_whole(buf, |done| offset + done, None, &mut 0).await,
-            Err(error) => (Err(error), buf),
+            Err(error) => {
+                consume_budget().await;
+                (Err(error), buf)
+            }
         }
     }
 
@@ -69,6 +79,9 @@ impl File {
             return (Err(error), buf);
         }
         let total = buf.bytes_init();
+        if total == 0 {
+            consume_budget().await;
+        }
         let mut args = Write { buf, done: *done, offset: 0, turn };
         while args.done < total {
             args.offset = offset(args.done as u64);

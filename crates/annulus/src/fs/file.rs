@@ -8,6 +8,7 @@ use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, OpenFile};
 use super::policy::Policy;
 use crate::sync::Permit;
+use crate::task::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};
 use rustix::io::Errno;
 use std::fmt;
@@ -287,6 +288,7 @@ impl File {
     /// # Errors
     /// `InvalidInput` for an offset before the start; an error for a file without offsets, such as a pipe.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        consume_budget().await;
         let (offset, origin) = match to {
             SeekFrom::Start(offset) => (check_offset(offset)? as i64, 0),
             SeekFrom::Current(offset) => (offset, 1),

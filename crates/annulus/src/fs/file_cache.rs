@@ -5,6 +5,7 @@ use super::dir::Dir;
 use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
+use crate::task::consume_budget;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -170,6 +171,7 @@ impl FileCache {
     /// As [`OpenOptions::open`]; `PermissionDenied` for a path that leads out of the directory. The path then leaves the cache, unless the
     /// error is a passing one, such as no free descriptor or no memory.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<Rc<CachedFile>> {
+        consume_budget().await;
         let path = path.as_ref();
         match self.find(path) {
             Found::Valid(file) => Ok(file),

@@ -6,6 +6,7 @@ use super::file::{File, check_offset};
 use super::inline_policy::{Class, PageCache};
 use crate::buf::{IoBuf, IoBufMut};
 use crate::sync::Permit;
+use crate::task::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
@@ -78,6 +79,7 @@ impl File {
     /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an offset above `i64::MAX`.
     pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         if let Err(error) = check_offset(offset) {
+            consume_budget().await;
             return (Err(error), buf);
         }
         // No future in between: moving the memory into one and out of it costs a good part of a cached read.
@@ -99,7 +101,10 @@ impl File {
     pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         match check_offset(offset) {
             Ok(offset) => self.write_once(buf, offset).await,
-            Err(error) => (Err(error), buf),
+            Err(error) => {
+                consume_budget().await;
+                (Err(error), buf)
+            }
         }
     }
 

@@ -97,17 +97,21 @@ impl Transfer {
         to: &mut dyn AsyncSend,
     ) -> Poll<io::Result<()>> {
         loop {
-            let (accepted, sent) = self.received.poll_send(cx, to);
-            self.note(accepted);
-            self.unflushed |= accepted > 0;
+            // What takes of the budget is the receive: what it has brought leaves without.
+            let sent = budget::poll_free(|| {
+                let (accepted, sent) = self.received.poll_send(cx, to);
+                self.note(accepted);
+                self.unflushed |= accepted > 0;
+                sent
+            });
             ready!(sent)?;
             if self.left() == 0 {
                 // Also of a copy that was made again, whose sink may know of the end.
                 return Poll::Ready(Ok(()));
             }
             // With space for them, bytes that are received now are accepted at once, and so not lost if this is dropped.
-            if let Err(error) = ready!(self.poll_room(cx, to)) {
-                return Poll::Ready(if is_at_end(cx, from) { Ok(()) } else { Err(error) });
+            if let Err(error) = ready!(budget::poll_free(|| self.poll_room(cx, to))) {
+                return refused(cx, from, to, error);
             }
             // Linked only if the receive itself waits: else bytes that come would overtake those that are there. One that waits takes
             // nothing of the budget.
@@ -183,10 +187,23 @@ impl Transfer {
     }
 }
 
-/// Whether the source has ended: then a copy that was dropped and made again may find that its end was passed on.
+/// The target takes nothing more. That is no error at the end of the source, as of a copy that was made again behind it; nor before
+/// bytes come, if the target was shut down: the other direction goes on.
 #[cold]
-fn is_at_end(cx: &mut Context<'_>, from: &mut dyn AsyncRecv) -> bool {
-    matches!(from.poll_fill_buf(cx), Poll::Ready(Ok([])))
+fn refused(
+    cx: &mut Context<'_>,
+    from: &mut dyn AsyncRecv,
+    to: &dyn AsyncSend,
+    error: io::Error,
+) -> Poll<io::Result<()>> {
+    ready!(budget::poll_left(cx));
+    match budget::poll_free(|| from.poll_fill_buf(cx)) {
+        Poll::Ready(Ok([])) => budget::poll_take(cx).map(Ok),
+        Poll::Pending if to.own_stream().is_some_and(|to| to.handle.is_shut_down()) => {
+            Poll::Pending
+        }
+        _ => budget::poll_take(cx).map(|()| Err(error)),
+    }
 }
 
 #[cfg(test)]

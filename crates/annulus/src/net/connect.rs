@@ -12,6 +12,7 @@ use super::stream_handle::StreamHandle;
 use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::task::consume_budget;
 use crate::time::Instant;
 use crate::trace;
 use annulus_kernel::{Address, Fd, Ip, SocketOption};
@@ -92,6 +93,8 @@ impl ConnectOptions {
     /// # Errors
     /// As [`TcpStream::connect`]; and `InvalidInput` for an option with a value that the system does not have.
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        // It may fail at once, each time.
+        consume_budget().await;
         let core = current::get()?;
         let mut error = None;
         let target = address.target()?;

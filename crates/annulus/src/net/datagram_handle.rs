@@ -5,6 +5,7 @@ use crate::chunk::Chunk;
 use crate::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
+use crate::task::budget;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
@@ -67,9 +68,11 @@ impl DatagramHandle {
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let inner = &mut *self.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.poll_send_ready(shared, &mut inner.io, Wait::Polling, cx).map(Ok)
+        budget::poll_with(cx, || {
+            let inner = &mut *self.core.enter_running()?;
+            let (slot, shared) = inner.datagrams.get(self.slot);
+            slot.poll_send_ready(shared, &mut inner.io, Wait::Polling, cx).map(Ok)
+        })
     }
 
     pub(super) fn drain(&self) -> Drain<'_> {
@@ -77,9 +80,11 @@ impl DatagramHandle {
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let inner = &mut *self.core.enter_running()?;
-        let (slot, _) = inner.datagrams.get(self.slot);
-        slot.poll_drain(&mut inner.io, wait, cx)
+        budget::poll_with(cx, || {
+            let inner = &mut *self.core.enter_running()?;
+            let (slot, _) = inner.datagrams.get(self.slot);
+            slot.poll_drain(&mut inner.io, wait, cx)
+        })
     }
 
     /// The socket has a peer from now on.
@@ -179,9 +184,11 @@ impl Future for SendDatagram<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { handle, datagram, id } = &mut *self;
-        let inner = &mut *handle.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(handle.slot);
-        slot.poll_send(shared, &mut inner.io, datagram, Wait::InLine(id), cx)
+        budget::poll_with(cx, || {
+            let inner = &mut *handle.core.enter_running()?;
+            let (slot, shared) = inner.datagrams.get(handle.slot);
+            slot.poll_send(shared, &mut inner.io, datagram, Wait::InLine(id), cx)
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use super::new_fd::NewFd;
 use super::stream_handle::StreamHandle;
 use crate::runtime::core::Core;
 use crate::slots::listeners::Accepted;
+use crate::task::budget;
 use crate::trace;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
@@ -77,10 +78,10 @@ impl ListenerHandle {
     }
 
     fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
-        let mut entered = self.core.enter_running()?;
-        let inner = &mut *entered;
-        let polled = inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx);
-        drop(entered);
+        let polled = budget::poll_with(cx, || {
+            let inner = &mut *self.core.enter_running()?;
+            inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx)
+        });
         match &polled {
             Poll::Ready(Ok(accepted)) => trace::event("accepted a connection", &accepted.fd),
             Poll::Ready(Err(error)) => trace::failure("an accept has failed", error),

@@ -2,6 +2,7 @@
 
 use super::stream_handle::StreamHandle;
 use crate::lease::Lease;
+use crate::task::budget;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -107,7 +108,8 @@ impl RecvBuffer {
         n: usize,
     ) -> Poll<io::Result<&[u8]>> {
         let unread = self.0.get_or_insert_default();
-        ready!(unread.poll_fill(stream, cx, n, Gather::Ahead))?;
+        // What is shown stays: a task that does not consume it has it each time.
+        ready!(budget::poll_with(cx, || unread.poll_fill(stream, cx, n, Gather::Ahead)))?;
         Poll::Ready(Ok(unread.first.as_deref().unwrap_or_default()))
     }
 
@@ -122,7 +124,7 @@ impl RecvBuffer {
         n: usize,
     ) -> Poll<io::Result<Lease>> {
         if n == 0 {
-            return Poll::Ready(Ok(Lease::copy_of(b"")));
+            return budget::poll_take(cx).map(|()| Ok(Lease::copy_of(b"")));
         }
         let unread = self.0.get_or_insert_default();
         ready!(unread.poll_fill(stream, cx, n, Gather::Missing))?;

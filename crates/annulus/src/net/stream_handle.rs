@@ -8,6 +8,7 @@ use crate::runtime::core::Core;
 use crate::runtime::io::Io;
 use crate::slots::SlotId;
 use crate::slots::streams::{PageSink, Released, Shared, Stream};
+use crate::task::budget;
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_kernel::pipe::SigPipe;
@@ -20,6 +21,18 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+
+/// The end and errors are there each time, and take of the budget. Bytes are bounded by what a turn has received.
+#[inline]
+fn take_unless_bytes(
+    cx: &Context<'_>,
+    polled: Poll<io::Result<Option<Lease>>>,
+) -> Poll<io::Result<Option<Lease>>> {
+    match polled {
+        Poll::Ready(Ok(None) | Err(_)) if budget::poll_take(cx).is_pending() => Poll::Pending,
+        polled => polled,
+    }
+}
 
 /// Owns a stream's slot. When it is dropped, the stream sends what is queued, then closes.
 pub(crate) struct StreamHandle {
@@ -71,7 +84,7 @@ impl StreamHandle {
 
     #[inline]
     pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
+        take_unless_bytes(cx, self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx)))
     }
 
     /// As [`poll_recv`](Self::poll_recv); the descriptors that came with the bytes are added to the list.
@@ -81,11 +94,12 @@ impl StreamHandle {
         cx: &Context<'_>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, io| {
+        let polled = self.poll_with(|stream, shared, io| {
             let lease = ready!(stream.poll_recv(shared, io, cx))?;
             stream.take_descriptors(descriptors);
             Poll::Ready(Ok(lease))
-        })
+        });
+        take_unless_bytes(cx, polled)
     }
 
     /// Has what is received from here on, up to `left` bytes, accepted by `to` without a task, until the next poll of this receive, if both
@@ -118,7 +132,9 @@ impl StreamHandle {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
+        budget::poll_with(cx, || {
+            self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
+        })
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
@@ -133,11 +149,18 @@ impl StreamHandle {
         cx: &Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_with(|stream, shared, io| stream.poll_copy(shared, io, slices, cx))
+        budget::poll_with(cx, || {
+            self.poll_with(|stream, shared, io| stream.poll_copy(shared, io, slices, cx))
+        })
     }
 
-    pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io)))
+    pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        budget::poll_with(cx, || self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io))))
+    }
+
+    /// Whether its sending direction was ended, and has not failed.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.core.enter().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
     }
 
     /// Bytes that were accepted and not sent.
@@ -146,11 +169,11 @@ impl StreamHandle {
     }
 
     pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| stream.poll_drain(io, cx))
+        budget::poll_with(cx, || self.poll_with(|stream, _, io| stream.poll_drain(io, cx)))
     }
 
     pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| stream.poll_end(io, cx))
+        budget::poll_with(cx, || self.poll_with(|stream, _, io| stream.poll_end(io, cx)))
     }
 
     /// Sends what is queued at once, to be followed by pages of a file; whether it could. What is sent may wait for them.
@@ -215,7 +238,9 @@ impl StreamHandle {
         kind: u8,
         bytes: &[u8],
     ) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| stream.poll_send_record(io, cx, kind, bytes))
+        budget::poll_with(cx, || {
+            self.poll_with(|stream, _, io| stream.poll_send_record(io, cx, kind, bytes))
+        })
     }
 
     /// No pages follow: what waits for them leaves.
@@ -295,9 +320,15 @@ impl Future for SendFuture<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.chunk.is_some() {
+            // Before the borrow: to wake is foreign code.
+            ready!(budget::poll_left(cx));
+        }
         this.handle.poll_with(|stream, shared, io| {
             if this.chunk.is_some() {
-                ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx))?;
+                let accepted = ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx));
+                budget::take();
+                accepted?;
             }
             stream.poll_room(shared, io, cx)
         })

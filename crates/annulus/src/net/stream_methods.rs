@@ -221,6 +221,9 @@ macro_rules! send_methods {
         /// # Errors
         /// As [`send`](Self::send).
         pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+            if bytes.is_empty() {
+                crate::task::consume_budget().await;
+            }
             while !bytes.is_empty() {
                 bytes = &bytes[self.write(bytes).await?..];
             }
@@ -240,8 +243,8 @@ macro_rules! send_methods {
         ///
         /// # Errors
         /// As [`flush`](Self::flush).
-        pub fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            self.handle.poll_flush()
+        pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.handle.poll_flush(cx)
         }
 
         /// Waits until the kernel has taken everything that was sent. Cancel-safe.

@@ -4,6 +4,7 @@ use super::output::collect;
 use super::running::Running;
 use crate::pipe::{Receiver, Sender};
 use crate::signal::Signal;
+use crate::task::budget;
 use crate::time::timeout;
 use std::fmt;
 use std::future::poll_fn;
@@ -107,7 +108,7 @@ impl Child {
     /// If other code has waited for it; after the runtime's end.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
-        poll_fn(|cx| self.running_mut().poll_exit(cx)).await
+        poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await
     }
 
     /// As [`wait`](Self::wait), for so long at most. It goes on running then.

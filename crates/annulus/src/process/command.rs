@@ -3,6 +3,7 @@
 use super::child::Child;
 use super::running::{Running, reap_orphans};
 use crate::error_text::with_text;
+use crate::task::yield_now;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -162,6 +163,8 @@ impl Command {
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait`].
     pub async fn status(&mut self) -> io::Result<ExitStatus> {
+        // It may fail at once, each time, and takes long.
+        yield_now().await;
         let mut child = self.spawn()?;
         // A child whose pipe is full would wait for ever.
         (child.stdin, child.stdout, child.stderr) = (None, None, None);
@@ -174,6 +177,7 @@ impl Command {
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     pub async fn output(&mut self) -> io::Result<Output> {
+        yield_now().await;
         self.set_default(Stdio::null, Stdio::piped);
         let spawned = self.spawn();
         // What is started next inherits them again.

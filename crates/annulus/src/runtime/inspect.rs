@@ -3,6 +3,7 @@
 use super::core::Core;
 use super::current;
 use super::handle::Handle;
+use crate::task::consume_budget;
 use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;
@@ -16,6 +17,7 @@ pub(super) type Question<T> = fn(&Core) -> Option<T>;
 impl Handle {
     /// The answer: at once on the runtime's own thread, else by a task there.
     pub(super) async fn ask<T: Send + 'static>(&self, question: Question<T>) -> io::Result<T> {
+        consume_budget().await;
         if let Some(answer) = self.answer_here(question) {
             return answer.ok_or_else(ended);
         }

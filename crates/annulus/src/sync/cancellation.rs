@@ -282,7 +282,7 @@ impl<F: Future> Future for RunUntilCancelled<'_, F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if this.cancelled.poll(cx).is_ready() {
-            return Poll::Ready(None);
+            return budget::poll_take(cx).map(|()| None);
         }
         this.future.poll(cx).map(Some)
     }

@@ -1,13 +1,14 @@
 //! Telling tasks that something happened.
 
 use super::permits::Permits;
+use crate::task::budget;
 use crate::waiters::WaiterId;
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Tells one task, or all that wait, that something happened. It carries no value.
 ///
@@ -86,6 +87,7 @@ impl Future for Notified<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { notify, round, id } = &mut *self;
         if *round != notify.rounds.get() {
+            ready!(budget::poll_take(cx));
             notify.permits.leave(id);
             return Poll::Ready(());
         }

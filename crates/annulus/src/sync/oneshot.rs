@@ -9,6 +9,7 @@
 //! # }).unwrap();
 //! ```
 
+use crate::task::budget;
 use crate::unwind::{dispose_each, wake_each};
 use std::cell::RefCell;
 use std::fmt;
@@ -87,13 +88,15 @@ impl<T> Sender<T> {
 
     /// As [`closed`](Self::closed), by polling.
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let waker = cx.waker().clone();
-        let mut state = self.0.borrow_mut();
-        let gone = state.receiver_gone;
-        let stale = if gone { Some(waker) } else { state.sender.replace(waker) };
-        drop(state);
-        dispose_each(stale);
-        if gone { Poll::Ready(()) } else { Poll::Pending }
+        budget::poll_with(cx, || {
+            let waker = cx.waker().clone();
+            let mut state = self.0.borrow_mut();
+            let gone = state.receiver_gone;
+            let stale = if gone { Some(waker) } else { state.sender.replace(waker) };
+            drop(state);
+            dispose_each(stale);
+            if gone { Poll::Ready(()) } else { Poll::Pending }
+        })
     }
 }
 
@@ -149,15 +152,17 @@ impl<T> Future for Receiver<T> {
     type Output = Result<T, RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.try_recv() {
-            Ok(value) => return Poll::Ready(Ok(value)),
-            Err(TryRecvError::Closed) => return Poll::Ready(Err(RecvError(()))),
-            Err(TryRecvError::Empty) => {}
-        }
-        let waker = cx.waker().clone();
-        let stale = self.0.borrow_mut().receiver.replace(waker);
-        dispose_each(stale);
-        Poll::Pending
+        budget::poll_with(cx, || {
+            match self.try_recv() {
+                Ok(value) => return Poll::Ready(Ok(value)),
+                Err(TryRecvError::Closed) => return Poll::Ready(Err(RecvError(()))),
+                Err(TryRecvError::Empty) => {}
+            }
+            let waker = cx.waker().clone();
+            let stale = self.0.borrow_mut().receiver.replace(waker);
+            dispose_each(stale);
+            Poll::Pending
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::{WaiterId, Waiters};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// A number of permits. The first in line takes what it needs as soon as there is so much; none overtakes it.
 pub(super) struct Permits(RefCell<State>);
@@ -78,9 +78,10 @@ impl Permits {
             self.notify();
             return Poll::Pending;
         }
-        if budget::poll_take(cx).is_pending() {
-            return Poll::Pending;
-        }
+        // A waker is foreign code, which may come back here.
+        drop(state);
+        ready!(budget::poll_take(cx));
+        let mut state = self.0.borrow_mut();
         let closed = state.closed;
         if !closed {
             state.available -= count;

@@ -16,6 +16,7 @@
 //! ```
 
 use super::until::Queue;
+use crate::task::consume_budget;
 use crate::waiters::WaiterId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -288,6 +289,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// If all senders are gone and the last value is not.
     pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<Ref<T>, RecvError> {
+        consume_budget().await;
         loop {
             let value = self.borrow_and_update();
             if wanted(&value) {

@@ -7,6 +7,7 @@
 //!
 //! Outside a runtime there is no budget.
 
+use crate::unwind::contained;
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
@@ -41,7 +42,8 @@ pub(crate) fn end() {
 
 #[cold]
 fn spent(cx: &Context<'_>) {
-    cx.waker().wake_by_ref();
+    // A waker is foreign code.
+    contained(|| cx.waker().wake_by_ref());
     if let Ok(Some(spent)) = SPENT.try_with(Cell::get) {
         spent();
     }
@@ -51,6 +53,30 @@ fn spent(cx: &Context<'_>) {
 #[inline]
 pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
     poll_with(cx, || Poll::Ready(()))
+}
+
+/// Takes one unit, if one is left: [`poll_left`] has told.
+#[inline]
+pub(crate) fn take() {
+    let left = LEFT.try_with(Cell::get).unwrap_or(UNLIMITED);
+    if left != UNLIMITED {
+        renew(left.saturating_sub(1));
+    }
+}
+
+/// Polls a part of an operation that takes its unit elsewhere.
+#[inline]
+pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    struct Restored(u32);
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            renew(self.0);
+        }
+    }
+
+    let _restored = Restored(LEFT.try_with(|left| left.replace(UNLIMITED)).unwrap_or(UNLIMITED));
+    operation()
 }
 
 /// Whether a unit is left, which this does not take. At zero the task is woken, to go on after the others.
@@ -106,8 +132,10 @@ mod tests {
         assert!(poll_take(&cx).is_ready() && poll_take(&cx).is_ready());
         assert_eq!((poll_take(&cx), woken()), (Poll::Pending, 1));
         assert_eq!(poll_with(&cx, || -> Poll<()> { panic!("polled at zero") }), Poll::Pending);
+        assert!((0..9).all(|_| poll_free(|| poll_take(&cx)).is_ready()));
+        assert_eq!((poll_take(&cx), woken()), (Poll::Pending, 3));
         end();
         assert!((0..1000).all(|_| poll_take(&cx).is_ready()));
-        assert_eq!(woken(), 2);
+        assert_eq!(woken(), 3);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::abort::AbortHandle;
 use super::body::Outcome;
+use super::budget;
 use super::join_error::JoinError;
 use super::raw::JoinRef;
 use std::fmt;
@@ -58,12 +59,16 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &self.task else { return Poll::Ready(Err(JoinError::cancelled())) };
-        task.join_state().poll(cx).map(|outcome| match outcome.and_then(Outcome::take) {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(panic)) => Err(JoinError::panicked(panic)),
-            // Its future was dropped before it was ready.
-            None => Err(JoinError::cancelled()),
+        let Some(task) = &self.task else {
+            return budget::poll_take(cx).map(|()| Err(JoinError::cancelled()));
+        };
+        budget::poll_with(cx, || task.join_state().poll(cx)).map(|outcome| {
+            match outcome.and_then(Outcome::take) {
+                Some(Ok(value)) => Ok(value),
+                Some(Err(panic)) => Err(JoinError::panicked(panic)),
+                // Its future was dropped before it was ready.
+                None => Err(JoinError::cancelled()),
+            }
         })
     }
 }

@@ -1,6 +1,7 @@
 //! A future that ends when its tasks have.
 
 use super::abort::AbortHandle;
+use super::consume_budget;
 use super::guarded::Guarded;
 use super::join::JoinHandle;
 use super::spawn_at;
@@ -41,6 +42,7 @@ use std::task::{Poll, Waker};
 /// # Panics
 /// With the panic of `body`; its tasks are aborted then.
 pub async fn scope<T>(body: impl AsyncFnOnce(Scope) -> T) -> T {
+    consume_budget().await;
     let aborts = AbortsOnDrop(Scope { tasks: Rc::default() });
     let value = body(aborts.0.clone()).await;
     aborts.0.tasks.ended().await;

@@ -48,7 +48,7 @@ pub enum MissedTicks {
     Skip,
     /// At once, until all missed ticks were delivered.
     Burst,
-    /// A period after the late tick; the later ones are delayed as much.
+    /// A period after the late tick; the later ones are delayed as much. A tick that is late by less than a period has missed none.
     Delay,
 }
 
@@ -116,6 +116,8 @@ impl Interval {
                 due + (late - remainder(late, self.period)) + self.period
             }
             MissedTicks::Burst => due + self.period,
+            // Late by less than a period, no tick was missed.
+            MissedTicks::Delay if due.elapsed() < self.period => due + self.period,
             MissedTicks::Delay => Instant::now() + self.period,
         }
     }

@@ -16,6 +16,7 @@ mod datagrams;
 mod drops;
 mod ends;
 mod event_interval;
+mod fairness;
 mod files;
 mod foreign_bytes;
 mod forgotten;

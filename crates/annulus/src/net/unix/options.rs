@@ -17,6 +17,7 @@ use crate::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};
+use crate::task::consume_budget;
 use crate::time::sleep;
 use annulus_kernel::{Address, Domain, SocketOption, SocketType};
 use std::io;
@@ -144,6 +145,8 @@ impl UnixOptions {
     }
 
     async fn connect_at(&self, address: Address) -> io::Result<UnixStream> {
+        // It may fail at once, each time.
+        consume_budget().await;
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Stream)?;
         let mut pause = FIRST_RETRY;

@@ -102,6 +102,11 @@ impl Stream {
         self.rx.bytes
     }
 
+    /// Its sending direction was ended, and has not failed.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.tx.ending && self.tx.error.is_none()
+    }
+
     /// Bytes accepted and not sent.
     pub(crate) fn unsent(&self) -> usize {
         self.tx.bytes

@@ -6,7 +6,7 @@ use annulus::net::TcpStream;
 use annulus::time::timeout;
 use annulus::{JoinHandle, spawn};
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -89,6 +89,28 @@ pub(crate) async fn more_copies_than_a_task_has_budget_all_go_on() -> io::Result
         drop((client, server));
     }
     all.await.expect("no panic");
+    Ok(())
+}
+
+pub(crate) async fn a_direction_that_was_shut_down_does_not_end_the_other() -> io::Result<()> {
+    for reads in [false, true] {
+        let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
+        near.shutdown().await?;
+        let copied = spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+        client.send("an upload").await?;
+        assert_eq!(receive(&mut server, 9).await?, b"an upload");
+        client.send(" goes on").await?;
+        client.shutdown().await?;
+        assert_eq!(receive(&mut server, 9).await?, b" goes on");
+        if reads {
+            server.shutdown().await?;
+            assert_eq!(copied.await.expect("no panic")?, (17, 0));
+        } else {
+            server.send("a reply that has no way").await?;
+            let error = copied.await.expect("no panic").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        }
+    }
     Ok(())
 }
 

@@ -195,6 +195,7 @@ suite! {
     codecs::framed_of_tokio_serves;
     copies::a_quiet_source_does_not_hold_back_what_was_copied;
     copies::more_copies_than_a_task_has_budget_all_go_on, with |builder| builder.task_budget(1);
+    copies::a_direction_that_was_shut_down_does_not_end_the_other;
     copies::halves_are_copied, with small_bounds;
     copies::a_limit_leaves_the_rest;
     copies::each_end_is_passed_on_alone;

@@ -1,0 +1,305 @@
+//! Calls that are ready at once, each time, in a task that makes no others: other tasks run all the same. Every `async` function of the
+//! crate is here, or in the list of those that cannot be ready for ever, with the reason.
+
+use crate::common::pair;
+use annulus::fs::{self, File, FileCache};
+use annulus::io::AsyncRecv;
+use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
+use annulus::process::Command;
+use annulus::sync::{CancellationToken, Notify, Semaphore, broadcast, mpsc, oneshot, watch};
+use annulus::{DriverChoice, JoinSet, Runtime, pipe, spawn, yield_now};
+use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+type Body = fn() -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+/// Loops, each named by the function that it calls for ever, as file and name, with what is made before.
+macro_rules! loops {
+    ($($name:literal: { $($prepare:tt)* } $call:expr;)*) => {
+        const LOOPS: &[(&str, Body)] = &[$(($name, || Box::pin(async {
+            $($prepare)*
+            #[allow(unreachable_code)]
+            loop {
+                _ = $call;
+            }
+        }))),*];
+    };
+}
+
+/// A stream whose peer is gone, of which it knows.
+async fn ended() -> io::Result<TcpStream> {
+    let (mut stream, other) = pair().await?;
+    drop(other);
+    assert!(stream.recv().await?.is_none());
+    Ok(stream)
+}
+
+/// A stream on which nothing can be sent any more.
+async fn failed() -> io::Result<TcpStream> {
+    let (mut stream, other) = pair().await?;
+    other.abort();
+    while stream.recv().await.is_ok() {}
+    while stream.send("refused").await.is_ok() {}
+    Ok(stream)
+}
+
+loops! {
+    "net/stream_methods.rs recv": { let mut s = ended().await?; } s.recv().await;
+    "net/stream_methods.rs recv, failed": { let mut s = failed().await?; } s.recv().await;
+    "net/stream_methods.rs recv_exact": { let mut s = ended().await?; } s.recv_exact(1).await;
+    "net/stream_methods.rs fill_buf": { let mut s = ended().await?; } s.fill_buf().await;
+    "net/stream_methods.rs fill_buf, of what is shown": {
+        let (mut s, mut other) = pair().await?;
+        other.send("shown").await?;
+    } s.fill_buf().await;
+    "net/stream_methods.rs peek": { let mut s = ended().await?; } s.peek(3).await;
+    "net/stream_methods.rs send_vectored": { let mut s = failed().await?; } s.send_vectored(["x"]).await;
+    "net/stream_methods.rs send": { let mut s = failed().await?; } s.send("x").await;
+    "net/stream_methods.rs send, of nothing": { let (mut s, _other) = pair().await?; } s.send("").await;
+    "net/stream_methods.rs write": { let mut s = failed().await?; } s.write(b"x").await;
+    "net/stream_methods.rs write, of nothing": { let (mut s, _other) = pair().await?; } s.write(b"").await;
+    "net/stream_methods.rs write_vectored": { let mut s = failed().await?; } s.write_vectored(&[]).await;
+    "net/stream_methods.rs write_all": { let mut s = failed().await?; } s.write_all(b"x").await;
+    "net/stream_methods.rs write_all, of nothing": { let mut s = failed().await?; } s.write_all(b"").await;
+    "net/stream_methods.rs flush": { let (mut s, _other) = pair().await?; } s.flush().await;
+    "net/stream_methods.rs drain": { let (mut s, _other) = pair().await?; } s.drain().await;
+    "net/stream_methods.rs shutdown": { let (mut s, _other) = pair().await?; } s.shutdown().await;
+    "tokio read": { let mut s = ended().await?; } tokio::io::AsyncReadExt::read(&mut s, &mut [0; 9]).await;
+    "tokio write": { let mut s = failed().await?; } tokio::io::AsyncWriteExt::write(&mut s, b"x").await;
+    "tokio flush": { let (mut s, _other) = pair().await?; } tokio::io::AsyncWriteExt::flush(&mut s).await;
+    "read": { let mut s = ended().await?; } s.read(&mut [0; 9]).await;
+    "pipe recv": { let (_, mut r) = pipe::pipe()?; } r.recv().await;
+    "pipe send": {
+        let (mut s, r) = pipe::pipe()?;
+        drop(r);
+    } s.send("x").await;
+    "net/connect.rs connect": {} TcpStream::connect("127.0.0.1:1").await;
+    "net/connect.rs connect, to nothing": {} TcpStream::connect("").await;
+    "net/resolve.rs lookup_host": {} annulus::net::lookup_host("127.0.0.1:1").await;
+    "net/unix/options.rs connect": {} UnixStream::connect("/missing/path").await;
+    "net/udp.rs connect": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.connect("127.0.0.1:1").await;
+    "net/udp.rs drain": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.drain().await;
+    "net/udp.rs poll_drain": { let s = UdpSocket::bind("127.0.0.1:0")?; } poll_fn(|cx| s.poll_drain(cx)).await;
+    "net/udp.rs poll_send_ready": { let s = UdpSocket::bind("127.0.0.1:0")?; } poll_fn(|cx| s.poll_send_ready(cx)).await;
+    "net/udp.rs send": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.send("no peer").await;
+    "net/unix/datagram.rs send_to": { let s = UnixDatagram::pair()?.0; } s.send_to("x", "/missing/path").await;
+    "net/unix/datagram.rs send_with_descriptors": { let s = UnixDatagram::pair()?.0; } s.send_with_descriptors("x", vec![]).await;
+    "net/unix/datagram.rs drain": { let s = UnixDatagram::pair()?.0; } s.drain().await;
+    "net/unix/stream.rs recv_with_descriptors": {
+        let (mut s, other) = UnixOptions::new().descriptors(true).pair()?;
+        drop(other);
+    } s.recv_with_descriptors().await;
+    "net/unix/stream.rs send_with_descriptors": {
+        let (mut s, other) = UnixOptions::new().descriptors(true).pair()?;
+        drop(other);
+    } s.send_with_descriptors("x", vec![]).await;
+    "io/copy.rs copy": {
+        let (mut from, mut to) = (ended().await?, failed().await?);
+    } annulus::io::copy(&mut from, &mut to).await;
+    "io/copy.rs copy_at_most": { let (mut from, mut to) = pair().await?; } annulus::io::copy_at_most(&mut from, &mut to, 0).await;
+    "io/bidirectional.rs copy_bidirectional": {
+        let (mut one, mut other) = (ended().await?, failed().await?);
+    } annulus::io::copy_bidirectional(&mut one, &mut other).await;
+    "process/command.rs status": {} Command::new("/missing/program").status().await;
+    "process/command.rs output": {} Command::new("/missing/program").output().await;
+    "process/child.rs wait": {
+        let mut child = Command::new("true").spawn()?;
+        child.wait().await?;
+    } child.wait().await;
+    "process/child.rs wait_timeout": {
+        let mut child = Command::new("true").spawn()?;
+        child.wait().await?;
+    } child.wait_timeout(Duration::from_secs(1)).await;
+    "process/child.rs kill": {
+        let mut child = Command::new("true").spawn()?;
+        child.wait().await?;
+    } child.kill().await;
+    "runtime/handle.rs stats": { let handle = annulus::handle()?; } handle.stats().await;
+    "runtime/handle.rs tasks": { let handle = annulus::handle()?; } handle.tasks().await;
+    "sync/oneshot.rs Receiver": {} {
+        let (sender, receiver) = oneshot::channel();
+        sender.send(1).expect("a receiver");
+        receiver.await
+    };
+    "sync/oneshot.rs Receiver, whose sender is gone": {} oneshot::channel::<()>().1.await;
+    "sync/oneshot.rs closed": { let mut sender = oneshot::channel::<()>().0; } sender.closed().await;
+    "sync/watch.rs closed": { let sender = watch::channel(1).0; } sender.closed().await;
+    "sync/watch.rs changed": { let (_, mut receiver) = watch::channel(1); } receiver.changed().await;
+    "sync/watch.rs wait_for": { let (_sender, mut receiver) = watch::channel(1); } receiver.wait_for(|value| *value == 1).await;
+    "sync/broadcast.rs recv": { let (_, mut receiver) = broadcast::channel::<()>(1); } receiver.recv().await;
+    "sync/mpsc.rs send": { let sender = mpsc::channel(1).0; } sender.send(1).await;
+    "sync/mpsc.rs recv": { let (_, mut receiver) = mpsc::channel::<()>(1); } receiver.recv().await;
+    "sync/mpsc.rs reserve": { let (sender, _receiver) = mpsc::channel::<()>(1); } sender.reserve().await;
+    "sync/semaphore.rs acquire": { let semaphore = Semaphore::new(1); } semaphore.acquire().await;
+    "sync/mutex.rs lock": { let mutex = annulus::sync::Mutex::new(1); } mutex.lock().await;
+    "sync/notify.rs notified": { let notify = Notify::new(); } {
+        notify.notify_one();
+        notify.notified().await
+    };
+    "sync/notify.rs notified, by all": { let notify = Notify::new(); } {
+        let notified = notify.notified();
+        notify.notify_waiters();
+        notified.await
+    };
+    "sync/cancellation.rs cancelled": {
+        let token = CancellationToken::new();
+        token.cancel();
+    } token.cancelled().await;
+    "sync/cancellation.rs run_until_cancelled": {
+        let token = CancellationToken::new();
+        token.cancel();
+    } token.run_until_cancelled(std::future::pending::<()>()).await;
+    "shards/channel/mod.rs recv": { let (_, mut receiver) = annulus::shards::channel::<()>(1); } receiver.recv().await;
+    "shards/channel/mod.rs send": { let (sender, _) = annulus::shards::channel(1); } sender.send(1).await;
+    "task/mod.rs consume_budget": {} annulus::consume_budget().await;
+    "task/mod.rs yield_now": {} yield_now().await;
+    "task/mod.rs spawn": {} spawn(async {}).await;
+    "task/mod.rs spawn_blocking": {} annulus::spawn_blocking(|| ()).await;
+    "task/join_set.rs join_next": { let mut set = JoinSet::<()>::new(); } set.join_next().await;
+    "task/join_set.rs join_all": {} JoinSet::<()>::new().join_all().await;
+    "task/join_set.rs shutdown": { let mut set = JoinSet::<()>::new(); } set.shutdown().await;
+    "task/scope.rs scope": {} annulus::task::scope(async |_scope| ()).await;
+    "time/sleep.rs sleep": {} annulus::time::sleep(Duration::ZERO).await;
+    "time/interval.rs tick": {
+        let long_ago = annulus::time::Instant::now().checked_sub(Duration::from_secs(1000)).expect("no underflow");
+        let mut ticks = annulus::time::interval_at(long_ago, Duration::from_nanos(1));
+        ticks = ticks.missed_ticks(annulus::time::MissedTicks::Burst);
+    } ticks.tick().await;
+    "nop.rs nop": {} annulus::nop().await;
+    "fs/file_cache.rs open": {
+        let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?);
+        cache.open("cmdline").await?;
+    } cache.open("cmdline").await;
+    "fs/file_cache.rs open, of nothing": { let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?); } cache.open("missing").await;
+    "fs/open.rs open": {} File::open("/missing").await;
+    "fs/open.rs open, with a zero": {} File::open("a\0b").await;
+    "fs/transfer.rs read": { let mut file = File::open("/dev/null").await?; } file.read(Vec::with_capacity(9)).await;
+    "fs/transfer.rs read, of nothing": { let mut file = File::open("/dev/zero").await?; } file.read(Vec::new()).await;
+    "fs/transfer.rs read_at": { let file = File::open("/proc/self/exe").await?; } file.read_at(Vec::new(), 0).await;
+    "fs/transfer.rs read_at, above the end of offsets": { let file = File::open("/dev/null").await?; } file.read_at(vec![0], u64::MAX).await;
+    "fs/transfer.rs write_at": { let file = File::open("/dev/null").await?; } file.write_at(vec![0], u64::MAX).await;
+    "fs/transfer.rs write": { let mut file = File::open("/dev/null").await?; } file.write(vec![0]).await;
+    "fs/exact.rs read_exact_at": { let file = File::open("/proc/self/exe").await?; } file.read_exact_at(Vec::new(), 0).await;
+    "fs/exact.rs write_all_at": { let file = File::open("/dev/null").await?; } file.write_all_at(Vec::new(), 0).await;
+    "fs/exact.rs write_all": { let mut file = File::open("/dev/null").await?; } file.write_all(Vec::new()).await;
+    "fs/vectored.rs read_vectored_at": { let file = File::open("/dev/null").await?; } file.read_vectored_at(Vec::<Vec<u8>>::new(), 0).await;
+    "fs/vectored.rs write_vectored_at": { let file = File::open("/dev/null").await?; } file.write_vectored_at(Vec::<Vec<u8>>::new(), 0).await;
+    "fs/file.rs seek": { let mut file = File::open("/dev/null").await?; } file.seek(io::SeekFrom::Start(u64::MAX)).await;
+    "fs/file.rs set_len": { let file = File::open("/dev/null").await?; } file.set_len(u64::MAX).await;
+    "fs/file.rs allocate": { let file = File::open("/dev/null").await?; } file.allocate(u64::MAX, 9).await;
+    "fs/file.rs advise": { let file = File::open("/dev/null").await?; } file.advise(u64::MAX, 9, annulus::fs::Advice::Normal).await;
+    "fs/file.rs metadata": { let file = File::open("/dev/null").await?; } file.metadata().await;
+    "fs/file.rs alignment": { let file = File::open("/dev/null").await?; } file.alignment().await;
+    "fs/file.rs sync_all": { let file = File::open("/proc/self/exe").await?; } file.sync_all().await;
+    "fs/whole.rs metadata": {} fs::metadata("a\0b").await;
+    "fs/whole.rs remove_file": {} fs::remove_file("a\0b").await;
+    "fs/whole.rs create_dir_all": {} fs::create_dir_all("/").await;
+    "fs/whole.rs create_dir_all, of nothing": {} fs::create_dir_all("").await;
+    "fs/whole.rs remove_dir_all": {} fs::remove_dir_all("a\0b").await;
+    "fs/whole.rs rename": {} fs::rename("a\0b", "c").await;
+    "fs/whole.rs hard_link": {} fs::hard_link("a\0b", "c").await;
+    "fs/whole.rs symlink": {} fs::symlink("a\0b", "c").await;
+    "fs/whole.rs read_link": {} fs::read_link("a\0b").await;
+    "fs/whole.rs read_dir": {} fs::read_dir("a\0b").await;
+    "fs/whole.rs read": {} fs::read("a\0b").await;
+    "fs/whole.rs write": {} fs::write("a\0b", "").await;
+    "fs/whole.rs canonicalize": {} fs::canonicalize("/").await;
+    "fs/whole.rs copy": {} fs::copy("a\0b", "c").await;
+    "fs/whole.rs set_permissions": {} fs::set_permissions("a\0b", std::os::unix::fs::PermissionsExt::from_mode(0)).await;
+}
+
+/// `async` functions that are not in a loop, with the reason.
+const OTHERS: &[(&str, &str)] = &[
+    ("net/stream.rs", "connects by `net/connect.rs connect`"),
+    ("net/unix/stream.rs connect", "connects by `net/unix/options.rs connect`"),
+    ("net/unix/options.rs connect_addr", "as connect"),
+    ("net/stream_methods.rs into_parts", "takes the stream"),
+    ("net/stream_methods.rs accept", "of what each turn has accepted"),
+    ("net/udp.rs recv", "of what each turn has received"),
+    ("net/unix/datagram.rs send_to_addr", "as send_to"),
+    ("net/unix/datagram.rs recv", "of what each turn has received"),
+    ("process/child.rs wait_with_output", "takes the child"),
+    ("shards/listener.rs accept", "of what each turn has accepted"),
+    ("shards/shard.rs move_stream", "takes the stream"),
+    ("shards/to_all.rs send", "waits for other threads"),
+    ("signal.rs recv", "of signals that have come"),
+    ("io/framed.rs", "by the calls of its stream"),
+    ("io/lines.rs", "by the calls of its stream"),
+    ("io/copy.rs copy_range", "by file calls"),
+    ("fs/copy.rs", "by file calls"),
+    ("fs/dir.rs", "what `fs/whole.rs` calls"),
+    ("fs/file.rs", "a system call each, which takes of the turn's time for file calls"),
+    ("fs/lock.rs", "a system call each"),
+    ("fs/read_dir.rs", "a unit each entry"),
+    ("fs/stream.rs", "by file calls"),
+    ("fs/whole.rs", "an open or another call on a path"),
+];
+
+/// Runs a loop, and other tasks beside it.
+fn run(driver: DriverChoice, name: &str, body: Body) -> io::Result<()> {
+    Runtime::builder().driver(driver).build()?.block_on(async {
+        let task = spawn(body());
+        // So many that a loop whose first calls wait has begun.
+        for _ in 0..50 {
+            annulus::time::sleep(Duration::from_micros(20)).await;
+        }
+        assert!(!task.is_finished(), "{name} has ended: {:?}", task.await);
+        Ok(())
+    })
+}
+
+#[test]
+fn other_tasks_run_beside_a_loop_over_anything() {
+    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
+        if let Err(error) = Runtime::builder().driver(driver).build() {
+            eprintln!("skipped on {driver:?}: {error}");
+            continue;
+        }
+        let mut alone = Vec::new();
+        for (name, body) in LOOPS {
+            let (done, is_done) = channel();
+            // One that never returns keeps its thread.
+            std::thread::spawn(move || done.send(run(driver, name, *body)));
+            match is_done.recv_timeout(Duration::from_secs(60)) {
+                Ok(outcome) => outcome.expect("a runtime"),
+                Err(RecvTimeoutError::Disconnected) => panic!("a panic of the loop"),
+                Err(RecvTimeoutError::Timeout) => alone.push(name),
+            }
+        }
+        assert!(alone.is_empty(), "on {driver:?} nothing runs beside loops over {alone:#?}");
+    }
+}
+
+/// Each `pub async fn` of the sources.
+fn async_functions(dir: &Path, root: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(dir).expect("the sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            async_functions(&path, root, found);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        let file = path.strip_prefix(root).expect("below it").display().to_string();
+        for rest in text.split("pub async fn ").skip(1) {
+            let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next();
+            found.insert(format!("{file} {}", name.unwrap_or_default()));
+        }
+    }
+}
+
+#[test]
+fn every_async_function_is_looped_over_or_has_a_reason_not_to_be() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeSet::new();
+    async_functions(&root, &root, &mut found);
+    assert!(found.len() > 100, "{} functions", found.len());
+    let is_looped = |name: &str| LOOPS.iter().any(|(of, _)| of.split(',').next() == Some(name));
+    let has_reason = |name: &str| OTHERS.iter().any(|(of, _)| name.starts_with(of));
+    found.retain(|name| !is_looped(name) && !has_reason(name));
+    assert!(found.is_empty(), "neither in LOOPS nor in OTHERS: {found:#?}");
+}
