@@ -22,18 +22,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// The end and errors are there each time, and take of the budget. Bytes are bounded by what a turn has received.
-#[inline]
-fn take_unless_bytes(
-    cx: &Context<'_>,
-    polled: Poll<io::Result<Option<Lease>>>,
-) -> Poll<io::Result<Option<Lease>>> {
-    match polled {
-        Poll::Ready(Ok(None) | Err(_)) if budget::poll_take(cx).is_pending() => Poll::Pending,
-        polled => polled,
-    }
-}
-
 /// Owns a stream's slot. When it is dropped, the stream sends what is queued, then closes.
 pub(crate) struct StreamHandle {
     pub(super) core: Rc<Core>,
@@ -84,7 +72,7 @@ impl StreamHandle {
 
     #[inline]
     pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        take_unless_bytes(cx, self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx)))
+        self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
     /// As [`poll_recv`](Self::poll_recv); the descriptors that came with the bytes are added to the list.
@@ -94,12 +82,11 @@ impl StreamHandle {
         cx: &Context<'_>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        let polled = self.poll_with(|stream, shared, io| {
+        self.poll_with(|stream, shared, io| {
             let lease = ready!(stream.poll_recv(shared, io, cx))?;
             stream.take_descriptors(descriptors);
             Poll::Ready(Ok(lease))
-        });
-        take_unless_bytes(cx, polled)
+        })
     }
 
     /// Has what is received from here on, up to `left` bytes, accepted by `to` without a task, until the next poll of this receive, if both
@@ -132,9 +119,7 @@ impl StreamHandle {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || {
-            self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
-        })
+        self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
@@ -320,15 +305,9 @@ impl Future for SendFuture<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.chunk.is_some() {
-            // Before the borrow: to wake is foreign code.
-            ready!(budget::poll_left(cx));
-        }
         this.handle.poll_with(|stream, shared, io| {
             if this.chunk.is_some() {
-                let accepted = ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx));
-                budget::take();
-                accepted?;
+                ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx))?;
             }
             stream.poll_room(shared, io, cx)
         })

@@ -11,11 +11,13 @@ use super::recheck::{Recheck, Rechecks};
 use super::spares::Spares;
 use crate::lease::Lease;
 use crate::net::Permit;
+use crate::task::budget;
 use crate::time::{Instant, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
 use annulus_kernel::{Fd, Shutdown};
 use std::mem;
 use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How many events ahead the slots are asked for.
@@ -57,6 +59,17 @@ pub(crate) struct Io {
 }
 
 impl Io {
+    /// Whether a unit of the task's budget is left. At zero the task goes on after the others: it is woken behind the borrow, since a waker
+    /// is foreign code.
+    #[inline]
+    pub(crate) fn poll_budget(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if !budget::is_spent() {
+            return Poll::Ready(());
+        }
+        self.after.wakes.push(cx.waker().clone());
+        Poll::Pending
+    }
+
     pub(crate) fn new(driver: Driver, bounds: Bounds, memory: Memory) -> Self {
         Self {
             driver: KernelHeld::new(driver),

@@ -14,10 +14,11 @@ use std::task::{Context, Poll};
 /// What a task may do each time it is polled, unless [`Builder::task_budget`](crate::Builder::task_budget) says otherwise.
 pub(crate) const DEFAULT: u32 = 128;
 
-const UNLIMITED: u32 = u32::MAX;
+/// More than ever is taken.
+const UNLIMITED: u64 = u64::MAX;
 
 thread_local! {
-    static LEFT: Cell<u32> = const { Cell::new(UNLIMITED) };
+    static LEFT: Cell<u64> = const { Cell::new(UNLIMITED) };
     /// Called when nothing is left between the turns of a guest.
     static SPENT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
@@ -25,7 +26,12 @@ thread_local! {
 /// A task is about to be polled.
 #[inline]
 pub(crate) fn renew(budget: u32) {
-    _ = LEFT.try_with(|left| left.set(budget));
+    set(budget.into());
+}
+
+#[inline]
+fn set(units: u64) {
+    _ = LEFT.try_with(|left| left.set(units));
 }
 
 /// The tasks of a host are about to be polled, by another event loop, until the next turn. `spent` is called when the budget is used up.
@@ -36,7 +42,7 @@ pub(crate) fn renew_for_host(budget: u32, spent: fn()) {
 
 /// The loop of this thread no longer runs tasks.
 pub(crate) fn end() {
-    renew(UNLIMITED);
+    set(UNLIMITED);
     _ = SPENT.try_with(|call| call.set(None));
 }
 
@@ -58,20 +64,17 @@ pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
 /// Takes one unit, if one is left: [`poll_left`] has told.
 #[inline]
 pub(crate) fn take() {
-    let left = LEFT.try_with(Cell::get).unwrap_or(UNLIMITED);
-    if left != UNLIMITED {
-        renew(left.saturating_sub(1));
-    }
+    _ = LEFT.try_with(|left| left.set(left.get().saturating_sub(1)));
 }
 
 /// Polls a part of an operation that takes its unit elsewhere.
 #[inline]
 pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    struct Restored(u32);
+    struct Restored(u64);
 
     impl Drop for Restored {
         fn drop(&mut self) {
-            renew(self.0);
+            set(self.0);
         }
     }
 
@@ -79,10 +82,16 @@ pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
     operation()
 }
 
+/// Whether no unit is left.
+#[inline]
+pub(crate) fn is_spent() -> bool {
+    LEFT.try_with(Cell::get) == Ok(0)
+}
+
 /// Whether a unit is left, which this does not take. At zero the task is woken, to go on after the others.
 #[inline]
 pub(crate) fn poll_left(cx: &Context<'_>) -> Poll<()> {
-    if LEFT.try_with(Cell::get) != Ok(0) {
+    if !is_spent() {
         return Poll::Ready(());
     }
     spent(cx);
@@ -93,14 +102,12 @@ pub(crate) fn poll_left(cx: &Context<'_>) -> Poll<()> {
 /// others.
 #[inline]
 pub(crate) fn poll_with<T>(cx: &Context<'_>, operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    let left = LEFT.try_with(Cell::get).unwrap_or(UNLIMITED);
-    if left == 0 {
-        spent(cx);
+    if poll_left(cx).is_pending() {
         return Poll::Pending;
     }
     let polled = operation();
-    if polled.is_ready() && left != UNLIMITED {
-        renew(left - 1);
+    if polled.is_ready() {
+        take();
     }
     polled
 }

@@ -8,9 +8,10 @@ use crate::chunk::Chunk;
 use crate::op_error::Operation;
 use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
+use crate::task::budget;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
 const PIECE: usize = 8 * 1024;
@@ -28,8 +29,10 @@ impl Stream {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(io.poll_budget(cx));
         let tx = &mut self.tx;
         if tx.refuses() {
+            budget::take();
             return Poll::Ready(Err(self.refusal(io)));
         }
         if tx.bytes > io.send_bound() {
@@ -38,6 +41,7 @@ impl Stream {
             return Poll::Pending;
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
+        budget::take();
         self.accept(shared, io, chunk);
         Poll::Ready(Ok(()))
     }

@@ -14,11 +14,12 @@ use crate::runtime::after::note_waker;
 use crate::runtime::io::Io;
 use crate::runtime::memory::HeapMemory;
 use crate::slots::arming::{Arming, ToCancel, ends_operation_only};
+use crate::task::budget;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs, prefetch};
 use rustix::io::Errno;
 use std::io;
 use std::mem;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
 /// may have taken them first, or hold them while they wait, as reads on Linux 6.1 do.
@@ -47,7 +48,7 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            return Poll::Ready(self.told(io, end));
+            return self.poll_told(io, end, cx);
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.unlink();
@@ -72,6 +73,19 @@ impl Stream {
         self.unlink();
         self.want(shared, io);
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// As [`told`](Self::told), each time: it takes of the task's budget. What was received needs not, since a turn brings so much at most.
+    #[cold]
+    fn poll_told(
+        &self,
+        io: &mut Io,
+        end: End,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        ready!(io.poll_budget(cx));
+        budget::take();
+        Poll::Ready(self.told(io, end))
     }
 
     /// What a receive returns from the end on.
