@@ -44,10 +44,13 @@ pub(crate) struct Timers {
     sequence: u64,
 }
 
+/// The deadline of a timer that does not fire.
+const NEVER: u64 = u64::MAX;
+
 /// A timer's place in the heap: small, since there is one for each connection with a time-out.
 #[derive(Clone, Copy)]
 struct Node {
-    /// In nanoseconds; what is later than 500 years is as late.
+    /// In nanoseconds; what is later than 500 years is [never](NEVER).
     deadline: u64,
     sequence: u64,
     index: u32,
@@ -55,7 +58,7 @@ struct Node {
 
 fn nanos(instant: Instant) -> u64 {
     let since_origin = instant.duration_since(Instant::since_origin(Duration::ZERO));
-    u64::try_from(since_origin.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(since_origin.as_nanos()).unwrap_or(NEVER)
 }
 
 impl Node {
@@ -99,10 +102,10 @@ impl Timers {
         self.heap.len()
     }
 
-    /// The nearest deadline.
+    /// The nearest deadline that comes.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.first().map(Node::deadline)
+        self.heap.first().filter(|node| node.deadline < NEVER).map(Node::deadline)
     }
 
     /// Removes one timer whose deadline has passed.

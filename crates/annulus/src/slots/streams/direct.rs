@@ -71,7 +71,7 @@ impl Stream {
         let (queued, count) = self.fill(&mut parts, slices, most);
         let sent = match io.driver.kernel().send_now(self.fd, &parts[..count], more) {
             Ok(sent) => sent,
-            Err(error) => return self.refused(io, error).map(|()| 0),
+            Err(error) => return self.refused(shared, io, error).map(|()| 0),
         };
         io.driver.counters().direct_sends += 1;
         shared.sent_directly += sent;
@@ -119,12 +119,12 @@ impl Stream {
 
     /// A socket without space, or a system without memory, takes nothing: all of it is queued. Any other error ends the sending.
     #[cold]
-    fn refused(&mut self, io: &mut Io, error: io::Error) -> io::Result<()> {
+    fn refused(&mut self, shared: &mut Shared, io: &mut Io, error: io::Error) -> io::Result<()> {
         match Errno::from_io_error(&error) {
             Some(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(()),
             errno => {
                 let errno = errno.unwrap_or(Errno::IO);
-                self.fail_send(io, errno);
+                self.fail_send(shared, io, errno);
                 Err(self.failed(io, Operation::Send, errno))
             }
         }

@@ -90,11 +90,12 @@ impl Streams {
         if stream.tx.bytes <= io.send_bound() {
             io.after.wakes.extend(stream.tx.waker.take());
         }
-        if stream.holds() > io.memory.allowance {
-            return self.shared.agenda.held_back.slots.push_back(slot);
+        if stream.is_over(io.memory.allowance) || stream.tx.waker.is_some() {
+            self.shared.agenda.held_back.slots.push_back(slot);
+        } else {
+            stream.held_back = false;
+            io.memory.sub_held_back();
         }
-        stream.held_back = false;
-        io.memory.sub_held_back();
         stream.recv_more(&mut self.shared, io);
     }
 }

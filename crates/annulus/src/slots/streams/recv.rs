@@ -32,6 +32,8 @@ const HEAP: u32 = 16 * 1024;
 const HEAP_A_TURN: usize = 64;
 /// Pieces up to this size share a buffer while none is taken, so that many of them do not hold one each: bytes.
 const PIECE: u32 = 8 * 1024;
+/// What is received at least, of a stream of which all was delivered: bytes.
+const LITTLE: usize = 4 * 1024;
 /// Of a task's memory, what is asked for ahead of its run: bytes.
 const TASK: usize = 256;
 
@@ -134,7 +136,7 @@ impl Stream {
     #[inline]
     pub(super) fn want(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.rx.arming == Arming::Idle && self.rx.end.is_none() && self.is_live() {
-            if self.holds() > io.memory.allowance {
+            if self.is_over(io.memory.allowance) {
                 return self.hold_back(shared, io);
             }
             self.rx.arming = Arming::Listed;
@@ -155,7 +157,7 @@ impl Stream {
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
         let operations = io.driver.operations();
-        let free = io.memory.allowance.saturating_sub(self.holds()).max(1);
+        let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
         if rx.misses >= MISSES {
@@ -291,7 +293,7 @@ impl Stream {
     /// Memory is short: a stream that holds more than it may receives nothing more.
     #[cold]
     fn stop_if_over(&mut self, io: &mut Io) {
-        if self.rx.arming == Arming::Multishot && self.holds() > io.memory.allowance {
+        if self.rx.arming == Arming::Multishot && self.is_over(io.memory.allowance) {
             self.stop_recv(io);
         }
     }

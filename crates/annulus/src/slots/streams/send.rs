@@ -126,7 +126,7 @@ impl Stream {
             Ok(count) => self.sent(shared, io, count as usize),
             Err(Errno::AGAIN | Errno::INTR) => self.sent(shared, io, 0),
             Err(Errno::NOBUFS | Errno::NOMEM) => self.send_later(io),
-            Err(errno) => self.fail_send(io, errno),
+            Err(errno) => self.fail_send(shared, io, errno),
         }
     }
 
@@ -153,11 +153,9 @@ impl Stream {
         }
         if short && tx.error.is_none() {
             self.send(shared, io, SendPhase::Waiting);
+            self.recv_if_held_back(shared, io);
         } else {
             self.resume_send(shared, io);
-        }
-        if self.held_back {
-            self.recv_more(shared, io);
         }
     }
 
@@ -182,14 +180,24 @@ impl Stream {
         } else {
             self.list_send(shared);
         }
+        self.recv_if_held_back(shared, io);
+    }
+
+    /// A send has ended: the stream holds less, and receives if it was held back.
+    #[inline]
+    fn recv_if_held_back(&mut self, shared: &mut Shared, io: &mut Io) {
+        if self.held_back {
+            self.recv_more(shared, io);
+        }
     }
 
     #[cold]
-    pub(super) fn fail_send(&mut self, io: &mut Io, errno: Errno) {
+    pub(super) fn fail_send(&mut self, shared: &mut Shared, io: &mut Io, errno: Errno) {
         self.tx.error.get_or_insert(errno);
         self.tx.set_idle();
         self.discard_unsent(io);
         self.all_sent(io);
+        self.recv_if_held_back(shared, io);
     }
 
     #[inline]

@@ -154,6 +154,13 @@ impl Stream {
         OpError::new(operation, peer, errno.into()).into()
     }
 
+    /// Holds more than it may, and is to receive nothing. One of which all was delivered receives a little whatever it has to send: its peer
+    /// may be in the same state, and neither would read.
+    #[inline]
+    pub(super) fn is_over(&self, allowance: usize) -> bool {
+        self.rx.bytes > 0 && self.holds() > allowance
+    }
+
     /// Bytes undelivered and unsent.
     #[inline]
     pub(super) fn holds(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
-use annulus::net::{RecvHalf, TcpStream};
+use annulus::net::{RecvHalf, TcpStream, UnixStream};
 use annulus::time::sleep;
 use annulus::{Builder, Counters, MemoryLimit, counters, spawn};
 use std::io;
@@ -71,6 +71,59 @@ pub(crate) async fn streams_that_were_held_back_go_on() -> io::Result<()> {
     }
     while counters().expect("in a runtime").streams_held_back > 0 {
         sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+pub(crate) fn a_mebibyte(builder: Builder) -> Builder {
+    builder.memory_limit(MemoryLimit::new(1 << 20))
+}
+
+/// Each end sends in a task and receives in another; what they have to send is more than the limit leaves them.
+pub(crate) async fn ends_that_both_send_and_read_go_on() -> io::Result<()> {
+    const PIECES: usize = 20;
+    for (pairs, piece) in [(1, 30_000), (12, 30_000), (1, 2_000_000)] {
+        let mut readers = Vec::new();
+        for _ in 0..pairs {
+            let (one, other) = UnixStream::pair()?;
+            for stream in [one, other] {
+                let (mut receiving, mut sending) = stream.split();
+                spawn(async move {
+                    for _ in 0..PIECES {
+                        sending.send(vec![7; piece]).await?;
+                    }
+                    sending.shutdown().await
+                });
+                readers.push(spawn(async move { receive(&mut receiving, usize::MAX).await }));
+            }
+        }
+        for reader in readers {
+            assert_eq!(reader.await.expect("no panic")?.len(), PIECES * piece);
+        }
+    }
+    Ok(())
+}
+
+/// More than a stream may hold is asked for in one piece, while another stream holds memory and is not read.
+pub(crate) async fn pieces_above_the_allowance_come() -> io::Result<()> {
+    let (mut idle, _is_not_read) = UnixStream::pair()?;
+    spawn(async move { idle.send(vec![0; 700_000]).await });
+    for len in [50_000, 250_000] {
+        let (mut one, mut other) = UnixStream::pair()?;
+        let text = pattern(2 * len);
+        let sending = spawn({
+            let text = text.clone();
+            async move {
+                for piece in text.chunks(9000) {
+                    one.send(piece.to_vec()).await?;
+                }
+                one.drain().await
+            }
+        });
+        assert!(other.peek(len).await?[..len] == text[..len]);
+        assert!(*other.recv_exact(len).await? == text[..len]);
+        assert!(receive(&mut other, len).await? == text[len..]);
+        sending.await.expect("no panic")?;
     }
     Ok(())
 }

@@ -222,6 +222,8 @@ suite! {
     pressure::a_pool_of_eight_is_shared_fairly, with |b| b.recv_buffers(4096, 8);
     pressure::held_leases_block_no_stream, with |b| b.recv_buffers(4096, 4), then pressure::received_into_the_heap;
     pressure::tiny_queues_serve_two_hundred, with |b| b.sq_entries(2).cq_entries(4), then pressure::overflowed;
+    memory::ends_that_both_send_and_read_go_on, with memory::a_mebibyte;
+    memory::pieces_above_the_allowance_come, with memory::a_mebibyte;
     memory::streams_that_were_held_back_go_on, with memory::little_memory, then memory::were_held_back;
     timers::sleeps_end_in_order;
     timers::a_timeout_ends_only_slow_futures;
