@@ -2,10 +2,13 @@
 
 mod common;
 
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{TcpListener, TcpStream, UnixOptions};
 use annulus::time::sleep;
-use annulus::{spawn, yield_now};
+use annulus::{DriverChoice, Runtime, spawn, yield_now};
 use common::{open_descriptors, pair, run, touch};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -76,4 +79,52 @@ fn the_end_leaves_no_descriptor_open() {
         });
     }
     assert_eq!(open_descriptors(), before);
+}
+
+/// Runs a future while the process may open no more than `free` descriptors.
+async fn with_few_left<T>(free: u64, future: impl Future<Output = T>) -> T {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    let before = getrlimit(Resource::Nofile);
+    let lowest_free = File::open("/dev/null").expect("a file").as_raw_fd() as u64;
+    let few = rustix::process::Rlimit { current: Some(lowest_free + free), ..before };
+    setrlimit(Resource::Nofile, few).expect("a lower limit");
+    let done = future.await;
+    setrlimit(Resource::Nofile, before).expect("the limit before");
+    done
+}
+
+#[test]
+fn descriptors_that_could_not_be_opened_are_not_lost_in_silence() {
+    let _alone = alone();
+    for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
+        common::run_on(Runtime::builder().driver(driver), async {
+            let three = || -> Vec<OwnedFd> {
+                (0..3).map(|_| File::open("/dev/null").expect("a file").into()).collect()
+            };
+            let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
+            let open = open_descriptors();
+            one.send_with_descriptors("bytes", three()).await?;
+            one.drain().await?;
+            until_closed(open).await;
+            let error = with_few_left(1, other.recv_with_descriptors()).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+            let (bytes, left) = other.recv_with_descriptors().await?.expect("the bytes");
+            assert!(&*bytes == b"bytes" && left.len() < 3);
+
+            one.send_with_descriptors("more", three()).await?;
+            let (bytes, all) = other.recv_with_descriptors().await?.expect("more bytes");
+            assert!(&*bytes == b"more" && all.len() == 3);
+
+            let (one, other) = UnixOptions::new().descriptors(true).datagram_pair()?;
+            let open = open_descriptors();
+            one.send_with_descriptors("datagram", three()).await?;
+            one.drain().await?;
+            until_closed(open).await;
+            let message = with_few_left(1, other.recv_message()).await?;
+            assert!(message.lost_descriptors && message.is_truncated());
+            assert_eq!(&*message.bytes, b"datagram");
+            Ok(())
+        });
+    }
 }

@@ -83,6 +83,7 @@ impl StreamHandle {
         descriptors: &mut Vec<OwnedFd>,
     ) -> Poll<io::Result<Option<Lease>>> {
         self.poll_with(|stream, shared, io| {
+            stream.check_descriptors()?;
             let lease = ready!(stream.poll_recv(shared, io, cx))?;
             stream.take_descriptors(descriptors);
             Poll::Ready(Ok(lease))

@@ -210,7 +210,7 @@ loops! {
     "fs/whole.rs write": {} fs::write("a\0b", "").await;
     "fs/whole.rs canonicalize": {} fs::canonicalize("/").await;
     "fs/whole.rs copy": {} fs::copy("a\0b", "c").await;
-    "fs/whole.rs set_permissions": {} fs::set_permissions("a\0b", std::os::unix::fs::PermissionsExt::from_mode(0)).await;
+    "fs/whole.rs set_permissions": {} fs::set_permissions("a\0b", std::os::unix::fs::PermissionsExt::from_mode(0o600)).await;
 }
 
 /// `async` functions that are not in a loop, with the reason.

@@ -57,6 +57,8 @@ pub struct UnixMessage {
     pub descriptors: Vec<OwnedFd>,
     /// Its length as sent. Larger than that of `bytes` if it was cut.
     pub whole_len: usize,
+    /// Further descriptors were sent with it, and lost: the process has no number left for them (`RLIMIT_NOFILE`).
+    pub lost_descriptors: bool,
 }
 
 impl UnixMessage {
@@ -70,13 +72,14 @@ impl UnixMessage {
             credentials,
             descriptors: message.take_descriptors(),
             whole_len: message.whole_len(),
+            lost_descriptors: message.lost_descriptors(),
             bytes: message.into_bytes(),
         })
     }
 
-    /// Whether it was longer than its buffer, so that its end is missing.
+    /// Whether something of it is missing: its end, since it was longer than its buffer, or descriptors.
     pub fn is_truncated(&self) -> bool {
-        self.whole_len > self.bytes.len()
+        self.whole_len > self.bytes.len() || self.lost_descriptors
     }
 }
 

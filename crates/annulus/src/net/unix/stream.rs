@@ -83,8 +83,9 @@ impl UnixStream {
     /// [`recv_exact`](Self::recv_exact) gathered come with the first. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); `Unsupported` if the stream was made without
-    /// [`descriptors`](UnixOptions::descriptors).
+    /// As [`recv`](Self::recv); `Unsupported` if the stream was made without [`descriptors`](UnixOptions::descriptors); `QuotaExceeded` if
+    /// descriptors that came with the next bytes are lost, since the process may open no more: the next call has those bytes, and the
+    /// descriptors that are left.
     pub async fn recv_with_descriptors(&mut self) -> io::Result<Option<(Lease, Vec<OwnedFd>)>> {
         self.check_passing()?;
         poll_fn(|cx| self.unread.poll_message(&self.handle, cx)).await

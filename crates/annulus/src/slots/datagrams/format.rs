@@ -42,6 +42,11 @@ impl Format {
     pub(crate) const UNIX_DESCRIPTORS: &'static Self =
         &Self::new(Domain::Unix, 112, UNIX_CONTROL + space(4 * MOST_DESCRIPTORS));
 
+    /// Whether there is space for descriptors.
+    pub(crate) fn has_descriptors(&self) -> bool {
+        self.domain == Domain::Unix && self.layout.control > UNIX_CONTROL
+    }
+
     /// Address of the header that a multishot receive is started with.
     pub(crate) fn header(&'static self) -> *const u8 {
         ptr::from_ref(&self.header).cast()

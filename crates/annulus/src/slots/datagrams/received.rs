@@ -3,7 +3,7 @@
 
 use super::Format;
 use crate::lease::Lease;
-use annulus_kernel::{Address, Control, Controls, Layout, Message, descriptors};
+use annulus_kernel::{Address, Control, Controls, Layout, Message, descriptors, msg};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -109,6 +109,11 @@ impl ReceivedMessage {
     #[inline]
     pub(crate) fn is_cut(&self) -> bool {
         self.whole_len() > self.len()
+    }
+
+    /// Whether descriptors were sent with it that could not be opened here.
+    pub(crate) fn lost_descriptors(&self) -> bool {
+        self.format.has_descriptors() && self.head().flags & msg::CTRUNC != 0
     }
 
     /// Its bytes alone. Descriptors that were not taken are closed.

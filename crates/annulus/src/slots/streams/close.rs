@@ -2,17 +2,13 @@
 
 use super::Streams;
 use super::send_state::SendState;
-use super::stream::{Life, Stream};
-use crate::net::Permit;
+use super::stream::{Life, Released, Stream};
 use crate::runtime::io::Io;
 use crate::time::Fire;
-use annulus_kernel::{Fd, SocketOption};
+use annulus_kernel::SocketOption;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-
-/// A stream off its runtime: its descriptor, what it had received, and what it counts against.
-pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
 
 impl Stream {
     /// Sets the time within which a dropped stream must have sent what it had accepted.

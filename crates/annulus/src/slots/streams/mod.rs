@@ -36,13 +36,12 @@ use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
 use buffer_queue::Links;
-pub(crate) use close::Released;
 pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;
 use splice::Pipes;
 use stream::Life;
-pub(crate) use stream::{Shared, Stream};
+pub(crate) use stream::{Released, Shared, Stream};
 use vectors::Vectors;
 
 /// After so many streams have closed, the heap's free memory goes back to the system.

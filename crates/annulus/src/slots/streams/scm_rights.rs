@@ -23,6 +23,8 @@ pub(super) struct ScmRights {
     buffer: Option<Box<RecvMsgBuf>>,
     /// Came with the bytes that were received last.
     received: Vec<OwnedFd>,
+    /// Others were lost, which no receive has told yet.
+    pub(super) has_lost: bool,
 }
 
 impl ScmRights {
@@ -44,6 +46,7 @@ impl ScmRights {
         let format = Format::UNIX_DESCRIPTORS;
         let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
         // Descriptors that came with bytes that were taken without them are closed.
+        self.has_lost = message.lost_descriptors();
         self.received = message.take_descriptors();
         (len > 0).then(|| message.into_bytes())
     }

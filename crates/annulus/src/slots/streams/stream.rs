@@ -21,6 +21,7 @@ use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -35,6 +36,9 @@ pub(super) enum Life {
     /// No handle owns it any more.
     Dropped,
 }
+
+/// A stream off its runtime: its descriptor, what it had received, and what it counts against.
+pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
 
 /// A stream's slot.
 pub(crate) struct Stream {
@@ -127,6 +131,18 @@ impl Stream {
         if let Some(scm_rights) = self.scm_rights() {
             scm_rights.take(list);
         }
+    }
+
+    /// The error of descriptors that were lost, once: before the bytes that they came with.
+    ///
+    /// # Errors
+    /// That one.
+    pub(crate) fn check_descriptors(&mut self) -> io::Result<()> {
+        if self.scm_rights().is_some_and(|scm_rights| mem::take(&mut scm_rights.has_lost)) {
+            let text = "descriptors that came with the next bytes are lost, since the process may open no more (RLIMIT_NOFILE)";
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        Ok(())
     }
 
     #[inline]
