@@ -204,7 +204,7 @@ pub fn signals(which: &[Signal]) -> io::Result<Signals> {
     }
     let catches =
         which.iter().map(|&signal| Catch::new(&core, signal)).collect::<io::Result<_>>()?;
-    Ok(Signals { catches })
+    Ok(Signals { catches, first: 0 })
 }
 
 /// Signals that are being caught.
@@ -227,11 +227,13 @@ pub fn signals(which: &[Signal]) -> io::Result<Signals> {
 /// ```
 pub struct Signals {
     catches: Vec<Catch>,
+    /// Which is asked first: the one behind that of the last signal, so that many of one kind hide no other.
+    first: usize,
 }
 
 impl Signals {
-    /// The next signal; of several kinds that have arrived, the one first in the list. Several of one kind that arrive close together
-    /// may be returned as one. Cancel-safe.
+    /// The next signal; of several kinds that have arrived, each in turn, from the first in the list on. Several of one kind that arrive
+    /// close together may be returned as one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
@@ -244,8 +246,14 @@ impl Signals {
     /// # Errors
     /// As there.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
-        let mut caught = self.catches.iter_mut().map(|catch| catch.poll(cx));
-        caught.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        let count = self.catches.len();
+        for place in (self.first..self.first + count).map(|place| place % count) {
+            if let Poll::Ready(caught) = self.catches[place].poll(cx) {
+                self.first = place + 1;
+                return Poll::Ready(caught);
+            }
+        }
+        Poll::Pending
     }
 }
 

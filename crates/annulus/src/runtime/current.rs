@@ -16,7 +16,7 @@ pub(crate) struct Entered(());
 /// Makes `core` the thread's current runtime.
 ///
 /// # Errors
-/// If another one is running on this thread: runtimes do not nest.
+/// If another one is running on this thread: runtimes do not nest. If the thread is ending, and its thread-local data is gone.
 pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
     let entered = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
@@ -33,8 +33,11 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
         owner::enter(&core.remote, &core.run_queue);
         Ok(Entered(()))
     });
-    // A thread that is ending has no current runtime any more, and needs none to drop one.
-    entered.unwrap_or_else(|_ending| Ok(Entered(())))
+    entered.unwrap_or_else(|_ending| {
+        Err(io::Error::other(
+            "this thread is ending, and its thread-local data is gone: no runtime runs in a destructor of such data; use another thread",
+        ))
+    })
 }
 
 impl Drop for Entered {

@@ -261,3 +261,27 @@ fn a_runtime_in_a_thread_local_ends_with_its_thread() {
     // A panic in a thread-local's drop would end the whole process.
     thread.join().unwrap();
 }
+
+#[test]
+fn a_runtime_in_a_destructor_of_thread_local_data_is_an_error() {
+    struct Last(std::sync::mpsc::Sender<String>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let mut runtime = Runtime::new().unwrap();
+            let error = runtime.try_block_on(yield_now()).unwrap_err();
+            self.0.send(error.to_string()).unwrap();
+        }
+    }
+
+    thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+    let (told, texts) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(|| {
+        // Before the crate's own data, so that it is dropped behind that.
+        LAST.set(Some(Last(told)));
+        annulus::run(yield_now());
+    });
+    thread.join().unwrap();
+    let text = texts.recv().unwrap();
+    assert!(text.contains("this thread is ending"), "{text}");
+}

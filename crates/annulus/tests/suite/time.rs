@@ -198,6 +198,12 @@ fn any_signal_that_can_be_caught_is_told_to_all_that_catch_it() {
                 assert_eq!(timeout(PATIENCE, caught.recv()).await.unwrap()?, signal);
             }
         }
+        // Many of one kind hide no other.
+        raise(Signal::SIGHUP.number());
+        raise(Signal::SIGWINCH.number());
+        let first = timeout(PATIENCE, two.recv()).await.unwrap()?;
+        raise(first.number());
+        assert_ne!(timeout(PATIENCE, two.recv()).await.unwrap()?, first);
         assert_eq!(format!("{real_time} {:?}", Signal::SIGUSR1), "signal 40 SIGUSR1");
         for (number, error) in [(9, "signal 9 cannot be caught"), (0, "number 0"), (65, "1 to 64")]
         {
