@@ -7,9 +7,8 @@ use crate::vectors::IoVec;
 use libc::{c_long, syscall};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::ffi::CStr;
-use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::null_mut;
@@ -200,13 +199,13 @@ unsafe fn read_cached(
     count: u32,
     offset: u64,
 ) -> Result<usize, Errno> {
-    // SAFETY: an `IoSliceMut` has the layout of `struct iovec`; the kernel writes to the memory and does not read it, so that it
-    // need not be initialised. Vectors, memory and descriptor are valid, which this function demands.
-    let (fd, vectors) = unsafe {
-        let first = vectors.cast_mut().cast::<IoSliceMut<'_>>();
-        (borrow(fd), slice::from_raw_parts_mut(first, count as usize))
+    // The vectors stay a pointer, of which the kernel alone writes to the memory: nothing here may hold it as mutable.
+    // SAFETY: vectors, memory and descriptor are valid, which this function demands.
+    let read = unsafe {
+        let (count, flags) = (count as usize, libc::RWF_NOWAIT);
+        syscall(libc::SYS_preadv2, fd, vectors, count, offset, 0usize, flags)
     };
-    rustix::io::preadv2(fd, vectors, offset, ReadWriteFlags::NOWAIT)
+    usize::try_from(read).map_err(|_| last_error())
 }
 
 /// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. Afterwards the file is blocking, unless

@@ -98,11 +98,13 @@ impl OutgoingDatagram {
     /// sends, those that are only bytes and an address need no header.
     #[inline]
     pub(super) fn send_now(&mut self, fd: Fd, addressed: bool) -> MemoryOp {
-        if !addressed || !self.meta.is_plain() || !self.chunk.control().is_empty() {
+        let is_plain = addressed && self.meta.is_plain() && self.chunk.control().is_empty();
+        // Longer than such an operation can say, it is for the kernel to refuse: as much of it is not the datagram.
+        let Some(len) = u32::try_from(self.chunk.len()).ok().filter(|_| is_plain) else {
             return MemoryOp::SendMessageNow { fd, header: self.write_header() };
-        }
+        };
         let (bytes, to) = (self.chunk.as_ref(), self.meta.to.as_bytes());
-        let (buffer, len, to_len) = (bytes.as_ptr(), bytes.len() as u32, to.len() as u16);
+        let (buffer, to_len) = (bytes.as_ptr(), to.len() as u16);
         MemoryOp::SendToNow { fd, buffer, len, to: start(to), to_len }
     }
 
