@@ -124,7 +124,8 @@ impl Dir {
     }
 
     /// Removes a directory with everything in it. Symbolic links, the path itself included, are removed and not followed, also if
-    /// other processes change them meanwhile.
+    /// other processes change them meanwhile. It holds a descriptor for each level that it is in: a tree that is deeper than the process
+    /// may have descriptors is an error.
     ///
     /// # Errors
     /// The first error; by then a part may be removed.

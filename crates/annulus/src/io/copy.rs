@@ -54,7 +54,8 @@ const PIECE: usize = 64 * 1024;
 /// lost of which the sink has accepted a part, or nothing yet.
 ///
 /// # Errors
-/// Those of reading and of writing. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece
+/// Those of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not
+/// read, it waits for that. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece
 /// that was received last is lost.
 pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
     copy_at_most(from, to, u64::MAX).await
