@@ -141,26 +141,36 @@ impl Disk {
         let Node::Dir { parent, entries } = &self.tree.inode(ino).node else {
             return Err(Errno::NOTDIR);
         };
-        let own = [(&b"."[..], ino), (&b".."[..], *parent)];
-        let all = own.into_iter().chain(entries.iter().map(|(name, ino)| (&name[..], *ino)));
-        let mut cursor = self.cursor(file);
-        let mut bytes = Vec::new();
-        for (name, ino) in all.skip(cursor as usize) {
-            let kind = if self.is_directory(ino) { DIRECTORY } else { REGULAR };
-            let entry = entry(name, ino, cursor + 1, kind);
+        let own = [(0, &b"."[..], ino), (1, &b".."[..], *parent)];
+        let named = entries.iter().map(|(name, ino)| (position(name), &name[..], *ino));
+        let from = self.cursor(file);
+        let mut left: Vec<_> =
+            own.into_iter().chain(named).filter(|(at, ..)| *at >= from).collect();
+        left.sort_unstable();
+        let (mut cursor, mut bytes) = (from, Vec::new());
+        for (at, name, ino) in &left {
+            let kind = if self.is_directory(*ino) { DIRECTORY } else { REGULAR };
+            let entry = entry(name, *ino, at + 1, kind);
             if bytes.len() + entry.len() > into.len() {
                 break;
             }
             bytes.extend(entry);
-            cursor += 1;
+            cursor = at + 1;
         }
-        if bytes.is_empty() && cursor < 2 + entries.len() as u64 {
+        if bytes.is_empty() && !left.is_empty() {
             return Err(Errno::INVAL);
         }
         self.opened(file).cursor = cursor;
         into.put(&bytes);
         Ok(bytes.len())
     }
+}
+
+/// Where a name stands in its directory, whatever else is added or removed: as on ext4 and btrfs, by a hash of it (FNV-1a).
+fn position(name: &[u8]) -> u64 {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    // Behind the two that each directory has, and not negative as an offset.
+    2 + (name.iter().fold(0xcbf2_9ce4_8422_2325, hash) >> 2)
 }
 
 /// `struct linux_dirent64`: inode, offset of the next entry, length, type, name.

@@ -6,6 +6,7 @@ use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Device, Disk, Sim, run_on};
 use annulus::time::{Instant, sleep, timeout};
 use annulus::{Runtime, spawn};
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -231,6 +232,28 @@ fn a_full_disk_is_an_error_until_a_file_is_removed() {
         });
         ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
     }
+}
+
+#[test]
+fn what_is_removed_while_it_is_listed_hides_no_other_entry() {
+    let sim = Sim::builder(1).build();
+    let ran = on(&sim, Policy::Adaptive, async {
+        fs::create_dir("/many").await?;
+        for number in 0..1500 {
+            fs::write(format!("/many/{number}"), "").await?;
+        }
+        let (mut entries, mut names) = (fs::read_dir("/many").await?, HashSet::new());
+        while let Some(entry) = entries.next_entry().await? {
+            assert!(names.insert(entry.file_name().to_os_string()), "an entry is listed once");
+            if names.len() <= 100 {
+                fs::remove_file(entry.path()).await?;
+            }
+        }
+        assert_eq!(names.len(), 1500);
+        fs::remove_dir_all("/many").await
+    });
+    ran.unwrap();
+    assert_eq!(sim.leftovers(), [""; 0]);
 }
 
 #[test]
