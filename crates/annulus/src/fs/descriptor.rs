@@ -42,7 +42,7 @@ impl TryFrom<OwnedFd> for File {
         // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
         let open = OpenFile::new(core.clone(), unsafe { Fd::from_raw(file.into_raw_fd()) });
         let device = core.inline_policy.device_by_number(open.device_number());
-        Ok(Self::new(open, device, flags.contains(OFlags::DIRECT), core.inline_policy.default))
+        Ok(Self::new(open, device, flags, core.inline_policy.default))
     }
 }
 

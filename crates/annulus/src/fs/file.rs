@@ -10,6 +10,7 @@ use super::policy::Policy;
 use crate::sync::Permit;
 use crate::task::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::Permissions;
@@ -109,12 +110,15 @@ pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,
     pub(super) direct: bool,
+    /// Every write goes to the end, wherever the cursor is.
+    pub(super) append: bool,
     pub(super) policy: Policy,
 }
 
 impl File {
-    pub(super) fn new(open: Rc<OpenFile>, device: DeviceId, direct: bool, policy: Policy) -> Self {
-        Self { open, device, direct, policy }
+    pub(super) fn new(open: Rc<OpenFile>, device: DeviceId, flags: OFlags, policy: Policy) -> Self {
+        let (direct, append) = (flags.contains(OFlags::DIRECT), flags.contains(OFlags::APPEND));
+        Self { open, device, direct, append, policy }
     }
 
     /// Takes a file of the standard library over.
@@ -303,6 +307,11 @@ impl File {
     /// Whether it has a cursor: it is neither a pipe nor a terminal.
     pub(crate) fn has_cursor(&self) -> bool {
         self.open.is_ordinary()
+    }
+
+    /// Whether what is written to it at an offset goes there.
+    pub(crate) fn writes_at_offsets(&self) -> bool {
+        self.has_cursor() && (self.direct || !self.append)
     }
 
     /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures were dropped: the turn behind them.

@@ -213,7 +213,7 @@ impl OpenOptions {
         let open = opened?;
         let learn = || core.inline_policy.learn_device(dir, path, open.device_number());
         let device = device.unwrap_or_else(learn);
-        Ok(File::new(open, device, self.direct, policy))
+        Ok(File::new(open, device, OFlags::from_bits_retain(how.flags as u32), policy))
     }
 
     /// Names the path of an error, and what is wrong with one that must stay in a directory.

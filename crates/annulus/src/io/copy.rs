@@ -80,7 +80,7 @@ pub async fn copy_at_most(
     limit: u64,
 ) -> io::Result<u64> {
     match (from.source(), to.sink()) {
-        (Source::File(from), Sink::File(to)) if !(from.has_cursor() && to.has_cursor()) => {
+        (Source::File(from), Sink::File(to)) if !(from.has_cursor() && to.writes_at_offsets()) => {
             in_order(from, Sink::File(to), limit).await
         }
         (Source::File(from), Sink::Send(to)) if !from.has_cursor() => {

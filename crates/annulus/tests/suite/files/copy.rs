@@ -377,6 +377,24 @@ fn what_cannot_seek_is_copied_in_order() {
 }
 
 #[test]
+fn a_copy_into_an_append_file_leaves_the_cursor_at_its_end() {
+    everywhere(|place| async move {
+        fs::write(place.join("from"), "copied").await?;
+        fs::write(place.join("to"), "what is there, ").await?;
+        let options = OpenOptions::new().append(true).read(true);
+        let mut to = options.open(place.join("to")).await?;
+        let mut from = File::open(place.join("from")).await?;
+        assert_eq!(copy(&mut from, &mut to).await?, 6);
+        assert_eq!(
+            (to.seek(SeekFrom::Current(0)).await?, from.seek(SeekFrom::Current(0)).await?),
+            (21, 6)
+        );
+        assert_eq!(fs::read(place.join("to")).await?, b"what is there, copied");
+        Ok(())
+    });
+}
+
+#[test]
 fn direct_files_are_copied_whatever_their_length() {
     everywhere(|place| async move {
         let text = crate::common::pattern(300_001);
