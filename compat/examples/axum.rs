@@ -5,6 +5,8 @@
 use annulus_compat::axum::Incoming;
 use axum::extract::Path;
 use axum::{Router, routing::get};
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> std::io::Result<()> {
     annulus_tokio::run(async {
@@ -23,6 +25,11 @@ async fn hello(Path(name): Path<String>) -> String {
     format!("hello, {name}\n")
 }
 
+/// Ctrl-c, or a signal to end.
 async fn stop() {
-    _ = tokio::signal::ctrl_c().await;
+    let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
+    tokio::select! {
+        _ = ctrl_c() => {}
+        _ = end.recv() => {}
+    }
 }

@@ -1,4 +1,4 @@
-//! An axum program over TLS: HTTP/1 and HTTP/2 on one port, which the client chooses by ALPN. At ctrl-c it accepts no more, and ends
+//! An axum program over TLS: HTTP/1 and HTTP/2 on one port, which the client chooses by ALPN. At ctrl-c or SIGTERM it accepts no more, and ends
 //! once the requests that have begun are answered.
 //!
 //! `cargo run --manifest-path compat/Cargo.toml --example axum_tls -- 127.0.0.1:8443`, then
@@ -13,6 +13,8 @@ use annulus_compat::rustls::{TlsIncoming, TlsListener};
 use arguments::Arguments;
 use axum::extract::Path;
 use axum::{Router, routing::get};
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> std::io::Result<()> {
     let Arguments { address, files, .. } = Arguments::of_process(false);
@@ -33,6 +35,11 @@ async fn hello(Path(name): Path<String>) -> String {
     format!("hello, {name}\n")
 }
 
+/// Ctrl-c, or a signal to end.
 async fn stop() {
-    _ = tokio::signal::ctrl_c().await;
+    let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
+    tokio::select! {
+        _ = ctrl_c() => {}
+        _ = end.recv() => {}
+    }
 }

@@ -5,7 +5,7 @@ use super::File;
 use super::open_file::OpenFile;
 use crate::runtime::{current, exposed};
 use annulus_kernel::{Fd, named};
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::fs::fcntl_getfl;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
