@@ -31,7 +31,7 @@ const MORE: [Part; 9] = [
 ];
 
 /// Proofs that take long and seldom find what the others do not.
-const WEEKLY: [Part; 9] = [
+const WEEKLY: [Part; 10] = [
     Part { name: "advisories", required: false, run: licences::advisories, leaves: &[] },
     Part { name: "features", required: true, run: features::all_targets, leaves: &[] },
     Part { name: "package", required: true, run: package::all, leaves: &["package", "compat"] },
@@ -50,6 +50,7 @@ const WEEKLY: [Part; 9] = [
         leaves: &["kernels", "kernel-images"],
     },
     Part { name: "asan", required: false, run: sanitizers::asan, leaves: &[sanitizers::TARGET] },
+    Part { name: "compare", required: true, run: compare, leaves: &["release"] },
     Part { name: "seeds", required: true, run: || sim(&["10000".into()]), leaves: &["release"] },
 ];
 
@@ -62,6 +63,13 @@ pub(crate) fn ci() -> Outcome {
 /// What takes too long for every change.
 pub(crate) fn weekly() -> Outcome {
     part::run(&WEEKLY)
+}
+
+/// The first result agrees with `bench echo`.
+fn compare() -> Outcome {
+    let test = "test --release -p annulus-compare -- --ignored --nocapture";
+    Step::new("cargo", test).run()?;
+    Ok(Vec::new())
 }
 
 /// The test command of the README, and the tests of a feature that changes the hot path, which the other tests leave out.

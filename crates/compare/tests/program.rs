@@ -41,3 +41,37 @@ fn a_wrong_word_is_a_usage_error() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("--slice 0: '0' is no number from 1 to 60000"), "{text}");
 }
+
+/// The interval of the ratio of io_uring's CPU time a message to that of epoll.
+type Interval = (f64, f64);
+
+fn ours() -> Interval {
+    let output = compare("--clients 50 --rounds 20 --json");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let line = text.lines().find(|line| line.contains("io_uring")).expect("a line of io_uring");
+    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    let number = |name: &str| line[name].as_f64().unwrap_or_else(|| panic!("no {name}: {line}"));
+    (number("low"), number("high"))
+}
+
+fn of_bench_echo() -> Interval {
+    let words = "run --quiet --release -p annulus-cli -- bench echo --clients 50 --servers epoll,uring --rounds 20 --json -";
+    let output = Command::new(env!("CARGO")).args(words.split(' ')).output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let results = report["results"].as_array().expect("results");
+    let uring = results.iter().find(|result| result["contender"] == "uring").expect("uring");
+    let interval = &uring["figures"]["cpu_us"]["ratio"]["interval"];
+    let number =
+        |name: &str| interval[name].as_f64().unwrap_or_else(|| panic!("no {name}: {uring}"));
+    (number("low"), number("high"))
+}
+
+/// With `--release`: both figures are of optimised programs.
+#[test]
+#[ignore = "takes minutes, and a machine that does nothing else"]
+fn bench_echo_agrees() {
+    let (ours, bench) = (ours(), of_bench_echo());
+    println!("io_uring to epoll at 50 connections: {ours:?} here, {bench:?} by bench echo");
+    assert!(ours.0 <= bench.1 && bench.0 <= ours.1, "{ours:?} and {bench:?} do not overlap");
+}
