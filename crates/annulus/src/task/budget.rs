@@ -61,7 +61,7 @@ pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
     poll_with(cx, || Poll::Ready(()))
 }
 
-/// Takes one unit, if one is left: [`poll_left`] has told.
+/// Takes one unit. [`is_spent`] was false before.
 #[inline]
 pub(crate) fn take() {
     _ = LEFT.try_with(|left| left.set(left.get().saturating_sub(1)));

@@ -275,10 +275,10 @@ fn a_runtime_in_a_destructor_of_thread_local_data_is_an_error() {
     }
 
     thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
-    let (told, texts) = std::sync::mpsc::channel();
+    let (sender, texts) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(|| {
         // Before the crate's own data, so that it is dropped behind that.
-        LAST.set(Some(Last(told)));
+        LAST.set(Some(Last(sender)));
         annulus::run(yield_now());
     });
     thread.join().unwrap();

@@ -77,7 +77,7 @@ impl Stream {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// As [`told`](Self::told), each time: it takes of the task's budget. What was received needs not, since a turn brings so much at most.
+    /// As [`told`](Self::told), each time: it takes of the task's budget. Bytes take none, since a turn brings so many at most.
     #[cold]
     fn poll_told(
         &self,

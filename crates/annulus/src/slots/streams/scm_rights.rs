@@ -23,7 +23,7 @@ pub(super) struct ScmRights {
     buffer: Option<Box<RecvMsgBuf>>,
     /// Came with the bytes that were received last.
     received: Vec<OwnedFd>,
-    /// Others were lost, which no receive has told yet.
+    /// Others were lost, of which no receive has returned the error yet.
     pub(super) has_lost: bool,
 }
 
