@@ -128,8 +128,8 @@ impl CallSite<'_> {
         }
     }
 
-    /// Takes of the task's budget, and lets other tasks run until a turn has budget for inline calls. Without a turning loop there is no other turn; then the call
-    /// itself fails.
+    /// Takes of the task's budget, and lets other tasks run until a turn has budget for inline calls. Without a turning loop there is no
+    /// other turn; then the call itself fails.
     #[inline]
     pub(super) async fn wait_for_budget(&self) {
         consume_budget().await;

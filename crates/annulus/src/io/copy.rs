@@ -50,13 +50,14 @@ const PIECE: usize = 64 * 1024;
 ///
 /// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and a
 /// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file both
-/// cursors move at the end, so a second copy starts from the beginning. From or to a file that cannot seek, the piece that was read last may be lost. From a stream to a sink of a program's own, the rest of a piece is
-/// lost of which the sink has accepted a part, or nothing yet.
+/// cursors move at the end, so a second copy starts from the beginning. From or to a file that cannot seek, the piece that was read last
+/// may be lost. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has accepted a part, or nothing
+/// yet.
 ///
 /// # Errors
-/// Those of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not
-/// read, it waits for that. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece
-/// that was received last is lost.
+/// Those of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not read,
+/// it waits for that. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece that was received last
+/// is lost.
 pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
     copy_at_most(from, to, u64::MAX).await
 }

@@ -105,8 +105,8 @@ impl Runtime {
     /// As [`block_on`](Self::block_on), for a program that handles a loop which ends before the future does.
     ///
     /// # Errors
-    /// If a runtime is running on this thread already, in a destructor of thread-local data, in a forked child, after [`Handle::stop`] (`Interrupted`), or if the
-    /// driver fails for good. The future is dropped then.
+    /// If a runtime is running on this thread already, in a destructor of thread-local data, in a forked child, after [`Handle::stop`]
+    /// (`Interrupted`), or if the driver fails for good. The future is dropped then.
     pub fn try_block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
         let _entered = current::enter(&self.core)?;
         self.core.run(future)

@@ -28,8 +28,8 @@ impl Core {
     pub(crate) fn end_in_order(self: &Rc<Self>, timeout: Duration) {
         self.remote.close();
         self.run_queue.close();
-        // Fails if this runtime is dropped inside another one that runs on this thread, or as the thread ends. Its tasks are dropped all the same, but
-        // cannot start operations.
+        // Fails if this runtime is dropped inside another one that runs on this thread, or as the thread ends. Its tasks are dropped all
+        // the same, but cannot start operations.
         let entered = current::enter(self);
         self.blocking.pool.close();
         let deadline = self.now() + timeout;

@@ -93,8 +93,8 @@ impl Streams {
         stream
     }
 
-    /// Takes a stream off the runtime. Ready once nothing of it is in flight and
-    /// the kernel has none of its memory. From the first call on nothing new begins on it, not for a copy that was forgotten either.
+    /// Takes a stream off the runtime. Ready once nothing of it is in flight and the kernel has none of its memory. From the first call on
+    /// nothing new begins on it, not for a copy that was forgotten either.
     ///
     /// # Errors
     /// What a send or the receive ran into.

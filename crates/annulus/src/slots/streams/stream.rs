@@ -1,8 +1,9 @@
 //! A stream's slot, and what all streams share.
 //!
 //! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream (see `forward`); *leaving*,
-//! until it can be taken off the runtime → *dropped*, while what was accepted is still being sent (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in
-//! flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in flight always finds its own.
+//! until it can be taken off the runtime → *dropped*, while what was accepted is still being sent (bounded by the linger) and its receive
+//! is being cancelled → *closed*: nothing is in flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in
+//! flight always finds its own.
 
 use super::agenda::Agenda;
 use super::buffer_queue::Links;
