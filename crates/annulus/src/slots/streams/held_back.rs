@@ -90,7 +90,9 @@ impl Streams {
         if stream.tx.bytes <= io.send_bound() {
             io.after.wakes.extend(stream.tx.waker.take());
         }
-        if stream.is_over(io.memory.allowance) || stream.tx.waker.is_some() {
+        // One that waits for its peer and not for memory leaves: its send goes on by itself.
+        let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= io.bounds.send;
+        if stream.is_over(io.memory.allowance) || waits_to_send {
             self.shared.agenda.held_back.slots.push_back(slot);
         } else {
             stream.held_back = false;
