@@ -36,6 +36,8 @@ struct State {
     threads: Vec<JoinHandle<()>>,
     /// Threads that are in a call.
     busy: usize,
+    /// Threads that wait for one, and have not been woken.
+    idle: usize,
     pending: Vec<PendingCall>,
     poll_thread: Option<JoinHandle<()>>,
     closed: bool,
@@ -97,8 +99,12 @@ impl Workers {
             }
         }
         state.jobs.push_back(job);
+        let wakes = state.idle > 0;
+        state.idle -= usize::from(wakes);
         drop(state);
-        self.0.work.notify_one();
+        if wakes {
+            self.0.work.notify_one();
+        }
         Ok(())
     }
 
@@ -190,9 +196,13 @@ impl Shared {
             let result = job.run();
             let mut state = self.state();
             state.busy -= 1;
+            // If others are not taken yet, neither is their signal.
+            let signals = state.done.is_empty();
             state.done.push(job.end(result));
             drop(state);
-            self.notify_done();
+            if signals {
+                self.notify_done();
+            }
         }
     }
 
@@ -206,6 +216,7 @@ impl Shared {
                 state.busy += 1;
                 return Some(job);
             }
+            state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -82,7 +82,8 @@ pub struct Alignment {
 /// An open file or device. Reads and writes take owned memory and give it back: the kernel may still use it after the future was
 /// dropped.
 ///
-/// Dropping it closes the descriptor as soon as no call on it is in flight.
+/// Dropping it closes the descriptor as soon as no call on it is in flight. Written and dropped, the file can be executed at once, and
+/// its lock is free; only a read or a direct write that a worker of the kernel has made may hold it a few microseconds longer.
 ///
 /// ```
 /// use annulus::fs::{File, OpenOptions};

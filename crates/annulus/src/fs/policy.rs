@@ -31,7 +31,7 @@ pub enum Policy {
     /// reads and no longer is. Files are always closed inline. The default.
     #[default]
     Adaptive,
-    /// Always off the loop: by the ring, or by a worker thread if the ring has no such operation.
+    /// Always off the loop: reads, direct writes and calls on paths by the ring, all others by a worker thread.
     Offload,
 }
 

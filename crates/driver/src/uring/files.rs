@@ -1,5 +1,5 @@
-//! File calls: made by the ring if it has the operation, else by worker threads. Those too that use the position of a file: no entry
-//! of the ring does that right.
+//! File calls: made by the ring if it has the operation, else by worker threads. Those too that use the position of a file, which no
+//! entry of the ring does right, and those for which the ring would keep the file beyond their completion.
 //!
 //! A locked-down ring has none of the operations: seccomp filters see the workers' system calls, and would not see entries.
 #![allow(unsafe_code)]
@@ -61,6 +61,7 @@ impl Files {
     fn submit(&mut self, job: Job, kernel: &dyn Kernel) -> Route {
         if !self.restricted
             && !job.moves_position(kernel)
+            && !(kernel.real_descriptors() && job.outlives_its_completion())
             && let Some(entry) = job.entry(&self.probe)
         {
             return Route::Ring(entry);
@@ -171,6 +172,8 @@ mod tests {
     use crate::token::Kind;
     use annulus_kernel::Linux;
     use annulus_ring::Ring;
+    use rustix::event::{PollFd, PollFlags, poll as poll_fds};
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn one_poll_of_the_workers_is_in_flight_from_the_first_call_on() {
@@ -186,5 +189,34 @@ mod tests {
         assert!(matches!(files.submit(job(), &Linux), Route::Worker(None)));
         assert!(files.workers_done(true).is_none());
         assert!(files.workers_done(false).is_some());
+    }
+
+    #[test]
+    fn no_call_that_keeps_a_file_beyond_its_completion_is_an_entry() {
+        let Ok(ring) = Ring::builder().entries(8).build() else { return };
+        let mut files = Files::new(ring.probe().unwrap(), false);
+        let path = std::env::temp_dir().join(format!("annulus-route-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let fd = file.as_raw_fd();
+        let calls = [
+            FileCall::Sync { fd, data_only: true },
+            FileCall::SetLen { fd, len: 1 },
+            FileCall::Allocate { fd, mode: 0, offset: 0, len: 1 },
+            FileCall::Advise { fd, offset: 0, len: 1, advice: 0 },
+            FileCall::Write { fd, buffer: b"x".as_ptr(), len: 1, offset: 0 },
+        ];
+        for (slot, call) in (0..).zip(calls) {
+            let token = Token::new(Kind::File, 1, slot);
+            // SAFETY: the bytes are static, and the file is open until the events of all calls were taken.
+            let job = unsafe { Job::new(token, call) };
+            assert!(matches!(files.submit(job, &Linux), Route::Worker(_)), "{call:?}");
+        }
+        while files.done.len() < calls.len() {
+            let fd = Linux::borrow(files.workers().unwrap().done_fd());
+            poll_fds(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], None).unwrap();
+            files.workers_done(true);
+        }
+        assert!(files.done.iter().all(|event| event.result.is_ok()));
     }
 }

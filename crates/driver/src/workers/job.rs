@@ -4,10 +4,11 @@
 use crate::event::Event;
 use crate::token::Token;
 use annulus_kernel::file::{CURSOR, FileCall};
-use annulus_kernel::{Fd, Kernel};
+use annulus_kernel::{Fd, Kernel, Linux};
 use annulus_ring::op::file;
 use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use std::io;
 
@@ -71,9 +72,27 @@ impl Job {
         unsafe { kernel.file(&call) }.is_ok()
     }
 
+    /// Whether a worker of the ring would make the call, and might keep the file for a moment after the completion: a file that is then
+    /// closed is still open for writing, or locked (Linux 6.18, `io_wq_free_work`). Threads let go of it before they report the call.
+    /// Direct writes are not such calls: they are as a rule made by the device alone.
+    pub(crate) fn outlives_its_completion(&self) -> bool {
+        match self.call {
+            FileCall::Sync { .. }
+            | FileCall::SetLen { .. }
+            | FileCall::Allocate { .. }
+            | FileCall::Advise { .. } => true,
+            FileCall::Write { fd, .. } | FileCall::WriteVector { fd, .. } => {
+                // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`).
+                let fd = unsafe { Fd::from_raw(fd) };
+                !fcntl_getfl(Linux::borrow(fd)).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+            }
+            _ => false,
+        }
+    }
+
     /// Makes the call; it blocks as long as the call does.
     pub(super) fn run(&self) -> Result<u32, Errno> {
-        self.make(self.call, &annulus_kernel::Linux)
+        self.make(self.call, &Linux)
     }
 
     /// Makes the call on another kernel.
@@ -93,7 +112,7 @@ impl Job {
             }
             call => call,
         };
-        match self.make(part, &annulus_kernel::Linux) {
+        match self.make(part, &Linux) {
             Err(Errno::OPNOTSUPP) => self.run(),
             result => result,
         }

@@ -275,7 +275,7 @@ fn is_read_of(got: &[u8], expected: &[u8]) -> bool {
     expected.starts_with(got) && got.is_empty() == expected.is_empty()
 }
 
-fn sequences() -> u64 {
+pub(crate) fn sequences() -> u64 {
     let chosen = std::env::var("ANNULUS_FILE_SEQUENCES").ok();
     chosen.map_or(SEQUENCES, |count| count.parse().expect("a number of sequences"))
 }
