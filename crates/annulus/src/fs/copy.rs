@@ -6,7 +6,8 @@ use super::file::File;
 use super::inline_policy::{CallKind, Class};
 use super::open::OpenOptions;
 use super::open_file::OpenFile;
-use annulus_kernel::file::FileCall;
+use crate::buf::IoBuf;
+use annulus_kernel::file::{CURSOR, FileCall};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
@@ -117,13 +118,21 @@ impl File {
     }
 
     /// For direct I/O, the same file opened again without it, with a cursor of its own at the start: what is copied is aligned to nothing,
-    /// and the last block is seldom whole.
+    /// and the last block is seldom whole. See [`write_through`](Self::write_through).
     pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
         if !self.direct {
             return Ok(None);
         }
         let path = format!("/proc/self/fd/{}", self.open.fd());
-        OpenOptions::new().write(true).policy(self.policy).open(path).await.map(Some)
+        let options = OpenOptions::new().write(true).append(self.append).policy(self.policy);
+        options.open(path).await.map(Some)
+    }
+
+    /// Writes everything at the cursor, through the same file opened without direct I/O. The turn at the cursor is the caller's.
+    pub(crate) async fn write_through(&self, cached: &Self, bytes: impl IoBuf) -> io::Result<()> {
+        cached.take_cursor_of(self)?;
+        let written = cached.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0;
+        self.take_cursor_of(cached).and(written)
     }
 }
 

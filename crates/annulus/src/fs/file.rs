@@ -312,7 +312,7 @@ impl File {
 
     /// Whether what is written to it at an offset goes there.
     pub(crate) fn writes_at_offsets(&self) -> bool {
-        self.has_cursor() && (self.direct || !self.append)
+        self.has_cursor() && !self.append
     }
 
     /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures were dropped: the turn behind them.
@@ -326,7 +326,16 @@ impl File {
 
     /// Moves the cursor by so many bytes inline, since no device is asked for that; the new offset.
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {
-        let mut args = Seek { offset: by, origin: 1, position: Box::default(), _turn: None };
+        self.seek_inline(by, 1)
+    }
+
+    /// Puts the cursor where that of another file is.
+    pub(super) fn take_cursor_of(&self, other: &Self) -> io::Result<()> {
+        self.seek_inline(other.move_cursor(0)? as i64, 0).map(drop)
+    }
+
+    fn seek_inline(&self, offset: i64, origin: u32) -> io::Result<u64> {
+        let mut args = Seek { offset, origin, position: Box::default(), _turn: None };
         self.site(Class::Query, 0, false).system_call(&mut args)?;
         Ok(*args.position)
     }

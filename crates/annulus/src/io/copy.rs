@@ -174,6 +174,10 @@ async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
 /// dropped is lost.
 async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> {
     let (mut copied, mut unflushed) = (0, false);
+    let cached = match &to {
+        Sink::File(to) => to.through_the_cache().await?,
+        Sink::Send(_) => None,
+    };
     while copied < limit {
         let most = usize::try_from(limit - copied).map_or(PIECE, |left| left.min(PIECE));
         let mut read = pin!(from.read_once(Vec::with_capacity(most)));
@@ -194,7 +198,13 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
         }
         copied += bytes.len() as u64;
         match &mut to {
-            Sink::File(to) => to.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0?,
+            Sink::File(to) => match &cached {
+                Some(cached) => {
+                    let _turn = to.settled().await?;
+                    to.write_through(cached, bytes).await?;
+                }
+                None => to.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0?,
+            },
             Sink::Send(to) => {
                 let mut piece = Outgoing::new(bytes);
                 poll_fn(|cx| piece.poll_send(cx, *to).1).await?;
@@ -210,16 +220,10 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
 
 async fn to_file(from: &mut dyn AsyncRecv, to: &File, limit: u64) -> io::Result<u64> {
     let cached = to.through_the_cache().await?;
-    if let Some(cached) = &cached {
-        cached.move_cursor(to.move_cursor(0)? as i64)?;
-    }
     let mut transfer = Transfer::new(limit);
     while let Some(lease) = poll_fn(|cx| transfer.poll_next(cx, from)).await? {
         let len = lease.len();
-        cached.as_ref().unwrap_or(to).write_detached(lease).await?;
-        if cached.is_some() {
-            to.move_cursor(len as i64)?;
-        }
+        to.write_detached(lease, cached.as_ref()).await?;
         transfer.note(len);
     }
     Ok(transfer.copied())

@@ -127,7 +127,12 @@ impl Disk {
     fn open(&mut self, at: &StartedPath, flags: u32, mode: u32) -> Result<OpenId, Errno> {
         let flags = OFlags::from_bits_retain(flags);
         let from = self.start(at)?;
-        let ino = match self.tree.find(from, &at.path) {
+        let found = if at.path.is_empty() && at.dir.is_some() {
+            Ok(from)
+        } else {
+            self.tree.find(from, &at.path)
+        };
+        let ino = match found {
             Ok(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => return Err(Errno::EXIST),
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {
                 let name = self.tree.parent_and_name(from, &at.path)?;

@@ -211,8 +211,17 @@ fn read_path(at: PathAt, find: Find<'_>) -> Result<StartedPath, Errno> {
     if path.len() >= MOST_PATH {
         return Err(Errno::NAMETOOLONG);
     }
+    if let Some(fd) = descriptor_of(&path) {
+        return Ok(StartedPath { dir: Some(find(fd)?), path: Vec::new() });
+    }
     let absolute = path.starts_with(b"/") || at.dir == CURRENT;
     Ok(StartedPath { dir: if absolute { None } else { Some(find(at.dir)?) }, path })
+}
+
+/// The descriptor that a path of `/proc` names.
+fn descriptor_of(path: &[u8]) -> Option<RawFd> {
+    let number = path.strip_prefix(b"/proc/self/fd/")?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn path_bytes(path: *const c_char) -> Vec<u8> {

@@ -2,20 +2,14 @@
 
 use crate::common::again::{self, again};
 use crate::files::drops::begin;
-use crate::files::mode::{Mode, everywhere};
-use crate::files::place::Place;
-use annulus::fs::{AlignedBuf, File, OpenOptions, Policy};
+use crate::files::mode::everywhere;
+use annulus::fs::{AlignedBuf, File, OpenOptions};
 use annulus::io::{AsyncSend, copy};
-use annulus::sim::{Sim, run_on};
-use annulus::{Runtime, spawn};
-use fastrand::Rng;
+use annulus::spawn;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind, SeekFrom};
-use std::path::PathBuf;
 
 const BLOCK: usize = 4096;
-/// Random sequences of each mode, unless `ANNULUS_FILE_SEQUENCES` says how many.
-const SEQUENCES: u64 = 12;
 
 fn block(number: u8) -> io::Result<AlignedBuf> {
     let mut block = AlignedBuf::new(BLOCK, BLOCK)?;
@@ -104,10 +98,10 @@ fn a_write_comes_behind_one_that_was_dropped() {
 }
 
 /// The process that runs a test alone may have files of this length.
-const LIMIT: u64 = 1 << 20;
+pub(crate) const LIMIT: u64 = 1 << 20;
 
 /// Whether this is the process that runs a test alone, with short files; if not, it has run.
-fn with_short_files(test: std::process::Command) -> bool {
+pub(crate) fn with_short_files(test: std::process::Command) -> bool {
     if !again::is_alone(test) {
         return false;
     }
@@ -180,137 +174,4 @@ fn a_copy_that_fails_tells_a_later_call_and_leaves_the_cursors_where_it_ended() 
         assert_eq!(to.seek(SeekFrom::Current(0)).await?, LIMIT);
         Ok(())
     });
-}
-
-/// What a file should be: its bytes, and its cursor.
-#[derive(Default)]
-struct Model {
-    bytes: Vec<u8>,
-    cursor: usize,
-}
-
-impl Model {
-    fn write(&mut self, at: usize, written: &[u8]) {
-        let end = at + written.len();
-        if written.is_empty() {
-            return;
-        }
-        self.bytes.resize(self.bytes.len().max(end), 0);
-        self.bytes[at..end].copy_from_slice(written);
-    }
-
-    fn from(&self, at: usize, len: usize) -> &[u8] {
-        let start = at.min(self.bytes.len());
-        &self.bytes[start..(at.saturating_add(len)).min(self.bytes.len())]
-    }
-}
-
-/// Random calls on two handles of one file, each compared with the model.
-async fn sequence(path: PathBuf, append: bool, seed: u64) -> io::Result<()> {
-    let mut rng = Rng::with_seed(seed);
-    let mut model = Model::default();
-    let mut file = new_options().truncate(!append).append(append).open(&path).await?;
-    let mut clone = file.try_clone()?;
-    for step in 0..30 {
-        if rng.bool() {
-            std::mem::swap(&mut file, &mut clone);
-        }
-        let len = *rng.choice(&[0, 1, 100, 5000, 70_000, 300_000]).expect("some");
-        let bytes = vec![rng.u8(1..); len];
-        let at = rng.usize(..100_000);
-        match rng.u32(..8) {
-            0 | 1 => {
-                file.write_all(bytes.clone()).await.0?;
-                let at = if append { model.bytes.len() } else { model.cursor };
-                model.write(at, &bytes);
-                model.cursor = if len == 0 { model.cursor } else { at + len };
-            }
-            2 => {
-                let (read, got) = file.read(Vec::with_capacity(len)).await;
-                let expected = model.from(model.cursor, len);
-                assert!(is_read_of(&got, expected) && read? == got.len(), "seed {seed}, {step}");
-                model.cursor += got.len();
-            }
-            3 => model.cursor = file.seek(SeekFrom::Start(at as u64)).await? as usize,
-            4 if !append => {
-                file.write_all_at(bytes.clone(), at as u64).await.0?;
-                if len > 0 {
-                    model.write(at, &bytes);
-                }
-            }
-            5 => {
-                let (read, got) = file.read_at(Vec::with_capacity(len), at as u64).await;
-                let expected = model.from(at, len);
-                assert!(is_read_of(&got, expected) && read? == got.len(), "seed {seed}, {step}");
-            }
-            6 => {
-                file.set_len(at as u64).await?;
-                model.bytes.resize(at, 0);
-            }
-            _ => {
-                // Dropped, it is made or not; the simulated disk may take a part, as any write may. The cursor tells.
-                begin(file.write(bytes.clone())).await;
-                let at = if append { model.bytes.len() } else { model.cursor };
-                let cursor = clone.seek(SeekFrom::Current(0)).await? as usize;
-                if cursor != model.cursor {
-                    let written = cursor.checked_sub(at).and_then(|count| bytes.get(..count));
-                    model.write(at, written.unwrap_or_else(|| panic!("seed {seed}, step {step}")));
-                }
-                model.cursor = cursor;
-            }
-        }
-        let cursor = file.seek(SeekFrom::Current(0)).await? as usize;
-        assert_eq!(cursor, model.cursor, "seed {seed}, step {step}");
-    }
-    let (read, got) = file.read_exact_at(Vec::with_capacity(model.bytes.len()), 0).await;
-    let differs = got.iter().zip(&model.bytes).position(|(got, expected)| got != expected);
-    let at = differs.or((got.len() < model.bytes.len()).then_some(got.len()));
-    assert!(read.is_ok() && at.is_none(), "seed {seed}: {read:?}, other bytes from {at:?} on");
-    assert_eq!(file.metadata().await?.len(), model.bytes.len() as u64, "seed {seed}");
-    Ok(())
-}
-
-/// A read may be short, but empty only at the end.
-fn is_read_of(got: &[u8], expected: &[u8]) -> bool {
-    expected.starts_with(got) && got.is_empty() == expected.is_empty()
-}
-
-pub(crate) fn sequences() -> u64 {
-    let chosen = std::env::var("ANNULUS_FILE_SEQUENCES").ok();
-    chosen.map_or(SEQUENCES, |count| count.parse().expect("a number of sequences"))
-}
-
-#[test]
-fn random_calls_do_what_a_model_does() {
-    for mode in Mode::all() {
-        // Where file systems differ: in what waits, in what the ring leaves to its workers.
-        for directory in
-            [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|it| it.is_dir())
-        {
-            let place = Place::new();
-            let path =
-                directory.join(format!("{}-model", place.path().file_name().unwrap().display()));
-            let mut runtime = mode.runtime().unwrap();
-            for seed in 0..sequences() {
-                let ran = runtime.block_on(sequence(path.clone(), seed % 3 == 0, seed));
-                _ = std::fs::remove_file(&path);
-                ran.unwrap_or_else(|error| panic!("{mode:?}, seed {seed}: {error}"));
-            }
-        }
-    }
-}
-
-#[test]
-fn random_calls_do_what_a_model_does_under_simulation() {
-    for seed in 0..sequences() {
-        for (_, policy) in Policy::ALL {
-            let builder = Runtime::builder().file_policy(policy);
-            let ran = run_on(
-                &Sim::builder(seed).build(),
-                builder,
-                sequence("file".into(), seed % 3 == 0, seed),
-            );
-            ran.unwrap_or_else(|error| panic!("{policy:?}, seed {seed}: {error}"));
-        }
-    }
 }

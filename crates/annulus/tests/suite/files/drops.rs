@@ -1,8 +1,8 @@
 //! Futures that are dropped, at every moment.
 
 use crate::common::again::{self, again};
-use crate::files::cursor::sequences;
 use crate::files::mode::{Mode, everywhere};
+use crate::files::model::sequences;
 use crate::files::place::Place;
 use annulus::fs::{self, Advice, File, Lock, OpenOptions, Policy};
 use annulus::time::sleep;

@@ -9,6 +9,7 @@ mod dirs;
 mod drops;
 mod leases;
 mod mode;
+mod model;
 mod paths;
 mod pipes;
 mod place;
