@@ -8,6 +8,7 @@ use super::listener_handle::{ListenSettings, ListenerHandle};
 use super::new_fd::NewFd;
 use super::option_methods::{self, *};
 use super::parts::{Parts, owned};
+use super::rebind::patiently;
 use super::resolve::first;
 use super::settings::SocketSettings;
 use super::socket::Socket;
@@ -101,10 +102,11 @@ impl ListenOptions {
     /// [`lookup_host`](super::lookup_host) does not, and a numeric address needs none.
     ///
     /// # Errors
-    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime.
+    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime. Before `AddrInUse` it tries again
+    /// for a tenth of a second, and holds up the loop: the kernel takes a moment to free the port of a server that was killed.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
-        let bind = |address| self.bind_one(&core.kernel, address);
+        let bind = |address| patiently(Some(&core), || self.bind_one(&core.kernel, address));
         let socket = first(address, Operation::Listen, bind)?;
         TcpListener::new(&core, socket, self.listen.limit.clone())
     }
@@ -128,7 +130,7 @@ impl ListenOptions {
         count: usize,
     ) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
-        let bind = |address| self.bind_all(&kernel, address, count);
+        let bind = |address| patiently(None, || self.bind_all(&kernel, address, count));
         let (group, address) = first(address, Operation::Listen, bind)?;
         Ok((group.into_iter().map(|socket| owned(socket.into_fd())).collect(), address))
     }

@@ -14,6 +14,7 @@ mod new_fd;
 mod option_methods;
 mod parts;
 pub(crate) mod pipe;
+mod rebind;
 mod recv_buffer;
 mod resolve;
 mod settings;

@@ -4,6 +4,7 @@ use super::super::addresses::ToSocketAddrs;
 use super::super::datagram_handle::DatagramHandle;
 use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
+use super::super::rebind::patiently;
 use super::super::resolve::first;
 use super::super::settings::SocketSettings;
 
@@ -69,11 +70,13 @@ impl UdpOptions {
     /// blocks the thread; [`lookup_host`](crate::net::lookup_host) does not, and a numeric address needs none.
     ///
     /// # Errors
-    /// `AddrInUse`, `PermissionDenied`, …, naming the address. `InvalidInput` if [`max_datagram`](Self::max_datagram) is too
+    /// `AddrInUse` (after a tenth of a second, as of a [`TcpListener`](crate::net::TcpListener)), `PermissionDenied`, …, naming the
+    /// address. `InvalidInput` if [`max_datagram`](Self::max_datagram) is too
     /// large. `Unsupported` if the kernel's ring cannot receive messages. Outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
-        first(address, Operation::Bind, |address| self.bind_one(&core, address))
+        let bind = |address| patiently(Some(&core), || self.bind_one(&core, address));
+        first(address, Operation::Bind, bind)
     }
 
     fn bind_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<UdpSocket> {

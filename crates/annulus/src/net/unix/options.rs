@@ -5,6 +5,7 @@ use super::super::datagram_handle::DatagramHandle;
 use super::super::listener_handle::{ListenSettings, ListenerHandle};
 use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
+use super::super::rebind::patiently;
 use super::super::resolve::failed;
 use super::super::settings::SocketSettings;
 use super::super::socket::Socket;
@@ -125,7 +126,7 @@ impl UnixOptions {
             let handle = ListenerHandle::new(&core, socket, self.listen.limit.clone())?;
             Ok(UnixListener::new(handle, path, self.descriptors))
         };
-        listen().map_err(|error| failed(error, Operation::Listen, address))
+        patiently(Some(&core), listen).map_err(|error| failed(error, Operation::Listen, address))
     }
 
     /// Connects to a path; see [`UnixStream::connect`].
@@ -199,7 +200,7 @@ impl UnixOptions {
             let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address, || Ok(()))?;
             self.datagram(&core, socket, path)
         };
-        bind().map_err(|error| failed(error, Operation::Bind, address))
+        patiently(Some(&core), bind).map_err(|error| failed(error, Operation::Bind, address))
     }
 
     /// Two datagram sockets that are connected to each other.

@@ -79,7 +79,7 @@ impl Datagrams {
         }
         slot.recv.waiters.notify_all(&mut io.after.drops);
         slot.send.waiters.notify_all(&mut io.after.drops);
-        io.close(slot.fd);
+        io.close_now(slot.fd);
     }
 
     /// Whether all sockets have sent what they had accepted.

@@ -256,7 +256,8 @@ impl Listeners {
         for Accepted { fd, permit } in listener.unclaimed {
             io.close_accepted(fd, permit);
         }
-        io.close(listener.fd);
+        // At once: its address is free from here on, and no connection is let in that would be reset.
+        io.close_now(listener.fd);
     }
 
     fn token(&self, slot: u32) -> Token {

@@ -2,10 +2,11 @@
 
 use crate::common::{echo, pair, pattern, receive, touch};
 use annulus::net::{
-    ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UnixOptions, UnixStream,
+    ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket, UnixOptions,
+    UnixStream,
 };
 use annulus::time::{sleep, timeout};
-use annulus::{counters, spawn};
+use annulus::{counters, spawn, yield_now};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -181,6 +182,35 @@ pub(crate) async fn connections_are_accepted_before_a_task_waits() -> io::Result
         seen.insert(listener.accept().await?.1);
     }
     assert_eq!(seen, expected);
+    Ok(())
+}
+
+pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Result<()> {
+    let mut listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut socket = UdpSocket::bind("127.0.0.1:0")?;
+    let (address, datagrams) = (listener.local_addr()?, socket.local_addr()?);
+    for waits in [true, false, true] {
+        // In the same turn, and with an operation in flight from another one.
+        for later in [false, true] {
+            assert!(touch(listener.accept()).is_none());
+            assert!(touch(socket.recv_from()).is_none());
+            if later {
+                yield_now().await;
+            }
+            if waits {
+                sleep(Duration::from_millis(1)).await;
+            }
+            drop((listener, socket));
+            (listener, socket) = (TcpListener::bind(address)?, UdpSocket::bind(datagrams)?);
+        }
+    }
+    // The new one serves.
+    let client = TcpStream::connect(address).await?;
+    drop((client, listener.accept().await?));
+    drop(listener);
+    yield_now().await;
+    let refused = TcpStream::connect(address).await.expect_err("no one listens");
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     Ok(())
 }
 
