@@ -23,6 +23,8 @@ mod app;
 
 use annulus_compat::axum::Incoming;
 use std::io;
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> io::Result<()> {
     annulus_tokio::run(async {
@@ -36,6 +38,11 @@ fn address() -> String {
     std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into())
 }
 
+/// Ctrl-c, or a signal to end.
 async fn stop() {
-    _ = tokio::signal::ctrl_c().await;
+    let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
+    tokio::select! {
+        _ = ctrl_c() => {}
+        _ = end.recv() => {}
+    }
 }
