@@ -5,7 +5,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Passes through the kernel, which end and close what this runtime has dropped within the turn: a cancel, its event, the close.
+/// Turns of the loop, which end and close what this runtime has dropped within the turn: a cancel, its event, the close.
 const PASSES: u32 = 3;
 /// A process that was killed is gone before the kernel has taken down its ring, which holds its sockets: 5 to 84 ms on Linux 6.18.
 const PAUSES: u32 = 50;
@@ -24,7 +24,7 @@ pub(super) fn patiently<T>(core: Option<&Core>, bind: impl Fn() -> io::Result<T>
             sleep(PAUSE);
         }
         if let Some(core) = core {
-            core.pass_events()?;
+            core.turn(true, None)?;
         }
         bound = bind();
     }

@@ -80,16 +80,6 @@ impl Core {
         self.take_turn(ready, false, upto)
     }
 
-    /// Submits what is queued and passes on what has ended, within a turn, without waiting: what was dropped is closed then.
-    pub(crate) fn pass_events(&self) -> io::Result<()> {
-        let mut inner = self.enter()?;
-        self.own_work(|| {
-            inner.io.driver.turn(Wait::No)?;
-            inner.take_events();
-            Ok(())
-        })
-    }
-
     /// As [`turn`](Self::turn). If it `goes_on`, tasks are ready and may run before the loop looks for events.
     #[inline]
     fn take_turn(&self, ready: bool, goes_on: bool, upto: Option<Duration>) -> io::Result<()> {
