@@ -31,7 +31,7 @@ const MORE: [Part; 9] = [
 ];
 
 /// Proofs that take long and seldom find what the others do not.
-const WEEKLY: [Part; 10] = [
+const WEEKLY: [Part; 12] = [
     Part { name: "advisories", required: false, run: licences::advisories, leaves: &[] },
     Part { name: "features", required: true, run: features::all_targets, leaves: &[] },
     Part { name: "package", required: true, run: package::all, leaves: &["package", "compat"] },
@@ -52,6 +52,8 @@ const WEEKLY: [Part; 10] = [
     Part { name: "asan", required: false, run: sanitizers::asan, leaves: &[sanitizers::TARGET] },
     Part { name: "compare", required: true, run: compare, leaves: &["release"] },
     Part { name: "seeds", required: true, run: || sim(&["10000".into()]), leaves: &["release"] },
+    Part { name: "resets", required: true, run: resets, leaves: &["release"] },
+    Part { name: "file-model", required: true, run: file_model, leaves: &["release"] },
 ];
 
 /// All that a change must pass.
@@ -69,6 +71,20 @@ pub(crate) fn weekly() -> Outcome {
 fn compare() -> Outcome {
     let test = "test --release -p annulus-compare -- --ignored --nocapture";
     Step::new("cargo", test).run()?;
+    Ok(Vec::new())
+}
+
+/// A million connections that send and are reset at once, on each driver and under simulation: nothing of them stays.
+fn resets() -> Outcome {
+    let test = "test --release -p annulus --test suite -- --nocapture resets::";
+    Step::new("cargo", test).env("ANNULUS_RESETS", "1000000").run()?;
+    Ok(Vec::new())
+}
+
+/// A hundred thousand random sequences of calls on files against their model.
+fn file_model() -> Outcome {
+    let test = "test --release -p annulus --test suite -- --nocapture files::model::";
+    Step::new("cargo", test).env("ANNULUS_FILE_SEQUENCES", "4000").run()?;
     Ok(Vec::new())
 }
 

@@ -317,6 +317,14 @@ impl Driver {
         }
     }
 
+    /// Whether a multishot receive may miss a reset that comes together with data.
+    pub fn loses_resets(&self) -> bool {
+        match self {
+            Self::Uring(uring) => uring.kernel().real_descriptors(),
+            Self::Epoll(_) => false,
+        }
+    }
+
     /// Closes a descriptor that no operation in flight names, before it returns. [`Op::Close`] closes it with the turn, which costs
     /// less.
     pub fn close_now(&mut self, fd: Fd) {

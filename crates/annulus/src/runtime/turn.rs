@@ -214,6 +214,7 @@ impl Inner {
                     self.streams.on_send_retry(&mut self.io, slot, generation);
                 }
                 Fire::Memory => self.streams.on_memory_timer(&mut self.io),
+                Fire::Look => self.streams.on_look(&mut self.io),
                 Fire::Connect(slot, generation) => {
                     self.connects.on_timeout(&mut self.io, slot, generation);
                 }

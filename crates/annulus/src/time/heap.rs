@@ -17,6 +17,8 @@ pub(crate) enum Fire {
     Send(u32, u32),
     /// Measures the held memory again.
     Memory,
+    /// Looks at streams that are silent.
+    Look,
     /// Gives up connecting. Slot and generation.
     Connect(u32, u32),
     /// Tries to send datagrams again. Slot and generation.

@@ -33,6 +33,7 @@ mod pipes;
 mod processes;
 mod prometheus;
 mod quiet;
+mod resets;
 mod segments;
 mod sharded_listener;
 mod shards;

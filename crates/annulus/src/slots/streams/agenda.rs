@@ -1,5 +1,6 @@
 //! What the turn has to do for streams: lists of slots.
 
+use super::silent::Heard;
 use crate::runtime::memory::Memory;
 use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
@@ -19,6 +20,7 @@ pub(super) struct Agenda {
     /// A task waits for one of the unsettled: no sleep before they are settled.
     pub(super) must_settle: bool,
     pub(super) held_back: HeldBack,
+    pub(super) heard: Heard,
 }
 
 /// Streams that hold more than the memory limit leaves each of them, in order. Among them are slots that have been reused.

@@ -22,6 +22,7 @@ mod scm_rights;
 mod send;
 mod send_keys;
 mod send_state;
+mod silent;
 mod splice;
 mod stream;
 mod vectors;

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::Streams;
-use super::recv_state::{End, OnHeap};
+use super::recv_state::{Brought, End, OnHeap};
 use super::stream::{Life, Shared, Stream};
 use crate::lease::Lease;
 use crate::op_error::Operation;
@@ -160,7 +160,7 @@ impl Stream {
         let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
-        if rx.misses >= MISSES {
+        if rx.brought.misses() >= MISSES {
             return self.arm_on_heap(io, heap);
         }
         if !mem::take(&mut rx.is_ready) && operations.poll_apart() {
@@ -198,7 +198,8 @@ impl Stream {
     fn receive_on_heap(&mut self, io: &mut Io) {
         let token = self.id.token(Kind::Recv);
         let fd = self.fd;
-        (self.rx.is_ready, self.rx.misses) = (false, 0);
+        self.rx.is_ready = false;
+        self.rx.brought.forget_misses();
         self.rx.arming = Arming::Single;
         let op = if let Some(scm_rights) = self.scm_rights() {
             scm_rights.recv(fd, &io.memory.meter)
@@ -224,7 +225,9 @@ impl Stream {
                 buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
             }
             (Ok(len), Some(id)) => {
-                self.rx.misses = 0;
+                if self.rx.brought != Brought::REGULARLY {
+                    self.heard(shared, io);
+                }
                 self.queue(shared, io, id, len);
             }
             (Ok(len), None) => {
@@ -235,7 +238,9 @@ impl Stream {
             }
             (Err(errno), buffer) => {
                 buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
-                self.rx.misses += u8::from(errno == Errno::NOBUFS && self.rx.misses < u8::MAX);
+                if errno == Errno::NOBUFS {
+                    self.rx.brought.note_miss();
+                }
                 if !ends_operation_only(errno) {
                     self.rx.end = Some(End::Failed(errno));
                 }

@@ -21,8 +21,7 @@ pub(super) struct RecvState {
     pub(super) end: Option<End>,
     /// The last poll for readiness has said that there is something to receive.
     pub(super) is_ready: bool,
-    /// Receives in a row that found no buffer and brought nothing.
-    pub(super) misses: u8,
+    pub(super) brought: Brought,
     /// Received and not yet taken.
     pub(super) queue: BufferQueue,
     /// Bytes received and not yet taken, in the queue and on the heap.
@@ -32,6 +31,44 @@ pub(super) struct RecvState {
     pub(super) waker: Option<Waker>,
     /// If a task copies from here to another stream. It stays while the task takes bytes itself.
     pub(super) forward: Option<Box<Forward>>,
+}
+
+/// What the receives have lately brought, in one byte: a receive into a lent buffer compares it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Brought(u8);
+
+impl Default for Brought {
+    fn default() -> Self {
+        Self(Self::SILENT)
+    }
+}
+
+impl Brought {
+    /// Something in this period (see `silent`), and nothing has missed a buffer since.
+    pub(super) const REGULARLY: Self = Self(0);
+    /// Nothing in this period. The other bits: receives in a row that found no buffer and brought nothing.
+    const SILENT: u8 = 0x80;
+
+    pub(super) fn misses(self) -> u8 {
+        self.0 & !Self::SILENT
+    }
+
+    pub(super) fn note_miss(&mut self) {
+        self.0 += u8::from(self.misses() < Self::SILENT - 1);
+    }
+
+    pub(super) fn forget_misses(&mut self) {
+        self.0 &= Self::SILENT;
+    }
+
+    pub(super) fn is_silent(self) -> bool {
+        self.0 & Self::SILENT != 0
+    }
+
+    /// A period has begun.
+    pub(super) fn begin(&mut self) {
+        self.0 |= Self::SILENT;
+    }
 }
 
 /// Heap memory of a receive: in flight while `len` is zero, then received.
