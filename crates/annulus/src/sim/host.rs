@@ -2,6 +2,7 @@
 
 use crate::runtime::current;
 use crate::runtime::remote::LostPanic;
+use crate::task::budget;
 use crate::task::{JoinError, spawn_at};
 use crate::{Builder, JoinHandle, Runtime};
 use std::error::Error;
@@ -148,7 +149,8 @@ impl Running {
     /// How the program has ended, once.
     pub(super) fn take_outcome(&mut self) -> Option<Outcome> {
         let main = self.main.as_mut().filter(|main| main.is_finished())?;
-        let outcome = Pin::new(main).poll(&mut Context::from_waker(Waker::noop()));
+        let cx = &mut Context::from_waker(Waker::noop());
+        let outcome = budget::poll_free(|| Pin::new(main).poll(cx));
         self.main = None;
         match outcome {
             Poll::Ready(Ok(outcome)) => Some(Ok(outcome)),

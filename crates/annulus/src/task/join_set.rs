@@ -142,7 +142,8 @@ impl<T> JoinSet<T> {
                 self.finished.tasks.borrow_mut().push_front(number);
                 return None;
             }
-            let polled = Pin::new(task.get_mut()).poll(&mut Context::from_waker(Waker::noop()));
+            let cx = &mut Context::from_waker(Waker::noop());
+            let polled = budget::poll_free(|| Pin::new(task.get_mut()).poll(cx));
             let Poll::Ready(result) = polled else { unreachable!("it has finished") };
             task.remove();
             return Some(result);

@@ -153,6 +153,20 @@ fn a_loop_of_the_programs_own() {
     });
 }
 
+/// It does not wait, so that it cannot be told to go on later.
+#[test]
+fn a_finished_task_is_taken_from_its_set_whatever_is_left_of_the_budget() {
+    let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
+    runtime.block_on(async {
+        let mut set: JoinSet<_> = (0..3).map(|number| async move { number }).collect();
+        while set.len() > 0 {
+            // Takes what there is.
+            consume_budget().await;
+            while set.try_join_next().is_some() {}
+        }
+    });
+}
+
 #[test]
 fn tasks_of_a_set_that_have_finished() {
     delays_by_one_budget(async |count| {
