@@ -3,7 +3,7 @@
 
 use crate::drive::drive;
 use annulus::{Builder, Guest, GuestNext, Runtime};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,6 +18,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 use tokio::task::coop::unconstrained;
+use tokio::time::Instant;
 
 /// What this thread has of annulus.
 enum State {
@@ -31,6 +32,12 @@ enum State {
 
 thread_local! {
     static STATE: RefCell<State> = const { RefCell::new(State::None) };
+    static CLOCK_ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// The time of tokio's clock, which a test may pause and advance, since annulus was entered.
+fn elapsed() -> Duration {
+    CLOCK_ORIGIN.get().map_or(Duration::ZERO, |origin| Instant::now() - origin)
 }
 
 /// Makes a runtime of annulus, with default settings, the guest of the current-thread runtime of tokio that runs on this thread, until
@@ -60,6 +67,8 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     let notifier = guest.as_fd().try_clone_to_owned()?;
     // SAFETY: `OwnedFd` owns its descriptor, names it alone, and `AsyncFd` keeps it until it is dropped.
     let notifier = unsafe { AsyncFd::register_with_interest(notifier, Interest::READABLE) }?;
+    CLOCK_ORIGIN.set(Some(Instant::now()));
+    guest.set_clock(elapsed)?;
     STATE.with(|state| *state.borrow_mut() = State::Idle(guest));
     // Turns run other tasks, whose operations are not to be taken from the budget of this one.
     let task = host.spawn(unconstrained(drive(notifier, thread::current().id())));

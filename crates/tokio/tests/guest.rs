@@ -231,3 +231,31 @@ fn a_local_runtime_spawns_what_is_not_send() {
     });
     ran.unwrap();
 }
+
+/// Timers of annulus are due by tokio's clock, which stands still but for the jumps to the next timer of either. The time limit of these tests
+/// counts by it too.
+#[test]
+fn a_paused_clock_is_followed() {
+    on_both(async || {
+        tokio::time::pause();
+        let (began, ours) = (tokio::time::Instant::now(), annulus::time::Instant::now());
+        let slept = annulus::time::sleep(Duration::from_millis(100));
+        tokio::time::timeout(Duration::from_secs(60), slept).await.expect("100 ms are less");
+        let late = annulus::time::timeout(
+            Duration::from_secs(5),
+            tokio::time::sleep(Duration::from_secs(60)),
+        );
+        assert!(late.await.is_err(), "5 s are less");
+        let passed = began.elapsed();
+        assert!(passed >= Duration::from_millis(5100) && passed < Duration::from_millis(5200));
+        assert!(ours.elapsed() >= Duration::from_millis(5100), "{:?}", ours.elapsed());
+
+        let seconds = tokio::task::spawn_local(annulus::time::sleep(Duration::from_secs(10)));
+        tokio::task::yield_now().await;
+        tokio::time::advance(Duration::from_secs(10)).await;
+        seconds.await?;
+        tokio::time::resume();
+        annulus::time::sleep(Duration::from_millis(1)).await;
+        Ok(())
+    });
+}

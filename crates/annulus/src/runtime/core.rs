@@ -10,6 +10,7 @@ use crate::blocking::Blocking;
 use crate::fs::InlinePolicy;
 use crate::stats::recorder::{Measuring, Recorder};
 use crate::task::RunQueue;
+use crate::time::clock::HostClock;
 use crate::unwind::wake_each;
 use annulus_driver::Counters;
 use annulus_kernel::{Fd, Kernel};
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) began: Duration,
     /// The other event loop that this one is a guest of.
     pub(crate) host: Host,
+    /// Its clock, if it is not the kernel's; [`Io`](super::io::Io) has it too.
+    pub(super) host_clock: Cell<Option<HostClock>>,
     /// Its loop runs on this thread.
     running: Cell<bool>,
     /// A panic has interrupted the loop's own code.
@@ -75,10 +78,16 @@ impl Core {
             last_writes: LastWrites::default(),
             guard,
             host: Host::default(),
+            host_clock: Cell::new(None),
             running: Cell::new(false),
             broken: Cell::new(false),
             over: Cell::new(false),
         }
+    }
+
+    /// The time of its clock, since its origin.
+    pub(crate) fn time(&self) -> Duration {
+        self.host_clock.get().map_or_else(|| self.kernel.now(), HostClock::now)
     }
 
     /// Borrows the runtime's state.

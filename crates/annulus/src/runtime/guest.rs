@@ -5,6 +5,7 @@ use super::core::Core;
 use super::inner::Inner;
 use crate::runtime::current::{self, Entered};
 use crate::task::{budget, owner};
+use crate::time::clock::HostClock;
 use annulus_driver::Driver;
 use std::fmt;
 use std::io;
@@ -136,6 +137,19 @@ impl Guest {
             core.watch_uses(true);
         }
         next
+    }
+
+    /// From now on time passes as the host says: for a host whose clock can be paused or moved ahead, as in tests. `elapsed` is the time
+    /// since some moment, and never falls; it must not use the runtime.
+    ///
+    /// # Errors
+    /// After a forked child has been made of this process, in it.
+    pub fn set_clock(&self, elapsed: fn() -> Duration) -> io::Result<()> {
+        let core = &self.runtime.core;
+        let clock = HostClock::new(core.kernel.now(), elapsed);
+        core.enter()?.io.clock = Some(clock);
+        core.host_clock.set(Some(clock));
+        Ok(())
     }
 
     /// Makes the descriptor unreadable, for a host that does not watch it for edges. Call it before a turn.

@@ -12,6 +12,7 @@ use super::spares::Spares;
 use crate::lease::Lease;
 use crate::net::Permit;
 use crate::task::budget;
+use crate::time::clock::HostClock;
 use crate::time::{Instant, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
 use annulus_kernel::{Fd, Shutdown};
@@ -53,6 +54,8 @@ pub(crate) struct Io {
     pub(crate) in_flight: usize,
     /// The last turn looked for events. What a turn may do without one is bounded from one look to the next.
     pub(crate) has_looked: bool,
+    /// That of a guest's host, if it is not the kernel's.
+    pub(crate) clock: Option<HostClock>,
     exposed: Exposed,
     /// A descriptor was closed: listeners that had run out of descriptors may try again.
     fd_closed: bool,
@@ -81,13 +84,15 @@ impl Io {
             spares: Spares::default(),
             in_flight: 0,
             has_looked: true,
+            clock: None,
             exposed: Exposed::default(),
             fd_closed: false,
         }
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::since_origin(self.driver.kernel().now())
+        let kernel = || self.driver.kernel().now();
+        Instant::since_origin(self.clock.map_or_else(kernel, HostClock::now))
     }
 
     /// Starts an operation whose terminal event will be waited for.

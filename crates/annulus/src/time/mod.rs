@@ -3,6 +3,7 @@
 //! The clock is that of the kernel under the runtime: monotonic on Linux, virtual in a simulation. The kernel is only asked to wait
 //! until the nearest deadline; a runtime without timers waits without ticks.
 
+pub(crate) mod clock;
 mod heap;
 mod instant;
 mod interval;

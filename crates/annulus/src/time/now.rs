@@ -8,7 +8,7 @@ use std::time::Duration;
 impl Instant {
     /// The current time.
     pub fn now() -> Self {
-        let now = current::with(|core| core.kernel.now()).unwrap_or_else(|| Linux.now());
+        let now = current::with(|core| core.time()).unwrap_or_else(|| Linux.now());
         Self::since_origin(now)
     }
 
