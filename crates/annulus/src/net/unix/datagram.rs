@@ -1,6 +1,7 @@
 //! Unix datagram sockets.
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
+use super::super::descriptors::check_real;
 use super::super::new_fd::NewFd;
 use super::super::option_methods::{self, *};
 use super::super::resolve::failed;
@@ -241,12 +242,13 @@ impl UnixDatagram {
     /// Dropped before it is ready, it has sent nothing, and the descriptors are closed.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors.
+    /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors; `Unsupported` under a simulated kernel.
     pub async fn send_with_descriptors(
         &self,
         chunk: impl Into<Chunk>,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
+        check_real(&*self.handle.core.kernel, &descriptors)?;
         let chunk = chunk.into().with_descriptors(descriptors)?;
         self.handle.send(chunk, SendMeta::default()).await
     }
