@@ -1,6 +1,5 @@
 //! A Unix stream.
 
-use super::super::descriptors::check_real;
 use super::super::option_methods::{self, *};
 use super::super::parts::{Parts, new_descriptor};
 use super::super::recv_buffer::RecvBuffer;
@@ -96,7 +95,7 @@ impl UnixStream {
     ///
     /// # Errors
     /// As [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253 descriptors; `Unsupported` if the stream was made
-    /// without [`descriptors`](UnixOptions::descriptors), and under a simulated kernel.
+    /// without [`descriptors`](UnixOptions::descriptors).
     pub async fn send_with_descriptors(
         &mut self,
         chunk: impl Into<Chunk>,
@@ -108,7 +107,6 @@ impl UnixStream {
             let text = "descriptors are sent with at least one byte; add one";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        check_real(&*self.handle.core.kernel, &descriptors)?;
         self.handle.send(chunk.with_descriptors(descriptors)?).await
     }
 
