@@ -1,6 +1,7 @@
 //! The future that shows bytes.
 
 use super::recv::AsyncRecv;
+use crate::task::budget;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -44,7 +45,7 @@ impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
             self.from = Some(from);
             return Poll::Pending;
         }
-        match from.poll_peek(cx, n) {
+        match budget::poll_free(|| from.poll_peek(cx, n)) {
             Poll::Pending => Poll::Ready(Err(io::Error::other(
                 "poll_peek was ready, and pending before anything was consumed: it must stay ready",
             ))),

@@ -20,6 +20,8 @@ struct Unread {
     first: Option<Lease>,
     /// What few streams have besides. Never without `first`.
     more: Option<Box<More>>,
+    /// The last peek was ready, and took of the budget: the next one is ready too, whatever is left.
+    ready_again: bool,
 }
 
 #[derive(Default)]
@@ -108,8 +110,11 @@ impl RecvBuffer {
         n: usize,
     ) -> Poll<io::Result<&[u8]>> {
         let unread = self.0.get_or_insert_default();
-        // What is shown stays: a task that does not consume it has it each time.
-        ready!(budget::poll_with(cx, || unread.poll_fill(stream, cx, n, Gather::Ahead)))?;
+        // What is shown stays: a task that does not consume it has it each time, but for the second look of one that asks twice.
+        let again = budget::is_spent() && mem::take(&mut unread.ready_again);
+        let fill = || unread.poll_fill(stream, cx, n, Gather::Ahead);
+        ready!(if again { budget::poll_free(fill) } else { budget::poll_with(cx, fill) })?;
+        unread.ready_again = !again;
         Poll::Ready(Ok(unread.first.as_deref().unwrap_or_default()))
     }
 
@@ -232,7 +237,11 @@ impl Unread {
         if self.first.is_none() {
             ready!(self.poll_first(stream, cx))?;
         }
-        if self.len() >= n { Poll::Ready(Ok(())) } else { self.poll_gather(stream, cx, n, gather) }
+        // At the end it is not asked again: each time it tells that, it takes of the budget.
+        if self.first.is_none() || self.len() >= n {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_gather(stream, cx, n, gather)
     }
 
     /// Nothing is shown: ready once something is, or the stream has ended.

@@ -40,6 +40,7 @@ mod shards;
 mod shards_together;
 mod sim;
 mod stats;
+mod stream_model;
 mod streams;
 mod sync;
 mod tcp;

@@ -1,0 +1,260 @@
+//! Random traffic on streams: each byte is known by its position, and whatever can go on does, within seconds, however small the bounds
+//! and the budget are. `ANNULUS_STREAM_SEQUENCES` says how many connections; a failure prints its seed.
+
+use crate::common::{pair, touch};
+use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
+use annulus::net::{TcpListener, TcpStream, UnixStream};
+use annulus::sim::{Sim, run_on};
+use annulus::task::JoinSet;
+use annulus::time::{sleep, timeout};
+use annulus::{Builder, DriverChoice, MemoryLimit, Runtime, yield_now};
+use fastrand::Rng;
+use std::io;
+use std::time::Duration;
+
+/// Connections of each mode, unless the variable says how many.
+const SEQUENCES: u64 = 120;
+/// Connections that a runtime has at once.
+const TOGETHER: u64 = 6;
+/// What all of a runtime's connections may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn sequences() -> u64 {
+    let chosen = std::env::var("ANNULUS_STREAM_SEQUENCES").ok();
+    chosen.map_or(SEQUENCES, |count| count.parse().expect("a number of connections"))
+}
+
+/// The byte at a position.
+fn byte(at: usize) -> u8 {
+    (at * 31 % 251) as u8 ^ (at >> 10) as u8
+}
+
+fn bytes(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(byte).collect()
+}
+
+/// Settings from the least to the usual ones, and the most bytes of a direction: few, if they come one by one.
+fn settings(rng: &mut Rng) -> (Builder, usize) {
+    let (mut builder, mut most) = (Runtime::builder(), 400_000);
+    if rng.bool() {
+        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
+        (builder, most) = (builder.recv_bound(bound), most.min(bound as usize * 1000));
+    }
+    if rng.bool() {
+        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
+        (builder, most) = (builder.send_bound(bound), most.min(bound * 1000));
+    }
+    if rng.bool() {
+        builder = builder.task_budget(*rng.choice(&[1, 2, 7]).expect("some"));
+    }
+    if rng.bool() {
+        builder = builder.recv_buffers(4096, *rng.choice(&[1, 4, 64]).expect("some"));
+    }
+    if rng.u8(..4) == 0 {
+        builder =
+            builder.memory_limit(MemoryLimit::new(*rng.choice(&[1 << 20, 8 << 20]).expect("some")));
+    }
+    (builder, most)
+}
+
+/// Sends so many bytes in pieces of any size, then ends the direction.
+async fn send(mut to: impl AsyncSend, total: usize, mut rng: Rng) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < total {
+        let most = *rng.choice(&[1, 50, 3000, 40_000, 200_000]).expect("some");
+        let len = rng.usize(1..=most).min(total - sent);
+        match rng.u8(..12) {
+            0 => yield_now().await,
+            1 => _ = touch(to.flush()),
+            2 => to.flush().await?,
+            3 => sleep(Duration::from_millis(rng.u64(..2))).await,
+            4 | 5 => {
+                to.write_all(&bytes(sent, len)).await?;
+                sent += len;
+            }
+            _ => {
+                to.send(bytes(sent, len)).await?;
+                sent += len;
+            }
+        }
+    }
+    to.shutdown().await
+}
+
+/// Receives to the end in every way, and compares.
+async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Result<()> {
+    let mut at = 0;
+    let check = |at: &mut usize, got: &[u8]| {
+        let wrong = got.iter().zip(*at..).find(|(got, at)| **got != byte(*at));
+        assert_eq!(wrong, None, "of {total} bytes");
+        *at += got.len();
+    };
+    loop {
+        let left = total - at;
+        let most = *rng.choice(&[1, 50, 3000, 60_000]).expect("some");
+        let len = rng.usize(1..=most).min(left);
+        match rng.u8(..12) {
+            0 => yield_now().await,
+            1 => sleep(Duration::from_millis(rng.u64(..2))).await,
+            2 => {
+                if let Some(Ok(Some(lease))) = touch(from.recv()) {
+                    check(&mut at, &lease);
+                }
+            }
+            3 if len > 0 => {
+                if let Some(Ok(lease)) = touch(from.recv_exact(len)) {
+                    check(&mut at, &lease);
+                }
+            }
+            4 | 5 if len > 0 => check(&mut at, &from.recv_exact(len).await?),
+            6 if len > 0 => {
+                let seen = from.peek(len).await?;
+                check(&mut at.clone(), seen);
+            }
+            7 if len > 0 => {
+                let mut buf = vec![0; len];
+                from.read_exact(&mut buf).await?;
+                check(&mut at, &buf);
+            }
+            8 => {
+                let mut buf = vec![0; len.max(1)];
+                let count = from.read(&mut buf).await?;
+                check(&mut at, &buf[..count]);
+                if count == 0 {
+                    break;
+                }
+            }
+            _ => match from.recv().await? {
+                Some(lease) => check(&mut at, &lease),
+                None => break,
+            },
+        }
+    }
+    assert_eq!(at, total, "bytes that came");
+    Ok(())
+}
+
+/// Both directions of both ends at once; the tasks end with all bytes.
+fn exchange<S: AsyncStreamHalves>(
+    tasks: &mut JoinSet<io::Result<()>>,
+    ends: [S; 2],
+    most: usize,
+    rng: &mut Rng,
+) {
+    let totals = [0, 1].map(|_| {
+        let most = (*rng.choice(&[2, 5000, 400_000]).expect("some")).min(most);
+        rng.usize(..most)
+    });
+    let [(one_from, one_to), (other_from, other_to)] = ends.map(S::halves);
+    tasks.spawn(send(one_to, totals[0], rng.fork()));
+    tasks.spawn(receive(other_from, totals[0], rng.fork()));
+    tasks.spawn(send(other_to, totals[1], rng.fork()));
+    tasks.spawn(receive(one_from, totals[1], rng.fork()));
+}
+
+/// What can be split into its directions.
+trait AsyncStreamHalves: Sized {
+    fn halves(self) -> (impl AsyncRecv + 'static, impl AsyncSend + 'static);
+}
+
+impl AsyncStreamHalves for TcpStream {
+    fn halves(self) -> (impl AsyncRecv + 'static, impl AsyncSend + 'static) {
+        self.split()
+    }
+}
+
+impl AsyncStreamHalves for UnixStream {
+    fn halves(self) -> (impl AsyncRecv + 'static, impl AsyncSend + 'static) {
+        self.split()
+    }
+}
+
+/// Two ends with a proxy between them.
+async fn through_a_proxy(tasks: &mut JoinSet<io::Result<()>>) -> io::Result<[TcpStream; 2]> {
+    let ((one, mut near), (mut far, other)) = (pair().await?, pair().await?);
+    tasks.spawn(async move { copy_bidirectional(&mut near, &mut far).await.map(drop) });
+    Ok([one, other])
+}
+
+/// One end; the other is a blocking socket that sends everything back.
+fn with_a_std_echo(address: std::net::SocketAddr) -> std::thread::JoinHandle<io::Result<()>> {
+    std::thread::spawn(move || {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        let mut back = stream.try_clone()?;
+        io::copy(&mut stream, &mut back)?;
+        back.shutdown(std::net::Shutdown::Write)
+    })
+}
+
+/// Connections of any kind at once.
+async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()> {
+    let (mut tasks, mut threads) = (JoinSet::new(), Vec::new());
+    for _ in 0..TOGETHER {
+        match rng.u8(..4) {
+            0 => {
+                let (one, other) = UnixStream::pair()?;
+                exchange(&mut tasks, [one, other], most, &mut rng);
+            }
+            1 => {
+                let ends = through_a_proxy(&mut tasks).await?;
+                exchange(&mut tasks, ends, most, &mut rng);
+            }
+            2 if has_threads => {
+                let listener = TcpListener::bind("127.0.0.1:0")?;
+                threads.push(with_a_std_echo(listener.local_addr()?));
+                let (from, to) = listener.accept().await?.0.split();
+                let total = rng.usize(..most);
+                tasks.spawn(send(to, total, rng.fork()));
+                tasks.spawn(receive(from, total, rng.fork()));
+            }
+            _ => {
+                let (one, other) = pair().await?;
+                exchange(&mut tasks, [one, other], most, &mut rng);
+            }
+        }
+    }
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic")?;
+        }
+        io::Result::Ok(())
+    };
+    let ended = timeout(PATIENCE, all).await;
+    ended.unwrap_or_else(|_| {
+        Err(io::Error::other(format!("{} tasks wait for ever", tasks.len())))
+    })?;
+    threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+}
+
+fn on_driver(driver: DriverChoice) {
+    for seed in 0..sequences() / TOGETHER {
+        let mut rng = Rng::with_seed(seed);
+        let (builder, most) = settings(&mut rng);
+        let Ok(mut runtime) = builder.driver(driver).build() else {
+            println!("skipped: no {driver} here");
+            return;
+        };
+        let ran = runtime.block_on(traffic(rng, most, true));
+        ran.unwrap_or_else(|error| panic!("{driver}, seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn all_bytes_come_on_uring() {
+    on_driver(DriverChoice::Uring);
+}
+
+#[test]
+fn all_bytes_come_on_epoll() {
+    on_driver(DriverChoice::Epoll);
+}
+
+#[test]
+fn all_bytes_come_under_simulation() {
+    for seed in 0..sequences() / TOGETHER {
+        let mut rng = Rng::with_seed(seed);
+        let (builder, most) = settings(&mut rng);
+        let ran = run_on(&Sim::builder(seed).build(), builder, traffic(rng, most, false));
+        ran.unwrap_or_else(|error| panic!("simulated, seed {seed}: {error}"));
+    }
+}
