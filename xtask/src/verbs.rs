@@ -31,7 +31,7 @@ const MORE: [Part; 9] = [
 ];
 
 /// Proofs that take long and seldom find what the others do not.
-const WEEKLY: [Part; 12] = [
+const WEEKLY: [Part; 13] = [
     Part { name: "advisories", required: false, run: licences::advisories, leaves: &[] },
     Part { name: "features", required: true, run: features::all_targets, leaves: &[] },
     Part { name: "package", required: true, run: package::all, leaves: &["package", "compat"] },
@@ -54,6 +54,7 @@ const WEEKLY: [Part; 12] = [
     Part { name: "seeds", required: true, run: || sim(&["10000".into()]), leaves: &["release"] },
     Part { name: "resets", required: true, run: resets, leaves: &["release"] },
     Part { name: "file-model", required: true, run: file_model, leaves: &["release"] },
+    Part { name: "stream-model", required: true, run: stream_model, leaves: &["release"] },
 ];
 
 /// All that a change must pass.
@@ -85,6 +86,13 @@ fn resets() -> Outcome {
 fn file_model() -> Outcome {
     let test = "test --release -p annulus --test suite -- --nocapture files::model::";
     Step::new("cargo", test).env("ANNULUS_FILE_SEQUENCES", "4000").run()?;
+    Ok(Vec::new())
+}
+
+/// A hundred thousand connections with random traffic, on each driver and under simulation.
+fn stream_model() -> Outcome {
+    let test = "test --release -p annulus --test suite -- --nocapture stream_model::";
+    Step::new("cargo", test).env("ANNULUS_STREAM_SEQUENCES", "34000").run()?;
     Ok(Vec::new())
 }
 

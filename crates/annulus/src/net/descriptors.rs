@@ -10,7 +10,7 @@ use super::{
 };
 use crate::runtime::core::Core;
 use crate::runtime::{current, exposed};
-use annulus_kernel::{Fd, Kernel, named};
+use annulus_kernel::{Fd, named};
 use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -190,14 +190,4 @@ from_descriptor! {
         |(core, socket, _): Taken| UnixListener::from_elsewhere(&core, socket);
     UnixDatagram, unix::net::UnixDatagram, "a Unix datagram socket": UNIX DGRAM false,
         |(core, socket, _): Taken| UnixDatagram::adopt(&core, socket);
-}
-
-/// # Errors
-/// `Unsupported` for real descriptors on a simulated kernel: there their numbers name nothing, or something else.
-pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Result<()> {
-    if descriptors.is_empty() || kernel.real_descriptors() {
-        return Ok(());
-    }
-    let text = "a real descriptor cannot enter a simulation";
-    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }

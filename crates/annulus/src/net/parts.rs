@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::Permit;
-use annulus_kernel::Fd;
+use annulus_kernel::{Fd, Kernel};
+use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
@@ -54,6 +55,16 @@ pub(super) fn owned(fd: Fd) -> OwnedFd {
 pub(super) fn new_descriptor(number: RawFd) -> OwnedFd {
     // SAFETY: the kernel made it for the caller, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// # Errors
+/// `Unsupported` for real descriptors on a simulated kernel: there their numbers name nothing, or something else.
+pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Result<()> {
+    if descriptors.is_empty() || kernel.real_descriptors() {
+        return Ok(());
+    }
+    let text = "a real descriptor cannot enter a simulation";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 /// Gives a real descriptor to a runtime.

@@ -159,7 +159,7 @@ fn a_finished_task_is_taken_from_its_set_whatever_is_left_of_the_budget() {
     let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
     runtime.block_on(async {
         let mut set: JoinSet<_> = (0..3).map(|number| async move { number }).collect();
-        while set.len() > 0 {
+        while !set.is_empty() {
             // Takes what there is.
             consume_budget().await;
             while set.try_join_next().is_some() {}

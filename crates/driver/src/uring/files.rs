@@ -59,9 +59,10 @@ impl Files {
     }
 
     fn submit(&mut self, job: Job, kernel: &dyn Kernel) -> Route {
+        let stays_open = || kernel.real_descriptors() && job.outlives_its_completion();
         if !self.restricted
             && !job.moves_position(kernel)
-            && !(kernel.real_descriptors() && job.outlives_its_completion())
+            && !stays_open()
             && let Some(entry) = job.entry(&self.probe)
         {
             return Route::Ring(entry);

@@ -1,9 +1,9 @@
 //! Unix datagram sockets.
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
-use super::super::descriptors::check_real;
 use super::super::new_fd::NewFd;
 use super::super::option_methods::{self, *};
+use super::super::parts::check_real;
 use super::super::resolve::failed;
 use super::super::socket::Socket;
 use super::super::udp::cut;

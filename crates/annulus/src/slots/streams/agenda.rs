@@ -1,6 +1,5 @@
 //! What the turn has to do for streams: lists of slots.
 
-use super::silent::Heard;
 use crate::runtime::memory::Memory;
 use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
@@ -36,5 +35,21 @@ pub(super) struct HeldBack {
 impl HeldBack {
     pub(super) fn new(memory: &Memory) -> Self {
         Self { swept_at: memory.allowance, ..Self::default() }
+    }
+}
+
+/// Streams that have received: see `silent`.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// In this period.
+    pub(super) now: Vec<SlotId>,
+    /// In the one before.
+    pub(super) before: Vec<SlotId>,
+    pub(super) has_timer: bool,
+}
+
+impl Heard {
+    pub(super) fn has_any(&self) -> bool {
+        !(self.now.is_empty() && self.before.is_empty())
     }
 }

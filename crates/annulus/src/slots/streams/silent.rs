@@ -24,22 +24,6 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Sockets in a poll.
 const TOGETHER: usize = 1024;
 
-/// Streams that have received.
-#[derive(Default)]
-pub(super) struct Heard {
-    /// In this period.
-    now: Vec<SlotId>,
-    /// In the one before.
-    before: Vec<SlotId>,
-    has_timer: bool,
-}
-
-impl Heard {
-    fn has_any(&self) -> bool {
-        !(self.now.is_empty() && self.before.is_empty())
-    }
-}
-
 impl Shared {
     fn look_later(&mut self, io: &mut Io) {
         let heard = &mut self.agenda.heard;

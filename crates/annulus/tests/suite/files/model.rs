@@ -74,7 +74,7 @@ impl Sequence {
         }
         let len = this.bytes.len().next_multiple_of(BLOCK);
         let (read, got) = this.file.read_exact_at(this.buffer(len)?, 0).await;
-        let ends_early = read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof);
+        let ends_early = matches!(&read, Err(error) if error.kind() == ErrorKind::UnexpectedEof);
         assert_eq!(ends_early, len > this.bytes.len(), "{kind:?}, seed {seed}");
         let differs =
             got.into_inner().iter().zip(&this.bytes).position(|(got, expected)| got != expected);
