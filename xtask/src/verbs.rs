@@ -52,9 +52,24 @@ const WEEKLY: [Part; 13] = [
     Part { name: "asan", required: false, run: sanitizers::asan, leaves: &[sanitizers::TARGET] },
     Part { name: "compare", required: true, run: compare, leaves: &["release"] },
     Part { name: "seeds", required: true, run: || sim(&["10000".into()]), leaves: &["release"] },
-    Part { name: "resets", required: true, run: resets, leaves: &["release"] },
-    Part { name: "file-model", required: true, run: file_model, leaves: &["release"] },
-    Part { name: "stream-model", required: true, run: stream_model, leaves: &["release"] },
+    Part {
+        name: "resets",
+        required: true,
+        run: || many("resets", "ANNULUS_RESETS", 1_000_000),
+        leaves: &["release"],
+    },
+    Part {
+        name: "file-model",
+        required: true,
+        run: || many("files::model", "ANNULUS_FILE_SEQUENCES", 4000),
+        leaves: &["release"],
+    },
+    Part {
+        name: "stream-model",
+        required: true,
+        run: || many("stream_model", "ANNULUS_STREAM_SEQUENCES", 34_000),
+        leaves: &["release"],
+    },
 ];
 
 /// All that a change must pass.
@@ -75,24 +90,10 @@ fn compare() -> Outcome {
     Ok(Vec::new())
 }
 
-/// A million connections that send and are reset at once, on each driver and under simulation: nothing of them stays.
-fn resets() -> Outcome {
-    let test = "test --release -p annulus --test suite -- --nocapture resets::";
-    Step::new("cargo", test).env("ANNULUS_RESETS", "1000000").run()?;
-    Ok(Vec::new())
-}
-
-/// A hundred thousand random sequences of calls on files against their model.
-fn file_model() -> Outcome {
-    let test = "test --release -p annulus --test suite -- --nocapture files::model::";
-    Step::new("cargo", test).env("ANNULUS_FILE_SEQUENCES", "4000").run()?;
-    Ok(Vec::new())
-}
-
-/// A hundred thousand connections with random traffic, on each driver and under simulation.
-fn stream_model() -> Outcome {
-    let test = "test --release -p annulus --test suite -- --nocapture stream_model::";
-    Step::new("cargo", test).env("ANNULUS_STREAM_SEQUENCES", "34000").run()?;
+/// A module of the suite of `annulus`, with so many random cases as its variable says.
+fn many(module: &str, variable: &str, cases: u32) -> Outcome {
+    let test = format!("test --release -p annulus --test suite -- --nocapture {module}::");
+    Step::new("cargo", &test).env(variable, &cases.to_string()).run()?;
     Ok(Vec::new())
 }
 

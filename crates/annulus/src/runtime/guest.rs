@@ -143,7 +143,7 @@ impl Guest {
     /// since some moment, and never falls; it must not use the runtime.
     ///
     /// # Errors
-    /// After a forked child has been made of this process, in it.
+    /// In a forked child.
     pub fn set_clock(&self, elapsed: fn() -> Duration) -> io::Result<()> {
         let core = &self.runtime.core;
         let clock = HostClock::new(core.kernel.now(), elapsed);

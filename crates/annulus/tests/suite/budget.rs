@@ -153,7 +153,7 @@ fn a_loop_of_the_programs_own() {
     });
 }
 
-/// It does not wait, so that it cannot be told to go on later.
+/// It does not wait, so that no wake could make it go on later.
 #[test]
 fn a_finished_task_is_taken_from_its_set_whatever_is_left_of_the_budget() {
     let mut runtime = Runtime::builder().task_budget(1).build().unwrap();

@@ -2,6 +2,7 @@
 //! (39 of 504,411 on Linux 6.18; see `peers/lost-wake-up.c`), so that few connections show little: `ANNULUS_RESETS` says how many.
 
 use crate::common::echo;
+use crate::sim::seeds::number;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Sim, run_on};
 use annulus::task::JoinSet;
@@ -15,13 +16,12 @@ use std::thread;
 use std::time::Duration;
 
 /// Connections, unless `ANNULUS_RESETS` says how many.
-const CONNECTIONS: u32 = 2000;
+const CONNECTIONS: u64 = 2000;
 /// How long the last of them may take to go.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn connections() -> u32 {
-    let chosen = std::env::var("ANNULUS_RESETS").ok();
-    chosen.map_or(CONNECTIONS, |count| count.parse().expect("a number of connections"))
+fn connections() -> u64 {
+    number("ANNULUS_RESETS", CONNECTIONS)
 }
 
 async fn send_and_reset(address: SocketAddr) -> io::Result<()> {

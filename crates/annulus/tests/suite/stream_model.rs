@@ -2,6 +2,7 @@
 //! and the budget are. `ANNULUS_STREAM_SEQUENCES` says how many connections; a failure prints its seed.
 
 use crate::common::{pair, touch};
+use crate::sim::seeds::number;
 use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream, UnixStream};
 use annulus::sim::{Sim, run_on};
@@ -20,8 +21,7 @@ const TOGETHER: u64 = 6;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn sequences() -> u64 {
-    let chosen = std::env::var("ANNULUS_STREAM_SEQUENCES").ok();
-    chosen.map_or(SEQUENCES, |count| count.parse().expect("a number of connections"))
+    number("ANNULUS_STREAM_SEQUENCES", SEQUENCES)
 }
 
 /// The byte at a position.

@@ -3,7 +3,7 @@
 use super::disk::OpenId;
 use crate::memory::Piece;
 
-/// A path, and the directory from which it starts; the root if none.
+/// A path, and the directory from which it starts; the root if none. An empty path names that file itself.
 #[derive(Clone, Debug)]
 pub(crate) struct StartedPath {
     pub(crate) dir: Option<OpenId>,

@@ -4,6 +4,7 @@ use crate::common::again::again;
 use crate::files::cursor::{LIMIT, with_short_files};
 use crate::files::drops::begin;
 use crate::files::mode::Mode;
+use crate::sim::seeds::number;
 use annulus::Runtime;
 use annulus::fs::{AlignedBuf, File, IoBuf, OpenOptions, Policy, Slice};
 use annulus::io::copy;
@@ -243,8 +244,7 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 pub(crate) fn sequences() -> u64 {
-    let chosen = std::env::var("ANNULUS_FILE_SEQUENCES").ok();
-    chosen.map_or(SEQUENCES, |count| count.parse().expect("a number of sequences"))
+    number("ANNULUS_FILE_SEQUENCES", SEQUENCES)
 }
 
 /// Where file systems differ: in what waits, in what the ring leaves to its workers. More of them by `ANNULUS_FILE_DIRECTORIES`, with

@@ -16,7 +16,7 @@ mod partitions;
 mod plan;
 mod reader;
 mod run;
-mod seeds;
+pub(crate) mod seeds;
 mod setup;
 mod workload;
 mod writer;
