@@ -22,6 +22,8 @@ pub(crate) struct FailedTests {
     passed: Vec<String>,
     /// Failures by the harness' own count: names are lost if a test writes between them.
     counted: usize,
+    /// Tests that passed, by the same count.
+    counted_passed: usize,
     /// Programs that began to run tests, less those that ended with a result.
     unfinished: isize,
 }
@@ -60,7 +62,8 @@ impl FailedTests {
             _ if line.starts_with("running ") && line.contains(" test") => self.unfinished += 1,
             _ if line.starts_with("test result: ") => {
                 self.unfinished -= 1;
-                self.counted += failures(line);
+                self.counted += counted(line, " failed");
+                self.counted_passed += counted(line, " passed");
             }
             _ => {}
         }
@@ -82,6 +85,11 @@ impl FailedTests {
             && names.iter().all(|name| self.passed.contains(name))
     }
 
+    /// No test passed: a filter that matches none succeeds.
+    pub(crate) fn are_none(&self) -> bool {
+        self.counted_passed == 0
+    }
+
     /// Keeps the report of tests that passed alone, for the end of the run.
     pub(crate) fn keep_as_unsteady(&self) {
         UNSTEADY.lock().expect("no thread panics with it").push(self.report());
@@ -100,9 +108,10 @@ impl FailedTests {
     }
 }
 
-/// How many tests failed, by the line of a program's result.
-fn failures(result: &str) -> usize {
-    let count = result.split("; ").find_map(|part| part.strip_suffix(" failed"));
+/// How many tests ended so, by the line of a program's result: `test result: ok. 2 passed; 0 failed; ...`.
+fn counted(result: &str, end: &str) -> usize {
+    let counts = result.split([';', '.']).map(str::trim);
+    let count = counts.filter_map(|part| part.strip_suffix(end)).next();
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
@@ -146,6 +155,14 @@ mod tests {
     fn tests_that_pass_leave_nothing() {
         let passed = "test a ... ok\ntest result: ok. 1 passed; 0 failed\n";
         assert_eq!(FailedTests::read(passed.as_bytes(), io::sink()).unwrap().report(), "");
+    }
+
+    #[test]
+    fn a_filter_that_matches_nothing_has_run_nothing() {
+        let filtered = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 2773 filtered out\n";
+        assert!(read(filtered).are_none());
+        assert!(!read(&format!("{filtered}{OUTPUT}")).are_none());
+        assert_eq!(read(OUTPUT).counted_passed, 2);
     }
 
     fn read(output: &str) -> FailedTests {

@@ -91,15 +91,37 @@ impl Step {
     pub(crate) fn run_tests(mut self) -> Result<(), Failure> {
         let (status, tests) = self.test()?;
         if status.success() {
-            return Ok(());
+            return self.some_ran(&tests);
         }
         let names = tests.repeatable();
         if !names.is_empty() && self.alone(names).test()?.1.have_passed(names) {
             tests.keep_as_unsteady();
             return Ok(());
         }
+        Err(self.tests_failed(status, &tests))
+    }
+
+    /// As [`run`](Self::run), for a cargo command that runs random tests: one that fails is not repeated, since it may then draw what
+    /// passes.
+    pub(crate) fn run_random_tests(mut self) -> Result<(), Failure> {
+        let (status, tests) = self.test()?;
+        if status.success() {
+            return self.some_ran(&tests);
+        }
+        Err(self.tests_failed(status, &tests))
+    }
+
+    fn tests_failed(&self, status: ExitStatus, tests: &FailedTests) -> Failure {
         let text = format!("`{}` ended with {status}\n{}", self.line, tests.report());
-        Err(Failure::Failed(text.trim_end().to_owned()))
+        Failure::Failed(text.trim_end().to_owned())
+    }
+
+    fn some_ran(&self, tests: &FailedTests) -> Result<(), Failure> {
+        if tests.are_none() {
+            let text = format!("`{}` ran no test: does its filter match one?", self.line);
+            return Err(Failure::Failed(text));
+        }
+        Ok(())
     }
 
     /// Prints the command, runs it, and reads what it says of tests.
@@ -189,6 +211,18 @@ fn resolve(program: &str) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_runs_no_test_fails() {
+        let say = |passed| format!("echo 'test result: ok. {passed} passed; 0 failed'");
+        for run in [Step::run_tests, Step::run_random_tests] {
+            assert!(run(Step::new("sh", "-c").argument(say(1))).is_ok());
+            let Err(Failure::Failed(text)) = run(Step::new("sh", "-c").argument(say(0))) else {
+                panic!("it ran nothing, and did not fail")
+            };
+            assert!(text.contains("ran no test"), "{text}");
+        }
+    }
 
     #[test]
     fn the_last_lines_of_stderr_are_kept() {
