@@ -21,7 +21,7 @@ pub(crate) struct FailedTests {
     failed: Vec<String>,
     passed: Vec<String>,
     /// Failures by the harness' own count: names are lost if a test writes between them.
-    counted: usize,
+    counted_failed: usize,
     /// Tests that passed, by the same count.
     counted_passed: usize,
     /// Programs that began to run tests, less those that ended with a result.
@@ -62,7 +62,7 @@ impl FailedTests {
             _ if line.starts_with("running ") && line.contains(" test") => self.unfinished += 1,
             _ if line.starts_with("test result: ") => {
                 self.unfinished -= 1;
-                self.counted += counted(line, " failed");
+                self.counted_failed += counted(line, " failed");
                 self.counted_passed += counted(line, " passed");
             }
             _ => {}
@@ -73,14 +73,14 @@ impl FailedTests {
     /// with names that the harness takes, which those of examples in docs are not.
     pub(crate) fn repeatable(&self) -> &[String] {
         let named = self.failed.iter().all(|name| !name.contains(' '));
-        let complete = self.unfinished == 0 && self.failed.len() == self.counted;
+        let complete = self.unfinished == 0 && self.failed.len() == self.counted_failed;
         let repeatable = complete && named && self.failed.len() <= MOST_REPEATED;
         if repeatable { &self.failed } else { &[] }
     }
 
     /// Whether all of these ran, and none failed.
     pub(crate) fn have_passed(&self, names: &[String]) -> bool {
-        self.counted == 0
+        self.counted_failed == 0
             && self.failed.is_empty()
             && names.iter().all(|name| self.passed.contains(name))
     }
@@ -110,8 +110,8 @@ impl FailedTests {
 
 /// How many tests ended so, by the line of a program's result: `test result: ok. 2 passed; 0 failed; ...`.
 fn counted(result: &str, end: &str) -> usize {
-    let counts = result.split([';', '.']).map(str::trim);
-    let count = counts.filter_map(|part| part.strip_suffix(end)).next();
+    let mut counts = result.split([';', '.']).map(str::trim);
+    let count = counts.find_map(|part| part.strip_suffix(end));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 

@@ -101,9 +101,9 @@ impl Step {
         Err(self.tests_failed(status, &tests))
     }
 
-    /// As [`run`](Self::run), for a cargo command that runs random tests: one that fails is not repeated, since it may then draw what
-    /// passes.
-    pub(crate) fn run_random_tests(mut self) -> Result<(), Failure> {
+    /// As [`run_tests`](Self::run_tests), but a test that fails is not repeated: its cases are many, random or measured, and a second
+    /// run would hide what the first has found.
+    pub(crate) fn run_tests_once(mut self) -> Result<(), Failure> {
         let (status, tests) = self.test()?;
         if status.success() {
             return self.some_ran(&tests);
@@ -116,6 +116,8 @@ impl Step {
         Failure::Failed(text.trim_end().to_owned())
     }
 
+    /// # Errors
+    /// No test passed: a filter that matches none ends with status 0.
     fn some_ran(&self, tests: &FailedTests) -> Result<(), Failure> {
         if tests.are_none() {
             let text = format!("`{}` ran no test: does its filter match one?", self.line);
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn a_command_that_runs_no_test_fails() {
         let say = |passed| format!("echo 'test result: ok. {passed} passed; 0 failed'");
-        for run in [Step::run_tests, Step::run_random_tests] {
+        for run in [Step::run_tests, Step::run_tests_once] {
             assert!(run(Step::new("sh", "-c").argument(say(1))).is_ok());
             let Err(Failure::Failed(text)) = run(Step::new("sh", "-c").argument(say(0))) else {
                 panic!("it ran nothing, and did not fail")

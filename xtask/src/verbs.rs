@@ -86,14 +86,14 @@ pub(crate) fn weekly() -> Outcome {
 /// The first result agrees with `bench echo`.
 fn compare() -> Outcome {
     let test = "test --release -p annulus-compare -- --ignored --nocapture";
-    Step::new("cargo", test).run_random_tests()?;
+    Step::new("cargo", test).run_tests_once()?;
     Ok(Vec::new())
 }
 
 /// A module of the suite of `annulus`, with so many random cases as its variable says.
 fn many(module: &str, variable: &str, cases: u32) -> Outcome {
     let test = format!("test --release -p annulus --test suite -- --nocapture {module}::");
-    Step::new("cargo", &test).env(variable, &cases.to_string()).run_random_tests()?;
+    Step::new("cargo", &test).env(variable, &cases.to_string()).run_tests_once()?;
     Ok(Vec::new())
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn sim(arguments: &[String]) -> Outcome {
     }
     if seeds.parse::<u64>().is_ok_and(|seeds| seeds > 0) {
         let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::one_seed_is_one_run";
-        Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", seeds).run_random_tests()?;
+        Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", seeds).run_tests_once()?;
         return Ok(Vec::new());
     }
     let text = format!("'{seeds}' is no number of seeds; give one from 1 on, such as 500");
