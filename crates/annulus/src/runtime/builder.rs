@@ -9,7 +9,7 @@ use super::lockdown::deny_further_rings;
 use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
 use crate::fs::{InlinePolicy, Policy};
 use crate::runtime::fork::ForkGuard;
-use crate::runtime::memory::{Memory, MemoryLimit};
+use crate::runtime::memory::{Memory, MemoryLimit, StreamBounds};
 use crate::runtime::remote::Remote;
 use crate::stats::recorder::Measuring;
 use crate::task::{EVENT_INTERVAL, budget};
@@ -31,6 +31,7 @@ const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
 pub struct Builder {
     choice: DriverChoice,
     config: UringConfig,
+    stream_bounds: StreamBounds,
     bounds: Bounds,
     shutdown_timeout: Duration,
     file_policy: Policy,
@@ -69,9 +70,8 @@ impl Default for Builder {
         Self {
             choice: DriverChoice::Auto,
             config: UringConfig::default(),
+            stream_bounds: StreamBounds { receive: 256 * 1024, send: 256 * 1024 },
             bounds: Bounds {
-                receive: 256 * 1024,
-                send: 256 * 1024,
                 zero_copy_threshold: None,
                 splice_threshold: 128 * 1024,
                 linger: Duration::from_secs(10),
@@ -178,13 +178,13 @@ impl Builder {
     /// Received bytes of a stream that wait for the task; beyond that the stream stops receiving, at the latest after one buffer
     /// more. 256 KiB by default. Buffers are no larger than this.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
-        self.bounds.receive = bytes;
+        self.stream_bounds.receive = bytes;
         self
     }
 
     /// Queued bytes of a stream that wait for the kernel; beyond that `send` waits. 256 KiB by default.
     pub fn send_bound(mut self, bytes: usize) -> Self {
-        self.bounds.send = bytes;
+        self.stream_bounds.send = bytes;
         self
     }
 
@@ -370,7 +370,8 @@ impl Builder {
     /// The kernel does not cut the last buffer of a limited receive, so a small bound needs small buffers.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
-        config.pool.buffer = config.pool.buffer.min(self.bounds.receive.next_multiple_of(4096));
+        config.pool.buffer =
+            config.pool.buffer.min(self.stream_bounds.receive.next_multiple_of(4096));
         config
     }
 
@@ -408,10 +409,13 @@ impl Builder {
                 "slow_poll of 0 would make every poll slow; take at least 1 ns, or measure(true)";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let zero =
-            [("recv_bound", self.bounds.receive == 0), ("send_bound", self.bounds.send == 0)];
-        if self.bounds.receive > i32::MAX as u32 {
-            let text = format!("recv_bound of {} is above {}", self.bounds.receive, i32::MAX);
+        let zero = [
+            ("recv_bound", self.stream_bounds.receive == 0),
+            ("send_bound", self.stream_bounds.send == 0),
+        ];
+        if self.stream_bounds.receive > i32::MAX as u32 {
+            let text =
+                format!("recv_bound of {} is above {}", self.stream_bounds.receive, i32::MAX);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         match zero.into_iter().find(|(_, is_zero)| *is_zero) {
@@ -436,7 +440,7 @@ impl Builder {
         let limit = self.memory.limit(is_real)?;
         let remote = Remote::new(is_real, limit.clone())?;
         let guard = ForkGuard::new()?;
-        let memory = Memory::new(limit, self.bounds.send);
+        let memory = Memory::new(limit, self.stream_bounds);
         driver.set_budget(memory.first_budget());
         let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
         if let Some(wake_fd) = remote.wake_fd() {

@@ -24,13 +24,9 @@ use std::time::Duration;
 /// How many events ahead the slots are asked for.
 pub(crate) const AHEAD: u32 = 6;
 
-/// Bounds of a runtime's streams. Bytes, but for the linger.
+/// What is chosen for a runtime's streams. Bytes, but for the linger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Undelivered bytes a stream.
-    pub(crate) receive: u32,
-    /// Accepted and unsent bytes a stream, beyond which a send waits.
-    pub(crate) send: usize,
     /// Bytes of a send from which on it is not copied; `None` is never.
     pub(crate) zero_copy_threshold: Option<usize>,
     /// Bytes of a receive from which on a copy between two sockets goes through a pipe.

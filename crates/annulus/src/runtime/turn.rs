@@ -161,6 +161,7 @@ impl Inner {
         }
         self.io.weigh();
         self.streams.sweep_held_back(&mut self.io);
+        self.streams.follow_bounds(&mut self.io);
         self.io.driver.refill();
         self.streams.arm_recvs(&mut self.io);
         self.datagrams.arm_recvs(&mut self.io);

@@ -68,7 +68,8 @@ impl Epoll {
     #[inline]
     fn receive_lent(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
         let Some((id, buffer)) = self.pool.lend() else { return self.starve(fd, token) };
-        let len = self.pool.receive_len();
+        let most = u32::try_from(left).unwrap_or(u32::MAX);
+        let len = self.pool.receive_len().min(most);
         // SAFETY: the buffer is this driver's until it is given back, and at least `len` bytes long.
         let result = unsafe { calls::receive(fd, buffer, len) };
         let Ok(count @ 1..) = result else {

@@ -34,7 +34,7 @@ pub struct RecvMulti {
     pub fd: Fd,
     /// The buffer group.
     pub group: u16,
-    /// Ends after so many bytes in all; zero is no limit. EINVAL before 6.17.
+    /// Ends after so many bytes in all, and no buffer is filled with more; zero is no limit. EINVAL before 6.17.
     pub limit: u32,
 }
 
@@ -43,7 +43,9 @@ impl RecvMulti {
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = selecting(opcode::RECV, self.fd, self.group);
-        SafeEntry::new(Entry { ioprio: RECV_MULTISHOT, file_index: self.limit, ..base })
+        // The total is checked after each receive: the length keeps the receive itself within it.
+        let limits = Entry { len: self.limit, file_index: self.limit, ..base };
+        SafeEntry::new(Entry { ioprio: RECV_MULTISHOT, ..limits })
     }
 }
 

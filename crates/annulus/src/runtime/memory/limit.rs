@@ -163,11 +163,6 @@ impl MemoryLimit {
         self.0.held.fetch_add(change, Relaxed).wrapping_add(change)
     }
 
-    #[inline]
-    pub(super) fn half(&self) -> usize {
-        self.0.bytes / 2
-    }
-
     /// A runtime that has `told` to hold so much has ended.
     pub(super) fn end(&self, told: usize) {
         self.0.held.fetch_sub(told, Relaxed);

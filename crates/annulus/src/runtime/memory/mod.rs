@@ -3,16 +3,19 @@
 //! Sums are kept where bytes are counted anyway: the pools count what receives have written to their buffers, a [`Meter`]
 //! the heap memory. From the sum and the limit follow a stream's *allowance*, and the *budget* of the turn's receives.
 //! A stream above its allowance arms no receive, and its sends wait: it is *held back*, on a list that is looked
-//! through as the allowance rises.
+//! through as the allowance rises. Long before that, the bounds of each stream are lowered: see [`bounds`].
 
+mod bounds;
 mod heap;
 mod limit;
 mod machine;
 
+pub(crate) use bounds::StreamBounds;
 pub(crate) use heap::{HeapMemory, Meter};
 pub use limit::MemoryLimit;
 
 use annulus_driver::Budget;
+use bounds::{LOWERED, MARK};
 
 /// What a stream may hold whatever the others do, up to the limit: bytes. Beyond it, one that holds nothing goes on.
 const FLOOR: usize = 8 * 1024;
@@ -31,27 +34,40 @@ pub(crate) struct Memory {
     told: usize,
     /// Bytes, undelivered and unsent, beyond which a stream is held back.
     pub(crate) allowance: usize,
-    /// The bound of a stream's unsent bytes, and the same as far as there is memory.
-    most_unsent: usize,
+    /// The bounds of a stream while little is held.
+    pub(crate) most: StreamBounds,
+    /// The bound of a stream's undelivered bytes now.
+    pub(crate) recv_bound: u32,
+    /// The bound of a stream's unsent bytes, as far as there is memory.
     pub(crate) send_bound: usize,
+    /// The same while the peer makes no room.
+    pub(crate) waiting_bound: usize,
+    /// The sum above which the bounds are lowered, and how often that was.
+    mark: usize,
+    is_lowered: bool,
+    pub(crate) times_lowered: u64,
     is_tight: bool,
     /// Streams that are held back.
     held_back: usize,
 }
 
 impl Memory {
-    /// `most_unsent` bounds the unsent bytes of a stream while there is memory.
-    pub(crate) fn new(limit: Option<MemoryLimit>, most_unsent: usize) -> Self {
+    /// `most` are the bounds of a stream while little is held.
+    pub(crate) fn new(limit: Option<MemoryLimit>, most: StreamBounds) -> Self {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
-        let (meter, send_bound) = (Meter::default(), most_unsent.min(allowance));
         Self {
-            meter,
+            meter: Meter::default(),
+            mark: bytes.map_or(MARK, |bytes| MARK.min(bytes / 2)),
             limit,
             told: 0,
             allowance,
-            most_unsent,
-            send_bound,
+            most,
+            recv_bound: most.receive,
+            send_bound: most.send.min(allowance),
+            waiting_bound: most.send.min(allowance),
+            is_lowered: false,
+            times_lowered: 0,
             is_tight: false,
             held_back: 0,
         }
@@ -98,15 +114,33 @@ impl Memory {
     /// Takes in what is held, and sets what streams may hold until the next time. The budget of receives, if it changes.
     #[inline]
     pub(crate) fn weigh(&mut self, held: usize) -> Option<Budget> {
-        let limit = self.limit.as_ref()?;
-        let total = limit.tell(&mut self.told, held);
-        let half = limit.half();
-        (total > half || self.is_tight).then(|| self.allow(total))
+        let total = self.limit.as_ref().map_or(held, |limit| limit.tell(&mut self.told, held));
+        if total > self.mark || self.is_lowered { self.allow(total) } else { None }
     }
 
     #[cold]
-    fn allow(&mut self, total: usize) -> Budget {
-        let limit = self.limit.as_ref().map_or(usize::MAX, MemoryLimit::bytes);
+    fn allow(&mut self, total: usize) -> Option<Budget> {
+        let was_lowered = self.is_lowered;
+        // They rise again once there is some room: else they would fall and rise again and again.
+        self.is_lowered = total > if was_lowered { self.mark / 2 } else { self.mark };
+        self.times_lowered += u64::from(self.is_lowered && !was_lowered);
+        let restrict = |limit: usize| total > limit / 2 || self.is_tight;
+        let limit = self.limit.as_ref().map(MemoryLimit::bytes).filter(|limit| restrict(*limit));
+        let budget = limit.map(|limit| self.restrict(limit, total));
+        self.set_bounds();
+        budget
+    }
+
+    fn set_bounds(&mut self) {
+        let Self { most, allowance, .. } = *self;
+        let bounds = if self.is_lowered { most.min(LOWERED) } else { most };
+        self.recv_bound = bounds.receive;
+        self.send_bound = most.send.min(allowance);
+        self.waiting_bound = bounds.send.min(allowance);
+    }
+
+    /// Sets the allowance.
+    fn restrict(&mut self, limit: usize, total: usize) -> Budget {
         // Below half of it, all is as in the beginning.
         let total = total.max(limit / 2);
         let budget = budget(limit, total);
@@ -114,7 +148,6 @@ impl Memory {
         // Beyond the limit it stays until there is some room below: else all would go on and stop, again and again.
         let margin = if self.is_tight && self.allowance == 0 { limit / 16 } else { 0 };
         self.allowance = allowance(limit, total + margin);
-        self.send_bound = self.most_unsent.min(self.allowance);
         budget
     }
 }

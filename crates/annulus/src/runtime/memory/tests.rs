@@ -282,7 +282,10 @@ fn what_a_stream_has_to_send_does_not_keep_it_from_receiving() {
 
 #[test]
 fn once_half_of_the_limit_is_free_all_is_as_in_the_beginning() {
-    let mut memory = Memory::new(Some(MemoryLimit::new(LIMIT)), 1 << 20);
+    let mut memory = Memory::new(
+        Some(MemoryLimit::new(LIMIT)),
+        StreamBounds { receive: 1 << 20, send: 1 << 20 },
+    );
     let first = (memory.allowance, memory.send_bound);
     memory.weigh(LIMIT + 1);
     assert_eq!(memory.allowance, 0);

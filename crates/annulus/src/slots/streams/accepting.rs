@@ -30,13 +30,12 @@ impl Stream {
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(io.poll_budget(cx));
-        let tx = &mut self.tx;
-        if tx.refuses() {
+        if self.tx.refuses() {
             budget::take();
             return Poll::Ready(Err(self.refusal(io)));
         }
-        if tx.bytes > io.send_bound() {
-            note_waker(&mut tx.waker, &mut io.after.drops, cx);
+        if self.is_at_send_bound(io) {
+            note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
             self.wait_for_memory(shared, io);
             return Poll::Pending;
         }
@@ -49,7 +48,19 @@ impl Stream {
     /// Whether a chunk is accepted now.
     #[inline]
     pub(super) fn accepts(&self, io: &Io) -> bool {
-        self.is_live() && !self.tx.refuses() && self.tx.bytes <= io.send_bound()
+        self.is_live() && !self.tx.refuses() && !self.is_at_send_bound(io)
+    }
+
+    /// So much is queued that a send has to wait.
+    #[inline]
+    fn is_at_send_bound(&self, io: &Io) -> bool {
+        let bytes = self.tx.bytes;
+        bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
+    }
+
+    /// The bound of what is queued.
+    fn send_bound(&self, io: &Io) -> usize {
+        if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
     }
 
     /// Queues a chunk, which the caller knows to be accepted.
@@ -124,7 +135,8 @@ impl Stream {
     /// Sees to it that a send that waits for memory, and not for its peer, is woken when there is some.
     #[inline]
     fn wait_for_memory(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.tx.bytes <= io.bounds.send {
+        let memory = &io.memory;
+        if self.tx.bytes > memory.allowance && self.tx.bytes <= memory.most.send {
             self.hold_back(shared, io);
         }
     }
@@ -179,7 +191,7 @@ impl Stream {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let direct =
             if total >= LEAST { self.send_directly(shared, io, slices, total)? } else { 0 };
-        let room = io.send_bound().saturating_sub(self.tx.bytes);
+        let room = self.send_bound(io).saturating_sub(self.tx.bytes);
         let count = (total - direct).min(room);
         if count > 0 {
             self.append_copy(shared, io, slices, direct..direct + count);

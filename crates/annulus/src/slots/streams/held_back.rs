@@ -91,7 +91,7 @@ impl Streams {
             io.after.wakes.extend(stream.tx.waker.take());
         }
         // One that waits for its peer and not for memory leaves: its send goes on by itself.
-        let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= io.bounds.send;
+        let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= io.memory.most.send;
         if stream.is_over(io.memory.allowance) || waits_to_send {
             self.shared.agenda.held_back.slots.push_back(slot);
         } else {

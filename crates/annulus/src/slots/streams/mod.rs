@@ -13,6 +13,7 @@ mod direct;
 mod forward;
 mod held_back;
 mod kernel_tls;
+mod lowered;
 mod pages;
 mod pipe;
 mod readiness;

@@ -129,7 +129,7 @@ impl Stream {
     /// Whether to receive more before a task asks for it.
     #[inline]
     fn wants_more(&self, io: &Io) -> bool {
-        self.rx.wants_more(io.bounds.receive) && (self.rx.forward.is_none() || self.is_ahead())
+        self.rx.wants_more(io.memory.recv_bound) && (self.rx.forward.is_none() || self.is_ahead())
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
@@ -168,7 +168,11 @@ impl Stream {
             return true;
         }
         let (arming, op) = if io.driver.limits_receives() && operations.verbs == Verbs::Multishot {
-            let limit = most.min(io.bounds.receive - rx.bytes).min(free);
+            // The bound may have fallen since the stream was listed.
+            let bound = io.memory.recv_bound;
+            let room = bound.saturating_sub(rx.bytes).max(bound.div_ceil(2));
+            let limit = most.min(room).min(free);
+            rx.limit = limit;
             (Arming::Multishot, Op::RecvMulti { fd, limit })
         } else {
             (Arming::Single, Op::RecvPooled { fd })

@@ -22,6 +22,8 @@ pub(super) struct RecvState {
     /// The last poll for readiness has said that there is something to receive.
     pub(super) is_ready: bool,
     pub(super) brought: Brought,
+    /// What the multishot receive was armed to bring: bytes.
+    pub(super) limit: u32,
     /// Received and not yet taken.
     pub(super) queue: BufferQueue,
     /// Bytes received and not yet taken, in the queue and on the heap.
