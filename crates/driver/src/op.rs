@@ -23,7 +23,7 @@ pub enum Op {
     RecvMulti {
         /// The socket.
         fd: Fd,
-        /// Ends after so many bytes; zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
+        /// Ends after so many bytes, of which the last receive brings at most as many once more; zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.

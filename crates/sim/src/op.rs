@@ -68,6 +68,8 @@ pub(crate) struct Receive {
     pub(crate) multi: bool,
     /// Bytes it may still receive; `None` is no limit.
     pub(crate) left: Option<u32>,
+    /// Bytes that it may receive at a time.
+    pub(crate) most: usize,
     /// Where the metadata goes; without it, that is lost.
     pub(crate) cover: Option<Box<Cover>>,
     /// The whole length of a datagram is reported, even if it was truncated.

@@ -28,6 +28,9 @@ const BESIDE: u64 = 48 * MIB;
 /// What a server that rests keeps at most.
 const RESTING: u64 = 24 * MIB;
 const CROWD: usize = 300;
+/// Peers that send and never read, and what a server may have meanwhile by default.
+const FLOODING: usize = 500;
+const FLOODED: u64 = 64 * MIB;
 /// Bytes of a peer's socket buffers.
 const BUFFER: usize = 16 << 10;
 const PINGERS: usize = 20;
@@ -87,6 +90,26 @@ fn a_flood_takes_no_more_memory_than_the_limit_and_nothing_from_the_others() {
         assert_eq!(said.code, Some(0), "{said:?}");
         let pauses = said.json()["workers"][0]["counters"]["memory_pauses"].as_u64();
         assert!(pauses > Some(0), "{driver}: no stream was held back: {said:?}");
+    }
+}
+
+/// Peers of the defaults: there is no limit but that of the machine, which is far away.
+#[test]
+fn five_hundred_peers_that_read_nothing_hold_little() {
+    annulus_load::limits::reserve(FLOODING + 100).expect("descriptors");
+    for driver in drivers().into_iter().filter(|driver| ["uring", "epoll"].contains(driver)) {
+        let server = Server::start(&["--driver", driver]);
+        let crowd = Crowd::gather(server.address, FLOODING, Some(BUFFER));
+        let pingers = Pingers::start(server.address, PINGERS);
+        wait_until("all peers wait", || {
+            let before = crowd.sent();
+            pingers.next(PINGS, PATIENCE);
+            before > 0 && crowd.sent() == before
+        });
+        let peak = memory(&server, "VmHWM");
+        assert!(peak <= FLOODED, "{driver}: {} MiB at most", peak / MIB);
+        println!("{driver}: {} MiB at most", peak / MIB);
+        pingers.stop();
     }
 }
 

@@ -121,7 +121,7 @@ fn receive(entry: &Submitted, profile: &Profile) -> bool {
     entry.ioprio & !(POLL_FIRST | RECEIVE_MANY) == 0
         && entry.op_flags & !known == 0
         && entry.off == 0
-        && (!many || selects && entry.len == u32::from(message))
+        && (!many || selects && (entry.len == u32::from(message) || limited && !message))
         && (!limited || many && !message && profile.receive_limit)
 }
 

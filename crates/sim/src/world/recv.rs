@@ -70,7 +70,7 @@ impl World {
                 if there == 0 {
                     return Ok(self.got(socket, 0, 0));
                 }
-                let most = self.shorten(there, Fault::ShortRead);
+                let most = self.shorten(there.min(receive.most), Fault::ShortRead);
                 let buffer = self.take_buffer(ring, group);
                 let count = self.net.read(socket, buffer.memory, most);
                 Ok(self.got(socket, count, buffer.flags()))

@@ -200,6 +200,11 @@ fn receive(entry: &Submitted) -> Result<Receive, Errno> {
         into,
         multi,
         left: (entry.file_index > 0).then_some(entry.file_index),
+        most: if multi && entry.opcode == opcode::RECV && entry.len > 0 {
+            entry.len as usize
+        } else {
+            usize::MAX
+        },
         cover: cover.map(Box::new),
         whole: entry.op_flags & msg::TRUNC != 0,
         watched: false,
