@@ -251,6 +251,11 @@ impl Driver {
         self.pool().resident() + self.datagram_pool().map_or(0, |pool| pool.resident())
     }
 
+    /// The part of it that users have, as [`Pool::resident_lent`] knows it.
+    pub fn resident_lent(&self) -> usize {
+        self.pool().resident_lent() + self.datagram_pool().map_or(0, |pool| pool.resident_lent())
+    }
+
     /// The pool that streams receive into.
     #[inline]
     pub fn pool(&self) -> &Rc<Pool> {

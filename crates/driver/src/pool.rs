@@ -195,6 +195,14 @@ impl Pool {
         self.resident.get()
     }
 
+    /// The part of [`resident`](Self::resident) that users have, if buffers have as much as one another: the rest is kept for receives
+    /// to come.
+    pub fn resident_lent(&self) -> usize {
+        let buffers = self.buffers.borrow();
+        let with_memory = buffers.fresh as usize - buffers.cold.len();
+        self.resident.get() / with_memory.max(1) * buffers.lent as usize
+    }
+
     /// Sets what receives may bring before the next turn. Buffers are shortened for it, except those of datagrams.
     #[inline]
     pub fn set_budget(&self, budget: Budget) {

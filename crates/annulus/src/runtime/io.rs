@@ -235,8 +235,9 @@ impl Io {
     /// Weighs what is held, and sets what streams may hold until the next turn.
     #[inline]
     pub(crate) fn weigh(&mut self) {
-        let held = self.held();
-        if let Some(budget) = self.memory.weigh(held) {
+        let (held, meter) = (self.held(), self.memory.meter.bytes());
+        let in_use = || meter + self.driver.resident_lent();
+        if let Some(budget) = self.memory.weigh(held, in_use) {
             self.driver.set_budget(budget);
         }
     }

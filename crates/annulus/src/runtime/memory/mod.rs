@@ -42,9 +42,13 @@ pub(crate) struct Memory {
     pub(crate) send_bound: usize,
     /// The same while the peer makes no room.
     pub(crate) waiting_bound: usize,
-    /// The sum above which the bounds are lowered, and how often that was.
+    /// Half of the limit.
+    half: usize,
+    /// What may be in use before the bounds are lowered, and how often that was.
     mark: usize,
     is_lowered: bool,
+    /// It is lowered, or tight.
+    is_reduced: bool,
     pub(crate) times_lowered: u64,
     is_tight: bool,
     /// Streams that are held back.
@@ -56,9 +60,11 @@ impl Memory {
     pub(crate) fn new(limit: Option<MemoryLimit>, most: StreamBounds) -> Self {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
+        let half = bytes.map_or(usize::MAX, |bytes| bytes / 2);
         Self {
             meter: Meter::default(),
-            mark: bytes.map_or(MARK, |bytes| MARK.min(bytes / 2)),
+            half,
+            mark: MARK.min(half),
             limit,
             told: 0,
             allowance,
@@ -67,6 +73,7 @@ impl Memory {
             send_bound: most.send.min(allowance),
             waiting_bound: most.send.min(allowance),
             is_lowered: false,
+            is_reduced: false,
             times_lowered: 0,
             is_tight: false,
             held_back: 0,
@@ -113,21 +120,23 @@ impl Memory {
 
     /// Takes in what is held, and sets what streams may hold until the next time. The budget of receives, if it changes.
     #[inline]
-    pub(crate) fn weigh(&mut self, held: usize) -> Option<Budget> {
+    pub(crate) fn weigh(&mut self, held: usize, in_use: impl FnOnce() -> usize) -> Option<Budget> {
         let total = self.limit.as_ref().map_or(held, |limit| limit.tell(&mut self.told, held));
-        if total > self.mark || self.is_lowered { self.allow(total) } else { None }
+        let is_little = held <= self.mark && total <= self.half && !self.is_reduced;
+        if is_little { None } else { self.allow(total, in_use()) }
     }
 
     #[cold]
-    fn allow(&mut self, total: usize) -> Option<Budget> {
+    fn allow(&mut self, total: usize, in_use: usize) -> Option<Budget> {
         let was_lowered = self.is_lowered;
         // They rise again once there is some room: else they would fall and rise again and again.
-        self.is_lowered = total > if was_lowered { self.mark / 2 } else { self.mark };
+        self.is_lowered = in_use > if was_lowered { self.mark / 2 } else { self.mark };
         self.times_lowered += u64::from(self.is_lowered && !was_lowered);
-        let restrict = |limit: usize| total > limit / 2 || self.is_tight;
-        let limit = self.limit.as_ref().map(MemoryLimit::bytes).filter(|limit| restrict(*limit));
+        let restricts = total > self.half || self.is_tight;
+        let limit = self.limit.as_ref().map(MemoryLimit::bytes).filter(|_| restricts);
         let budget = limit.map(|limit| self.restrict(limit, total));
         self.set_bounds();
+        self.is_reduced = self.is_lowered || self.is_tight;
         budget
     }
 
