@@ -232,14 +232,22 @@ impl Io {
         self.memory.send_bound
     }
 
-    /// Weighs what is held, and sets what streams may hold until the next turn.
+    /// Weighs what is held, and sets what streams may hold until the next turn. True if their bounds have fallen.
     #[inline]
-    pub(crate) fn weigh(&mut self) {
-        let (held, meter) = (self.held(), self.memory.meter.bytes());
-        let in_use = || meter + self.driver.resident_lent();
-        if let Some(budget) = self.memory.weigh(held, in_use) {
+    pub(crate) fn weigh(&mut self) -> bool {
+        let held = self.held();
+        self.memory.weigh(held).is_some_and(|total| self.allow(total))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allow(&mut self, total: usize) -> bool {
+        let in_use = self.memory.meter.bytes() + self.driver.resident_lent();
+        let changed = self.memory.allow(total, in_use);
+        if let Some(budget) = changed.budget {
             self.driver.set_budget(budget);
         }
+        changed.have_fallen
     }
 
     /// A lease's bytes on the heap, so that its buffer goes back.

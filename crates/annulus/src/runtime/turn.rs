@@ -159,9 +159,10 @@ impl Inner {
             self.datagrams.settle_sends(&mut self.io);
             has_sends = self.streams.has_sends();
         }
-        self.io.weigh();
+        if self.io.weigh() {
+            self.streams.shorten_receives(&mut self.io);
+        }
         self.streams.sweep_held_back(&mut self.io);
-        self.streams.follow_bounds(&mut self.io);
         self.io.driver.refill();
         self.streams.arm_recvs(&mut self.io);
         self.datagrams.arm_recvs(&mut self.io);

@@ -7,7 +7,7 @@
 //! still bring more: those are armed anew, see `slots/streams/lowered.rs`.
 
 /// What all may hold before the bounds of each are lowered: bytes.
-pub(super) const MARK: usize = 12 << 20;
+pub(super) const MARK: usize = 8 << 20;
 /// The bounds above the mark.
 pub(super) const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 16 << 10 };
 

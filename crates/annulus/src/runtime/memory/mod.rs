@@ -44,12 +44,11 @@ pub(crate) struct Memory {
     pub(crate) waiting_bound: usize,
     /// Half of the limit.
     half: usize,
-    /// What may be in use before the bounds are lowered, and how often that was.
+    /// What may be in use before the bounds are lowered.
     mark: usize,
+    /// From this sum on something is to be set.
+    much: usize,
     is_lowered: bool,
-    /// It is lowered, or tight.
-    is_reduced: bool,
-    pub(crate) times_lowered: u64,
     is_tight: bool,
     /// Streams that are held back.
     held_back: usize,
@@ -65,6 +64,7 @@ impl Memory {
             meter: Meter::default(),
             half,
             mark: MARK.min(half),
+            much: MARK.min(half) + 1,
             limit,
             told: 0,
             allowance,
@@ -73,8 +73,6 @@ impl Memory {
             send_bound: most.send.min(allowance),
             waiting_bound: most.send.min(allowance),
             is_lowered: false,
-            is_reduced: false,
-            times_lowered: 0,
             is_tight: false,
             held_back: 0,
         }
@@ -118,26 +116,23 @@ impl Memory {
         if self.is_tight { most.min(4096) } else { most }
     }
 
-    /// Takes in what is held, and sets what streams may hold until the next time. The budget of receives, if it changes.
+    /// What the runtimes that share the limit hold, now that this one holds `held`. `None` if nothing is to be set for it.
     #[inline]
-    pub(crate) fn weigh(&mut self, held: usize, in_use: impl FnOnce() -> usize) -> Option<Budget> {
+    pub(crate) fn weigh(&mut self, held: usize) -> Option<usize> {
         let total = self.limit.as_ref().map_or(held, |limit| limit.tell(&mut self.told, held));
-        let is_little = held <= self.mark && total <= self.half && !self.is_reduced;
-        if is_little { None } else { self.allow(total, in_use()) }
+        (total >= self.much).then_some(total)
     }
 
-    #[cold]
-    fn allow(&mut self, total: usize, in_use: usize) -> Option<Budget> {
+    /// Sets what streams may hold until the next time, if so much is held, and `in_use` of it here. Tells what has changed.
+    pub(crate) fn allow(&mut self, total: usize, in_use: usize) -> Changed {
         let was_lowered = self.is_lowered;
         // They rise again once there is some room: else they would fall and rise again and again.
         self.is_lowered = in_use > if was_lowered { self.mark / 2 } else { self.mark };
-        self.times_lowered += u64::from(self.is_lowered && !was_lowered);
         let restricts = total > self.half || self.is_tight;
         let limit = self.limit.as_ref().map(MemoryLimit::bytes).filter(|_| restricts);
         let budget = limit.map(|limit| self.restrict(limit, total));
         self.set_bounds();
-        self.is_reduced = self.is_lowered || self.is_tight;
-        budget
+        Changed { budget, have_fallen: self.is_lowered && !was_lowered }
     }
 
     fn set_bounds(&mut self) {
@@ -146,6 +141,7 @@ impl Memory {
         self.recv_bound = bounds.receive;
         self.send_bound = most.send.min(allowance);
         self.waiting_bound = bounds.send.min(allowance);
+        self.much = if self.is_lowered || self.is_tight { 0 } else { self.mark + 1 };
     }
 
     /// Sets the allowance.
@@ -159,6 +155,14 @@ impl Memory {
         self.allowance = allowance(limit, total + margin);
         budget
     }
+}
+
+/// What another sum has changed.
+pub(crate) struct Changed {
+    /// The budget of receives.
+    pub(crate) budget: Option<Budget>,
+    /// The bounds of streams have fallen.
+    pub(crate) have_fallen: bool,
 }
 
 impl Drop for Memory {

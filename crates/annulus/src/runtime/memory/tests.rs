@@ -287,9 +287,9 @@ fn once_half_of_the_limit_is_free_all_is_as_in_the_beginning() {
         StreamBounds { receive: 1 << 20, send: 1 << 20 },
     );
     let first = (memory.allowance, memory.send_bound);
-    memory.weigh(LIMIT + 1, || LIMIT + 1);
+    memory.allow(LIMIT + 1, LIMIT + 1);
     assert_eq!(memory.allowance, 0);
-    memory.weigh(0, || 0);
+    memory.allow(0, 0);
     assert_eq!(((memory.allowance, memory.send_bound), memory.is_tight()), (first, false));
 }
 

@@ -20,8 +20,6 @@ pub(super) struct Agenda {
     pub(super) must_settle: bool,
     pub(super) held_back: HeldBack,
     pub(super) heard: Heard,
-    /// How often bounds were lowered when receives were last armed anew for it: see `lowered`.
-    pub(super) times_lowered: u64,
 }
 
 /// Streams that hold more than the memory limit leaves each of them, in order. Among them are slots that have been reused.

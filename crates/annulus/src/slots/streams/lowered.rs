@@ -6,18 +6,10 @@ use crate::runtime::io::Io;
 use crate::slots::arming::Arming;
 
 impl Streams {
-    /// Has long receives armed anew if the bounds have fallen since the last call.
-    #[inline]
-    pub(crate) fn follow_bounds(&mut self, io: &mut Io) {
-        if self.shared.agenda.times_lowered != io.memory.times_lowered {
-            self.shorten_receives(io);
-        }
-    }
-
+    /// Has receives armed anew that may bring more than a stream may hold now.
     #[cold]
     #[inline(never)]
-    fn shorten_receives(&mut self, io: &mut Io) {
-        self.shared.agenda.times_lowered = io.memory.times_lowered;
+    pub(crate) fn shorten_receives(&mut self, io: &mut Io) {
         for slot in self.slots.indices() {
             let rx = &self.slots.get(slot).rx;
             if rx.arming == Arming::Multishot && rx.limit > io.memory.recv_bound {
