@@ -176,7 +176,7 @@ impl Builder {
     }
 
     /// Received bytes of a stream that wait for the task; beyond that the stream stops receiving, at the latest after as many
-    /// once more. 256 KiB by default. Buffers are no larger than this. While the streams of the runtime hold more than 8 MiB together, 16 KiB
+    /// once more. 256 KiB by default. Buffers are no larger than this. While the streams of the runtime hold more than 6 MiB together, 16 KiB
     /// at most, so that many peers that are not read from hold little.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
@@ -184,7 +184,7 @@ impl Builder {
     }
 
     /// Queued bytes of a stream that wait for the kernel; beyond that `send` waits. 256 KiB by default. While the streams of the runtime
-    /// hold more than 8 MiB together, 16 KiB at most for a stream whose peer makes no room.
+    /// hold more than 6 MiB together, 4 KiB for a stream whose peer makes no room.
     pub fn send_bound(mut self, bytes: usize) -> Self {
         self.stream_bounds.send = bytes;
         self

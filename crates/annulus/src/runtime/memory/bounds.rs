@@ -7,9 +7,9 @@
 //! still bring more: those are armed anew, see `slots/streams/lowered.rs`.
 
 /// What all may hold before the bounds of each are lowered: bytes.
-pub(super) const MARK: usize = 8 << 20;
+pub(super) const MARK: usize = 6 << 20;
 /// The bounds above the mark.
-pub(super) const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 16 << 10 };
+pub(super) const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
 
 /// How many bytes a stream may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -295,18 +295,18 @@ fn once_half_of_the_limit_is_free_all_is_as_in_the_beginning() {
 
 #[test]
 fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
-    let most = StreamBounds { receive: 1 << 20, send: 4096 };
+    let most = StreamBounds { receive: 1 << 20, send: 8192 };
     for (limit, mark) in
         [(None, MARK), (Some(LIMIT), MARK.min(LIMIT / 2)), (Some(1 << 20), 1 << 19)]
     {
         let mut memory = Memory::new(limit.map(MemoryLimit::new), most);
-        let mut fell = |memory: &mut Memory, in_use: usize| {
+        let fell = |memory: &mut Memory, in_use: usize| {
             // Little is held of what is in use elsewhere: what is in use here decides.
             let changed = memory.weigh(in_use).map(|total| memory.allow(total, in_use));
             let have_fallen = changed.is_some_and(|changed| changed.have_fallen);
             (have_fallen, memory.recv_bound, memory.waiting_bound)
         };
-        let (usual, lowered) = ((1 << 20, 4096), (16 << 10, 4096));
+        let (usual, lowered) = ((1 << 20, 8192), (16 << 10, 4096));
         let steps = [
             (mark, false, usual),
             (mark + 1, true, lowered),
