@@ -3,12 +3,12 @@
 
 use crate::common::{pair, touch};
 use crate::sim::seeds::number;
+use crate::traffic::{self, byte, bytes, simulated};
 use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream, UnixStream};
-use annulus::sim::{Sim, run_on};
 use annulus::task::JoinSet;
-use annulus::time::{sleep, timeout};
-use annulus::{Builder, DriverChoice, MemoryLimit, Runtime, yield_now};
+use annulus::time::sleep;
+use annulus::{DriverChoice, yield_now};
 use fastrand::Rng;
 use std::io;
 use std::time::Duration;
@@ -17,44 +17,8 @@ use std::time::Duration;
 const SEQUENCES: u64 = 120;
 /// Connections that a runtime has at once.
 const TOGETHER: u64 = 6;
-/// What all of a runtime's connections may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn sequences() -> u64 {
-    number("ANNULUS_STREAM_SEQUENCES", SEQUENCES)
-}
-
-/// The byte at a position.
-fn byte(at: usize) -> u8 {
-    (at * 31 % 251) as u8 ^ (at >> 10) as u8
-}
-
-fn bytes(from: usize, len: usize) -> Vec<u8> {
-    (from..from + len).map(byte).collect()
-}
-
-/// Settings from the least to the usual ones, and the most bytes of a direction: few, if they come one by one.
-fn settings(rng: &mut Rng) -> (Builder, usize) {
-    let (mut builder, mut most) = (Runtime::builder(), 400_000);
-    if rng.bool() {
-        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
-        (builder, most) = (builder.recv_bound(bound), most.min(bound as usize * 1000));
-    }
-    if rng.bool() {
-        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
-        (builder, most) = (builder.send_bound(bound), most.min(bound * 1000));
-    }
-    if rng.bool() {
-        builder = builder.task_budget(*rng.choice(&[1, 2, 7]).expect("some"));
-    }
-    if rng.bool() {
-        builder = builder.recv_buffers(4096, *rng.choice(&[1, 4, 64]).expect("some"));
-    }
-    if rng.u8(..4) == 0 {
-        builder =
-            builder.memory_limit(MemoryLimit::new(*rng.choice(&[1 << 20, 8 << 20]).expect("some")));
-    }
-    (builder, most)
+fn seeds() -> u64 {
+    number("ANNULUS_STREAM_SEQUENCES", SEQUENCES) / TOGETHER
 }
 
 /// Sends so many bytes in pieces of any size, then ends the direction.
@@ -213,30 +177,11 @@ async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()>
             }
         }
     }
-    let all = async {
-        while let Some(ended) = tasks.join_next().await {
-            ended.expect("no panic")?;
-        }
-        io::Result::Ok(())
-    };
-    let ended = timeout(PATIENCE, all).await;
-    ended.unwrap_or_else(|_| {
-        Err(io::Error::other(format!("{} tasks wait for ever", tasks.len())))
-    })?;
-    threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    traffic::end(tasks, threads).await
 }
 
 fn on_driver(driver: DriverChoice) {
-    for seed in 0..sequences() / TOGETHER {
-        let mut rng = Rng::with_seed(seed);
-        let (builder, most) = settings(&mut rng);
-        let Ok(mut runtime) = builder.driver(driver).build() else {
-            println!("skipped: no {driver} here");
-            return;
-        };
-        let ran = runtime.block_on(traffic(rng, most, true));
-        ran.unwrap_or_else(|error| panic!("{driver}, seed {seed}: {error}"));
-    }
+    traffic::on_driver(driver, seeds(), |rng, most| traffic(rng, most, true));
 }
 
 #[test]
@@ -251,10 +196,5 @@ fn all_bytes_come_on_epoll() {
 
 #[test]
 fn all_bytes_come_under_simulation() {
-    for seed in 0..sequences() / TOGETHER {
-        let mut rng = Rng::with_seed(seed);
-        let (builder, most) = settings(&mut rng);
-        let ran = run_on(&Sim::builder(seed).build(), builder, traffic(rng, most, false));
-        ran.unwrap_or_else(|error| panic!("simulated, seed {seed}: {error}"));
-    }
+    simulated(seeds(), |rng, most| traffic(rng, most, false));
 }

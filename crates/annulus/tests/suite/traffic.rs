@@ -1,0 +1,99 @@
+//! What the models of streams and of datagrams share: bytes that are known by their position, settings from the least to the usual
+//! ones, and the time within which everything must come to its end.
+
+use annulus::sim::{Sim, run_on};
+use annulus::task::JoinSet;
+use annulus::time::timeout;
+use annulus::{Builder, DriverChoice, MemoryLimit, Runtime};
+use fastrand::Rng;
+use std::io;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What all that a runtime has at once may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The byte at a position.
+pub(crate) fn byte(at: usize) -> u8 {
+    (at * 31 % 251) as u8 ^ (at >> 10) as u8
+}
+
+pub(crate) fn bytes(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(byte).collect()
+}
+
+/// Settings from the least to the usual ones, and the most bytes of a direction: few, if they come one by one.
+pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
+    let (mut builder, mut most) = (Runtime::builder(), 400_000);
+    if rng.bool() {
+        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
+        (builder, most) = (builder.recv_bound(bound), most.min(bound as usize * 1000));
+    }
+    if rng.bool() {
+        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
+        (builder, most) = (builder.send_bound(bound), most.min(bound * 1000));
+    }
+    if rng.bool() {
+        builder = builder.task_budget(*rng.choice(&[1, 2, 7]).expect("some"));
+    }
+    if rng.bool() {
+        builder = builder.recv_buffers(4096, *rng.choice(&[1, 4, 64]).expect("some"));
+    }
+    if rng.bool() {
+        builder = builder.datagram_buffers(68 * 1024, *rng.choice(&[1, 4, 64]).expect("some"));
+    }
+    if rng.u8(..4) == 0 {
+        builder =
+            builder.memory_limit(MemoryLimit::new(*rng.choice(&[1 << 20, 8 << 20]).expect("some")));
+    }
+    (builder, most)
+}
+
+/// Waits until all tasks and threads have ended well, but not for ever.
+pub(crate) async fn end(
+    mut tasks: JoinSet<io::Result<()>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+) -> io::Result<()> {
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic")?;
+        }
+        io::Result::Ok(())
+    };
+    let ended = timeout(PATIENCE, all).await;
+    ended.unwrap_or_else(|_| {
+        Err(io::Error::other(format!("{} tasks wait for ever", tasks.len())))
+    })?;
+    threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+}
+
+/// Runs traffic of so many seeds on a driver: it is given its randomness, and the most bytes of a direction.
+pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
+    driver: DriverChoice,
+    seeds: u64,
+    traffic: impl Fn(Rng, usize) -> F,
+) {
+    for seed in 0..seeds {
+        let mut rng = Rng::with_seed(seed);
+        let (builder, most) = settings(&mut rng);
+        let Ok(mut runtime) = builder.driver(driver).build() else {
+            println!("skipped: no {driver} here");
+            return;
+        };
+        let ran = runtime.block_on(traffic(rng, most));
+        ran.unwrap_or_else(|error| panic!("{driver}, seed {seed}: {error}"));
+    }
+}
+
+/// As [`on_driver`], under simulation.
+pub(crate) fn simulated<F: Future<Output = io::Result<()>>>(
+    seeds: u64,
+    traffic: impl Fn(Rng, usize) -> F,
+) {
+    for seed in 0..seeds {
+        let mut rng = Rng::with_seed(seed);
+        let (builder, most) = settings(&mut rng);
+        let ran = run_on(&Sim::builder(seed).build(), builder, traffic(rng, most));
+        ran.unwrap_or_else(|error| panic!("simulated, seed {seed}: {error}"));
+    }
+}
