@@ -70,6 +70,12 @@ const WEEKLY: [Part; 13] = [
         run: || many("stream_model", "ANNULUS_STREAM_SEQUENCES", 34_000),
         leaves: &["release"],
     },
+    Part {
+        name: "datagram-model",
+        required: true,
+        run: || many("datagram_model", "ANNULUS_DATAGRAM_SEQUENCES", 34_000),
+        leaves: &["release"],
+    },
 ];
 
 /// All that a change must pass.
