@@ -8,6 +8,7 @@ use annulus::SharedBytes;
 use annulus::io::AsyncRecv;
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
+use annulus::signal::until_terminated;
 use futures_util::future::select;
 use std::io;
 use std::net::SocketAddr;
@@ -31,10 +32,13 @@ fn main() -> io::Result<()> {
     let (room, _) = broadcast::channel(QUEUE);
     annulus::shards(SHARDS, async |shard| {
         let mut listener = listener.open(&shard)?;
-        while let Some((stream, peer)) = listener.accept().await? {
-            annulus::spawn(chat(stream, peer, room.clone(), room.subscribe()));
-        }
-        io::Result::Ok(())
+        until_terminated(async {
+            while let Some((stream, peer)) = listener.accept().await? {
+                annulus::spawn(chat(stream, peer, room.clone(), room.subscribe()));
+            }
+            io::Result::Ok(())
+        })
+        .await
     })?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! in time the next upstream is asked; after some attempts the client gets SERVFAIL.
 
 use annulus::net::UdpSocket;
+use annulus::signal::until_terminated;
 use annulus::sync::{Semaphore, oneshot};
 use annulus::time::timeout;
 use annulus::{Lease, spawn};
@@ -26,7 +27,7 @@ const HEADER: usize = 12;
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:5353".into());
-    annulus::run(async {
+    annulus::run(until_terminated(async {
         let upstreams = futures_util::future::try_join_all(args.map(Upstream::open)).await?;
         let upstreams: Rc<[_]> = upstreams.into();
         if upstreams.is_empty() {
@@ -48,7 +49,7 @@ fn main() -> io::Result<()> {
                 io::Result::Ok(())
             });
         }
-    })
+    }))
 }
 
 async fn forward(

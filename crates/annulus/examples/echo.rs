@@ -1,18 +1,19 @@
 //! The smallest echo server: `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`
 
 use annulus::net::{TcpListener, TcpStream};
+use annulus::signal::until_terminated;
 use std::io;
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
-    annulus::run(async {
+    annulus::run(until_terminated(async {
         let listener = TcpListener::bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
         loop {
             let (stream, _peer) = listener.accept().await?;
             annulus::spawn(echo(stream));
         }
-    })
+    }))
 }
 
 async fn echo(mut stream: TcpStream) -> io::Result<()> {

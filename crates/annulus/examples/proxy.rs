@@ -8,6 +8,7 @@
 use annulus::io::copy_bidirectional;
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
+use annulus::signal::until_terminated;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,25 +26,28 @@ fn main() -> io::Result<()> {
     let target: Arc<str> = target.into();
     annulus::shards(shards, async |shard| {
         let mut listener = listener.open(&shard)?;
-        while let Some((client, peer)) = listener.accept().await? {
-            // Each connection has the target's address, on whichever shard it is.
-            let target = target.clone();
-            if Arc::strong_count(&target) > most.saturating_add(1) {
-                eprintln!("{peer}: refused, since {most} connections are open");
-                continue;
+        until_terminated(async {
+            while let Some((client, peer)) = listener.accept().await? {
+                // Each connection has the target's address, on whichever shard it is.
+                let target = target.clone();
+                if Arc::strong_count(&target) > most.saturating_add(1) {
+                    eprintln!("{peer}: refused, since {most} connections are open");
+                    continue;
+                }
+                annulus::spawn(async move {
+                    let idle = Duration::from_secs(seconds);
+                    let ((up, down), end) = proxy(client, &target, idle).await;
+                    let how = match end {
+                        Ok(()) => "closed".into(),
+                        Err(error) if error.kind() == io::ErrorKind::TimedOut => "timed out".into(),
+                        Err(error) => error.to_string(),
+                    };
+                    eprintln!("{peer}: {up} bytes up, {down} bytes down, {how}");
+                });
             }
-            annulus::spawn(async move {
-                let idle = Duration::from_secs(seconds);
-                let ((up, down), end) = proxy(client, &target, idle).await;
-                let how = match end {
-                    Ok(()) => "closed".into(),
-                    Err(error) if error.kind() == io::ErrorKind::TimedOut => "timed out".into(),
-                    Err(error) => error.to_string(),
-                };
-                eprintln!("{peer}: {up} bytes up, {down} bytes down, {how}");
-            });
-        }
-        io::Result::Ok(())
+            io::Result::Ok(())
+        })
+        .await
     })?;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! clients are served, others get an error at once, as from redis-server.
 
 use annulus::net::{TcpListener, TcpStream};
+use annulus::signal::until_terminated;
 use annulus::time::{Instant, interval, timeout};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:6379".into());
     let most: usize = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
-    annulus::run(async {
+    annulus::run(until_terminated(async {
         let listener = TcpListener::bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
         let store = Rc::new(RefCell::new(Store::default()));
@@ -39,7 +40,7 @@ fn main() -> io::Result<()> {
                 annulus::spawn(refuse(stream));
             }
         }
-    })
+    }))
 }
 
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {

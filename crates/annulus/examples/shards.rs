@@ -4,6 +4,7 @@
 
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
+use annulus::signal::until_terminated;
 use std::io;
 
 fn main() -> io::Result<()> {
@@ -15,10 +16,13 @@ fn main() -> io::Result<()> {
     annulus::shards(count, async |shard| {
         eprintln!("shard {} on CPU {:?}: {}", shard.index(), shard.cpu(), shard.driver());
         let mut listener = listener.open(&shard)?;
-        while let Some((stream, _peer)) = listener.accept().await? {
-            annulus::spawn(echo(stream));
-        }
-        io::Result::Ok(())
+        until_terminated(async {
+            while let Some((stream, _peer)) = listener.accept().await? {
+                annulus::spawn(echo(stream));
+            }
+            io::Result::Ok(())
+        })
+        .await
     })?;
     Ok(())
 }

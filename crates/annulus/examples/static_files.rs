@@ -9,6 +9,7 @@ use annulus::Lease;
 use annulus::fs::{CachedFile, Dir, FileCache};
 use annulus::io::{AsyncRecv, copy_range};
 use annulus::net::{TcpListener, TcpStream};
+use annulus::signal::until_terminated;
 use annulus::time::timeout;
 use std::fmt::Write;
 use std::io::{self, ErrorKind::InvalidData};
@@ -31,7 +32,7 @@ fn main() -> io::Result<()> {
     let address = args.next().unwrap_or("127.0.0.1:8080".into());
     let root = args.next().unwrap_or(".".into());
     let most = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
-    annulus::run(async {
+    annulus::run(until_terminated(async {
         let files = FileCache::new(Dir::open(root).await?);
         let listener = TcpListener::bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
@@ -41,7 +42,7 @@ fn main() -> io::Result<()> {
             let place = (Rc::strong_count(&served) <= most).then(|| served.clone());
             annulus::spawn(serve(stream, files.clone(), place));
         }
-    })
+    }))
 }
 
 /// Serves a connection that has a place among those that are served.

@@ -8,14 +8,17 @@ use crate::runtime::current;
 use annulus_kernel::named;
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
+use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 /// A signal, by its number.
@@ -191,6 +194,67 @@ impl fmt::Debug for CtrlC {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CtrlC")
     }
+}
+
+/// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers and containers), which are
+/// caught from the first poll on. If that comes first, the future is dropped, and this is ready without an error. Once it was asked, all
+/// calls are ready, on whatever shard, so that those that begin later miss nothing. Under a simulated kernel no signal comes.
+///
+/// Where it is all that [`run`](crate::run) is given, the runtime ends as the guide says ([shutting
+/// down](crate::guide::shutting_down)): streams send what they have accepted, listeners and the paths of Unix sockets go.
+///
+/// ```no_run
+/// # async fn serve() -> std::io::Result<()> { Ok(()) }
+/// annulus::run(annulus::signal::until_terminated(async {
+///     let listener = annulus::net::TcpListener::bind("127.0.0.1:7000")?;
+///     loop {
+///         let (mut stream, _peer) = listener.accept().await?;
+///         annulus::spawn(async move { stream.send("hello").await });
+///     }
+/// }))
+/// # .unwrap();
+/// ```
+///
+/// # Errors
+/// Those of the future, and as [`signals`].
+///
+/// # Cancel safety
+/// That of the future.
+pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    if !current::get()?.kernel.real_descriptors() {
+        return future.await;
+    }
+    let asked = asked_to_end()?;
+    let mut signals = signals(&TERMINATE)?;
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        // One that came before these were caught has left the flag.
+        if asked.load(Ordering::SeqCst) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(ended) = future.as_mut().poll(cx) {
+            return Poll::Ready(ended);
+        }
+        signals.poll_recv(cx).map_ok(drop)
+    })
+    .await
+}
+
+/// What asks a process to end.
+const TERMINATE: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+
+/// The flag that these set, from the first call on.
+fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
+    static ASKED: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+    let mut known = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(asked) = &*known {
+        return Ok(asked.clone());
+    }
+    let asked = Arc::default();
+    for signal in TERMINATE {
+        flag::register(signal.number(), Arc::clone(&asked))?;
+    }
+    Ok(known.insert(asked).clone())
 }
 
 /// Catches these signals from now on.

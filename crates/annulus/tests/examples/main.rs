@@ -1,6 +1,7 @@
 //! The example programs, each run as a process and tested with clients that were written elsewhere: redis-cli, curl, dig,
 //! Python. `peers/check_examples.py` has the checks, which the same programs on tokio must pass too.
 
+mod ends;
 mod lines;
 
 use std::io::{self, Write};

@@ -226,6 +226,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("process/child.rs wait_with_output", "takes the child"),
     ("shards/listener.rs accept", "of what each turn has accepted"),
     ("shards/shard.rs move_stream", "takes the stream"),
+    ("signal.rs until_terminated", "as its future"),
     ("shards/to_all.rs send", "waits for other threads"),
     ("signal.rs recv", "of signals that have come"),
     ("io/framed.rs", "by the calls of its stream"),

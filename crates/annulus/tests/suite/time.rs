@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use annulus::signal::{Signal, signals};
+use annulus::signal::{Signal, signals, until_terminated};
 use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::{
     Instant, MissedTicks, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
@@ -10,6 +10,7 @@ use annulus::time::{
 use annulus::{Runtime, spawn};
 use common::run;
 use std::cell::RefCell;
+use std::future;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -182,7 +183,16 @@ fn signals_are_awaited() {
         // From the call on, not only once it is polled. In the same test, since signals are the whole process's.
         let pressed = annulus::signal::ctrl_c();
         raise(2);
-        timeout(PATIENCE, pressed).await.unwrap()
+        timeout(PATIENCE, pressed).await.unwrap()?;
+        let failed = until_terminated(async { Err(io::Error::other("of the future")) }).await;
+        assert_eq!(failed.unwrap_err().to_string(), "of the future");
+        let served = async {
+            raise(15);
+            future::pending().await
+        };
+        timeout(PATIENCE, until_terminated(served)).await.unwrap()?;
+        // One that begins later is asked, too.
+        timeout(PATIENCE, until_terminated(future::pending())).await.unwrap()
     });
 }
 
@@ -219,6 +229,7 @@ fn a_simulation_has_no_signals() {
     simulate(async || {
         let error = annulus::signal::ctrl_c().await.unwrap_err();
         assert_eq!(error.to_string(), "a simulation gets no signals");
+        until_terminated(async { Ok(sleep(Duration::from_secs(1)).await) }).await?;
         Ok(())
     });
 }

@@ -1,0 +1,77 @@
+//! The servers end in order when they are asked to: with status 0, and nothing of theirs is in the way of the next.
+
+use super::examples;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+/// Starts a server: it, and the address that it says it listens on.
+fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
+    let mut command = Command::new(examples().join(name));
+    command.args(arguments).env("ANNULUS_DRIVER", driver).stderr(Stdio::piped());
+    let mut server = command.spawn().expect("it was built");
+    let mut lines = BufReader::new(server.stderr.take().expect("piped")).lines();
+    let address = lines.find_map(|line| {
+        let line = line.expect("text");
+        line.strip_prefix("listening on ").map(str::to_owned)
+    });
+    // What it says further is read to the end, so that it does not wait for a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    (server, address.unwrap_or_else(|| panic!("{name} says where it listens")))
+}
+
+/// Waits until a process catches a signal: a shard may do so after the line that says where it listens.
+fn catches(process: &Child, signal: Signal) {
+    let status = format!("/proc/{}/status", process.id());
+    let is_caught = || {
+        let text = std::fs::read_to_string(&status).expect("it runs");
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.expect("a set").trim(), 16).expect("in hex");
+        caught & 1 << (signal.as_raw() - 1) != 0
+    };
+    while !is_caught() {
+        std::thread::yield_now();
+    }
+}
+
+/// Has a client connect, ends the server by a signal, and looks for what it left.
+fn ends(name: &str, arguments: &[&str]) {
+    for (driver, signal) in [("auto", Signal::TERM), ("auto", Signal::INT), ("epoll", Signal::TERM)]
+    {
+        let (mut server, address) = serve(name, arguments, driver);
+        let is_udp = address.starts_with("udp:") || name == "dns";
+        let path = address.strip_prefix("unix:");
+        let number = address.trim_start_matches("udp://");
+        let (mut tcp, mut unix) = (None, None);
+        match path {
+            Some(path) => unix = Some(UnixStream::connect(path).expect("it listens")),
+            None if is_udp => {}
+            None => tcp = Some(TcpStream::connect(number).expect("it listens")),
+        }
+        catches(&server, signal);
+        let pid = Pid::from_raw(server.id() as i32).expect("not zero");
+        kill_process(pid, signal).expect("it runs");
+        let status = server.wait().expect("a child");
+        assert_eq!(status.code(), Some(0), "{name} on {driver}: {signal:?}: {status}");
+        drop((tcp.take(), unix.take()));
+        match path {
+            Some(path) => assert!(!std::fs::exists(path).expect("a look"), "{path} is left"),
+            None if is_udp => drop(UdpSocket::bind(number).expect("the port is free")),
+            None => drop(TcpListener::bind(number).expect("the port is free")),
+        }
+    }
+}
+
+#[test]
+fn every_server_ends_in_order() {
+    let any = "127.0.0.1:0";
+    for name in ["echo", "udp_echo", "redis", "static_files", "chat", "shards", "shutdown"] {
+        ends(name, &[any]);
+    }
+    ends("proxy", &[any, "127.0.0.1:9"]);
+    ends("dns", &[any, "127.0.0.1:9"]);
+    let path = std::env::temp_dir().join(format!("annulus-ends-{}", std::process::id()));
+    ends("unix_echo", &[path.to_str().expect("text")]);
+}
