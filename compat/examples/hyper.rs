@@ -3,6 +3,7 @@
 //! `cargo run --manifest-path compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080`.
 
 use annulus::net::TcpListener;
+use annulus::signal::until_terminated;
 use annulus_compat::hyper::{Io, Timer};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -12,7 +13,7 @@ use hyper::{Request, Response, body::Incoming};
 use std::convert::Infallible;
 
 fn main() -> std::io::Result<()> {
-    annulus::run(async {
+    annulus::run(until_terminated(async {
         let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
         let listener = TcpListener::bind(&*address)?;
         println!("listening on {}", listener.local_addr()?);
@@ -23,7 +24,7 @@ fn main() -> std::io::Result<()> {
             // Its error ends the connection; it is the peer's in most cases.
             annulus::spawn(server.serve_connection(Io::new(stream), service_fn(hello)));
         }
-    })
+    }))
 }
 
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
