@@ -229,7 +229,11 @@ fn a_simulation_has_no_signals() {
     simulate(async || {
         let error = annulus::signal::ctrl_c().await.unwrap_err();
         assert_eq!(error.to_string(), "a simulation gets no signals");
-        until_terminated(async { Ok(sleep(Duration::from_secs(1)).await) }).await?;
+        let served = async {
+            sleep(Duration::from_secs(1)).await;
+            Ok(())
+        };
+        until_terminated(served).await?;
         Ok(())
     });
 }
