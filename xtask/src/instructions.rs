@@ -93,7 +93,7 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
 }
 
 fn build() -> Result<(), Failure> {
-    Step::new("cargo", "build --profile dist -p annulus --features sim --example instructions")
+    Step::new("cargo", "build --profile dist -p annulus-instructions")
         .run()
 }
 
@@ -109,7 +109,7 @@ fn count(figure: &Figure) -> Result<Figure, Failure> {
 fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
     let target = target();
     let dump = target.join("callgrind.out");
-    let program = target.join("dist/examples/instructions");
+    let program = target.join("dist/annulus-instructions");
     Step::new("valgrind", "-q --tool=callgrind --compress-strings=no --compress-pos=no")
         .argument(format!("--callgrind-out-file={}", dump.display()))
         .argument(program)

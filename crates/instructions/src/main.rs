@@ -1,6 +1,6 @@
 //! Clients that throw a message each to and fro with a server on the simulated kernel, for `cargo xtask instructions` to
 //! count what a message costs: both ends do what an echo server does, and a played kernel batches the same way every time.
-//! `cargo run --release -p annulus --features sim --example instructions -- tcp 50 128 10000`
+//! `cargo run --release -p annulus-instructions -- tcp 50 128 10000`
 //!
 //! The words: tcp or udp; clients, bytes a message, messages in all. Over UDP one socket serves all clients. `tcp-measured` is tcp on
 //! a runtime that measures its turns; reading the clock is the played kernel's, and not counted.
