@@ -151,6 +151,10 @@ impl Stream {
         if tx.bytes <= bound {
             io.after.wakes.extend(tx.waker.take());
         }
+        // As most often.
+        if tx.bytes == 0 && !tx.refuses() && !self.held_back {
+            return;
+        }
         if short && tx.error.is_none() {
             self.send(shared, io, SendPhase::Waiting);
             self.recv_if_held_back(shared, io);
