@@ -93,8 +93,7 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
 }
 
 fn build() -> Result<(), Failure> {
-    Step::new("cargo", "build --profile dist -p annulus-instructions")
-        .run()
+    Step::new("cargo", "build --profile dist -p annulus-instructions").run()
 }
 
 /// Instructions of a message, at the size of a figure.

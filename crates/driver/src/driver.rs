@@ -9,20 +9,11 @@ use crate::operations::Operations;
 use crate::pool::{Budget, Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
+use crate::wait::Wait;
 use annulus_kernel::{Fd, IoVec, Kernel};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long a turn may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    No,
-    /// Until something happens or the time is up; `None` is no limit.
-    UpTo(Option<Duration>),
-}
 
 /// The drivers, one of which is chosen at run time. Its methods are what each must provide.
 #[derive(Debug)]

@@ -64,6 +64,13 @@ impl Fd {
     pub const fn raw(self) -> RawFd {
         self.0
     }
+
+    /// A descriptor of Linux, for a system call of rustix. Panics for [`NONE`](Self::NONE).
+    #[inline]
+    pub(crate) fn borrow<'a>(self) -> BorrowedFd<'a> {
+        // SAFETY: an `Fd` is open whenever it is used, which `from_raw` demands.
+        unsafe { borrow(self.0) }
+    }
 }
 
 impl fmt::Display for Fd {

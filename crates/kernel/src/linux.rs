@@ -37,8 +37,7 @@ impl Linux {
     /// A descriptor for a system call that [`Kernel`] does not have. Panics for [`Fd::NONE`].
     #[inline]
     pub fn borrow<'a>(fd: Fd) -> BorrowedFd<'a> {
-        // SAFETY: an `Fd` is open whenever it is used, which `Fd::from_raw` demands.
-        unsafe { borrow(fd.raw()) }
+        fd.borrow()
     }
 }
 

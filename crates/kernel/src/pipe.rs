@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use crate::fd::Fd;
-use crate::linux::Linux;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::pipe::PipeFlags;
@@ -46,7 +45,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// If it is no pipe.
 pub fn available(fd: Fd) -> Result<u64> {
-    rustix::io::ioctl_fionread(Linux::borrow(fd))
+    rustix::io::ioctl_fionread(Fd::borrow(fd))
 }
 
 /// Reads what is there; 0 at the end.
@@ -54,7 +53,7 @@ pub fn available(fd: Fd) -> Result<u64> {
 /// # Errors
 /// `AGAIN` if nothing is there.
 pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
-    rustix::io::retry_on_intr(|| rustix::io::read(Linux::borrow(fd), &mut *buffer))
+    rustix::io::retry_on_intr(|| rustix::io::read(Fd::borrow(fd), &mut *buffer))
 }
 
 /// Writes what there is space for.
@@ -62,7 +61,7 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
 /// # Errors
 /// `AGAIN` if there is no space; `PIPE` without a reader.
 pub fn write(fd: Fd, parts: &[IoSlice<'_>], signal: SigPipe) -> Result<usize> {
-    let write = || rustix::io::retry_on_intr(|| rustix::io::writev(Linux::borrow(fd), parts));
+    let write = || rustix::io::retry_on_intr(|| rustix::io::writev(Fd::borrow(fd), parts));
     match signal {
         SigPipe::Ignored => write(),
         SigPipe::Raised => without_signal(write),

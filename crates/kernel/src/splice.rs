@@ -2,7 +2,6 @@
 //! sockets, so those must be non-blocking ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
 
 use crate::fd::Fd;
-use crate::linux::Linux;
 use crate::pipe::{SigPipe, without_signal};
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
@@ -24,7 +23,7 @@ pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
 /// `AGAIN` if nothing is there, or the pipe is full; the socket's error, which is reported only once; `INVAL` if the socket has no such
 /// call.
 pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
-    let splice = || rustix::pipe::splice(Linux::borrow(socket), None, pipe, None, most, NOWAIT);
+    let splice = || rustix::pipe::splice(Fd::borrow(socket), None, pipe, None, most, NOWAIT);
     rustix::io::retry_on_intr(splice)
 }
 
@@ -33,7 +32,7 @@ pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
 /// # Errors
 /// `AGAIN` if the socket has no space; those of a send.
 pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> Result<usize> {
-    let splice = || rustix::pipe::splice(pipe, None, Linux::borrow(socket), None, most, NOWAIT);
+    let splice = || rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT);
     match signal {
         SigPipe::Ignored => rustix::io::retry_on_intr(splice),
         SigPipe::Raised => without_signal(|| rustix::io::retry_on_intr(splice)),

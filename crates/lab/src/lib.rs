@@ -42,6 +42,7 @@ pub mod server_bench;
 pub mod setup;
 pub mod stats;
 pub mod suite;
+mod tasks;
 
 mod clock;
 mod cpu_clock;

@@ -1,8 +1,8 @@
 //! CPU time, context switches and memory of a process, from `/proc`.
 
-use std::fs::{self, DirEntry};
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu_clock::cpu_ns;
 use crate::process_tree::{self, Tree};
+use crate::tasks::{of_threads, tasks};
 
 /// The usage of all threads of a process, and of the processes that it has started, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,11 +71,6 @@ impl Usage {
 /// How often to read again.
 const INTERVAL: Duration = Duration::from_micros(50);
 
-/// The directory of its threads.
-pub(crate) fn tasks(pid: u32) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/task"))
-}
-
 fn switches(tasks: &Path) -> io::Result<u64> {
     of_threads(tasks, "schedstat")?.iter().map(|line| switches_in(line)).sum()
 }
@@ -91,15 +87,6 @@ fn is_busy(tasks: &Path) -> io::Result<bool> {
     let runs =
         |line: &String| line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
     Ok(of_threads(tasks, "stat")?.iter().any(runs))
-}
-
-/// The text of a file of every living thread.
-pub(crate) fn of_threads(tasks: &Path, file: &str) -> io::Result<Vec<String>> {
-    let read = |task: io::Result<DirEntry>| match fs::read_to_string(task?.path().join(file)) {
-        Err(error) if has_ended(&error) => Ok(None),
-        text => text.map(Some),
-    };
-    fs::read_dir(tasks)?.filter_map(|task| read(task).transpose()).collect()
 }
 
 /// The third of three numbers: ns on a core, ns waiting for one, times scheduled.
@@ -149,12 +136,6 @@ pub fn status_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
-}
-
-/// Whether a thread ended between being listed and being read.
-fn has_ended(error: &io::Error) -> bool {
-    let ended = [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH];
-    ended.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::param::clock_ticks_per_second;
 
-use crate::proc::{of_threads, tasks};
+use crate::tasks::{of_threads, tasks};
 
 /// A process, and all that it has started, directly or not, and that have not ended.
 pub(crate) type Tree = (u32, Vec<u32>);

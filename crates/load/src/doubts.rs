@@ -1,7 +1,7 @@
 //! Reasons to doubt the figures of a run.
 
 use crate::affinity;
-use crate::findings::Findings;
+use crate::fault_log::Faults;
 use crate::plan::{Plan, Streams, Workload};
 use crate::recording::{ENOUGH_BEYOND, Interval, Percentiles};
 use crate::system::{Counters, SystemUse};
@@ -22,8 +22,12 @@ const WAITED: f64 = 0.05;
 /// Retransmits are a doubt if there are more than one in so many responses: then p99.99 may show them.
 const RETRANSMITTED: u64 = 10_000;
 
-pub(crate) fn all(plan: &Plan, findings: &Findings, system: SystemUse) -> Vec<String> {
-    let Findings { measured, intervals, faults, .. } = findings;
+pub(crate) fn all(
+    plan: &Plan,
+    (measured, faults): (&Measured, &Faults),
+    intervals: &[Interval],
+    system: SystemUse,
+) -> Vec<String> {
     let mut total = Interval::default();
     intervals.iter().for_each(|interval| total.add(interval));
     let interrupted = match plan.workload {
@@ -232,9 +236,7 @@ mod tests {
         faults: Faults,
         system: SystemUse,
     ) -> String {
-        let findings =
-            Findings { driver: String::new(), measured, intervals: vec![recorded], faults };
-        all(plan, &findings, system).join("; ")
+        all(plan, (&measured, &faults), &[recorded], system).join("; ")
     }
 
     fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {

@@ -2,10 +2,11 @@
 
 use crate::doubts;
 use crate::fault_log::{FaultLog, Faults};
+use crate::observer::Observer;
 use crate::plan::{Plan, Streams, Workload};
 use crate::protocol::Protocol;
 use crate::recording::{Collector, Interval, Machine, Recording, RunInfo, WorkloadKind};
-use crate::run::{LoadError, Observer};
+use crate::run::LoadError;
 use crate::schedule::Rate;
 use crate::server_address::ServerAddress;
 use crate::system::SystemUse;
@@ -45,7 +46,7 @@ impl Findings {
 
     /// The recording of a run. Its command line, its label and the comparison of its clock are the caller's to add.
     pub(crate) fn into_recording(self, plan: &Plan, system: SystemUse) -> Recording {
-        let doubts = doubts::all(plan, &self, system);
+        let doubts = doubts::all(plan, (&self.measured, &self.faults), &self.intervals, system);
         let Findings { driver, measured, intervals, faults } = self;
         Recording {
             interrupted: measured.interrupted,

@@ -28,6 +28,7 @@ mod findings;
 mod join;
 mod mix;
 mod mode;
+mod observer;
 mod payload;
 mod per_connection;
 mod plan;
@@ -67,13 +68,14 @@ pub use find_rate::{
 };
 pub use mix::{Fill, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
+pub use observer::{Observer, Progress};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT,
     MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError,
     Streams, Workload,
 };
 pub use protocol::Protocol;
-pub use run::{LoadError, Observer, Progress, run};
+pub use run::{LoadError, run};
 pub use schedule::{
     Arrivals, MAX_BURST, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number,
 };

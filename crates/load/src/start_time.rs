@@ -3,8 +3,8 @@
 //! Measuring begins at that time, the warm-up its length before, and clients begin to connect a connect time-out before that.
 
 use crate::clock;
+use crate::observer::Observer;
 use crate::plan::Plan;
-use crate::run::Observer;
 use std::thread;
 use std::time::Duration;
 

@@ -45,6 +45,13 @@ pub struct Builder {
     only: Option<Vec<u8>>,
 }
 
+impl Ring {
+    /// A builder with the defaults of a network runtime.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
 impl Builder {
     pub(crate) fn new() -> Self {
         Self {

@@ -1,7 +1,6 @@
 //! A ring: both queues, and the call that drives them.
 #![allow(unsafe_code)]
 
-use crate::builder::Builder;
 use crate::completion::Completion;
 use crate::entry::{Entry, SafeEntry};
 use crate::error::SetupError;
@@ -79,11 +78,6 @@ impl Drop for Handle {
 }
 
 impl Ring {
-    /// A builder with the defaults of a network runtime.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     /// Maps a ring that was set up. Takes the descriptor over.
     pub(crate) fn open(
         kernel: Rc<dyn Kernel>,

@@ -1,6 +1,7 @@
 //! Buffer groups: memory for receives, which is checked until it is used.
 
-use crate::memory::{BufferEntries, Piece};
+use crate::memory::BufferEntries;
+use crate::piece::Piece;
 use annulus_ring::CompletionFlags;
 use std::ops::Range;
 

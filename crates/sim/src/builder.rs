@@ -25,6 +25,13 @@ pub struct Builder {
     text: bool,
 }
 
+impl Sim {
+    /// A simulation that depends only on `seed` and on the calls made to it.
+    pub fn builder(seed: u64) -> Builder {
+        Builder::new(seed)
+    }
+}
+
 impl Builder {
     pub(crate) fn new(seed: u64) -> Self {
         Self {

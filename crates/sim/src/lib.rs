@@ -41,6 +41,8 @@ mod hosts;
 mod memory;
 mod net;
 mod op;
+mod op_id;
+mod piece;
 mod profile;
 mod random;
 mod sim;

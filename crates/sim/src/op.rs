@@ -2,21 +2,16 @@
 
 use crate::descriptors::FileId;
 use crate::fs::Call;
-use crate::memory::{Header, Piece, Seal};
+use crate::memory::Header;
 use crate::net::{SendMeta, Side, SocketId};
+use crate::op_id::OpId;
+use crate::piece::{Piece, Seal};
 use crate::slab::Slab;
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, Layout};
 use annulus_ring::op::poll;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
-
-/// The id of an operation: its slot, and the order of its submission, which is unique.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct OpId {
-    pub(crate) order: u64,
-    pub(crate) slot: u32,
-}
 
 /// An operation in flight.
 #[derive(Debug)]

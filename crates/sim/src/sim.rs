@@ -1,7 +1,6 @@
 //! The simulated kernel: the implementation of the trait, and what tests can inspect.
 #![allow(unsafe_code)]
 
-use crate::builder::Builder;
 use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::fs::Disk;
@@ -30,11 +29,6 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A simulation that depends only on `seed` and on the calls made to it.
-    pub fn builder(seed: u64) -> Builder {
-        Builder::new(seed)
-    }
-
     pub(crate) fn new(world: World) -> Self {
         Self { world: RefCell::new(world) }
     }
@@ -44,7 +38,7 @@ impl Sim {
         self.world.borrow().trace.hash()
     }
 
-    /// The trace as lines of text; empty without [`Builder::trace_text`].
+    /// The trace as lines of text; empty without [`Builder::trace_text`](crate::Builder::trace_text).
     pub fn trace_lines(&self) -> Vec<String> {
         self.world.borrow().trace.lines().to_vec()
     }

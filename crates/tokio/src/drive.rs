@@ -1,6 +1,6 @@
 //! The task of tokio that takes the turns.
 
-use crate::entered::turn;
+use crate::state::turn;
 use annulus::GuestNext;
 use std::future::{Future, poll_fn};
 use std::io;

@@ -2,15 +2,16 @@
 #![allow(unsafe_code)]
 
 use crate::drive::drive;
-use annulus::{Builder, Guest, GuestNext, Runtime};
-use std::cell::{Cell, RefCell};
+use crate::state::{STATE, State};
+use annulus::{Builder, Runtime};
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -20,18 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
-/// What this thread has of annulus.
-enum State {
-    None,
-    Idle(Guest),
-    /// A turn runs, and has the guest.
-    Turning,
-    /// The same; once it is over, the guest ends.
-    Ending,
-}
-
 thread_local! {
-    static STATE: RefCell<State> = const { RefCell::new(State::None) };
     static CLOCK_ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -158,22 +148,4 @@ impl fmt::Debug for Entered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Entered")
     }
-}
-
-/// Takes a turn of this thread's guest; `None` if there is none.
-pub(crate) fn turn(host: &Waker) -> Option<io::Result<GuestNext>> {
-    let state = STATE.with(|state| std::mem::replace(&mut *state.borrow_mut(), State::Turning));
-    let State::Idle(mut guest) = state else {
-        STATE.with(|place| *place.borrow_mut() = state);
-        return None;
-    };
-    let next = guest.turn(host);
-    STATE.with(|state| {
-        let mut state = state.borrow_mut();
-        match &*state {
-            State::Ending => *state = State::None,
-            _ => *state = State::Idle(guest),
-        }
-    });
-    Some(next)
 }

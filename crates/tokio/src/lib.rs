@@ -75,6 +75,7 @@
 mod drive;
 mod each;
 mod entered;
+mod state;
 
 pub use each::run_each;
 pub use entered::{Entered, enter, enter_with};

@@ -22,11 +22,11 @@ mod trim_timer;
 mod watch;
 
 use crate::counters::Counters;
-use crate::driver::Wait;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Budget, Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
+use crate::wait::Wait;
 use crate::workers::{Job, Workers};
 use annulus_kernel::{Fd, IoVec, Kernel, named};
 use input::Input;

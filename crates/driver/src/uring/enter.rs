@@ -1,7 +1,7 @@
 //! The turn of the ring: what is queued goes in, and the loop waits for completions.
 
 use super::Uring;
-use crate::driver::Wait;
+use crate::wait::Wait;
 use annulus_kernel::named;
 use annulus_ring::{Entered, Wait as RingWait};
 use std::io;

@@ -2,7 +2,6 @@
 //! raises SIGPIPE on the process. Both are settled once for a socket.
 
 use crate::fd::Fd;
-use crate::linux::Linux;
 use crate::pipe::{SigPipe, without_signal};
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
@@ -13,7 +12,7 @@ use rustix::io::Result;
 /// # Errors
 /// If it is no open descriptor.
 pub fn prepare(socket: Fd) -> Result<SigPipe> {
-    rustix::io::ioctl_fionbio(Linux::borrow(socket), true)?;
+    rustix::io::ioctl_fionbio(Fd::borrow(socket), true)?;
     Ok(SigPipe::of_process())
 }
 

@@ -9,9 +9,10 @@ mod search;
 mod simulated;
 mod target;
 
+use crate::observer::{Observer, Progress};
 use crate::plan::{Plan, Workload};
 use crate::recording::{Interval, Recording};
-use crate::run::{LoadError, Observer, Progress, run};
+use crate::run::{LoadError, run};
 use crate::schedule::{Arrivals, Rate, Schedule, Think};
 pub use search::SearchEnd;
 use search::{Next, Search};

@@ -3,8 +3,8 @@
 mod counters;
 mod run_queue;
 
+use crate::observer::{Observer, Progress};
 use crate::recording::Interval;
-use crate::run::{Observer, Progress};
 pub(crate) use counters::Counters;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! File calls, with their arguments copied.
 
 use super::disk::OpenId;
-use crate::memory::Piece;
+use crate::piece::Piece;
 
 /// A path, and the directory from which it starts; the root if none. An empty path names that file itself.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::device::Device;
 use super::names;
 use super::pages::{PAGE, Pages};
 use super::tree::{Ino, Node, ROOT, Tree};
-use crate::memory::Piece;
+use crate::piece::Piece;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::{Nanos, nanos};

@@ -4,7 +4,7 @@ use super::call::StartedPath;
 use super::disk::{Disk, OpenId};
 use super::pages::PAGE;
 use super::tree::{Ino, Node};
-use crate::memory::Piece;
+use crate::piece::Piece;
 use annulus_kernel::file::FileStat;
 use rustix::io::Errno;
 

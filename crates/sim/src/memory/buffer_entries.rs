@@ -1,7 +1,7 @@
 //! A registered buffer ring, as the kernel sees it.
 #![allow(unsafe_code)]
 
-use super::Piece;
+use crate::piece::Piece;
 use annulus_ring::BufferRingSetup;
 use std::sync::atomic::{AtomicU16, Ordering};
 

@@ -1,9 +1,10 @@
 //! File calls, with the arguments that they point to.
 #![allow(unsafe_code)]
 
+use super::Submitted;
 use super::header::pieces;
-use super::{Piece, Submitted};
 use crate::fs::{Call, OpenId, Pieces, StartedPath};
+use crate::piece::Piece;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
 use annulus_ring::op::rwf;

@@ -1,7 +1,7 @@
 //! A `struct msghdr` of an entry.
 #![allow(unsafe_code)]
 
-use super::Piece;
+use crate::piece::Piece;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};

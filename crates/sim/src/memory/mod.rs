@@ -8,7 +8,6 @@ mod argument;
 mod buffer_entries;
 mod file_call;
 mod header;
-mod piece;
 mod queues;
 mod submitted;
 
@@ -16,6 +15,5 @@ pub(crate) use argument::Argument;
 pub(crate) use buffer_entries::BufferEntries;
 pub(crate) use file_call::FileRequest;
 pub(crate) use header::Header;
-pub(crate) use piece::{Piece, Seal};
 pub(crate) use queues::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
 pub(crate) use submitted::Submitted;

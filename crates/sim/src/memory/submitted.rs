@@ -1,8 +1,8 @@
 //! A submission entry that came through the queue, and the memory that it names.
 #![allow(unsafe_code)]
 
-use super::Piece;
 use super::header::{Header, pieces};
+use crate::piece::Piece;
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, IoVec, MsgHeader};
 use annulus_ring::Entry;

@@ -25,7 +25,7 @@ pub(crate) use socket::{Side, Socket, SocketId, State};
 pub(crate) use unix::credentials;
 
 use crate::descriptors::FileId;
-use crate::op::OpId;
+use crate::op_id::OpId;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::{Nanos, Timeline};

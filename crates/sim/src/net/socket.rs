@@ -4,7 +4,7 @@ use super::datagram_queue::{DatagramPeer, DatagramQueue};
 use super::flow::{End, Flow};
 use super::options::Options;
 use super::unix::UnixPart;
-use crate::op::OpId;
+use crate::op_id::OpId;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::collections::VecDeque;

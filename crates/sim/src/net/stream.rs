@@ -4,7 +4,7 @@ use super::datagram_queue::Datagram;
 use super::flow::End;
 use super::socket::{Side, SocketId, State};
 use super::{Change, Net};
-use crate::memory::Piece;
+use crate::piece::Piece;
 use annulus_kernel::Shutdown;
 use rustix::io::Errno;
 

@@ -2,7 +2,8 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::op::{Answer, Body, OpId};
+use crate::op::{Answer, Body};
+use crate::op_id::OpId;
 use rustix::io::Errno;
 
 impl World {

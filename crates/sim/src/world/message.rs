@@ -3,9 +3,10 @@
 use super::World;
 use super::recv::Got;
 use crate::faults::Fault;
-use crate::memory::{Header, Piece};
+use crate::memory::Header;
 use crate::net::{Datagram, SocketId};
 use crate::op::{Cover, Into, Receive};
+use crate::piece::Piece;
 use annulus_kernel::{Address, Layout, Message, msg};
 use rustix::io::Errno;
 

@@ -4,7 +4,7 @@ use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
 use crate::descriptors::FileId;
 use crate::memory::{Queues, Submitted};
-use crate::op::OpId;
+use crate::op_id::OpId;
 use annulus_ring::{Completion, SetupFlags, opcode};
 use rustix::io::Errno;
 use std::collections::VecDeque;

@@ -3,7 +3,8 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::op::{Answer, Body, Op, OpId, Outcome};
+use crate::op::{Answer, Body, Op, Outcome};
+use crate::op_id::OpId;
 use annulus_ring::Completion;
 use rustix::io::Errno;
 

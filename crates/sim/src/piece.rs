@@ -30,7 +30,7 @@ pub(crate) struct Seal(u64);
 impl Piece {
     /// # Safety
     /// The memory must be lent to the kernel until it posts the terminal completion.
-    pub(super) unsafe fn new(address: u64, len: usize) -> Self {
+    pub(crate) unsafe fn new(address: u64, len: usize) -> Self {
         Self { address, len }
     }
 

@@ -1,0 +1,12 @@
+//! How long a turn may wait.
+
+use std::time::Duration;
+
+/// How long a turn may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until something happens or the time is up; `None` is no limit.
+    UpTo(Option<Duration>),
+}

@@ -1,0 +1,8 @@
+//! What an operation is called by.
+
+/// The id of an operation: its slot, and the order of its submission, which is unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpId {
+    pub(crate) order: u64,
+    pub(crate) slot: u32,
+}

@@ -1,0 +1,38 @@
+//! What this thread has of annulus.
+
+use annulus::{Guest, GuestNext};
+use std::cell::RefCell;
+use std::io;
+use std::task::Waker;
+
+/// What this thread has of annulus.
+pub(crate) enum State {
+    None,
+    Idle(Guest),
+    /// A turn runs, and has the guest.
+    Turning,
+    /// The same; once it is over, the guest ends.
+    Ending,
+}
+
+thread_local! {
+    pub(crate) static STATE: RefCell<State> = const { RefCell::new(State::None) };
+}
+
+/// Takes a turn of this thread's guest; `None` if there is none.
+pub(crate) fn turn(host: &Waker) -> Option<io::Result<GuestNext>> {
+    let state = STATE.with(|state| std::mem::replace(&mut *state.borrow_mut(), State::Turning));
+    let State::Idle(mut guest) = state else {
+        STATE.with(|place| *place.borrow_mut() = state);
+        return None;
+    };
+    let next = guest.turn(host);
+    STATE.with(|state| {
+        let mut state = state.borrow_mut();
+        match &*state {
+            State::Ending => *state = State::None,
+            _ => *state = State::Idle(guest),
+        }
+    });
+    Some(next)
+}
