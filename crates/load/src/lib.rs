@@ -29,10 +29,12 @@ mod join;
 mod mix;
 mod mode;
 mod observer;
+mod outcome;
 mod payload;
 mod per_connection;
 mod plan;
 mod protocol;
+mod random;
 mod run;
 mod schedule;
 mod server_address;
@@ -41,6 +43,7 @@ mod streams;
 mod system;
 mod threads;
 mod tls;
+mod wire;
 
 pub mod bulk;
 pub mod clock;
@@ -55,7 +58,6 @@ pub mod recording;
 pub mod reference_clock;
 
 pub use annulus::affinity;
-pub use exchange::SOURCE_ADDRESSES;
 pub use exchange::http::{Http, HttpError, HttpRequest};
 pub use exchange::redis::{Redis, RedisError, Resp};
 pub use exchange::script::{
@@ -66,19 +68,20 @@ pub use find_rate::{
     FoundRate, MIN_SEARCH, RateSearch, RateSearchError, RateWindow, SEARCH_WINDOWS, SearchEnd,
     Target, TargetError,
 };
-pub use mix::{Fill, Mix, MixError, Sizes, SizesError, Template, TemplateError};
+pub use mix::{Fill, MAX_LENGTH, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
 pub use observer::{Observer, Progress};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT,
-    MAX_LENGTH, MAX_PIPELINE, MAX_RATE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError,
-    Streams, Workload,
+    MAX_PIPELINE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
 };
 pub use protocol::Protocol;
 pub use run::{LoadError, run};
 pub use schedule::{
-    Arrivals, MAX_BURST, MAX_THINK, Rate, Schedule, ScheduleTextError, Think, parse_number,
+    Arrivals, MAX_BURST, MAX_RATE, MAX_THINK, Rate, Schedule, ScheduleTextError, Think,
+    parse_number,
 };
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};
 pub use start_time::StartError;
 pub use tls::{Tls, TlsError, Trust};
+pub use wire::SOURCE_ADDRESSES;

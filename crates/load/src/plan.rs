@@ -1,6 +1,7 @@
 //! A run of the load generator: which server, which workload, how many clients, for how long.
 
 mod error;
+mod validate;
 mod workload;
 
 pub use error::PlanError;
@@ -8,16 +9,14 @@ pub(crate) use workload::segments_that_fit;
 pub use workload::{Datagrams, PerConnection, Streams, Workload};
 
 use crate::limits;
-use crate::mix::Sizes;
+use crate::mix::{MAX_LENGTH, Sizes};
 use crate::mode::Mode;
 use crate::protocol::Protocol;
-use crate::schedule::Schedule;
+use crate::schedule::{MAX_RATE, Schedule};
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
 use std::time::Duration;
 
-/// Most bytes in a message of a stream: 64 MiB.
-pub const MAX_LENGTH: usize = 64 << 20;
 /// Most bytes in a datagram: the limit of UDP over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Most clients of a run.
@@ -30,8 +29,6 @@ pub const MAX_PIPELINE: usize = 4096;
 pub const MAX_WINDOW: usize = 1024;
 /// Most bytes in flight per connection: 64 MiB.
 pub const MAX_IN_FLIGHT: usize = MAX_LENGTH;
-/// Most messages per second of an open loop.
-pub const MAX_RATE: f64 = 1e8;
 /// Most connections of a run with [`Workload::PerConnection`].
 pub const MAX_CONNECTIONS: usize = 10_000_000;
 /// Most event loops of a run with [`Workload::PerConnection`]: a thread each.

@@ -3,7 +3,6 @@
 use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::redis::Redis;
 use crate::exchange::script::Script;
-use crate::plan::PlanError;
 use crate::recording::MAX_CLASSES;
 
 /// What clients of [`Workload::Streams`](crate::Workload::Streams) say, and what they expect.
@@ -42,18 +41,6 @@ impl Protocol {
             Protocol::Redis(_) => "Redis",
             Protocol::Script(_) => "script",
         }
-    }
-
-    /// Checks that each request can be sent.
-    pub(crate) fn validate(&self) -> Result<(), PlanError> {
-        let checked = match self {
-            Protocol::Echo => Ok(()),
-            Protocol::Http(http) => http.validate().map_err(|error| error.to_string()),
-            Protocol::Http2(http) => http.validate_http2().map_err(|error| error.to_string()),
-            Protocol::Redis(redis) => redis.validate().map_err(|error| error.to_string()),
-            Protocol::Script(script) => script.validate().map_err(|error| error.to_string()),
-        };
-        checked.map_err(PlanError::Protocol)
     }
 
     /// The kinds of its requests, in the order of its mix.

@@ -1,6 +1,5 @@
 //! The address of a server.
 
-use crate::plan::PlanError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -44,22 +43,6 @@ pub enum ServerAddress {
     Inet(SocketAddr),
     /// A Unix socket: see [`unix_address`].
     Unix(PathBuf),
-}
-
-impl ServerAddress {
-    /// Checks that a server can listen there.
-    ///
-    /// # Errors
-    /// For port 0, and for paths that are empty or longer than [`MAX_PATH`].
-    pub fn validate(&self) -> Result<(), PlanError> {
-        match self {
-            ServerAddress::Inet(address) if address.port() == 0 => Err(PlanError::NoPort(*address)),
-            ServerAddress::Unix(path) if !(1..=MAX_PATH).contains(&length(path)) => {
-                Err(PlanError::Path(path.clone()))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl From<SocketAddr> for ServerAddress {

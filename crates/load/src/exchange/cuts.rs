@@ -1,7 +1,8 @@
 //! What comes of received bytes, whatever their pieces: for tests and fuzz targets.
 
-use super::{Exchange, Outcome};
+use super::Exchange;
 use crate::fault::Kind;
+use crate::outcome::Outcome;
 
 /// The outcomes of the replies to so many requests, and the kind of the fault, if there is one.
 pub(crate) type Replies = (Vec<Outcome>, Option<Kind>);

@@ -5,7 +5,7 @@ use super::{Answer, Exchange, Outgoing, Piece};
 use crate::fault::Fault;
 use crate::mix::Sizes;
 use crate::payload::Payload;
-use crate::schedule::{Purpose, generator};
+use crate::random::{Purpose, generator};
 
 /// The messages of one client.
 #[derive(Debug)]

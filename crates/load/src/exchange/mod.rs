@@ -28,33 +28,27 @@
 //! # TLS
 //! [`TlsTransport`](crate::tls) owns the halves of a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
 //! session has it, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is a part of
-//! [`Protocol::connect`]. No codec knows of it: a [`Codec`] runs over either.
+//! [`Protocol::connect`]. No codec knows of it: a [`Codec`](crate::wire::Codec) runs over either.
 //!
 //! # A protocol that multiplexes
 //! Its replies say which request they answer ([`Answer::position`]), and it acknowledges what it receives ([`Exchange::respond`]). It says which
 //! requests the server has not taken ([`Exchange::refused`]), while others are still answered.
 
-mod codec;
 pub(crate) mod cuts;
 mod echo;
 pub(crate) mod http;
 pub(crate) mod http2;
 mod kept;
 mod lengths;
-mod plain;
 pub(crate) mod redis;
 pub(crate) mod script;
-mod wire;
 mod written;
 
-pub(crate) use codec::Codec;
 pub(crate) use echo::{Echo, Messages};
-pub use plain::SOURCE_ADDRESSES;
-pub(crate) use plain::{Plain, Sources, connect};
-pub(crate) use wire::Connector;
 pub(crate) use written::Written;
 
 use crate::fault::Fault;
+use crate::outcome::Outcome;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -136,17 +130,6 @@ impl Answer {
     pub(crate) const fn new(outcome: Outcome) -> Answer {
         Answer { outcome, position: 0 }
     }
-}
-
-/// What a reply says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
-    /// As expected.
-    Ok,
-    /// The status of HTTP.
-    Status(u16),
-    /// The server's word for a failure, in the protocol's own form.
-    ErrorReply,
 }
 
 /// Requests that are written and not all sent.

@@ -1,7 +1,7 @@
 //! What the fields of templates are replaced with.
 
 use super::Mix;
-use crate::schedule::{Purpose, generator};
+use crate::random::{Purpose, generator};
 use fastrand::Rng;
 
 /// The values of the fields of one client's requests. Equal seeds give equal requests.

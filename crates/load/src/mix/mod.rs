@@ -6,6 +6,6 @@ mod template;
 mod weighted;
 
 pub use fill::Fill;
-pub use sizes::{Sizes, SizesError};
+pub use sizes::{MAX_LENGTH, Sizes, SizesError};
 pub use template::{Template, TemplateError};
 pub use weighted::{Mix, MixError};

@@ -1,6 +1,5 @@
 //! Sizes of messages: fixed, uniform, or drawn from a list.
 
-use crate::plan::MAX_LENGTH;
 use fastrand::Rng;
 use std::fmt;
 use std::io;
@@ -12,6 +11,9 @@ use std::sync::Arc;
 const MAX_SIZES: usize = 1_000_000;
 /// Most bytes of a file of sizes.
 const MAX_FILE: u64 = 32 << 20;
+
+/// Most bytes in a message of a stream: 64 MiB.
+pub const MAX_LENGTH: usize = 64 << 20;
 
 /// How many bytes messages have: each 1 to [`MAX_LENGTH`].
 ///
@@ -190,7 +192,7 @@ pub enum SizesError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Purpose, generator};
+    use crate::random::{Purpose, generator};
 
     #[test]
     fn drawn_sizes_are_within_their_bounds_and_reach_them() {

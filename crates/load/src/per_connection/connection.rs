@@ -1,11 +1,11 @@
 //! One connection and its message.
 
-use crate::exchange::{Plain, Sources, connect};
 use crate::fault::Fault;
 use crate::payload::Payload;
 use crate::plan::Plan;
 use crate::recording::Phases;
 use crate::schedule::Times;
+use crate::wire::{Plain, Sources, connect};
 use crate::{clock, join};
 use annulus::net::{RecvHalf, SendHalf};
 use annulus::time;

@@ -2,10 +2,10 @@
 
 use super::connection::run_one;
 use crate::clock;
-use crate::exchange::Outcome;
 use crate::fault_log::FaultLog;
 use crate::findings::Findings;
 use crate::observer::Observer;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::recording::{Collector, Recorder};
 use crate::run::LoadError;

@@ -1,7 +1,7 @@
 //! What makes a plan invalid.
 
-use super::{MAX_IN_FLIGHT, MAX_RATE, MAX_THREADS};
-use crate::schedule::{MAX_BURST, MAX_THINK, Think};
+use super::{MAX_IN_FLIGHT, MAX_THREADS};
+use crate::schedule::{MAX_RATE, MAX_THINK, Think, no_burst};
 use crate::server_address::{MAX_PATH, length};
 use crate::tls::TlsError;
 use std::net::SocketAddr;
@@ -38,8 +38,8 @@ pub enum PlanError {
     /// A rate below zero or above [`MAX_RATE`], or none above zero.
     #[error("{0} messages a second: ask for more than 0 and at most {MAX_RATE}")]
     Rate(f64),
-    /// A time between bursts of zero, or above [`MAX_BURST`].
-    #[error("bursts every {0:?}: ask for more than 0 and at most {MAX_BURST:?}")]
+    /// A time between bursts of zero, or above [`MAX_BURST`](crate::MAX_BURST).
+    #[error("{}", no_burst(*.0))]
     Burst(Duration),
     /// A think time above [`MAX_THINK`].
     #[error("a think time of {0}: ask for at most {MAX_THINK:?}")]

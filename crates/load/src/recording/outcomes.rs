@@ -1,6 +1,6 @@
 //! What replies say, counted.
 
-use crate::exchange::Outcome;
+use crate::outcome::Outcome;
 use std::collections::BTreeMap;
 
 /// The names of the kinds in results.

@@ -3,7 +3,7 @@
 use super::collector::{Collector, Position};
 use super::tally::Tally;
 use super::{DatagramCounts, Phases};
-use crate::exchange::Outcome;
+use crate::outcome::Outcome;
 use crate::schedule::Times;
 use std::fmt;
 use std::ops::Range;

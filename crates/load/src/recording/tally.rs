@@ -4,7 +4,7 @@ use super::buckets::Buckets;
 use super::latencies::MAX_LATENCY;
 use super::outcomes::Outcomes;
 use super::{ClassInterval, Interval, Latencies, Phases};
-use crate::exchange::Outcome;
+use crate::outcome::Outcome;
 use hdrhistogram::Histogram;
 
 /// What a thread has recorded in an interval.

@@ -1,7 +1,7 @@
 //! The due times of one client in an open loop.
 
-use super::random::{Purpose, exponential, generator};
 use super::{Arrivals, Rate};
+use crate::random::{Purpose, exponential, generator};
 use fastrand::Rng;
 
 /// The due times of one client, one after the other.

@@ -7,25 +7,25 @@
 
 mod due;
 #[cfg(test)]
-mod frozen;
+mod frozen_tests;
 mod pacer;
 mod parse;
 mod queue;
-mod random;
 mod rate;
 mod think;
 
 pub(crate) use pacer::{Claim, Pacer, Times};
 pub(crate) use parse::parse_time;
 pub use parse::{ScheduleTextError, parse_number};
-pub(crate) use random::{Purpose, generator};
 pub use rate::Rate;
 pub use think::Think;
 
-use crate::plan::{MAX_RATE, PlanError};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Most messages per second of an open loop.
+pub const MAX_RATE: f64 = 1e8;
 
 /// Longest time between bursts: a second.
 pub const MAX_BURST: Duration = Duration::from_secs(1);
@@ -96,23 +96,6 @@ impl Schedule {
             }
         }
     }
-
-    /// Checks that rates and times are within their limits.
-    pub(crate) fn validate(&self) -> Result<(), PlanError> {
-        match self {
-            Schedule::Closed { think } if think.longest() > MAX_THINK => {
-                Err(PlanError::Think(*think))
-            }
-            Schedule::Closed { .. } => Ok(()),
-            Schedule::Open { arrivals: Arrivals::Burst(every), .. } if !is_burst(*every) => {
-                Err(PlanError::Burst(*every))
-            }
-            Schedule::Open { rate, .. } => match rate.invalid() {
-                Some(rate) => Err(PlanError::Rate(rate)),
-                None => Ok(()),
-            },
-        }
-    }
 }
 
 /// A closed loop without think time.
@@ -151,14 +134,19 @@ impl FromStr for Arrivals {
                 })?;
                 let every = parse_time(every).map_err(|error| error.to_string())?;
                 let burst = is_burst(every).then_some(Arrivals::Burst(every));
-                burst.ok_or_else(|| PlanError::Burst(every).to_string())
+                burst.ok_or_else(|| no_burst(every))
             }
         }
     }
 }
 
+/// Why a time between bursts is none.
+pub(crate) fn no_burst(every: Duration) -> String {
+    format!("bursts every {every:?}: ask for more than 0 and at most {MAX_BURST:?}")
+}
+
 /// Whether a time between bursts is within the limits.
-fn is_burst(every: Duration) -> bool {
+pub(crate) fn is_burst(every: Duration) -> bool {
     !every.is_zero() && every <= MAX_BURST
 }
 
@@ -170,6 +158,7 @@ fn is_rate(rate: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PlanError;
 
     #[test]
     fn schedules_are_described() {

@@ -2,8 +2,8 @@
 
 use super::due::DueTimes;
 use super::queue::Queue;
-use super::random::{Purpose, generator};
 use super::{Schedule, Think};
+use crate::random::{Purpose, generator};
 use fastrand::Rng;
 use std::collections::VecDeque;
 

@@ -131,7 +131,7 @@ impl Rate {
     }
 
     /// The first rate outside the limits; zero if there is no other rate.
-    pub(super) fn invalid(&self) -> Option<f64> {
+    pub(crate) fn invalid(&self) -> Option<f64> {
         let mut rates = self.rates();
         match rates.clone().find(|&rate| !is_rate(rate)) {
             None if rates.all(|rate| rate == 0.0) => Some(0.0),

@@ -1,6 +1,6 @@
 //! The time between a reply and the next request of a closed loop.
 
-use super::random::exponential;
+use crate::random::exponential;
 use fastrand::Rng;
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Think {
     }
 
     /// The longest time of the description.
-    pub(super) fn longest(self) -> Duration {
+    pub(crate) fn longest(self) -> Duration {
         match self {
             Think::None => Duration::ZERO,
             Think::Fixed(time) | Think::Exponential(time) => time,
@@ -69,7 +69,7 @@ impl fmt::Display for Think {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Purpose, generator};
+    use crate::random::{Purpose, generator};
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -21,7 +21,7 @@ mod pool;
 mod simulated;
 mod spoken;
 
-use crate::exchange::{Protocol, Sources};
+use crate::exchange::Protocol;
 use crate::findings::Findings;
 use crate::mode::Mode;
 use crate::observer::Observer;
@@ -29,6 +29,7 @@ use crate::plan::{Plan, Streams};
 use crate::run::LoadError;
 use crate::schedule::{Pacer, Schedule};
 use crate::threads::Settings;
+use crate::wire::Sources;
 use annulus::DriverChoice;
 use context::StreamsRun;
 use pool::ClientPool;

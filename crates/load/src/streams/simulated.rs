@@ -3,12 +3,14 @@
 use super::context::StreamsRun;
 use super::pool::ClientPool;
 use crate::clock;
-use crate::exchange::{Codec, Connector, Echo, Sources};
+use crate::exchange::Echo;
 use crate::fault_log::Faults;
 use crate::mix::Sizes;
 use crate::plan::{Plan, Streams};
 use crate::recording::Interval;
 use crate::threads::Share;
+use crate::wire::Codec;
+use crate::wire::{Connector, Sources};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Random, Sim, run_on};
 use annulus::{Runtime, time};

@@ -2,11 +2,11 @@
 
 use super::context::StreamsRun;
 use super::run_protocol;
+use crate::exchange::Echo;
 use crate::exchange::http::{self, HttpExchange};
 use crate::exchange::http2::{self, Http2Exchange};
 use crate::exchange::redis::{Commands, RedisExchange};
 use crate::exchange::script::ScriptExchange;
-use crate::exchange::{Codec, Connector, Echo, Sources};
 use crate::findings::Findings;
 use crate::mix::Fill;
 use crate::observer::Observer;
@@ -14,6 +14,8 @@ use crate::plan::{Plan, PlanError};
 use crate::protocol::Protocol;
 use crate::run::LoadError;
 use crate::tls;
+use crate::wire::Codec;
+use crate::wire::{Connector, Sources};
 use annulus::DriverChoice;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -5,12 +5,10 @@
 //! it is for the users that the clients stand for.
 
 mod settings;
-mod transport;
 mod unchecked;
 
 pub(crate) use settings::{Session, connector};
 pub use settings::{Tls, TlsError, Trust};
-pub(crate) use transport::TlsTransport;
 
 #[cfg(test)]
 mod tests;

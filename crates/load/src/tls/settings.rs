@@ -106,7 +106,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// A session that has not begun.
-    pub(super) fn start(&self) -> Result<ClientConnection, rustls::Error> {
+    pub(crate) fn start(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
 }

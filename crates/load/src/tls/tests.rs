@@ -1,8 +1,10 @@
 //! Sessions with servers that are right, and with some that are not.
 
 use super::*;
-use crate::exchange::{Piece, Plain, Transport};
+use crate::exchange::{Piece, Transport};
 use crate::fault::{Fault, Kind};
+use crate::wire::Plain;
+use crate::wire::TlsTransport;
 use annulus::net::TcpStream;
 use rcgen::{CertificateParams, CertifiedKey, DnType, KeyPair};
 use rustls::crypto::ring;

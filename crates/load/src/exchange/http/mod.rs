@@ -7,10 +7,11 @@ mod requests;
 pub use requests::{Http, HttpError, HttpRequest};
 pub(crate) use requests::{Requests, is_host};
 
-use super::{Answer, Exchange, Outcome, Written};
+use super::{Answer, Exchange, Written};
 use crate::fault::{Fault, Kind};
 use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
+use crate::outcome::Outcome;
 use head::HeadReader;
 use replies::Replies;
 use std::collections::VecDeque;

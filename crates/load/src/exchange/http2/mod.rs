@@ -16,10 +16,11 @@ mod session;
 
 pub(crate) use requests::Requests;
 
-use super::{Answer, Exchange, Outcome};
+use super::{Answer, Exchange};
 use crate::fault::Fault;
 use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
+use crate::outcome::Outcome;
 use session::Session;
 use std::rc::Rc;
 

@@ -1,8 +1,9 @@
 //! One connection, as h2 has it.
 
 use super::pipe::Pipe;
-use crate::exchange::{Answer, Outcome};
+use crate::exchange::Answer;
 use crate::fault::{Fault, Kind};
+use crate::outcome::Outcome;
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream};

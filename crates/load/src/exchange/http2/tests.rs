@@ -2,10 +2,10 @@
 
 use super::pipe::Pipe;
 use super::*;
-use crate::exchange::Outcome;
 use crate::exchange::http::{Http, HttpError, HttpRequest};
 use crate::fault::Kind;
 use crate::mix::{Mix, Template};
+use crate::outcome::Outcome;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use h2::server::{Builder, Connection, SendResponse};

@@ -6,10 +6,11 @@ mod replies;
 pub(crate) use commands::Commands;
 pub use commands::{Redis, RedisError, Resp};
 
-use super::{Answer, Exchange, Outcome};
+use super::{Answer, Exchange};
 use crate::fault::{Fault, Kind};
 use crate::fault_log::FirstRefusal;
 use crate::mix::Fill;
+use crate::outcome::Outcome;
 use replies::{Replies, Reply};
 use std::rc::Rc;
 

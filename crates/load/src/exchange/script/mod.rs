@@ -5,11 +5,12 @@ mod replies;
 
 pub use framing::{Framing, LengthField, LengthFieldError, MAX_OFFSET};
 
-use super::{Answer, Exchange, Outcome};
+use super::{Answer, Exchange};
 use crate::MAX_LENGTH;
 use crate::fault::Fault;
 use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
+use crate::outcome::Outcome;
 use replies::Replies;
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! What the clients of a run share that have a thread each.
 
-use crate::exchange::Outcome;
 use crate::fault::Fault;
 use crate::fault_log::FaultLog;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::recording::{Collector, Recorder};
 use crate::run::LoadError;

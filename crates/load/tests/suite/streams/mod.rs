@@ -367,7 +367,8 @@ fn a_port_without_a_server() {
 #[test]
 fn more_clients_than_open_files_is_an_error_before_anything_happens() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let hard = annulus_load::limits::room() + 1;
+    // The descriptors of the tests beside this one come and go.
+    let hard = annulus_load::limits::room() + 10_000;
     if hard > annulus_load::MAX_CLIENTS {
         println!("skipped: the open-file limit is above the most clients a plan can have");
         return;

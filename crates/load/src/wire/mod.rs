@@ -1,10 +1,18 @@
 //! What bytes go over: a stream as it is, or TLS over it.
 
-use super::plain::{Plain, Sources, connect};
-use super::{Piece, Transport};
+mod codec;
+mod plain;
+mod tls;
+
+pub(crate) use codec::Codec;
+pub use plain::SOURCE_ADDRESSES;
+pub(crate) use plain::{Plain, Sources, connect};
+pub(crate) use tls::TlsTransport;
+
+use crate::exchange::{Piece, Transport};
 use crate::fault::{Fault, Kind};
 use crate::plan::Plan;
-use crate::tls::{Session, TlsTransport};
+use crate::tls::Session;
 use annulus::time;
 use std::io;
 use std::task::{Context, Poll};

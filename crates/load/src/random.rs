@@ -19,7 +19,7 @@ pub(crate) fn generator(seed: u64, client: usize, purpose: Purpose) -> Rng {
 }
 
 /// An exponentially distributed number with a mean of 1.
-pub(super) fn exponential(random: &mut Rng) -> f64 {
+pub(crate) fn exponential(random: &mut Rng) -> f64 {
     // `f64` is below 1, so the logarithm is finite.
     -(1.0 - random.f64()).ln()
 }

@@ -1,7 +1,8 @@
 //! A session over a stream.
 
-use super::Session;
-use crate::exchange::{Piece, Plain, Transport};
+use super::Plain;
+use crate::exchange::{Piece, Transport};
+use crate::tls::Session;
 use rustls::{ClientConnection, Error};
 use std::future::poll_fn;
 use std::io::{self, BufRead, Write};

@@ -1,7 +1,7 @@
 //! A protocol that is an exchange and a connector.
 
-use super::wire::{Connector, Wire};
-use super::{Exchange, Protocol};
+use super::{Connector, Wire};
+use crate::exchange::{Exchange, Protocol};
 use crate::fault::Fault;
 
 /// What `make` returns for a client, over what the connector makes.

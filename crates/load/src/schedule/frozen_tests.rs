@@ -4,7 +4,7 @@
 //! requests those for more than `x` ms are `(100 − x) / 1000`. So p99 is 90 ms, p95 is 50 ms, and p99.9 is 99 ms.
 
 use super::{Arrivals, Claim, Pacer, Rate, Schedule, Times};
-use crate::exchange::Outcome;
+use crate::outcome::Outcome;
 use crate::recording::{Collector, Interval, Recorder};
 use std::time::Duration;
 

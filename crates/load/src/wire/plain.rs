@@ -1,6 +1,6 @@
 //! TCP and Unix streams as they are.
 
-use super::{Piece, Transport};
+use crate::exchange::{Piece, Transport};
 use crate::plan::Plan;
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::net::{ConnectOptions, RecvHalf, SendHalf, TcpStream, UnixStream};
