@@ -1,6 +1,6 @@
 //! Entry points of the fuzz targets to private code. They are not part of the public interface.
 
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use crate::net::Datagram;
 use crate::slots::datagrams::{Format, ReceivedMessage};
 use annulus_kernel::{Control, Controls, Message};

@@ -74,28 +74,24 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod affinity;
+mod base;
 mod blocking;
-mod buf;
-#[cfg(feature = "bytes")]
 mod bytes;
-mod chunk;
 mod error_text;
+mod file_policy;
 pub mod fs;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod guide;
 pub mod io;
-mod lease;
+mod memory;
 mod name;
 pub mod net;
 mod nop;
-mod op_error;
-mod owned;
 pub mod pipe;
 pub mod process;
 mod runtime;
 pub mod shards;
-mod shared;
 pub mod signal;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -105,7 +101,9 @@ pub mod stats;
 pub mod stream;
 pub mod sync;
 pub mod task;
+mod tasks;
 pub mod time;
+mod timers;
 mod trace;
 mod unwind;
 mod waiters;
@@ -197,16 +195,18 @@ pub use annulus_ring::SqPoll;
 /// ```
 #[doc(inline)]
 pub use annulus_ring::{Feature, Features};
-pub use chunk::Chunk;
-pub use lease::Lease;
+pub use base::driver_kind::DriverKind;
+pub use bytes::chunk::Chunk;
+pub use bytes::lease::Lease;
+pub use bytes::shared::SharedBytes;
+pub use memory::MemoryLimit;
 pub use name::UnknownName;
 pub use nop::{Nop, nop};
 pub use runtime::{
-    Builder, DriverChoice, DriverInfo, DriverKind, Guest, GuestNext, Handle, MemoryLimit, Runtime,
-    counters, handle, run, stats,
+    Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Runtime, counters, handle, run,
+    stats,
 };
 pub use shards::shards;
-pub use shared::SharedBytes;
 pub use task::{
     AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
 };

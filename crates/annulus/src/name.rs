@@ -60,7 +60,7 @@ pub(crate) use named;
 #[cfg(test)]
 mod tests {
     use crate::DriverChoice;
-    use crate::fs::Policy;
+    use crate::file_policy::Policy;
     use crate::shards::Spread;
     use std::fmt::{Debug, Display};
     use std::str::FromStr;

@@ -32,12 +32,13 @@
 //! # });
 //! ```
 
+use crate::base::budget;
 use crate::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::shards;
 use crate::signal::{Signal, Signals};
 use crate::sync::{broadcast, mpsc, watch};
-use crate::task::budget;
-use crate::time::{Instant, Interval};
+use crate::time::Interval;
+use crate::timers::Instant;
 use futures_core::{FusedStream, Stream};
 use std::fmt;
 use std::io;

@@ -5,7 +5,7 @@ use loom::sync::atomic::{self, AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-#[path = "../src/runtime/remote/wake_state.rs"]
+#[path = "../src/tasks/remote/wake_state.rs"]
 mod wake_state;
 
 use wake_state::WakeState;

@@ -11,9 +11,9 @@ mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering, fence};
 }
 
-#[path = "../src/task/refs.rs"]
+#[path = "../src/tasks/refs.rs"]
 mod refs;
-#[path = "../src/task/remote_flags.rs"]
+#[path = "../src/tasks/remote_flags.rs"]
 mod remote_flags;
 
 use atomic::{AtomicUsize, Ordering};

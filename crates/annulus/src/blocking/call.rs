@@ -1,7 +1,7 @@
 //! A call that blocks, as a future.
 
 use super::pool::{Job, Pool, ended};
-use crate::task::budget;
+use crate::base::budget;
 use crate::unwind::{Panic, dispose, dispose_each, wake_each};
 use std::future::Future;
 use std::io;

@@ -1,8 +1,8 @@
 //! Memory for direct I/O.
 #![allow(unsafe_code)]
 
-use crate::buf::{IoBuf, IoBufMut};
-use crate::chunk::Chunk;
+use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::bytes::chunk::Chunk;
 use annulus_kernel::{Limit, Resource};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;

@@ -2,13 +2,13 @@
 //! now if the policy allows that, and [`CallSite::offload`] makes it without holding up the loop.
 #![allow(unsafe_code)]
 
-use super::inline_policy::{CallKind, Class, Timing};
 use super::open_file::OpenFile;
 use super::path::CWD;
 use super::pending_call::PendingCall;
-use super::policy::Policy;
+use crate::file_policy::Policy;
+use crate::file_policy::{CallKind, Class, Timing};
 use crate::runtime::core::Core;
-use crate::task::{consume_budget, yield_now};
+use crate::tasks::{consume_budget, yield_now};
 use annulus_kernel::file::{FileCall, OpenHow};
 use rustix::io::Errno;
 use std::io;
@@ -264,7 +264,7 @@ enum Checked {
 
 #[cfg(test)]
 mod tests {
-    use super::super::inline_policy::DeviceId;
+    use crate::file_policy::DeviceId;
     use super::super::open::OpenArgs;
     use super::*;
     use crate::Runtime;

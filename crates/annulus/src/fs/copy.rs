@@ -3,10 +3,10 @@
 
 use super::call::CallArgs;
 use super::file::File;
-use super::inline_policy::{CallKind, Class};
 use super::open::OpenOptions;
 use super::open_file::OpenFile;
-use crate::buf::IoBuf;
+use crate::bytes::buf::IoBuf;
+use crate::file_policy::{CallKind, Class};
 use annulus_kernel::file::{CURSOR, FileCall};
 use rustix::io::Errno;
 use std::io;

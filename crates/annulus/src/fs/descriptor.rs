@@ -3,7 +3,8 @@
 
 use super::File;
 use super::open_file::OpenFile;
-use crate::runtime::{current, exposed};
+use crate::base::exposed;
+use crate::runtime::current;
 use annulus_kernel::{Fd, named};
 use rustix::fs::fcntl_getfl;
 use std::io;

@@ -2,9 +2,9 @@
 
 use super::file::File;
 use super::transfer::Write;
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use crate::runtime::last_writes::AcceptedWrite;
-use crate::task::spawn;
+use crate::runtime::spawn::spawn;
 use annulus_kernel::file::CURSOR;
 use std::future::{Future, poll_fn};
 use std::io;

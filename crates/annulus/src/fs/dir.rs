@@ -2,16 +2,16 @@
 
 use super::call::CallSite;
 use super::file::File;
-use super::inline_policy::{CallKind, Class};
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::OpenFile;
 use super::path::{CWD, about, c_path, with_c_path};
 use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
 use super::read_dir::ReadDir;
+use crate::file_policy::{CallKind, Class};
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use rustix::fs::{AtFlags, OFlags};
 use std::ffi::OsString;
 use std::fmt;

@@ -3,11 +3,11 @@
 
 use super::aligned::AlignedBuf;
 use super::free::FreeBuffers;
-use crate::buf::{IoBuf, IoBufMut};
-use crate::chunk::Chunk;
+use crate::base::recheck::{Recheck, RecheckQueue};
+use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::bytes::chunk::Chunk;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::runtime::recheck::{Recheck, RecheckQueue};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::WaiterId;
 use annulus_kernel::IoVec;

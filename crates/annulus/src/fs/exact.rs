@@ -2,9 +2,9 @@
 
 use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
-use crate::buf::{IoBuf, IoBufMut};
+use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::sync::Permit;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use annulus_kernel::file::CURSOR;
 use std::io;
 

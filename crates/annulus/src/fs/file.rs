@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite, Plain};
-use super::inline_policy::{CallKind, Class, DeviceId};
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, OpenFile};
-use super::policy::Policy;
+use crate::file_policy::Policy;
+use crate::file_policy::{CallKind, Class, DeviceId};
 use crate::sync::Permit;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -5,7 +5,7 @@ use super::dir::Dir;
 use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::fmt;

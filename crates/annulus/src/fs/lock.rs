@@ -1,7 +1,7 @@
 //! Locks on whole files, between processes: `flock(2)`.
 
 use super::file::File;
-use super::inline_policy::Class;
+use crate::file_policy::Class;
 use crate::time::sleep;
 use annulus_kernel::file::FileCall;
 use std::io;

@@ -19,7 +19,6 @@ mod exact;
 mod file;
 mod file_cache;
 mod free;
-mod inline_policy;
 mod lock;
 mod metadata;
 mod open;
@@ -27,26 +26,24 @@ mod open_file;
 mod path;
 mod path_calls;
 mod pending_call;
-mod policy;
 mod read_dir;
 mod send;
 mod shared_waker;
-mod stream;
-mod transfer;
+pub(crate) mod stream;
+pub(crate) mod transfer;
 mod vectored;
 mod whole;
 
-pub use crate::buf::{IoBuf, IoBufMut, Slice};
+pub use crate::bytes::buf::{IoBuf, IoBufMut, Slice};
+pub use crate::file_policy::{Policy, QUICK};
 pub use aligned::AlignedBuf;
 pub use dir::Dir;
 pub use direct::{DirectBuf, DirectPool};
 pub use file::{Advice, Alignment, File};
 pub use file_cache::{CachedFile, FileCache, FileCacheStats};
-pub use inline_policy::QUICK;
 pub use lock::Lock;
 pub use metadata::Metadata;
 pub use open::OpenOptions;
-pub use policy::Policy;
 pub use read_dir::{DirEntry, EntryKind, ReadDir};
 pub use stream::FileStream;
 pub use whole::{
@@ -54,5 +51,3 @@ pub use whole::{
     read_to_string, remove_dir, remove_dir_all, remove_file, rename, set_permissions, symlink,
     symlink_metadata, write,
 };
-
-pub(crate) use inline_policy::InlinePolicy;

@@ -4,10 +4,10 @@
 use super::call::{CallArgs, CallSite, Plain};
 use super::dir::Dir;
 use super::file::File;
-use super::inline_policy::{CallKind, Class};
 use super::open_file::OpenFile;
 use super::path::{about, c_path, with_c_path};
-use super::policy::Policy;
+use crate::file_policy::Policy;
+use crate::file_policy::{CallKind, Class};
 use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};

@@ -1,8 +1,8 @@
 //! An open descriptor, shared by the handles and the calls that use it.
 #![allow(unsafe_code)]
 
-use super::inline_policy::PageCache;
 use super::metadata::Metadata;
+use crate::file_policy::PageCache;
 use crate::runtime::core::Core;
 use crate::sync::{Acquire, Semaphore};
 use annulus_kernel::Fd;

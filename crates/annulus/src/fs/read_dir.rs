@@ -3,10 +3,10 @@
 
 use super::call::CallArgs;
 use super::dir::Dir;
-use super::inline_policy::{CallKind, Class, DeviceId};
 use super::metadata::Metadata;
 use super::path::about;
-use crate::task::consume_budget;
+use crate::file_policy::{CallKind, Class, DeviceId};
+use crate::tasks::consume_budget;
 use annulus_kernel::file::FileCall;
 use std::ffi::OsString;
 use std::fmt;

@@ -7,8 +7,8 @@
 use super::aligned::AlignedBuf;
 use super::call::{CallArgs, CallSite};
 use super::file::File;
-use super::inline_policy::{CallKind, Class, Timing};
-use super::policy::Policy;
+use crate::file_policy::Policy;
+use crate::file_policy::{CallKind, Class, Timing};
 use crate::slots::streams::PageSink;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;

@@ -2,27 +2,26 @@
 
 use super::file::File;
 use super::shared_waker::SharedWaker;
-use super::transfer::{Read, Write};
-use crate::chunk::Chunk;
-use crate::io::{AsyncRecv, AsyncSend};
+use super::transfer::Read;
 use crate::runtime::last_writes::AcceptedWrite;
-use crate::task::{JoinHandle, spawn};
+use crate::runtime::spawn::spawn;
+use crate::tasks::JoinHandle;
 use annulus_kernel::file::CURSOR;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice, SeekFrom};
+use std::io::{self, SeekFrom};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The most bytes that are read ahead, or copied and accepted, at a time.
-const PIECE: usize = 64 * 1024;
+pub(crate) const PIECE: usize = 64 * 1024;
 
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames and whatever asks for
-/// [`AsyncRecv`] or [`AsyncSend`], and for the traits of `futures-io` and tokio with those features, [`seek`](Self::seek) included.
+/// [`AsyncRecv`](crate::io::AsyncRecv) or [`AsyncSend`](crate::io::AsyncSend), and for the traits of `futures-io` and tokio with those features, [`seek`](Self::seek) included.
 ///
 /// It reads ahead, up to 64 KiB; writes are not held back. A write begins behind the last byte that was consumed, however far was
 /// read ahead. Reads and writes that need not wait are made at once, as [`Policy`](super::Policy) says. Pipes and terminals have no
@@ -51,20 +50,20 @@ type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 ///
 /// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by the next call. Bytes that were
 /// accepted are written, also if the stream is dropped, and at the end of the runtime within its
-/// [timeout](crate::Builder::shutdown_timeout); [`flush`](AsyncSend::flush) waits for that and reports errors, which otherwise the next
+/// [timeout](crate::Builder::shutdown_timeout); [`flush`](crate::io::AsyncSend::flush) waits for that and reports errors, which otherwise the next
 /// call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
 pub struct FileStream {
-    file: File,
+    pub(crate) file: File,
     /// What was read ahead, of which the first `consumed` bytes were taken.
     ahead: Vec<u8>,
-    consumed: usize,
+    pub(crate) consumed: usize,
     /// The last read has found the end, and `consume` was not called since.
-    ended: bool,
+    pub(crate) ended: bool,
     /// Memory of the next read.
     next: Vec<u8>,
     reading: Option<InFlight<(io::Result<usize>, Vec<u8>)>>,
     /// Memory of the next write.
-    copy: Vec<u8>,
+    pub(crate) copy: Vec<u8>,
     writing: Option<JoinHandle<io::Result<()>>>,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
     /// What is in flight wakes all tasks that wait for the stream.
@@ -170,7 +169,7 @@ impl FileStream {
     }
 
     /// A seek that has begun and was not awaited comes first.
-    fn poll_sought(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+    pub(crate) fn poll_sought(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let Some((_, seeking)) = &mut self.seeking else { return Poll::Ready(Ok(0)) };
         let sought = ready!(self.waker.poll(seeking, cx));
         self.seeking = None;
@@ -180,7 +179,7 @@ impl FileStream {
         Poll::Ready(sought)
     }
 
-    fn unread(&self) -> &[u8] {
+    pub(crate) fn unread(&self) -> &[u8] {
         &self.ahead[self.consumed..]
     }
 
@@ -190,7 +189,7 @@ impl FileStream {
     }
 
     /// Reads on, and adds to what is unread; how many bytes.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.poll_sought(cx))?;
         if self.reading.is_none() {
             if self.writing.is_some() && self.file.open.is_ordinary() {
@@ -246,7 +245,7 @@ impl FileStream {
     }
 
     /// Ready once a write begins behind what was consumed, and those before it are done.
-    fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sought(cx))?;
         ready!(self.poll_written(cx))?;
         ready!(self.poll_read_done(cx))?;
@@ -259,117 +258,23 @@ impl FileStream {
     }
 
     /// The file of a task that writes.
-    fn file_of_task(&self) -> io::Result<File> {
+    pub(crate) fn file_of_task(&self) -> io::Result<File> {
         // Without a turning loop there is no task, and no other turn.
         drop(self.file.open.core.enter_running()?);
         self.file.try_clone()
     }
 
     /// What is accepted is written whatever becomes of the stream.
-    fn write_in_task(&mut self, write: impl Future<Output = io::Result<()>> + 'static) {
+    pub(crate) fn write_in_task(&mut self, write: impl Future<Output = io::Result<()>> + 'static) {
         let core = self.file.open.core.clone();
         self.writing = Some(spawn(AcceptedWrite::new(core, write)));
     }
 
-    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
         let written = ready!(self.waker.poll(writing, cx));
         self.writing = None;
         Poll::Ready(written.map_err(io::Error::other).and_then(|written| written))
-    }
-}
-
-impl AsyncRecv for FileStream {
-    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        ready!(self.poll_sought(cx))?;
-        // The file may have grown: its end is told again only for the bytes before it.
-        let told = mem::take(&mut self.ended);
-        while !told && self.unread().len() < n.max(1) {
-            if ready!(self.poll_more(cx))? == 0 {
-                self.ended = true;
-                break;
-            }
-        }
-        self.ended |= told && !self.unread().is_empty();
-        Poll::Ready(Ok(self.unread()))
-    }
-
-    fn consume(&mut self, n: usize) {
-        let shown = self.unread().len();
-        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
-        self.consumed += n;
-        // Also if nothing was there to consume: the next call looks again.
-        self.ended = false;
-    }
-}
-
-impl AsyncSend for FileStream {
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_write_next(cx))?;
-        let mut buf = mem::take(&mut self.copy);
-        buf.clear();
-        for slice in slices {
-            buf.extend_from_slice(&slice[..slice.len().min(PIECE - buf.len())]);
-        }
-        let accepted = buf.len();
-        if accepted == 0 {
-            return Poll::Ready(Ok(0));
-        }
-        let mut args = Write { buf, done: 0, offset: CURSOR, turn: None };
-        if let Some(written) = self.file.try_write(&mut args) {
-            self.copy = args.buf;
-            return Poll::Ready(written);
-        }
-        let file = self.file_of_task()?;
-        let write = async move { file.write_whole(args.buf, |_| CURSOR, None, &mut 0).await.0 };
-        self.write_in_task(write);
-        Poll::Ready(Ok(accepted))
-    }
-
-    /// Accepts the whole chunk, and does not copy it, once the writes before it are done.
-    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        // For no bytes, too: a copy takes bytes from its source once they are accepted at once.
-        ready!(self.poll_write_next(cx))?;
-        let total = chunk.len();
-        if total == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        let mut args =
-            Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR, turn: None };
-        let tried = self.file.try_write(&mut args).unwrap_or(Ok(0));
-        if matches!(tried, Ok(count) if count == total) {
-            return Poll::Ready(Ok(()));
-        }
-        match tried.and_then(|done| Ok((done, self.file_of_task()?))) {
-            Ok((mut done, file)) => {
-                let write =
-                    async move { file.write_whole(args.buf, |_| CURSOR, None, &mut done).await.0 };
-                self.write_in_task(write);
-                Poll::Ready(Ok(()))
-            }
-            Err(error) => {
-                *chunk = args.buf;
-                Poll::Ready(Err(error))
-            }
-        }
-    }
-
-    /// Ready once everything was written: by the page cache, not by the device, for which there is [`File::sync_data`].
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_written(cx)
-    }
-
-    /// As [`poll_flush`](Self::poll_flush): the descriptor is closed when the stream is dropped.
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_written(cx)
     }
 }
 

@@ -3,10 +3,10 @@
 
 use super::call::{CallArgs, CallSite};
 use super::file::{File, check_offset};
-use super::inline_policy::{Class, PageCache};
-use crate::buf::{IoBuf, IoBufMut};
+use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::file_policy::{Class, PageCache};
 use crate::sync::Permit;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
@@ -15,21 +15,21 @@ use std::os::fd::RawFd;
 const MAX_BYTES: usize = 0x7fff_f000;
 
 /// A read into what lies behind the first `done` bytes of the memory.
-pub(super) struct Read<B> {
-    pub(super) buf: B,
-    pub(super) done: usize,
-    pub(super) offset: u64,
+pub(crate) struct Read<B> {
+    pub(crate) buf: B,
+    pub(crate) done: usize,
+    pub(crate) offset: u64,
     /// Of the cursor, while this is made off the loop at it.
-    pub(super) turn: Option<Permit>,
+    pub(crate) turn: Option<Permit>,
 }
 
 /// A write of what lies behind the first `done` bytes of the memory.
-pub(super) struct Write<B> {
-    pub(super) buf: B,
-    pub(super) done: usize,
-    pub(super) offset: u64,
+pub(crate) struct Write<B> {
+    pub(crate) buf: B,
+    pub(crate) done: usize,
+    pub(crate) offset: u64,
     /// Of the cursor, from the first call off the loop at it until all is written.
-    pub(super) turn: Option<Permit>,
+    pub(crate) turn: Option<Permit>,
 }
 
 impl<B: IoBufMut> Read<B> {
@@ -153,7 +153,7 @@ impl File {
 
     /// The answer of a read that is made inline.
     #[inline]
-    pub(super) fn try_read<B: IoBufMut>(&self, args: &mut Read<B>) -> Option<io::Result<usize>> {
+    pub(crate) fn try_read<B: IoBufMut>(&self, args: &mut Read<B>) -> Option<io::Result<usize>> {
         if args.offset == CURSOR && self.open.is_cursor_taken() {
             return None;
         }
@@ -162,7 +162,7 @@ impl File {
     }
 
     /// Goes on with a read that failed inline, or is to be made off the loop.
-    pub(super) async fn finish_read<B: IoBufMut>(
+    pub(crate) async fn finish_read<B: IoBufMut>(
         &self,
         tried: Option<io::Result<usize>>,
         mut args: Read<B>,
@@ -191,7 +191,7 @@ impl File {
 
     /// The answer of a write that is made inline.
     #[inline]
-    pub(super) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
+    pub(crate) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
         if args.offset == CURSOR && args.turn.is_none() && self.open.is_cursor_taken() {
             return None;
         }
@@ -204,7 +204,7 @@ impl File {
     }
 
     /// Goes on with a write that failed inline, or is to be made off the loop.
-    pub(super) async fn finish_write<B: IoBuf>(
+    pub(crate) async fn finish_write<B: IoBuf>(
         &self,
         tried: Option<io::Result<usize>>,
         mut args: Write<B>,
@@ -233,7 +233,7 @@ impl File {
 
     /// Waits until no call at the cursor is in flight off the loop, and keeps others from it until the permit is dropped; `None` if the
     /// file has no cursor.
-    pub(super) async fn turn(&self) -> Option<Permit> {
+    pub(crate) async fn turn(&self) -> Option<Permit> {
         self.open.cursor_turn()?.await.ok()
     }
 

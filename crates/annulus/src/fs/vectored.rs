@@ -3,8 +3,8 @@
 
 use super::call::CallArgs;
 use super::file::{File, check_offset};
-use super::inline_policy::Class;
-use crate::buf::{IoBuf, IoBufMut};
+use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::file_policy::Class;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::FileCall;
 use std::io;

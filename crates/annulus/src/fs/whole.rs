@@ -5,7 +5,7 @@ use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
 use super::read_dir::ReadDir;
-use crate::buf::IoBuf;
+use crate::bytes::buf::IoBuf;
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;

@@ -1,8 +1,8 @@
 //! A writer that gathers small writes.
 
 use super::{AsyncRecv, AsyncSend};
-use crate::chunk::Chunk;
-use crate::lease::Lease;
+use crate::bytes::chunk::Chunk;
+use crate::bytes::lease::Lease;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};

@@ -3,7 +3,7 @@
 use super::frame::above;
 use super::recv::AsyncRecv;
 use super::send::AsyncSend;
-use crate::chunk::Chunk;
+use crate::bytes::chunk::Chunk;
 use bytes::BytesMut;
 use futures_core::Stream;
 use futures_sink::Sink;

@@ -3,9 +3,9 @@
 use super::read_ahead::{ReadAhead, adapter};
 use super::recv::{AsyncRecv, poll_read};
 use super::send::AsyncSend;
+use crate::base::budget;
 use crate::fs::FileStream;
 use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
-use crate::task::budget;
 use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 use std::io::{self, IoSlice, SeekFrom};
 use std::pin::Pin;

@@ -1,6 +1,7 @@
 //! A limit on the time in which nothing goes over a connection.
 
-use crate::time::{Instant, Sleep, sleep_until};
+use crate::time::{Sleep, sleep_until};
+use crate::timers::Instant;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;

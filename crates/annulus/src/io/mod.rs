@@ -21,6 +21,7 @@ mod bidirectional;
 mod buf_writer;
 mod copy;
 mod copy_ends;
+mod file_stream;
 mod frame;
 #[cfg(feature = "codec")]
 mod framed;
@@ -40,7 +41,7 @@ mod tokio_io;
 mod transfer;
 mod until;
 
-pub use crate::op_error::os_error;
+pub use crate::base::op_error::os_error;
 pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
 pub use buf_writer::BufWriter;
 pub use copy::{copy, copy_at_most, copy_range};

@@ -1,7 +1,7 @@
 //! The future that shows bytes.
 
 use super::recv::AsyncRecv;
-use crate::task::budget;
+use crate::base::budget;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;

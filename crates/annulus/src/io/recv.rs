@@ -5,7 +5,7 @@ use super::lines::Lines;
 use super::own_source::OwnSource;
 use super::peek::Peek;
 use super::until;
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};

@@ -2,7 +2,7 @@
 
 use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;
-use crate::chunk::Chunk;
+use crate::bytes::chunk::Chunk;
 use crate::net::AsStream;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

@@ -7,8 +7,8 @@
 
 use super::send::poll_room;
 use super::transfer::Outgoing;
-use crate::buf::IoBuf;
-use crate::chunk::Chunk;
+use crate::bytes::buf::IoBuf;
+use crate::bytes::chunk::Chunk;
 use crate::fs::File;
 use crate::io::AsyncSend;
 use crate::net::StreamHandle;

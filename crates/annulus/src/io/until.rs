@@ -2,7 +2,7 @@
 
 use super::frame::above;
 use super::recv::AsyncRecv;
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use std::io::{self, BufRead, ErrorKind};
 
 /// How many bytes there are up to a delimiter and with it; `None` if there is none.

@@ -1,6 +1,6 @@
 //! A received UDP datagram, and how one is sent.
 
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use crate::slots::datagrams::{ReceivedMessage, SendMeta};
 use annulus_kernel::Control;
 use std::io;

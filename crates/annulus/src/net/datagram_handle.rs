@@ -1,11 +1,11 @@
 //! The handle on a datagram socket's slot, and the futures that wait on it, for all families.
 
 use super::new_fd::NewFd;
-use crate::chunk::Chunk;
-use crate::lease::Lease;
+use crate::base::budget;
+use crate::bytes::chunk::Chunk;
+use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
-use crate::task::budget;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;

@@ -8,8 +8,9 @@ use super::stream_handle::{AsStream, StreamHandle};
 use super::{
     Receiver, Sender, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
 };
+use crate::base::exposed;
 use crate::runtime::core::Core;
-use crate::runtime::{current, exposed};
+use crate::runtime::current;
 use annulus_kernel::{Fd, named};
 use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;

@@ -1,6 +1,5 @@
 //! Listening for TCP connections.
 
-use super::ConnectionLimit;
 use super::addresses::ToSocketAddrs;
 use super::descriptors::listening;
 use super::keep_alive::KeepAlive;
@@ -15,7 +14,8 @@ use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
 use super::stream_methods::{accept_methods, listen_setters};
-use crate::op_error::Operation;
+use crate::base::connection_limit::ConnectionLimit;
+use crate::base::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::listeners::Accepted;

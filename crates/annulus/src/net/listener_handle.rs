@@ -1,11 +1,11 @@
 //! The handle on a listener's slot, which TCP and Unix listeners share.
 
-use super::ConnectionLimit;
 use super::new_fd::NewFd;
 use super::stream_handle::StreamHandle;
+use crate::base::budget;
+use crate::base::connection_limit::ConnectionLimit;
 use crate::runtime::core::Core;
 use crate::slots::listeners::Accepted;
-use crate::task::budget;
 use crate::trace;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};

@@ -7,7 +7,6 @@ mod datagram_handle;
 mod descriptors;
 mod keep_alive;
 mod kernel_tls;
-mod limit;
 mod listener;
 mod listener_handle;
 mod new_fd;
@@ -26,7 +25,8 @@ mod stream_methods;
 mod udp;
 mod unix;
 
-pub use crate::op_error::{OpError, Operation};
+pub use crate::base::connection_limit::ConnectionLimit;
+pub use crate::base::op_error::{OpError, Operation};
 pub use addresses::ToSocketAddrs;
 /// The process, the user and the group at the other end of a Unix socket.
 ///
@@ -59,8 +59,6 @@ pub use connect::ConnectOptions;
 pub use datagram::{Datagram, Transmit};
 pub use datagram_handle::SendDatagram;
 pub use keep_alive::KeepAlive;
-pub use limit::ConnectionLimit;
-pub(crate) use limit::Permit;
 pub use listener::{ListenOptions, TcpListener};
 pub use parts::Parts;
 pub(crate) use pipe::{Receiver, Sender};
@@ -71,5 +69,4 @@ pub use stream::TcpStream;
 pub use stream_handle::SendFuture;
 pub(crate) use stream_handle::{AsStream, Link, StreamHandle};
 pub use udp::{UdpOptions, UdpSocket};
-pub(crate) use unix::unix_address;
 pub use unix::{UnixDatagram, UnixListener, UnixMessage, UnixOptions, UnixStream};

@@ -1,7 +1,7 @@
 //! A connection that belongs to no runtime.
 #![allow(unsafe_code)]
 
-use super::Permit;
+use crate::base::connection_limit::Permit;
 use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};

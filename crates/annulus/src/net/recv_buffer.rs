@@ -1,8 +1,8 @@
 //! What a receiving handle keeps of leases that were shown and not wholly consumed.
 
 use super::stream_handle::StreamHandle;
-use crate::lease::Lease;
-use crate::task::budget;
+use crate::base::budget;
+use crate::bytes::lease::Lease;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;

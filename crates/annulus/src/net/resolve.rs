@@ -1,11 +1,12 @@
 //! Addresses by name.
 
 use super::addresses::{Target, ToSocketAddrs};
+use crate::base::op_error::{OpError, Operation};
 use crate::error_text;
-use crate::op_error::{OpError, Operation};
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::task::{consume_budget, offload, panic_message};
+use crate::runtime::spawn_blocking::offload;
+use crate::tasks::{consume_budget, panic_message};
 use crate::time::timeout;
 use annulus_kernel::Address;
 use std::io;

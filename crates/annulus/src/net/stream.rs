@@ -12,8 +12,8 @@ use super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::stream_methods::{
     parts_methods, recv_methods, send_methods, stream_methods, stream_traits,
 };
-use crate::chunk::Chunk;
-use crate::lease::Lease;
+use crate::bytes::chunk::Chunk;
+use crate::bytes::lease::Lease;
 use crate::runtime::current;
 use annulus_kernel::{SocketOption, SocketQuery};
 use std::fmt;

@@ -1,14 +1,14 @@
 //! The handle on a stream's slot, which all kinds of streams share.
 
 use super::new_fd::NewFd;
-use crate::chunk::Chunk;
-use crate::lease::Lease;
-use crate::net::Permit;
+use crate::base::budget;
+use crate::base::connection_limit::Permit;
+use crate::base::io::Io;
+use crate::bytes::chunk::Chunk;
+use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::runtime::io::Io;
 use crate::slots::SlotId;
 use crate::slots::streams::{PageSink, Released, Shared, Stream};
-use crate::task::budget;
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_kernel::pipe::SigPipe;

@@ -222,7 +222,7 @@ macro_rules! send_methods {
         /// As [`send`](Self::send).
         pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
             if bytes.is_empty() {
-                crate::task::consume_budget().await;
+                crate::tasks::consume_budget().await;
             }
             while !bytes.is_empty() {
                 bytes = &bytes[self.write(bytes).await?..];

@@ -2,9 +2,9 @@
 
 use super::output::collect;
 use super::running::Running;
+use crate::base::budget;
 use crate::pipe::{Receiver, Sender};
 use crate::signal::Signal;
-use crate::task::budget;
 use crate::time::timeout;
 use std::fmt;
 use std::future::poll_fn;

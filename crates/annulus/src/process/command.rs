@@ -3,7 +3,7 @@
 use super::child::Child;
 use super::running::{Running, reap_orphans};
 use crate::error_text::with_text;
-use crate::task::yield_now;
+use crate::tasks::yield_now;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -2,6 +2,7 @@
 
 use super::blocked::Blocked;
 use crate::UnknownName;
+use crate::base::driver_kind::DriverKind;
 use crate::name::named;
 use annulus_driver::{Driver, Epoll, Operations, Uring, UringConfig, Verbs};
 use annulus_ring::{Feature, Features, SetupError};
@@ -106,35 +107,6 @@ impl DriverChoice {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(uring(config, "the kernel is a simulated one")?)
-    }
-}
-
-/// A driver.
-///
-/// ```
-/// use annulus::{DriverKind, Runtime};
-///
-/// let runtime = Runtime::new()?;
-/// if runtime.driver().kind == DriverKind::Epoll {
-///     eprintln!("slower than it could be: {}", runtime.driver().reason);
-/// }
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DriverKind {
-    /// io_uring.
-    Uring,
-    /// epoll.
-    Epoll,
-}
-
-impl fmt::Display for DriverKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uring => "uring",
-            Self::Epoll => "epoll",
-        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The runtime that this thread is running.
 
+use crate::base::budget;
 use crate::runtime::core::Core;
-use crate::task::{budget, owner};
+use crate::tasks::owner;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;

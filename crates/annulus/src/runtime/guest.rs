@@ -3,9 +3,10 @@
 use super::Runtime;
 use super::core::Core;
 use super::inner::Inner;
+use crate::base::budget;
 use crate::runtime::current::{self, Entered};
-use crate::task::{budget, owner};
-use crate::time::clock::HostClock;
+use crate::tasks::owner;
+use crate::timers::clock::HostClock;
 use annulus_driver::Driver;
 use std::fmt;
 use std::io;

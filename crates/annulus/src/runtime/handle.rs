@@ -1,12 +1,14 @@
 //! A handle on a runtime, for other threads.
 
+use crate::memory::MemoryLimit;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::runtime::memory::MemoryLimit;
-use crate::runtime::remote::Remote;
+use crate::runtime::spawn::spawn_at;
 use crate::stats::{Stats, TaskInfo};
-use crate::task::refused::refuse;
-use crate::task::{self, JoinHandle};
+use crate::tasks;
+use crate::tasks::JoinHandle;
+use crate::tasks::refused::refuse;
+use crate::tasks::remote::Remote;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -64,7 +66,7 @@ impl Handle {
             refuse(future);
             return Err(io::Error::other("the runtime has ended; nothing can be spawned on it"));
         }
-        Ok(task::spawn_remotely(&self.remote, future))
+        Ok(tasks::spawn_remotely(&self.remote, future))
     }
 
     /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be `Send`. Aborting the task drops the
@@ -80,7 +82,7 @@ impl Handle {
         F::Output: Send,
     {
         let caller = Location::caller();
-        self.spawn(async move { Made(task::spawn_at(make(), caller)).await })
+        self.spawn(async move { Made(spawn_at(make(), caller)).await })
     }
 
     /// How many streams are open on the runtime, as of its last turn.

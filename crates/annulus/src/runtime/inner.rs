@@ -1,7 +1,7 @@
 //! What is borrowed at once: the shared [`Io`], and beside it one owner a family of slots.
 
-use super::io::{AHEAD, Io};
-use super::recheck::{Recheck, RecheckQueue};
+use crate::base::io::{AHEAD, Io};
+use crate::base::recheck::{Recheck, RecheckQueue};
 use crate::slots::connects::Connects;
 use crate::slots::datagrams::Datagrams;
 use crate::slots::file_ops::FileOps;

@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::current;
 use super::handle::Handle;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;

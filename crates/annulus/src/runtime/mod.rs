@@ -1,37 +1,32 @@
 //! The runtime: one thread, one driver, one loop.
 
-pub(crate) mod after;
 mod blocked;
 mod builder;
 mod choice;
 pub(crate) mod core;
 pub(crate) mod current;
-pub(crate) mod exposed;
 pub(crate) mod fork;
 mod guest;
 pub(crate) mod handle;
 mod host;
 pub(crate) mod inner;
 mod inspect;
-pub(crate) mod io;
-pub(crate) mod kernel_held;
+pub(crate) mod join_set;
 pub(crate) mod last_writes;
 mod lockdown;
-pub(crate) mod memory;
-pub(crate) mod recheck;
-pub(crate) mod remote;
+pub(crate) mod scope;
 mod shutdown;
 mod snapshot;
-pub(crate) mod spares;
+pub(crate) mod spawn;
+pub(crate) mod spawn_blocking;
 mod turn;
 mod waiting;
 
 pub use builder::Builder;
-pub use choice::{DriverChoice, DriverInfo, DriverKind};
+pub use choice::{DriverChoice, DriverInfo};
 pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
 pub(crate) use lockdown::deny_further_rings;
-pub use memory::MemoryLimit;
 
 use crate::stats::Stats;
 use annulus_driver::Counters;

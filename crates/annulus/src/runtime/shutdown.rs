@@ -8,10 +8,10 @@
 
 use super::core::Core;
 use super::inner::Inner;
+use crate::base::kernel_held::KernelHeld;
 use crate::runtime::current;
-use crate::runtime::kernel_held::KernelHeld;
-use crate::task::RootWaker;
-use crate::time::Instant;
+use crate::tasks::RootWaker;
+use crate::timers::Instant;
 use crate::unwind::{dispose, wake_each};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

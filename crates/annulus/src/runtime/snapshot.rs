@@ -2,9 +2,10 @@
 
 use super::core::Core;
 use super::inner::Inner;
-use crate::runtime::DriverKind;
-use crate::runtime::memory::MemoryLimit;
-use crate::stats::{Buffers, Memory, Queues, Resources, Stats};
+use crate::base::driver_kind::DriverKind;
+use crate::base::queues::Queues;
+use crate::memory::MemoryLimit;
+use crate::stats::{Buffers, Memory, Resources, Stats};
 use annulus_driver::{Driver, Pool};
 
 impl Core {

@@ -5,11 +5,11 @@
 
 use super::core::Core;
 use super::inner::Inner;
-use super::remote::Remote;
-use crate::stats::probe::{Probe, Unmeasured};
 use crate::stats::recorder::Recorder;
-use crate::task::RootWaker;
-use crate::time::Fire;
+use crate::tasks::RootWaker;
+use crate::tasks::probe::{Probe, Unmeasured};
+use crate::tasks::remote::Remote;
+use crate::timers::Fire;
 use annulus_driver::Wait;
 use std::future::Future;
 use std::io;

@@ -4,8 +4,8 @@ use super::core::Core;
 use super::inner::Inner;
 use crate::slots::waits::Waits;
 use crate::stats::TaskInfo;
-use crate::task::Task;
-use crate::time::Instant;
+use crate::tasks::Task;
+use crate::timers::Instant;
 use std::task::Waker;
 
 impl Core {

@@ -1,6 +1,6 @@
 //! The error of a run of shards.
 
-use crate::task::panic_message;
+use crate::tasks::panic_message;
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;

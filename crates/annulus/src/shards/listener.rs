@@ -2,9 +2,10 @@
 
 use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
+use crate::base::connection_limit::ConnectionLimit;
 use crate::name::named;
 use crate::net::ToSocketAddrs;
-use crate::net::{ConnectionLimit, ListenOptions, Parts, TcpListener, TcpStream};
+use crate::net::{ListenOptions, Parts, TcpListener, TcpStream};
 use crate::runtime::current;
 use crate::runtime::handle::Handle;
 use annulus_kernel::SocketOption;

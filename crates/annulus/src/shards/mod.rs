@@ -82,7 +82,8 @@ mod start_barrier;
 mod threads;
 mod to_all;
 
-pub use channel::{Receiver, SendError, Sender, Sending, TrySendError, channel};
+pub use crate::base::send_error::{SendError, TrySendError};
+pub use channel::{Receiver, Sender, Sending, channel};
 pub use error::{Cause, ShardError};
 pub use listener::{ShardListener, ShardedListener, Spread};
 pub use pinning::Pinning;

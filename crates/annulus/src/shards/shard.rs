@@ -4,7 +4,7 @@ use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
 use crate::runtime::handle::Handle;
 use crate::sync::CancellationToken;
-use crate::task::JoinHandle;
+use crate::tasks::JoinHandle;
 use std::fmt;
 use std::future::Future;
 use std::io;

@@ -1,6 +1,7 @@
 //! A channel to every shard.
 
-use super::channel::{Receiver, SendError, Sender, channel};
+use crate::base::send_error::SendError;
+use crate::shards::channel::{Receiver, Sender, channel};
 use std::fmt;
 
 /// A channel whose every value reaches each of `count` receivers: one for each shard, as its [input](super::Shards::run_with). Each keeps

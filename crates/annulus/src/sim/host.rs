@@ -1,9 +1,10 @@
 //! A host of a simulated network: a runtime that takes turns with the others.
 
+use crate::base::budget;
 use crate::runtime::current;
-use crate::runtime::remote::LostPanic;
-use crate::task::budget;
-use crate::task::{JoinError, spawn_at};
+use crate::runtime::spawn::spawn_at;
+use crate::tasks::JoinError;
+use crate::tasks::remote::LostPanic;
 use crate::{Builder, JoinHandle, Runtime};
 use std::error::Error;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Why a run ends before its programs have.
 
-use crate::runtime::remote::LostPanic;
+use crate::tasks::remote::LostPanic;
 use crate::unwind::Panic;
 use std::io;
 use std::panic::{Location, resume_unwind};

@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use super::network::Network;
 use super::tally::Tally;
-use crate::task::panic_message;
+use crate::tasks::panic_message;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,10 +1,10 @@
 //! Attempts to connect. A slot keeps the address and the descriptor until the terminal event.
 #![allow(unsafe_code)]
 
-use crate::runtime::after::note_waker;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::after::note_waker;
 use crate::slots::waits::Waits;
-use crate::time::{Fire, Instant, TimerKey};
+use crate::timers::{Fire, Instant, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;

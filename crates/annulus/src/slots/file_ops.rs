@@ -1,8 +1,8 @@
 //! File calls off the loop: a slot each, which the kernel or a worker thread may point into.
 #![allow(unsafe_code)]
 
-use crate::runtime::after::note_waker;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::after::note_waker;
 use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
 use annulus_kernel::Fd;

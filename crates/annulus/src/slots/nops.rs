@@ -1,7 +1,7 @@
 //! Nops: operations that do nothing.
 
-use crate::runtime::after::note_waker;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::after::note_waker;
 use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, Op, Slab, Token};
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! Polls: readiness of descriptors that other code reads: the runtime's wake descriptor, a signal's pipe, a process's descriptor.
 #![allow(unsafe_code)]
 
-use crate::runtime::after::note_waker;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::after::note_waker;
 use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, Op, Slab, Token};
 use annulus_kernel::Fd;

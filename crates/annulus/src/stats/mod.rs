@@ -17,19 +17,20 @@
 //! ```
 
 mod histogram;
-pub(crate) mod probe;
 mod prometheus;
 pub(crate) mod recorder;
 mod task_info;
 mod timings;
 mod wake_marks;
 
+pub use crate::base::queues::Queues;
+pub use crate::tasks::counts::Tasks;
 pub use histogram::Histogram;
 pub use prometheus::prometheus;
 pub use task_info::TaskInfo;
 pub use timings::{SlowPoll, Timings};
 
-use crate::runtime::DriverKind;
+use crate::base::driver_kind::DriverKind;
 use annulus_driver::Counters;
 use std::time::Duration;
 
@@ -65,21 +66,6 @@ pub struct Stats {
     pub timings: Option<Timings>,
 }
 
-/// The tasks of a runtime.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tasks {
-    /// Tasks that have not ended. The future that `block_on` runs is not among them; the task by which
-    /// [`Handle::stats`](crate::Handle::stats) asks on another thread is.
-    pub alive: usize,
-    /// Of these, tasks in the run queue: woken, and waiting for their turn.
-    pub ready: usize,
-    /// Tasks that other threads have spawned or woken and that the loop has not taken in.
-    pub inbox: usize,
-    /// Tasks spawned so far.
-    pub spawned: u64,
-}
-
 /// What a runtime has open or in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,20 +88,6 @@ pub struct Resources {
     pub timers: usize,
     /// Operations that the driver has and whose last event has not come, such as receives that wait for bytes.
     pub in_flight: usize,
-}
-
-/// What waits for the next turn of the loop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Queues {
-    /// Sockets with something to send.
-    pub sends: usize,
-    /// Sockets whose send of the last turn is not settled.
-    pub unsettled: usize,
-    /// Sockets whose receive waits to be armed: for a turn, or for buffers.
-    pub receives: usize,
-    /// Wait queues of which not all waiters were notified.
-    pub rechecks: usize,
 }
 
 /// A pool of receive buffers.

@@ -1,9 +1,9 @@
 //! The probe of a runtime that is measured.
 
-use super::probe::Probe;
 use super::timings::{SlowPoll, Timings};
 use super::wake_marks::WakeMarks;
-use crate::task::RunQueue;
+use crate::tasks::RunQueue;
+use crate::tasks::probe::Probe;
 use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;

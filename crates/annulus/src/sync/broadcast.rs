@@ -22,7 +22,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-pub use crate::shards::SendError;
+pub use crate::base::send_error::SendError;
 
 struct Channel<T> {
     state: RefCell<State<T>>,

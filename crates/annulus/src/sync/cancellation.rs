@@ -1,6 +1,6 @@
 //! Telling many tasks, on any thread, to end.
 
-use crate::task::budget;
+use crate::base::budget;
 use crate::unwind::{dispose_each, wake_each};
 use pin_project_lite::pin_project;
 use std::borrow::Borrow;

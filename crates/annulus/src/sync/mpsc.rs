@@ -20,7 +20,7 @@
 //! ```
 
 use super::permits::{Permits, Refused};
-use crate::task::budget;
+use crate::base::budget;
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::WaiterId;
 use std::cell::{Cell, RefCell};
@@ -31,7 +31,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::shards::{SendError, TrySendError};
+pub use crate::base::send_error::{SendError, TrySendError};
 
 struct Channel<T> {
     values: RefCell<VecDeque<T>>,

@@ -1,7 +1,7 @@
 //! Telling tasks that something happened.
 
 use super::permits::Permits;
-use crate::task::budget;
+use crate::base::budget;
 use crate::waiters::WaiterId;
 use std::cell::Cell;
 use std::fmt;

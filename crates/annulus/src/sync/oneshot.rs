@@ -9,7 +9,7 @@
 //! # }).unwrap();
 //! ```
 
-use crate::task::budget;
+use crate::base::budget;
 use crate::unwind::{dispose_each, wake_each};
 use std::cell::RefCell;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Permits, and the tasks that wait for them in line: what semaphores, locks and bounded channels are made of.
 
+use crate::base::budget;
+use crate::base::recheck::{Recheck, RecheckQueue};
 use crate::runtime::current;
-use crate::runtime::recheck::{Recheck, RecheckQueue};
-use crate::task::budget;
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::{WaiterId, Waiters};
 use std::cell::RefCell;

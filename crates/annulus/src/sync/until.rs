@@ -1,6 +1,6 @@
 //! A wait queue for conditions: each time one may have come true, all waiters are notified and look for themselves.
 
-use crate::task::budget;
+use crate::base::budget;
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::{Wait, WaiterId, Waiters};
 use std::cell::RefCell;

@@ -16,7 +16,7 @@
 //! ```
 
 use super::until::Queue;
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use crate::waiters::WaiterId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -24,7 +24,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-pub use crate::shards::SendError;
+pub use crate::base::send_error::SendError;
 
 /// All senders were dropped, and the last value was seen.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Ticks at a fixed rate.
 
-use super::{Instant, Sleep, sleep_until};
+use crate::time::{Sleep, sleep_until};
+use crate::timers::Instant;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

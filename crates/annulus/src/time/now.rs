@@ -1,7 +1,7 @@
 //! Reading the clock: the only part of an [`Instant`] that needs the thread's runtime.
 
-use super::Instant;
 use crate::runtime::current;
+use crate::timers::Instant;
 use annulus_kernel::{Kernel, Linux};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Waiting for a point in time.
 
-use super::{Fire, Instant, TimerKey};
+use crate::base::budget;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::task::budget;
+use crate::timers::{Fire, Instant, TimerKey};
 use crate::unwind::dispose_each;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Futures with a time limit.
 
-use super::Instant;
 use super::sleep::{Sleep, sleep, sleep_until};
+use crate::timers::Instant;
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::future::Future;

@@ -9,7 +9,7 @@ use super::super::resolve::first;
 use super::super::settings::SocketSettings;
 
 use super::UdpSocket;
-use crate::op_error::Operation;
+use crate::base::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};

@@ -1,6 +1,6 @@
 //! Receiving a datagram with its sender.
 
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use crate::net::datagram_handle::RecvDatagram;
 use crate::slots::datagrams::ReceivedMessage;
 use std::future::Future;

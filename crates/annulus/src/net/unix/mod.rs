@@ -4,14 +4,12 @@
 //! abstract names. Descriptors can be passed if both ends were opened for that: see
 //! [`UnixOptions::descriptors`].
 
-mod address;
 mod datagram;
 mod listener;
 mod options;
 mod path;
 mod stream;
 
-pub(crate) use address::to_std as unix_address;
 pub use datagram::{UnixDatagram, UnixMessage};
 pub use listener::UnixListener;
 pub use options::UnixOptions;

@@ -1,6 +1,5 @@
 //! Options of Unix sockets: streams, listeners and datagram sockets.
 
-use super::super::ConnectionLimit;
 use super::super::datagram_handle::DatagramHandle;
 use super::super::listener_handle::{ListenSettings, ListenerHandle};
 use super::super::new_fd::NewFd;
@@ -11,14 +10,15 @@ use super::super::settings::SocketSettings;
 use super::super::socket::Socket;
 use super::super::stream_handle::StreamHandle;
 use super::super::stream_methods::listen_setters;
-use super::address::{of_path, of_std};
 use super::path::BoundPath;
 use super::{UnixDatagram, UnixListener, UnixStream};
-use crate::op_error::Operation;
+use crate::base::connection_limit::ConnectionLimit;
+use crate::base::op_error::Operation;
+use crate::base::unix_address::{of_path, of_std};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};
-use crate::task::consume_budget;
+use crate::tasks::consume_budget;
 use crate::time::sleep;
 use annulus_kernel::{Address, Domain, SocketOption, SocketType};
 use std::io;

@@ -10,9 +10,9 @@ use super::super::stream_methods::{
     parts_methods, recv_methods, send_methods, stream_methods, stream_traits,
 };
 use super::UnixOptions;
-use super::address::to_std;
-use crate::chunk::Chunk;
-use crate::lease::Lease;
+use crate::base::unix_address::to_std;
+use crate::bytes::chunk::Chunk;
+use crate::bytes::lease::Lease;
 use crate::runtime::current;
 use annulus_kernel::{Credentials, SocketOption, SocketQuery};
 use std::fmt;

@@ -2,9 +2,9 @@
 
 use super::outgoing::{OutgoingDatagram, SendMeta};
 use super::{DatagramSlot, Shared};
-use crate::chunk::Chunk;
-use crate::runtime::after::After;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::after::After;
+use crate::bytes::chunk::Chunk;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::Domain;
 use std::io;

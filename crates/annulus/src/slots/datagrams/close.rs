@@ -1,8 +1,8 @@
 //! Opening and closing of slots.
 
 use super::{DatagramSlot, Datagrams, Format, Settings, SlotId};
-use crate::runtime::io::Io;
-use crate::time::Fire;
+use crate::base::io::Io;
+use crate::timers::Fire;
 use annulus_kernel::Fd;
 use std::io;
 

@@ -10,7 +10,7 @@ use super::errors::Failure;
 use super::outgoing::{OutgoingDatagram, OutgoingState};
 use super::send_state::SendState;
 use super::{DatagramSlot, Shared};
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use annulus_driver::Slab;
 use annulus_kernel::Domain;
 use rustix::io::Errno;

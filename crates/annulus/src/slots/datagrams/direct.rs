@@ -8,8 +8,8 @@
 use super::accepting::{MOST_SEGMENTS, most_of};
 use super::outgoing::{CONTROL, SendMeta};
 use super::{DatagramSlot, Shared};
-use crate::chunk::Chunk;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::chunk::Chunk;
 use annulus_kernel::Domain;
 use std::io;
 

@@ -2,8 +2,8 @@
 
 use super::outgoing::{OutgoingDatagram, OutgoingState};
 use super::{DatagramSlot, PeerAddress};
-use crate::op_error::{OpError, Operation};
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::base::op_error::{OpError, Operation};
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::io;

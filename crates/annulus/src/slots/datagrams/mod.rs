@@ -30,11 +30,11 @@ pub(crate) use peer_address::PeerAddress;
 pub(crate) use received::ReceivedMessage;
 pub(crate) use recv_msg_buf::RecvMsgBuf;
 
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::base::queues::Queues;
 use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
 use crate::slots::waits::Waits;
-use crate::stats::Queues;
 use annulus_driver::{PoolSize, Slab};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;

@@ -1,7 +1,7 @@
 //! A datagram from the moment at which it is accepted until it has left.
 
 use super::PeerAddress;
-use crate::chunk::Chunk;
+use crate::bytes::chunk::Chunk;
 use annulus_driver::MemoryOp;
 use annulus_kernel::{Address, Control, ControlWriter, Direction, Fd, IoVec, MsgHeader, space};
 use std::net::{IpAddr, SocketAddr};

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Format;
-use crate::lease::Lease;
+use crate::bytes::lease::Lease;
 use annulus_kernel::{Address, Control, Controls, Layout, Message, descriptors, msg};
 use std::io;
 use std::net::SocketAddr;

@@ -8,10 +8,10 @@
 
 use super::received::plain_source;
 use super::{DatagramSlot, Datagrams, ReceivedMessage, RecvMsgBuf, Shared};
-use crate::lease::Lease;
-use crate::runtime::after::After;
-use crate::runtime::io::Io;
-use crate::runtime::recheck::Recheck;
+use crate::base::io::Io;
+use crate::base::recheck::Recheck;
+use crate::bytes::after::After;
+use crate::bytes::lease::Lease;
 use crate::slots::arming::{Arming, ends_operation_only};
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp};

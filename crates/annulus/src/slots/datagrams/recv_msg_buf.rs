@@ -1,8 +1,8 @@
 //! Memory for one `recvmsg`, if the pool lends none.
 
 use super::Format;
-use crate::lease::Lease;
-use crate::runtime::memory::{HeapMemory, Meter};
+use crate::bytes::lease::Lease;
+use crate::memory::{HeapMemory, Meter};
 use annulus_kernel::{IoVec, Layout, Message, MsgHeader};
 
 /// A heap buffer, laid out as lent ones are, and the header that points into it. It must not move or be freed until the

@@ -13,8 +13,8 @@
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
 use super::send_state::SendState;
 use super::{DatagramSlot, Datagrams, Shared};
-use crate::runtime::io::Io;
-use crate::time::Fire;
+use crate::base::io::Io;
+use crate::timers::Fire;
 use annulus_driver::{Event, Kind, MemoryOp, Op, Token};
 use std::mem;
 

@@ -1,7 +1,7 @@
 //! The sending half of a slot: what is queued, what is in flight, and what the next send waits for.
 
 use super::errors::Failures;
-use crate::time::TimerKey;
+use crate::timers::TimerKey;
 use crate::waiters::Waiters;
 use annulus_kernel::Domain;
 use std::collections::VecDeque;

@@ -5,8 +5,8 @@
 //! limit. If the limit is reached, the listener stays idle, and its tasks are woken when a connection closes.
 
 use super::{Listener, State};
-use crate::net::{ConnectionLimit, Permit};
-use crate::runtime::io::Io;
+use crate::base::connection_limit::{ConnectionLimit, Permit};
+use crate::base::io::Io;
 use annulus_driver::{Kind, Op, Token};
 use std::task::Context;
 

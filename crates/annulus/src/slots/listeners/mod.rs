@@ -7,12 +7,12 @@
 
 mod limited;
 
-use crate::net::{ConnectionLimit, Permit};
-use crate::runtime::after::After;
-use crate::runtime::io::Io;
-use crate::runtime::recheck::Recheck;
+use crate::base::connection_limit::{ConnectionLimit, Permit};
+use crate::base::io::Io;
+use crate::base::recheck::Recheck;
+use crate::bytes::after::After;
 use crate::slots::waits::Waits;
-use crate::time::Fire;
+use crate::timers::Fire;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, Token};
 use annulus_kernel::{Fd, named};

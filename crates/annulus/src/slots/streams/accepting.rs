@@ -4,11 +4,11 @@
 use super::direct::LEAST;
 use super::send_state::SendState;
 use super::stream::{Shared, Stream};
-use crate::chunk::Chunk;
-use crate::op_error::Operation;
-use crate::runtime::after::note_waker;
-use crate::runtime::io::Io;
-use crate::task::budget;
+use crate::base::budget;
+use crate::base::io::Io;
+use crate::base::op_error::Operation;
+use crate::bytes::after::note_waker;
+use crate::bytes::chunk::Chunk;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::task::{Context, Poll, ready};

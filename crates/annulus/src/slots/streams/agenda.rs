@@ -1,6 +1,6 @@
 //! What the turn has to do for streams: lists of slots.
 
-use crate::runtime::memory::Memory;
+use crate::memory::Memory;
 use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@
 use super::send_state::SendPhase;
 use super::stream::{Shared, Special, Stream};
 use super::vectors::MOST;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use annulus_driver::{Kind, Op};
 use annulus_kernel::pipe::{self, SigPipe};
 use rustix::io::Errno;

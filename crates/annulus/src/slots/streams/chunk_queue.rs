@@ -1,6 +1,6 @@
 //! Chunks to be sent, in order.
 
-use crate::chunk::Chunk;
+use crate::bytes::chunk::Chunk;
 use std::collections::VecDeque;
 
 /// A queue whose first chunk needs no memory of its own: the commonest has one or none.

@@ -3,8 +3,8 @@
 use super::Streams;
 use super::send_state::SendState;
 use super::stream::{Life, Released, Stream};
-use crate::runtime::io::Io;
-use crate::time::Fire;
+use crate::base::io::Io;
+use crate::timers::Fire;
 use annulus_kernel::SocketOption;
 use std::io;
 use std::task::{Context, Poll, ready};

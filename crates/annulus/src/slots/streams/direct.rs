@@ -9,8 +9,8 @@
 
 use super::send_state::SendPhase;
 use super::stream::{Shared, Stream};
-use crate::op_error::Operation;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::base::op_error::Operation;
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 

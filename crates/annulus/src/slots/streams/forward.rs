@@ -8,8 +8,8 @@
 
 use super::Streams;
 use super::stream::{Life, Shared, Stream};
-use crate::chunk::Chunk;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::chunk::Chunk;
 use crate::slots::slot_id::SlotId;
 use std::mem;
 

@@ -2,8 +2,8 @@
 
 use super::Streams;
 use super::stream::{Shared, Stream};
-use crate::runtime::io::Io;
-use crate::time::Fire;
+use crate::base::io::Io;
+use crate::timers::Fire;
 use std::mem;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 
 use super::send_keys::{RecordStep, SendKeys};
 use super::stream::{Special, Stream};
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use annulus_kernel::{Control, ControlWriter, Direction, RECORD_DATA, TlsKeys, space};
 use std::io;
 use std::task::{Context, Poll, ready};

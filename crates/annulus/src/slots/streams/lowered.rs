@@ -2,7 +2,7 @@
 //! armed anew. That takes a cancellation, which the stream pays for with what it received since it was last lowered.
 
 use super::Streams;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use crate::slots::arming::Arming;
 
 impl Streams {

@@ -29,11 +29,11 @@ mod stream;
 mod vectors;
 mod zero_copy;
 
-use crate::net::Permit;
-use crate::runtime::io::Io;
+use crate::base::connection_limit::Permit;
+use crate::base::io::Io;
+use crate::base::queues::Queues;
 use crate::slots::slot_id::SlotId;
 use crate::slots::waits::Waits;
-use crate::stats::Queues;
 use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;

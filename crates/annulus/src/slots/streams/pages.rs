@@ -4,7 +4,7 @@
 use super::Streams;
 use super::send_state::{SendPhase, SendState};
 use super::stream::Stream;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use annulus_driver::{Kind, Op};
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;

@@ -6,8 +6,8 @@
 
 use super::recv_state::{End, OnHeap};
 use super::stream::{Shared, Special, Stream};
-use crate::runtime::io::Io;
-use crate::runtime::memory::HeapMemory;
+use crate::base::io::Io;
+use crate::memory::HeapMemory;
 use annulus_kernel::Fd;
 use annulus_kernel::pipe::{self, SigPipe};
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 use super::Streams;
 use super::stream::{Life, Stream};
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use crate::slots::arming::Arming;
 use annulus_driver::{Event, Kind, Op};
 

@@ -1,7 +1,7 @@
 //! What a stream's slot knows of receiving.
 
 use super::buffer_queue::{BufferQueue, Links};
-use crate::runtime::memory::{HeapMemory, Meter};
+use crate::memory::{HeapMemory, Meter};
 use crate::slots::arming::Arming;
 use crate::slots::slot_id::SlotId;
 use rustix::io::Errno;

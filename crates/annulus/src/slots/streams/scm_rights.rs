@@ -6,8 +6,8 @@
 
 use super::send_state::SendState;
 use super::vectors::{Passed, Vectors};
-use crate::lease::Lease;
-use crate::runtime::memory::Meter;
+use crate::bytes::lease::Lease;
+use crate::memory::Meter;
 use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
 use annulus_driver::MemoryOp;
 use annulus_kernel::{Fd, IoVec};

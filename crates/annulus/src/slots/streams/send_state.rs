@@ -7,8 +7,8 @@
 
 use super::chunk_queue::ChunkQueue;
 use super::vectors::Vector;
-use crate::chunk::Chunk;
-use crate::time::TimerKey;
+use crate::bytes::chunk::Chunk;
+use crate::timers::TimerKey;
 use annulus_kernel::pipe::SigPipe;
 use rustix::io::Errno;
 use std::task::Waker;

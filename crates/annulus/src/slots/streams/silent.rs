@@ -9,10 +9,10 @@
 use super::Streams;
 use super::recv_state::Brought;
 use super::stream::{Shared, Stream};
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use crate::slots::arming::Arming;
 use crate::slots::slot_id::SlotId;
-use crate::time::Fire;
+use crate::timers::Fire;
 use annulus_kernel::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::mem;

@@ -11,7 +11,7 @@ use super::Streams;
 use super::recv_state::{End, Forward};
 use super::send_state::SendPhase;
 use super::stream::{Life, Shared, Special, Stream};
-use crate::runtime::io::Io;
+use crate::base::io::Io;
 use crate::slots::slot_id::SlotId;
 use annulus_driver::{Kind, Op};
 use annulus_kernel::file::pages;

@@ -13,8 +13,8 @@ use super::Streams;
 use super::chunk_queue::ChunkQueue;
 use super::send_state::{SendPhase, ZeroCopySend};
 use super::stream::{Shared, Stream};
-use crate::chunk::Chunk;
-use crate::runtime::io::Io;
+use crate::base::io::Io;
+use crate::bytes::chunk::Chunk;
 use annulus_driver::{Event, Kind, MemoryOp, Token};
 use rustix::io::Errno;
 

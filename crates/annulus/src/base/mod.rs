@@ -1,0 +1,13 @@
+//! What every floor stands on: what slots and handles are given, and what they are told.
+
+pub(crate) mod budget;
+pub(crate) mod connection_limit;
+pub(crate) mod driver_kind;
+pub(crate) mod exposed;
+pub(crate) mod io;
+pub(crate) mod kernel_held;
+pub(crate) mod op_error;
+pub(crate) mod queues;
+pub(crate) mod recheck;
+pub(crate) mod send_error;
+pub(crate) mod unix_address;

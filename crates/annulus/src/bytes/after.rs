@@ -1,0 +1,48 @@
+//! Wakes and drops, which run foreign code: noted while the runtime is borrowed, done afterwards.
+
+use crate::bytes::chunk::Chunk;
+use crate::unwind::dispose_each;
+use std::any::Any;
+use std::task::{Context, Waker};
+
+/// Wakers to be woken, and values to be dropped.
+#[derive(Default)]
+pub(crate) struct After {
+    pub(crate) wakes: Vec<Waker>,
+    pub(crate) drops: Vec<Waker>,
+    /// What calls on files named whose futures are gone: dropping it may close a file.
+    pub(crate) kept: Vec<Box<dyn Any>>,
+    /// Bytes of a foreign owner, sent or given up.
+    pub(crate) chunks: Vec<Chunk>,
+}
+
+impl After {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakes.is_empty() && !self.has_drops()
+    }
+
+    #[inline]
+    pub(crate) fn has_drops(&self) -> bool {
+        !self.drops.is_empty() || !self.kept.is_empty() || !self.chunks.is_empty()
+    }
+
+    /// Drops everything, also the wakers to be woken. The runtime must not be borrowed.
+    #[cold]
+    pub(crate) fn discard(self) {
+        let Self { wakes, drops, kept, chunks } = self;
+        dispose_each(wakes);
+        dispose_each(drops);
+        dispose_each(kept);
+        dispose_each(chunks);
+    }
+}
+
+/// Notes the waker of the task that polls. The previous one goes to `drops`, to be dropped outside the borrow.
+#[inline]
+pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
+    if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        return;
+    }
+    drops.extend(place.replace(cx.waker().clone()));
+}

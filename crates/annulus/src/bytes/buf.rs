@@ -1,0 +1,242 @@
+//! Owned memory for calls, which may go on after their future was dropped.
+#![allow(unsafe_code)]
+
+use crate::bytes::lease::Lease;
+use std::ops::{Bound, RangeBounds};
+
+/// Owned bytes that can be written to a file, and sent: all of them become a [`Chunk`](crate::Chunk), by its `From` or by
+/// [`Chunk::from_buf`](crate::Chunk::from_buf), and a chunk can be written to a file.
+///
+/// ```
+/// use annulus::fs::{self, File, IoBuf};
+///
+/// /// Writes a header of 4 bytes and then the content, whatever owns it.
+/// async fn store<B: IoBuf>(file: &File, content: B) -> std::io::Result<()> {
+///     let length = (content.bytes_init() as u32).to_be_bytes();
+///     file.write_all_at(length.to_vec(), 0).await.0?;
+///     file.write_all_at(content, 4).await.0
+/// }
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-iobuf-{}", std::process::id()));
+/// let file = File::create(&path).await?;
+/// store(&file, "static text").await?;
+/// store(&file, vec![7; 100].slice(..10)).await?;
+/// assert_eq!(file.metadata().await?.len(), 4 + 11);
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Safety
+/// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
+/// when the value itself is moved.
+#[diagnostic::on_unimplemented(
+    note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
+)]
+pub unsafe trait IoBuf: Unpin + 'static {
+    /// The first byte.
+    fn as_ptr(&self) -> *const u8;
+
+    /// How many bytes there are to write.
+    fn bytes_init(&self) -> usize;
+
+    /// A part of it, without a copy.
+    ///
+    /// # Panics
+    /// If the range begins behind the end, or ends before it begins.
+    fn slice(self, range: impl RangeBounds<usize>) -> Slice<Self>
+    where
+        Self: Sized,
+    {
+        Slice::new(self, range)
+    }
+}
+
+/// Owned memory that a file can be read into.
+///
+/// A read fills what is given, so a part that is to stay is left out by a [slice](IoBuf::slice):
+///
+/// ```
+/// use annulus::fs::{self, File, IoBuf};
+///
+/// # annulus::run(async {
+/// # let path = std::env::temp_dir().join(format!("annulus-iobufmut-{}", std::process::id()));
+/// # fs::write(&path, "content").await?;
+/// let file = File::open(&path).await?;
+/// let mut page = Vec::with_capacity(64);
+/// page.extend_from_slice(b"read: ");
+/// let (read, part) = file.read_at(page.slice(6..), 0).await;
+/// let page = part.into_inner();
+/// assert_eq!((read?, &page[..]), (7, &b"read: content"[..]));
+/// # fs::remove_file(&path).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Safety
+/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
+#[diagnostic::on_unimplemented(
+    note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
+)]
+pub unsafe trait IoBufMut: IoBuf {
+    /// The first byte, to write to.
+    fn as_mut_ptr(&mut self) -> *mut u8;
+
+    /// How many bytes fit: of a `Vec` its capacity.
+    fn bytes_total(&mut self) -> usize;
+
+    /// Notes that the first `count` bytes are initialised, at most `bytes_total`. It never shortens.
+    ///
+    /// # Safety
+    /// They must be initialised, and `count` at most `bytes_total`.
+    unsafe fn set_init(&mut self, count: usize);
+}
+
+// SAFETY: the vector alone owns its capacity, which is on the heap.
+unsafe impl IoBufMut for Vec<u8> {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        Self::as_mut_ptr(self)
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.capacity()
+    }
+
+    unsafe fn set_init(&mut self, count: usize) {
+        if count > self.len() {
+            // SAFETY: by the contract of `set_init` that many bytes are initialised, and within the capacity.
+            unsafe { self.set_len(count) };
+        }
+    }
+}
+
+macro_rules! fixed_mut {
+    ($($type:ty),*) => {$(
+        // SAFETY: the value alone owns these bytes, which are on the heap and initialised.
+        unsafe impl IoBufMut for $type {
+            fn as_mut_ptr(&mut self) -> *mut u8 {
+                let bytes: &mut [u8] = self;
+                bytes.as_mut_ptr()
+            }
+
+            fn bytes_total(&mut self) -> usize {
+                self.bytes_init()
+            }
+
+            unsafe fn set_init(&mut self, _count: usize) {}
+        }
+    )*};
+}
+
+fixed_mut!(Box<[u8]>, Lease);
+
+/// A part of owned memory; see [`IoBuf::slice`].
+///
+/// ```
+/// use annulus::fs::{IoBuf, Slice};
+///
+/// let part: Slice<Vec<u8>> = b"head and body".to_vec().slice(9..);
+/// assert_eq!(part.bytes_init(), 4);
+/// assert_eq!(part.into_inner(), b"head and body"); // Nothing was cut off.
+/// ```
+#[derive(Debug)]
+pub struct Slice<B> {
+    buf: B,
+    begin: usize,
+    end: usize,
+}
+
+impl<B: IoBuf> Slice<B> {
+    fn new(buf: B, range: impl RangeBounds<usize>) -> Self {
+        let begin = match range.start_bound() {
+            Bound::Included(&begin) => begin,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => usize::MAX,
+        };
+        assert!(begin <= end, "a slice from {begin} to {end}");
+        assert!(begin <= buf.bytes_init(), "a slice from {begin} of {} bytes", buf.bytes_init());
+        Self { buf, begin, end }
+    }
+
+    /// The whole memory.
+    pub fn into_inner(self) -> B {
+        self.buf
+    }
+}
+
+// SAFETY: it is a part of memory that fulfils the contract, within its bounds.
+unsafe impl<B: IoBuf> IoBuf for Slice<B> {
+    fn as_ptr(&self) -> *const u8 {
+        self.buf.as_ptr().wrapping_add(self.begin)
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.buf.bytes_init().min(self.end).saturating_sub(self.begin)
+    }
+}
+
+// SAFETY: it is a part of memory that fulfils the contract, within its bounds.
+unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.buf.as_mut_ptr().wrapping_add(self.begin)
+    }
+
+    fn bytes_total(&mut self) -> usize {
+        self.buf.bytes_total().min(self.end).saturating_sub(self.begin)
+    }
+
+    unsafe fn set_init(&mut self, count: usize) {
+        // SAFETY: the bytes before `begin` were initialised when the slice was made and still are; the `count` bytes from there on are
+        // by the contract of `set_init`.
+        unsafe { self.buf.set_init(self.begin + count) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills the memory as a read does.
+    fn fill<B: IoBufMut>(mut buf: B, byte: u8) -> B {
+        let count = buf.bytes_total();
+        // SAFETY: `bytes_total` bytes are writable, and all of them are written before they are called initialised.
+        unsafe {
+            buf.as_mut_ptr().write_bytes(byte, count);
+            buf.set_init(count);
+        }
+        buf
+    }
+
+    #[test]
+    fn a_slice_is_filled_in_place_and_nothing_is_cut() {
+        let buf = fill(vec![1; 6].slice(2..4), 9).into_inner();
+        assert_eq!(buf, [1, 1, 9, 9, 1, 1]);
+        let mut room = Vec::with_capacity(8);
+        room.extend([1, 2]);
+        let capacity = room.capacity();
+        let filled = fill(room.slice(1..), 7).into_inner();
+        assert_eq!((filled[0], filled.len()), (1, capacity));
+        assert!(filled[1..].iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn slices_of_slices() {
+        let part = b"0123456789".slice(2..8).slice(1..=2);
+        // SAFETY: `bytes_init` bytes are initialised.
+        let bytes = unsafe { std::slice::from_raw_parts(part.as_ptr(), part.bytes_init()) };
+        assert_eq!(bytes, b"34");
+        assert_eq!("abc".slice(3..).bytes_init(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a slice from 4 of 3 bytes")]
+    fn a_slice_behind_the_end() {
+        _ = b"abc".slice(4..);
+    }
+}

@@ -1,0 +1,302 @@
+//! Owned bytes that can be sent.
+
+use crate::bytes::after::After;
+use crate::bytes::lease::Lease;
+use crate::bytes::owned::OwnedPart;
+use crate::bytes::shared::SharedBytes;
+use crate::bytes::spares::Spares;
+use crate::memory::Meter;
+use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
+use std::fmt;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The estimated memory of a queued chunk besides its bytes.
+const OVERHEAD: usize = 64;
+
+/// Owned bytes of any kind, to be sent or written to a file without a copy.
+///
+/// All that is sent becomes a chunk, and `send` takes what converts into one: a [`Lease`], [`SharedBytes`], vectors, strings, boxes,
+/// `Arc` and `Rc` of bytes or text, static bytes and text, `Cow` of these, `Bytes` (feature `bytes`), and the buffers of files. All of them
+/// are an [`IoBuf`](crate::fs::IoBuf), and so is the chunk: files write them as they are. Other types become chunks by [`from_owner`](Self::from_owner).
+///
+/// ```
+/// use annulus::Chunk;
+/// use std::rc::Rc;
+///
+/// let page: Rc<[u8]> = Rc::from(*b"<html></html>");
+/// let chunk = Chunk::from(page.clone());
+/// assert_eq!(chunk.as_ref().as_ptr(), page.as_ptr(), "the same bytes, not a copy");
+/// ```
+pub struct Chunk(pub(crate) Repr);
+
+pub(crate) enum Repr {
+    Lease(Lease),
+    Vec(Vec<u8>),
+    Boxed(Box<[u8]>),
+    Static(&'static [u8]),
+    Shared(SharedBytes),
+    Arc(Arc<[u8]>),
+    Rc(Rc<[u8]>),
+    #[cfg(feature = "bytes")]
+    Foreign(bytes::Bytes),
+    /// Of an owner whose drop may run foreign code.
+    Owned(OwnedPart),
+    /// Copied by `poll_write` into a buffer of the runtime.
+    Copied(Vec<u8>),
+    /// With descriptors.
+    Passing(Box<Passing>),
+}
+
+/// Bytes with descriptors, which stay open until the chunk is dropped.
+pub(crate) struct Passing {
+    bytes: Chunk,
+    /// The control message with the descriptors, as the kernel reads it.
+    control: Vec<u8>,
+    #[expect(dead_code, reason = "held for its drop")]
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Chunk {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self(Repr::Static(&[]));
+
+    /// The bytes of memory that could be written to a file: a buffer of one, a part of it, or what a program has made. It costs an
+    /// allocation, and no copy.
+    ///
+    /// ```
+    /// use annulus::Chunk;
+    /// use annulus::fs::{AlignedBuf, IoBuf};
+    ///
+    /// let block = AlignedBuf::new(4096, 512)?;
+    /// let chunk = Chunk::from_buf(block.slice(..100));
+    /// assert_eq!(chunk.len(), 100);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn from_buf(buf: impl crate::bytes::buf::IoBuf) -> Self {
+        OwnedPart::of_buf(buf).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
+    }
+
+    /// The bytes of any value, which is asked for them once, and dropped when they have been sent. It costs an allocation, and no
+    /// copy.
+    ///
+    /// ```
+    /// use annulus::Chunk;
+    ///
+    /// struct Page {
+    ///     html: String,
+    /// }
+    ///
+    /// impl AsRef<[u8]> for Page {
+    ///     fn as_ref(&self) -> &[u8] {
+    ///         self.html.as_bytes()
+    ///     }
+    /// }
+    ///
+    /// let chunk = Chunk::from_owner(Page { html: "<html></html>".into() });
+    /// assert_eq!(chunk.as_ref(), b"<html></html>");
+    /// ```
+    pub fn from_owner(owner: impl AsRef<[u8]> + 'static) -> Self {
+        OwnedPart::of_owner(owner).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
+    }
+
+    /// Bytes that were copied into a buffer of the runtime.
+    pub(crate) fn copied(buffer: Vec<u8>) -> Self {
+        Self(Repr::Copied(buffer))
+    }
+
+    /// The same bytes, with descriptors.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more descriptors than one message can carry.
+    pub(crate) fn with_descriptors(self, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        if descriptors.len() > MOST_DESCRIPTORS {
+            let text = format!(
+                "{} descriptors are above the {MOST_DESCRIPTORS} that one message can carry",
+                descriptors.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if descriptors.is_empty() {
+            return Ok(self);
+        }
+        let numbers: Vec<u8> =
+            descriptors.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
+        let mut control = vec![0; space(numbers.len())];
+        let mut writer = ControlWriter::new(&mut control, Direction::Sent);
+        assert!(writer.push(Control::Descriptors(&numbers)), "the space was computed for them");
+        Ok(Self(Repr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
+    }
+
+    /// The control message.
+    #[inline]
+    pub(crate) fn control(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Passing(passing) => &passing.control,
+            _ => &[],
+        }
+    }
+
+    /// The buffer of copied bytes, to append to.
+    #[inline]
+    pub(crate) fn copied_mut(&mut self) -> Option<&mut Vec<u8>> {
+        match &mut self.0 {
+            Repr::Copied(buffer) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// Drops a chunk that was sent or discarded. A buffer of the runtime goes to `spares`. Bytes with a foreign owner go to `after`:
+    /// the drop of that owner runs foreign code, and `Inner` is borrowed here.
+    #[inline]
+    pub(crate) fn retire(self, spares: &mut Spares, after: &mut After) {
+        match self.0 {
+            // The common case first.
+            Repr::Lease(lease) => drop(lease),
+            other => Self(other).retire_other(spares, after),
+        }
+    }
+
+    /// Bytes that an accepted chunk adds to the memory meter. Leases are metered by themselves.
+    #[inline]
+    pub(crate) fn weight(&self) -> usize {
+        if matches!(self.0, Repr::Lease(_)) { 0 } else { self.weight_of_other() }
+    }
+
+    #[inline(never)]
+    fn weight_of_other(&self) -> usize {
+        self.len() + OVERHEAD
+    }
+
+    /// As [`retire`](Self::retire), for an accepted chunk, whose weight is on the meter.
+    #[inline]
+    pub(crate) fn retire_accepted(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+        match self.0 {
+            Repr::Lease(lease) => drop(lease),
+            other => Self(other).retire_weighed(meter, spares, after),
+        }
+    }
+
+    /// As [`retire_accepted`](Self::retire_accepted), for a chunk that is dropped next: a lease is left to that, and not moved.
+    #[inline]
+    pub(crate) fn release_accepted(
+        &mut self,
+        meter: &Meter,
+        spares: &mut Spares,
+        after: &mut After,
+    ) {
+        if !matches!(self.0, Repr::Lease(_)) {
+            mem::replace(self, Self::EMPTY).retire_weighed(meter, spares, after);
+        }
+    }
+
+    #[inline(never)]
+    fn retire_weighed(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+        meter.sub(self.weight());
+        self.retire_other(spares, after);
+    }
+
+    #[inline(never)]
+    fn retire_other(self, spares: &mut Spares, after: &mut After) {
+        match self.0 {
+            Repr::Copied(buffer) => spares.keep(buffer),
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(_) => after.chunks.push(self),
+            Repr::Owned(_) => after.chunks.push(self),
+            Repr::Passing(passing) => passing.bytes.retire(spares, after),
+            Repr::Lease(_)
+            | Repr::Vec(_)
+            | Repr::Boxed(_)
+            | Repr::Static(_)
+            | Repr::Shared(_)
+            | Repr::Arc(_)
+            | Repr::Rc(_) => {}
+        }
+    }
+
+    /// Splits off the first `n` bytes, without a copy: for an [`AsyncSend`](crate::io::AsyncSend) that accepts a part.
+    ///
+    /// ```
+    /// use annulus::Chunk;
+    ///
+    /// let mut chunk = Chunk::from("accepted, and not");
+    /// drop(chunk.split_to(8));
+    /// assert_eq!(chunk.as_ref(), b", and not");
+    /// ```
+    ///
+    /// # Panics
+    /// If `n` is more than the length.
+    pub fn split_to(&mut self, n: usize) -> Self {
+        match &mut self.0 {
+            Repr::Lease(bytes) => Self(Repr::Lease(bytes.split_to(n))),
+            Repr::Static(bytes) => {
+                let (first, rest) = bytes.split_at(n);
+                *bytes = rest;
+                Self(Repr::Static(first))
+            }
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(bytes) => Self(Repr::Foreign(bytes.split_to(n))),
+            Repr::Shared(bytes) => {
+                let first = bytes.slice(..n);
+                *bytes = bytes.slice(n..);
+                Self(Repr::Shared(first))
+            }
+            Repr::Owned(part) => Self(Repr::Owned(part.split_to(n))),
+            Repr::Vec(_) | Repr::Copied(_) | Repr::Boxed(_) | Repr::Arc(_) | Repr::Rc(_) => {
+                *self = Self::from_owner(mem::replace(self, Self::EMPTY));
+                self.split_to(n)
+            }
+            Repr::Passing(_) => {
+                unreachable!("datagrams and Unix sends with descriptors are never split")
+            }
+        }
+    }
+
+    fn bytes_of_other(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Lease(bytes) => bytes,
+            Repr::Vec(bytes) | Repr::Copied(bytes) => bytes,
+            Repr::Boxed(bytes) => bytes,
+            Repr::Static(bytes) => bytes,
+            Repr::Shared(bytes) => bytes,
+            Repr::Arc(bytes) => bytes,
+            Repr::Rc(bytes) => bytes,
+            Repr::Owned(part) => part.bytes(),
+            #[cfg(feature = "bytes")]
+            Repr::Foreign(bytes) => bytes,
+            Repr::Passing(passing) => passing.bytes.as_ref(),
+        }
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl AsRef<[u8]> for Chunk {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match &self.0 {
+            // The common case first.
+            Repr::Lease(bytes) => bytes,
+            _ => self.bytes_of_other(),
+        }
+    }
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chunk({} bytes)", self.len())
+    }
+}

@@ -1,0 +1,11 @@
+//! Bytes on their way: what is lent, what is to be sent, what programs give, and what is done with them behind the borrow of the runtime.
+
+pub(crate) mod after;
+pub(crate) mod buf;
+pub(crate) mod chunk;
+#[cfg(feature = "bytes")]
+mod foreign;
+pub(crate) mod lease;
+pub(crate) mod owned;
+pub(crate) mod shared;
+pub(crate) mod spares;

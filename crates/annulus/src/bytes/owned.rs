@@ -1,0 +1,203 @@
+//! The kinds of owned bytes, listed once: each can be sent, as a [`Chunk`], and written to a file, as an [`IoBuf`].
+#![allow(unsafe_code)]
+
+use crate::bytes::buf::{IoBuf, Slice};
+use crate::bytes::chunk::{Chunk, Repr};
+use crate::bytes::lease::Lease;
+use crate::bytes::shared::SharedBytes;
+use std::any::Any;
+use std::borrow::Cow;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// `TYPE: how its bytes are seen => how it becomes a chunk`, for types whose bytes are on the heap or static.
+macro_rules! owned_bytes {
+    ($($type:ty: |$seen:ident| $bytes:expr, |$given:ident| $chunk:expr;)*) => {$(
+        impl From<$type> for $crate::Chunk {
+            #[inline]
+            fn from($given: $type) -> Self {
+                $chunk
+            }
+        }
+
+        // SAFETY: the bytes are on the heap or static, so they do not move with the handle; and no safe code changes them while it is
+        // not used, not even through another handle on them: they have no interior mutability, and a shared one is not changed.
+        unsafe impl $crate::bytes::buf::IoBuf for $type {
+            #[inline]
+            fn as_ptr(&self) -> *const u8 {
+                let $seen = self;
+                let bytes: &[u8] = $bytes;
+                bytes.as_ptr()
+            }
+
+            #[inline]
+            fn bytes_init(&self) -> usize {
+                let $seen = self;
+                let bytes: &[u8] = $bytes;
+                bytes.len()
+            }
+        }
+    )*};
+}
+
+#[cfg(feature = "bytes")]
+pub(crate) use owned_bytes;
+
+owned_bytes! {
+    Lease: |it| it, |it| Chunk(Repr::Lease(it));
+    SharedBytes: |it| it, |it| Chunk(Repr::Shared(it));
+    Vec<u8>: |it| it, |it| Chunk(Repr::Vec(it));
+    String: |it| it.as_bytes(), |it| Chunk(Repr::Vec(it.into_bytes()));
+    Box<[u8]>: |it| it, |it| Chunk(Repr::Boxed(it));
+    Box<str>: |it| it.as_bytes(), |it| Chunk(Repr::Boxed(it.into()));
+    Arc<[u8]>: |it| it, |it| Chunk(Repr::Arc(it));
+    Arc<str>: |it| it.as_bytes(), |it| Chunk(Repr::Arc(it.into()));
+    Arc<Vec<u8>>: |it| it, |it| Chunk::from_buf(it);
+    Arc<String>: |it| it.as_bytes(), |it| Chunk::from_buf(it);
+    Rc<[u8]>: |it| it, |it| Chunk(Repr::Rc(it));
+    Rc<str>: |it| it.as_bytes(), |it| Chunk(Repr::Rc(it.into()));
+    Rc<Vec<u8>>: |it| it, |it| Chunk::from_buf(it);
+    Rc<String>: |it| it.as_bytes(), |it| Chunk::from_buf(it);
+    &'static [u8]: |it| it, |it| Chunk(Repr::Static(it));
+    &'static str: |it| it.as_bytes(), |it| Chunk(Repr::Static(it.as_bytes()));
+    Cow<'static, [u8]>: |it| it, |it| match it {
+        Cow::Borrowed(bytes) => bytes.into(),
+        Cow::Owned(bytes) => bytes.into(),
+    };
+    Cow<'static, str>: |it| it.as_bytes(), |it| match it {
+        Cow::Borrowed(text) => text.into(),
+        Cow::Owned(text) => text.into(),
+    };
+}
+
+impl<const N: usize> From<&'static [u8; N]> for Chunk {
+    #[inline]
+    fn from(bytes: &'static [u8; N]) -> Self {
+        Self(Repr::Static(bytes))
+    }
+}
+
+// SAFETY: the bytes are static.
+unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
+    fn as_ptr(&self) -> *const u8 {
+        self.as_slice().as_ptr()
+    }
+
+    fn bytes_init(&self) -> usize {
+        N
+    }
+}
+
+// SAFETY: whatever a chunk owns is on the heap or static, does not move with the chunk, and is not changed while the chunk is not used:
+// all that can become one is an `IoBuf`, or was asked for its bytes once and is not used again.
+unsafe impl IoBuf for Chunk {
+    fn as_ptr(&self) -> *const u8 {
+        self.as_ref().as_ptr()
+    }
+
+    fn bytes_init(&self) -> usize {
+        self.len()
+    }
+}
+
+impl<B: IoBuf> From<Slice<B>> for Chunk {
+    fn from(part: Slice<B>) -> Self {
+        Self::from_buf(part)
+    }
+}
+
+/// Bytes, and what keeps them where they are. Its drop may run foreign code.
+pub(crate) struct OwnedPart {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Rc<dyn Any>,
+}
+
+impl OwnedPart {
+    /// The bytes of memory for calls on files; `None` if there are none.
+    pub(crate) fn of_buf(buf: impl IoBuf) -> Option<Self> {
+        Self::new(buf, |buf| (buf.as_ptr(), buf.bytes_init()))
+    }
+
+    /// The bytes of any value; `None` if there are none.
+    pub(crate) fn of_owner(owner: impl AsRef<[u8]> + 'static) -> Option<Self> {
+        Self::new(owner, |owner| {
+            let bytes = owner.as_ref();
+            (bytes.as_ptr(), bytes.len())
+        })
+    }
+
+    /// Asks the owner for its bytes once it is where it stays: to move a box would end the pointers into it.
+    fn new<T: 'static>(owner: T, bytes: impl FnOnce(&T) -> (*const u8, usize)) -> Option<Self> {
+        let owner = Rc::new(owner);
+        let (start, len) = bytes(&*owner);
+        let start = NonNull::new(start.cast_mut()).filter(|_| len > 0)?;
+        Some(Self { start, len, owner })
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the owner was asked for these bytes on the heap, where it stays, and nothing uses it again but to drop it, which this
+        // prevents.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Splits off the first `n` bytes.
+    ///
+    /// # Panics
+    /// If `n` is more than the length.
+    pub(crate) fn split_to(&mut self, n: usize) -> Self {
+        let (first, rest) = self.bytes().split_at(n);
+        let (first, rest) = (NonNull::from(first).cast(), NonNull::from(rest).cast());
+        let head = Self { start: first, len: n, owner: self.owner.clone() };
+        (self.start, self.len) = (rest, self.len - n);
+        head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn parts_stay_where_they_are_when_their_handles_move() {
+        let boxed: Box<[u8]> = Box::from(*b"head-middle-tail");
+        let mut rest = vec![Chunk::from_buf(boxed.slice(..11)), Chunk::from("vector".to_owned())];
+        let mut head = rest[0].split_to(5);
+        let part = rest[1].split_to(3);
+        rest.reserve(100);
+        let first = head.split_to(4);
+        assert_eq!((first.as_ref(), head.as_ref()), (&b"head"[..], &b"-"[..]));
+        drop((first, head));
+        assert_eq!((rest[0].as_ref(), rest[1].as_ref()), (&b"middle"[..], &b"tor"[..]));
+        drop(rest);
+        assert_eq!(part.as_ref(), b"vec");
+    }
+
+    #[test]
+    fn an_owner_is_dropped_with_its_last_part() {
+        struct Owner(Rc<Cell<u32>>);
+
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                b"static"
+            }
+        }
+
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+
+        let dropped = Rc::new(Cell::new(0));
+        let mut rest = Chunk::from_owner(Owner(dropped.clone()));
+        let first = rest.split_to(2);
+        drop(rest);
+        assert_eq!(dropped.get(), 0);
+        drop(first);
+        assert_eq!(dropped.get(), 1);
+    }
+}

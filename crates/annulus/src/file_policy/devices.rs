@@ -1,0 +1,141 @@
+//! A cache from directories to the device that they are on. A stale entry costs speed, nothing else.
+
+use super::latency::DeviceId;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Directories in the cache; beyond that it is emptied.
+const MAX_DIRECTORIES: usize = 1024;
+/// 2^64 divided by the golden ratio, odd: multiplication by it spreads each bit over those above.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A directory entry: the descriptor that its path starts from, and the path.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    dir: RawFd,
+    path: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn new(dir: RawFd, path: &'a Path) -> Self {
+        Self { dir, path: path.as_os_str().as_bytes() }
+    }
+
+    /// The directory's path: up to the last slash, inclusive.
+    fn parent(self) -> &'a [u8] {
+        let slash = self.path.iter().rposition(|byte| *byte == b'/');
+        &self.path[..slash.map_or(0, |slash| slash + 1)]
+    }
+
+    fn hash(self) -> u64 {
+        let (words, rest) = self.parent().as_chunks::<8>();
+        let mut hash = self.dir as u64;
+        let mut add = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(MIX);
+        words.iter().for_each(|word| add(u64::from_ne_bytes(*word)));
+        rest.iter().for_each(|byte| add(u64::from(*byte)));
+        hash
+    }
+}
+
+/// The devices of the directories that were seen.
+#[derive(Default)]
+pub(crate) struct Devices {
+    last: Option<Last>,
+    by_hash: HashMap<u64, DeviceId, BuildHasherDefault<Hashed>>,
+}
+
+/// The directory that was found last: comparing with it takes half as long as hashing.
+struct Last {
+    dir: RawFd,
+    parent: Box<[u8]>,
+    device: DeviceId,
+}
+
+impl Last {
+    fn has(&self, entry: Entry<'_>) -> bool {
+        let name = entry.path.strip_prefix(&*self.parent);
+        self.dir == entry.dir && name.is_some_and(|name| !name.contains(&b'/'))
+    }
+}
+
+impl Devices {
+    #[inline]
+    pub(crate) fn find(&mut self, entry: Entry<'_>) -> Option<DeviceId> {
+        match &self.last {
+            Some(last) if last.has(entry) => Some(last.device),
+            _ => self.look_up(entry),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, entry: Entry<'_>) -> Option<DeviceId> {
+        let device = self.by_hash.get(&entry.hash()).copied()?;
+        self.last = Some(Last { dir: entry.dir, parent: entry.parent().into(), device });
+        Some(device)
+    }
+
+    pub(crate) fn insert(&mut self, entry: Entry<'_>, device: DeviceId) {
+        if self.by_hash.len() >= MAX_DIRECTORIES {
+            self.by_hash.clear();
+        }
+        self.by_hash.insert(entry.hash(), device);
+    }
+}
+
+/// A hasher for keys that are hashes already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("keys are numbers");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::latency::LatencyPolicy;
+    use super::*;
+
+    fn entry(path: &str) -> Entry<'_> {
+        Entry::new(-100, Path::new(path))
+    }
+
+    #[test]
+    fn a_directory_is_found_by_its_entries_and_by_nothing_below_or_above() {
+        let mut latency = LatencyPolicy::new();
+        let [one, other] = [7, 8].map(|number| latency.device(number));
+        let mut devices = Devices::default();
+        devices.insert(entry("/a/one/x"), one);
+        devices.insert(entry("/a/other/x"), other);
+        // Twice: the first time it is looked up, the second time it is the last.
+        for path in ["/a/one/y", "/a/one/y", "/a/other/y", "/a/other/y", "/a/one/"] {
+            let device = if path.contains("one") { one } else { other };
+            assert_eq!(devices.find(entry(path)), Some(device), "{path}");
+        }
+        for unknown in ["/a/one/x/y", "/a/one", "/a/onez", "one/x", "x", ""] {
+            assert_eq!(devices.find(entry(unknown)), None, "{unknown}");
+        }
+        assert_eq!(devices.find(Entry::new(5, Path::new("/a/one/x"))), None, "another start");
+    }
+
+    #[test]
+    fn the_cache_is_bounded() {
+        let (mut latency, mut devices) = (LatencyPolicy::new(), Devices::default());
+        for number in 0..10 * MAX_DIRECTORIES {
+            devices.insert(entry(&format!("/{number}/file")), latency.device(7));
+        }
+        assert!(devices.by_hash.len() <= MAX_DIRECTORIES);
+    }
+}

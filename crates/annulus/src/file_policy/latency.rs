@@ -1,0 +1,354 @@
+//! The latency policy: what calls of each kind have lately taken on each device. [`Policy::Adaptive`](crate::fs::Policy::Adaptive)
+//! follows it.
+//!
+//! A kind of call on a device is *quick* or *slow*.
+//!
+//! - Quick: its calls are made inline. It becomes slow once the average exceeds [`QUICK`], or once several calls have stalled
+//!   within a short time; a single stall may be the scheduler's.
+//! - Slow: its calls go off the loop. It becomes quick again once enough of them in a row have returned soon. Each return to
+//!   slow doubles how many are enough, so that a device that is mostly quick, with long stalls in between, is not tried inline
+//!   again and again.
+//!
+//! Most inline calls are not timed. The clock is read after every few of them, whichever they were; if it has jumped, all are
+//! timed for a while.
+
+use std::time::Duration;
+
+/// The average that an inline call may take.
+pub const QUICK: Duration = Duration::from_micros(25);
+/// An inline call that took longer has stalled.
+const STALL: Duration = Duration::from_micros(100);
+/// This many stalls make a kind of call slow; one of them is forgotten after so many calls.
+const MAX_STALLS: u32 = 3;
+const STALL_FORGOTTEN: u32 = 512;
+/// An offloaded call that returned within this time would have been quick inline; the way off the loop and back is included.
+const SOON: Duration = Duration::from_micros(150);
+/// Offloaded calls in a row that must return soon before calls are made inline again: at first, and at most.
+const RECOVERY: u32 = 8;
+const MAX_RECOVERY: u32 = 1 << 16;
+/// After so many quick calls the recovery is as short as at first.
+const RECOVERY_RESET: u32 = 1 << 15;
+/// Calls that are all timed after a possible stall, and at first.
+const TIMED_AFTER_STALL: u32 = STALL_FORGOTTEN / 4;
+/// Otherwise one call in so many is timed: reading the clock costs a good part of a cached read.
+const SAMPLE: u32 = 64;
+/// The newest call counts as one part in so many of the average.
+const WEIGHT: u64 = 8;
+/// Devices that are told apart; others share the last entry.
+const MAX_DEVICES: usize = 64;
+
+/// Classes of calls that differ in how long they take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Read,
+    Write,
+    /// An open that makes or empties a file.
+    Create,
+    /// An open of an existing file.
+    Open,
+    /// Any other call that reads a path or a file's attributes.
+    Query,
+    /// Any other call that changes one.
+    Modify,
+    /// Pages sent to a socket. The peer determines the usual time, so only stalls count.
+    Send,
+}
+
+const CLASSES: usize = 7;
+/// Calls that move data are told apart by size: up to 16 KiB, up to 256 KiB, and more.
+const SIZES: usize = 3;
+
+/// The state of one kind of call on one device.
+#[derive(Clone, Copy, Debug)]
+struct Latency {
+    /// Nanoseconds of an inline call.
+    average: u64,
+    stalls: u32,
+    slow: bool,
+    /// If slow: how many more calls must return soon. If quick: how many were made.
+    count: u32,
+    /// Calls that must return soon the next time it is slow.
+    recovery: u32,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { average: 0, stalls: 0, slow: false, count: 0, recovery: RECOVERY }
+    }
+}
+
+impl Latency {
+    /// Counts a call that is about to be made inline. True if it is to be timed.
+    #[inline]
+    fn before_inline(&mut self, time_all: bool) -> bool {
+        self.count += 1;
+        if self.count.is_multiple_of(STALL_FORGOTTEN) {
+            self.stalls = self.stalls.saturating_sub(1);
+        }
+        time_all || self.count % SAMPLE == 1
+    }
+
+    fn after_inline(&mut self, took: Duration) {
+        if took > STALL {
+            self.stalls += 1;
+        } else {
+            self.average = (self.average * (WEIGHT - 1) + took.as_nanos() as u64) / WEIGHT;
+        }
+        if self.stalls >= MAX_STALLS || self.average > QUICK.as_nanos() as u64 {
+            let recovery = (self.recovery * 2).min(MAX_RECOVERY);
+            *self = Self { slow: true, count: self.recovery, recovery, ..Self::default() };
+        } else if self.count >= RECOVERY_RESET {
+            self.count = 0;
+            self.recovery = RECOVERY;
+        }
+    }
+
+    fn after_offload(&mut self, took: Duration) {
+        if !self.slow {
+            return;
+        }
+        self.count = if took <= SOON { self.count - 1 } else { self.count.max(self.recovery / 2) };
+        if self.count == 0 {
+            self.slow = false;
+        }
+    }
+}
+
+/// A device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Device {
+    number: u64,
+    latencies: [[Latency; SIZES]; CLASSES],
+    /// Its file system cannot be told to fail instead of waiting (`RWF_NOWAIT`, `RESOLVE_CACHED`).
+    no_nowait: bool,
+}
+
+/// The index of a device in the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeviceId(u16);
+
+/// How an inline call is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// By itself.
+    Exact,
+    /// By a clock reading after every few calls.
+    Sampled,
+}
+
+/// What a call's latency is recorded under.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallKind {
+    pub(crate) device: DeviceId,
+    pub(crate) class: Class,
+    /// Bytes that it moves.
+    pub(crate) bytes: usize,
+}
+
+/// The latencies of all devices. The first entry is for devices that are not known yet.
+pub(crate) struct LatencyPolicy {
+    devices: Vec<Device>,
+    /// How many of the next inline calls are all timed.
+    timed_left: u32,
+}
+
+impl LatencyPolicy {
+    pub(crate) fn new() -> Self {
+        Self { devices: vec![Device::default()], timed_left: TIMED_AFTER_STALL }
+    }
+
+    /// The index of a device, by its number.
+    pub(crate) fn device(&mut self, number: u64) -> DeviceId {
+        let index = self.devices.iter().position(|device| device.number == number);
+        let index = index.unwrap_or_else(|| {
+            if self.devices.len() < MAX_DEVICES {
+                self.devices.push(Device { number, ..Device::default() });
+            }
+            self.devices.len() - 1
+        });
+        DeviceId(index as u16)
+    }
+
+    /// How a call is to be timed that is about to be made inline; `None` if it must not be.
+    #[inline]
+    pub(crate) fn before_inline(&mut self, kind: &CallKind) -> Option<Timing> {
+        let time_all = self.timed_left > 0;
+        let latency = self.latency(kind);
+        if latency.slow {
+            return None;
+        }
+        if !latency.before_inline(time_all) {
+            return Some(Timing::Sampled);
+        }
+        self.timed_left = self.timed_left.saturating_sub(1);
+        Some(Timing::Exact)
+    }
+
+    /// A call may have stalled: all are timed for a while.
+    #[cold]
+    pub(crate) fn time_all(&mut self) {
+        self.timed_left = TIMED_AFTER_STALL;
+    }
+
+    /// Notes how long an inline call took.
+    pub(crate) fn after_inline(&mut self, kind: &CallKind, took: Duration) {
+        if took > STALL {
+            self.time_all();
+        }
+        self.latency(kind).after_inline(took);
+    }
+
+    /// Notes how long a call took off the loop.
+    pub(crate) fn after_offload(&mut self, kind: &CallKind, took: Duration) {
+        self.latency(kind).after_offload(took);
+    }
+
+    /// Whether calls can be told to fail instead of waiting there, as far as is known.
+    pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
+        !self.devices[usize::from(device.0)].no_nowait
+    }
+
+    pub(crate) fn note_no_nowait(&mut self, device: DeviceId) {
+        self.devices[usize::from(device.0)].no_nowait = true;
+    }
+
+    #[inline]
+    fn latency(&mut self, kind: &CallKind) -> &mut Latency {
+        let size = match kind.bytes {
+            0..=0x4000 => 0,
+            0x4001..=0x4_0000 => 1,
+            _ => 2,
+        };
+        &mut self.devices[usize::from(kind.device.0)].latencies[kind.class as usize][size]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn write(policy: &mut LatencyPolicy, number: u64) -> CallKind {
+        CallKind { device: policy.device(number), class: Class::Write, bytes: 4096 }
+    }
+
+    fn is_quick(policy: &mut LatencyPolicy, kind: CallKind) -> bool {
+        policy.before_inline(&kind).is_some()
+    }
+
+    /// As many stalls as make it slow.
+    fn stall(policy: &mut LatencyPolicy, kind: CallKind) {
+        (0..MAX_STALLS).for_each(|_| policy.after_inline(&kind, MILLI));
+    }
+
+    #[test]
+    fn stalls_make_calls_slow_and_soon_returns_make_them_quick() {
+        let mut policy = LatencyPolicy::new();
+        let kind = write(&mut policy, 7);
+        (0..100).for_each(|_| policy.after_inline(&kind, 2 * MICRO));
+        assert!(is_quick(&mut policy, kind));
+        stall(&mut policy, kind);
+        assert!(!is_quick(&mut policy, kind));
+        (1..RECOVERY).for_each(|_| policy.after_offload(&kind, 20 * MICRO));
+        assert!(!is_quick(&mut policy, kind));
+        policy.after_offload(&kind, 20 * MICRO);
+        assert!(is_quick(&mut policy, kind));
+    }
+
+    #[test]
+    fn each_return_to_slow_doubles_the_recovery() {
+        let mut policy = LatencyPolicy::new();
+        let kind = write(&mut policy, 7);
+        for times in 0..20 {
+            stall(&mut policy, kind);
+            let mut offloaded = 0;
+            while !is_quick(&mut policy, kind) {
+                policy.after_offload(&kind, MICRO);
+                offloaded += 1;
+            }
+            assert_eq!(offloaded, (RECOVERY << times).min(MAX_RECOVERY));
+        }
+        for _ in 0..RECOVERY_RESET {
+            policy.before_inline(&kind);
+            policy.after_inline(&kind, MICRO);
+        }
+        stall(&mut policy, kind);
+        (0..RECOVERY).for_each(|_| policy.after_offload(&kind, MICRO));
+        assert!(is_quick(&mut policy, kind), "many quick calls reset the recovery");
+    }
+
+    #[test]
+    fn one_late_return_keeps_calls_slow() {
+        let mut policy = LatencyPolicy::new();
+        let kind = write(&mut policy, 7);
+        stall(&mut policy, kind);
+        for _ in 0..1000 {
+            (1..RECOVERY).for_each(|_| policy.after_offload(&kind, MICRO));
+            policy.after_offload(&kind, 5 * MILLI);
+            assert!(!is_quick(&mut policy, kind));
+        }
+    }
+
+    #[test]
+    fn devices_classes_and_sizes_are_told_apart() {
+        let mut policy = LatencyPolicy::new();
+        let slow = write(&mut policy, 7);
+        stall(&mut policy, slow);
+        assert!(!is_quick(&mut policy, slow));
+        assert!(is_quick(&mut policy, CallKind { bytes: 1 << 20, ..slow }));
+        assert!(is_quick(&mut policy, CallKind { class: Class::Create, ..slow }));
+        let other = write(&mut policy, 8);
+        assert!(is_quick(&mut policy, other));
+        assert_eq!(policy.device(7), slow.device);
+    }
+
+    #[test]
+    fn rare_stalls_do_not_make_calls_slow() {
+        let mut policy = LatencyPolicy::new();
+        let kind = write(&mut policy, 7);
+        for _ in 0..100 {
+            policy.after_inline(&kind, 4 * MILLI);
+            for _ in 0..STALL_FORGOTTEN {
+                assert!(is_quick(&mut policy, kind));
+            }
+        }
+    }
+
+    #[test]
+    fn an_average_above_the_limit_makes_calls_slow() {
+        let mut policy = LatencyPolicy::new();
+        let kind = write(&mut policy, 7);
+        (0..100).for_each(|_| policy.after_inline(&kind, QUICK + MICRO));
+        assert!(!is_quick(&mut policy, kind));
+    }
+
+    #[test]
+    fn few_calls_are_timed_but_all_after_a_stall_and_at_first() {
+        let mut policy = LatencyPolicy::new();
+        let kind = write(&mut policy, 7);
+        let timed = |policy: &mut LatencyPolicy| {
+            let timings = (0..TIMED_AFTER_STALL).map(|_| policy.before_inline(&kind).unwrap());
+            timings.filter(|timing| *timing == Timing::Exact).count() as u32
+        };
+        assert_eq!(
+            [timed(&mut policy), timed(&mut policy)],
+            [TIMED_AFTER_STALL, TIMED_AFTER_STALL / SAMPLE]
+        );
+        policy.after_inline(&kind, MILLI);
+        assert_eq!(
+            [timed(&mut policy), timed(&mut policy)],
+            [TIMED_AFTER_STALL, TIMED_AFTER_STALL / SAMPLE]
+        );
+    }
+
+    #[test]
+    fn the_number_of_devices_is_bounded() {
+        let mut policy = LatencyPolicy::new();
+        for number in 0..100_000 {
+            policy.device(number);
+        }
+        assert_eq!(policy.devices.len(), MAX_DEVICES);
+    }
+}

@@ -1,0 +1,220 @@
+//! What decides if a file call is made inline, on the loop, or off it.
+//!
+//! - [`latency`]: how long calls of each kind have lately taken on each device.
+//! - [`page_cache`]: if the data of a file's next read is probably in memory.
+//! - [`devices`]: on which device a path is, before the file is open.
+//! - Here: the inline budget of a turn, and the sampled timing of inline calls.
+//!
+//! These are data and arithmetic; `fs/call.rs` makes the calls.
+
+mod devices;
+mod latency;
+mod page_cache;
+mod policy;
+
+pub use latency::QUICK;
+pub(crate) use latency::{CallKind, Class, DeviceId, Timing};
+pub(crate) use page_cache::PageCache;
+pub use policy::Policy;
+
+use annulus_driver::Counters;
+use annulus_kernel::Kernel;
+use devices::{Devices, Entry};
+use latency::LatencyPolicy;
+use std::cell::{Cell, RefCell};
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// The inline budget: about as many nanoseconds of a turn go to inline calls before other tasks run.
+const BUDGET: u64 = 100_000;
+/// The estimated cost of a call: nanoseconds at least, and bytes moved in each further nanosecond.
+const CALL: u64 = 400;
+const BYTES_PER_NS: u64 = 8;
+/// The clock is read after this many calls that are not timed one by one.
+const CLOCK_EVERY: u32 = 4;
+/// Time between two readings that means that a call may have stalled. The coarse clock steps by a few milliseconds.
+const STALL: Duration = Duration::from_millis(8);
+
+/// What a runtime knows about its file calls. It lies beside the driver and the slots: an inline call needs neither.
+pub(crate) struct InlinePolicy {
+    /// Where calls are made, unless their file says otherwise.
+    pub(crate) default: Policy,
+    latency: RefCell<LatencyPolicy>,
+    devices: RefCell<Devices>,
+    inline: Cell<u64>,
+    misses: Cell<u64>,
+    /// What of the budget this turn has used.
+    spent: Cell<u64>,
+    turn: Cell<u64>,
+    /// The last clock reading, and the calls made since.
+    last_reading: Cell<Duration>,
+    since_reading: Cell<u32>,
+    /// A descriptor was closed in this turn.
+    closed: Cell<bool>,
+}
+
+impl InlinePolicy {
+    pub(crate) fn new(default: Policy) -> Self {
+        Self {
+            default,
+            latency: RefCell::new(LatencyPolicy::new()),
+            devices: RefCell::default(),
+            inline: Cell::new(0),
+            misses: Cell::new(0),
+            spent: Cell::new(0),
+            turn: Cell::new(0),
+            last_reading: Cell::default(),
+            since_reading: Cell::default(),
+            closed: Cell::default(),
+        }
+    }
+
+    /// Begins a turn, with a new budget if the loop has looked for events. True if a descriptor was closed since the last one began.
+    #[inline]
+    pub(crate) fn begin_turn(&self, has_looked: bool) -> bool {
+        if has_looked {
+            self.spent.set(0);
+        }
+        self.turn.set(self.turn.get().wrapping_add(1));
+        self.closed.replace(false)
+    }
+
+    /// Notes that a descriptor was closed.
+    #[inline]
+    pub(crate) fn note_close(&self) {
+        self.closed.set(true);
+    }
+
+    /// The number of this turn, which wraps.
+    #[inline]
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn.get() as u32
+    }
+
+    /// Turns so far.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turn.get()
+    }
+
+    /// Whether this turn has made enough inline calls.
+    #[inline]
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        self.spent.get() >= BUDGET
+    }
+
+    /// Counts an inline call that moves at most this many bytes.
+    #[inline]
+    pub(crate) fn count_inline(&self, bytes: usize) {
+        self.inline.set(self.inline.get() + 1);
+        self.spend(bytes);
+    }
+
+    /// Counts a call that failed because its data was not in memory.
+    pub(crate) fn count_miss(&self) {
+        self.misses.set(self.misses.get() + 1);
+        self.spend(0);
+    }
+
+    #[inline]
+    fn spend(&self, bytes: usize) {
+        self.spent.set(self.spent.get() + CALL + bytes as u64 / BYTES_PER_NS);
+    }
+
+    /// The driver's counters, with the calls that it never saw.
+    pub(crate) fn add_to(&self, mut counters: Counters) -> Counters {
+        counters.file_inline += self.inline.get();
+        counters.file_misses = self.misses.get();
+        counters
+    }
+
+    /// The device that a path was last seen on.
+    pub(crate) fn device_of(&self, dir: RawFd, path: &Path) -> Option<DeviceId> {
+        self.devices.borrow_mut().find(Entry::new(dir, path))
+    }
+
+    /// The device with this number.
+    pub(crate) fn device_by_number(&self, number: u64) -> DeviceId {
+        self.latency.borrow_mut().device(number)
+    }
+
+    /// Notes the number of the device that a path is on.
+    pub(crate) fn learn_device(&self, dir: RawFd, path: &Path, number: u64) -> DeviceId {
+        let device = self.device_by_number(number);
+        self.devices.borrow_mut().insert(Entry::new(dir, path), device);
+        device
+    }
+
+    /// Whether reads and opens on a device can be told to fail instead of waiting, as far as is known.
+    #[inline]
+    pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
+        self.latency.borrow().supports_nowait(device)
+    }
+
+    /// Notes that they cannot.
+    pub(crate) fn note_no_nowait(&self, device: DeviceId) {
+        self.latency.borrow_mut().note_no_nowait(device);
+    }
+
+    /// How a call is to be timed that is about to be made inline; `None` if it must not be, because such calls were slow.
+    #[inline]
+    pub(crate) fn before_inline(&self, kind: &CallKind) -> Option<Timing> {
+        self.latency.borrow_mut().before_inline(kind)
+    }
+
+    /// Notes how long an inline call took.
+    pub(crate) fn after_inline(&self, kind: &CallKind, took: Duration) {
+        self.latency.borrow_mut().after_inline(kind, took);
+    }
+
+    /// Notes how long a call took off the loop.
+    pub(crate) fn after_offload(&self, kind: &CallKind, took: Duration) {
+        self.latency.borrow_mut().after_offload(kind, took);
+    }
+
+    /// Makes a call, and measures how long it took.
+    #[inline]
+    pub(crate) fn timed<T>(&self, kernel: &dyn Kernel, call: impl FnOnce() -> T) -> (T, Duration) {
+        let began = kernel.now();
+        let answer = call();
+        let ended = kernel.now();
+        self.last_reading.set(ended);
+        (answer, ended - began)
+    }
+
+    /// Makes an inline call, and notes how long it took. If that is sampled, the clock is read after every few calls: true if so
+    /// much time has passed since the last reading that this call or one before it may have stalled. Then all calls are timed for
+    /// a while.
+    #[inline]
+    pub(crate) fn measured<T>(
+        &self,
+        kernel: &dyn Kernel,
+        timing: Timing,
+        kind: &CallKind,
+        call: impl FnOnce() -> T,
+    ) -> (T, bool) {
+        let began = (timing == Timing::Exact).then(|| kernel.now());
+        let answer = call();
+        if let Some(began) = began {
+            let ended = kernel.now();
+            self.last_reading.set(ended);
+            self.after_inline(kind, ended - began);
+            return (answer, false);
+        }
+        let calls = self.since_reading.get() + 1;
+        self.since_reading.set(calls);
+        let stalled = calls >= CLOCK_EVERY && self.read_clock(kernel);
+        if stalled {
+            self.latency.borrow_mut().time_all();
+        }
+        (answer, stalled)
+    }
+
+    /// Whether more time has passed since the last reading than calls take that do not stall.
+    #[inline]
+    fn read_clock(&self, kernel: &dyn Kernel) -> bool {
+        self.since_reading.set(0);
+        let now = kernel.tick();
+        now.saturating_sub(self.last_reading.replace(now)) >= STALL
+    }
+}

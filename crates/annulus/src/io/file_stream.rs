@@ -1,0 +1,105 @@
+//! A file as a stream: [`AsyncRecv`] and [`AsyncSend`].
+
+use super::{AsyncRecv, AsyncSend};
+use crate::bytes::chunk::Chunk;
+use crate::fs::FileStream;
+use crate::fs::stream::PIECE;
+use crate::fs::transfer::Write;
+use annulus_kernel::file::CURSOR;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::task::{Context, Poll, ready};
+
+impl AsyncRecv for FileStream {
+    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        ready!(self.poll_sought(cx))?;
+        // The file may have grown: its end is told again only for the bytes before it.
+        let told = mem::take(&mut self.ended);
+        while !told && self.unread().len() < n.max(1) {
+            if ready!(self.poll_more(cx))? == 0 {
+                self.ended = true;
+                break;
+            }
+        }
+        self.ended |= told && !self.unread().is_empty();
+        Poll::Ready(Ok(self.unread()))
+    }
+
+    fn consume(&mut self, n: usize) {
+        let shown = self.unread().len();
+        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
+        self.consumed += n;
+        // Also if nothing was there to consume: the next call looks again.
+        self.ended = false;
+    }
+}
+
+impl AsyncSend for FileStream {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_write_next(cx))?;
+        let mut buf = mem::take(&mut self.copy);
+        buf.clear();
+        for slice in slices {
+            buf.extend_from_slice(&slice[..slice.len().min(PIECE - buf.len())]);
+        }
+        let accepted = buf.len();
+        if accepted == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let mut args = Write { buf, done: 0, offset: CURSOR, turn: None };
+        if let Some(written) = self.file.try_write(&mut args) {
+            self.copy = args.buf;
+            return Poll::Ready(written);
+        }
+        let file = self.file_of_task()?;
+        let write = async move { file.write_whole(args.buf, |_| CURSOR, None, &mut 0).await.0 };
+        self.write_in_task(write);
+        Poll::Ready(Ok(accepted))
+    }
+
+    /// Accepts the whole chunk, and does not copy it, once the writes before it are done.
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        // For no bytes, too: a copy takes bytes from its source once they are accepted at once.
+        ready!(self.poll_write_next(cx))?;
+        let total = chunk.len();
+        if total == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut args =
+            Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR, turn: None };
+        let tried = self.file.try_write(&mut args).unwrap_or(Ok(0));
+        if matches!(tried, Ok(count) if count == total) {
+            return Poll::Ready(Ok(()));
+        }
+        match tried.and_then(|done| Ok((done, self.file_of_task()?))) {
+            Ok((mut done, file)) => {
+                let write =
+                    async move { file.write_whole(args.buf, |_| CURSOR, None, &mut done).await.0 };
+                self.write_in_task(write);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => {
+                *chunk = args.buf;
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+
+    /// Ready once everything was written: by the page cache, not by the device, for which there is [`File::sync_data`](crate::fs::File::sync_data).
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_written(cx)
+    }
+
+    /// As [`poll_flush`](Self::poll_flush): the descriptor is closed when the stream is dropped.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_written(cx)
+    }
+}

@@ -1,0 +1,221 @@
+//! How much memory this process may use: its control groups' limits, or the machine's memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What to assume if nothing can be read: 1 GiB.
+const UNKNOWN: usize = 1 << 30;
+
+/// The least of all limits, and which one that is.
+pub(crate) fn memory() -> (usize, String) {
+    least(Path::new("/proc"))
+}
+
+fn least(proc: &Path) -> (usize, String) {
+    let machine = total(proc).map(|bytes| (bytes, format!("this machine's {}", size(bytes))));
+    let groups = groups(proc)
+        .into_iter()
+        .map(|(bytes, path)| (bytes, format!("the {} of control group {path}", size(bytes))));
+    let known = machine.into_iter().chain(groups).min_by_key(|(bytes, _)| *bytes);
+    known.unwrap_or_else(|| (UNKNOWN, format!("{}, since nothing tells", size(UNKNOWN))))
+}
+
+/// Bytes in words, rounded down.
+fn size(bytes: usize) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(shift, _)| bytes >= 10 << shift);
+    let (shift, name) = unit.unwrap_or((0, "bytes"));
+    format!("{} {name}", bytes >> shift)
+}
+
+/// The machine's memory.
+fn total(proc: &Path) -> Option<usize> {
+    let text = fs::read_to_string(proc.join("meminfo")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
+}
+
+/// The limits of the process's control groups of memory, from its own to the topmost that can be seen.
+fn groups(proc: &Path) -> Vec<(usize, String)> {
+    let read = |name| fs::read_to_string(proc.join("self").join(name)).unwrap_or_default();
+    let (groups, mounts) = (read("cgroup"), read("mountinfo"));
+    let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    groups.lines().filter_map(Membership::parse).flat_map(|own| own.limits(&mounts)).collect()
+}
+
+/// A mounted hierarchy of control groups.
+struct Mount {
+    /// The group that stands at the mount point.
+    root: PathBuf,
+    point: PathBuf,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// The files that tell limits.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &["memory.limit_in_bytes"],
+            Self::Two => &["memory.max", "memory.high"],
+        }
+    }
+}
+
+impl Mount {
+    /// Reads a line of `mountinfo`; `None` unless memory groups are mounted there.
+    fn parse(line: &str) -> Option<Self> {
+        let (place, kind) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, point) = (place.next()?, place.next()?);
+        let mut kind = kind.split(' ');
+        let version = match kind.next()? {
+            "cgroup2" => Version::Two,
+            "cgroup" if kind.nth(1)?.split(',').any(|option| option == "memory") => Version::One,
+            _ => return None,
+        };
+        Some(Self { root: root.into(), point: point.into(), version })
+    }
+}
+
+/// A group that the process is in.
+struct Membership {
+    version: Version,
+    path: PathBuf,
+}
+
+impl Membership {
+    /// Reads a line of `cgroup`; `None` for hierarchies without memory.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let version = match controllers {
+            "" if number == "0" => Version::Two,
+            _ if controllers.split(',').any(|one| one == "memory") => Version::One,
+            _ => return None,
+        };
+        Some(Self { version, path: path.into() })
+    }
+
+    /// The limits of the group and of those above it.
+    fn limits(&self, mounts: &[Mount]) -> Vec<(usize, String)> {
+        let Some(mount) = mounts.iter().find(|mount| mount.version == self.version) else {
+            return Vec::new();
+        };
+        // What a container mounts may begin further down than the paths it is told.
+        let inside = self.path.strip_prefix(&mount.root).or(self.path.strip_prefix("/"));
+        let inside = inside.unwrap_or(Path::new(""));
+        let above = inside.ancestors().map(|group| (mount.point.join(group), group));
+        let limits = above.filter_map(|(directory, group)| {
+            let limits =
+                self.version.files().iter().filter_map(|file| limit(&directory.join(file)));
+            Some((limits.min()?, format!("/{}", group.display())))
+        });
+        limits.collect()
+    }
+}
+
+/// A limit in a file; `None` if there is none.
+fn limit(file: &Path) -> Option<usize> {
+    // The first version says "none" by a number that no machine has.
+    let none = |bytes: &usize| *bytes < usize::MAX / 4;
+    fs::read_to_string(file).ok()?.trim().parse().ok().filter(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `/proc`, and the hierarchies that it speaks of, in a directory of its own.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn new(name: &str) -> Self {
+            let directory =
+                std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
+            let machine = Self(directory);
+            machine.write("proc/meminfo", "MemTotal:       1048576 kB\nMemFree: 1 kB\n");
+            machine
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            let path = self.0.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn least(&self) -> (usize, String) {
+            least(&self.0.join("proc"))
+        }
+
+        /// Of a process in these groups, with a hierarchy mounted.
+        fn of(name: &str, groups: &str, mount: &str) -> Self {
+            let machine = Self::new(name);
+            machine.write("proc/self/cgroup", groups);
+            let root = machine.0.display().to_string();
+            let proc = "24 1 0:22 / /proc rw - proc proc rw\n";
+            let mount = format!("{proc}{}\n", mount.replace("ROOT", &root));
+            machine.write("proc/self/mountinfo", &mount);
+            machine
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn without_groups_it_is_the_machine() {
+        let machine = Machine::new("no-groups");
+        assert_eq!(machine.least(), (1 << 30, "this machine's 1024 MiB".into()));
+        assert_eq!(least(Path::new("/nowhere")).0, UNKNOWN);
+    }
+
+    #[test]
+    fn the_least_of_a_group_and_those_above_it_counts() {
+        let mount = "30 1 0:26 / ROOT/cg rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
+        let machine = Machine::of("second", "0::/a/b/c\n", mount);
+        machine.write("cg/a/memory.max", "max\n");
+        assert_eq!(machine.least().1, "this machine's 1024 MiB");
+        machine.write("cg/a/b/c/memory.max", "734003200\n");
+        assert_eq!(machine.least(), (734_003_200, "the 700 MiB of control group /a/b/c".into()));
+        machine.write("cg/a/memory.max", "268435456\n");
+        assert_eq!(machine.least(), (256 << 20, "the 256 MiB of control group /a".into()));
+        machine.write("cg/a/b/memory.high", "20971520\n");
+        assert_eq!(machine.least(), (20 << 20, "the 20 MiB of control group /a/b".into()));
+    }
+
+    #[test]
+    fn the_first_version_is_read_where_memory_is_mounted() {
+        let mount = "31 1 0:27 / ROOT/cpu rw - cgroup cgroup rw,cpu\n\
+                     32 1 0:28 / ROOT/memory rw - cgroup cgroup rw,memory";
+        let groups = "5:cpu:/x\n4:memory:/x/y\n0::/\n";
+        let machine = Machine::of("first", groups, mount);
+        machine.write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        machine.write("memory/x/memory.limit_in_bytes", "104857600\n");
+        machine.write("memory/x/y/memory.limit_in_bytes", "9223372036854771712\n");
+        machine.write("cpu/x/memory.limit_in_bytes", "1\n");
+        assert_eq!(machine.least(), (100 << 20, "the 100 MiB of control group /x".into()));
+    }
+
+    #[test]
+    fn a_containers_mount_begins_at_its_own_group() {
+        let mount = "32 1 0:28 /docker/abc ROOT/memory ro - cgroup cgroup rw,memory";
+        let machine = Machine::of("container", "4:memory:/docker/abc\n", mount);
+        machine.write("memory/memory.limit_in_bytes", "67108864\n");
+        assert_eq!(machine.least(), (64 << 20, "the 64 MiB of control group /".into()));
+    }
+
+    #[test]
+    fn this_process_has_a_limit() {
+        let (bytes, source) = memory();
+        assert!(bytes > 1 << 20, "{source}");
+    }
+}

@@ -1,0 +1,370 @@
+//! Invariant 23: what is held, and by which stream, against small limits.
+#![cfg(feature = "sim")]
+
+use super::*;
+use crate::net::{TcpListener, TcpStream};
+use crate::sim::{Link, Sim, run_on};
+use crate::time::{sleep, timeout};
+use crate::timers::Instant;
+use crate::{Runtime, counters, spawn};
+use annulus_sim::Random;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+const LIMIT: usize = 16 << 20;
+/// Most bytes of a chunk that a peer sends.
+const CHUNK: usize = 4000;
+/// Peers that do not read, and peers that do.
+const CROWD: usize = 100;
+const READERS: usize = 5;
+
+/// What is held now.
+fn held() -> usize {
+    counters().expect("in a runtime").memory_held as usize
+}
+
+async fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
+    let client = TcpStream::connect(listener.local_addr()?).await?;
+    let (server, _) = listener.accept().await?;
+    Ok((client, server))
+}
+
+/// Sends back what comes.
+async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}
+
+/// Sends for good, and reads nothing.
+async fn flood(mut stream: TcpStream, size: usize) -> io::Result<()> {
+    loop {
+        stream.send(vec![7; size]).await?;
+    }
+}
+
+/// Pings, of which each must be answered in time.
+async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> {
+    loop {
+        stream.send("ping").await?;
+        let mut left = 4;
+        while left > 0 {
+            let answer = timeout(Duration::from_secs(60), stream.recv()).await;
+            left -= answer.expect("a ping is answered")?.expect("no end yet").len();
+        }
+        answered.set(answered.get() + 1);
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The most that was held while a crowd flooded; every reader went on to the end.
+async fn most_held(seed: u64) -> io::Result<usize> {
+    let mut random = Random::new(seed);
+    let listener = TcpListener::bind("127.0.0.1:7000")?;
+    let mut tasks = Vec::new();
+    for _ in 0..CROWD {
+        let (client, server) = pair(&listener).await?;
+        tasks.push(spawn(flood(client, 1 + random.below(CHUNK as u64) as usize)));
+        tasks.push(spawn(echo(server)));
+    }
+    let answered: Vec<_> = (0..READERS).map(|_| Rc::new(Cell::new(0))).collect();
+    for count in &answered {
+        let (client, server) = pair(&listener).await?;
+        tasks.push(spawn(ping(client, count.clone())));
+        tasks.push(spawn(echo(server)));
+    }
+    let mut most = 0;
+    for _ in 0..1500 {
+        sleep(Duration::from_millis(1)).await;
+        most = most.max(held());
+    }
+    let before: Vec<u64> = answered.iter().map(|count| count.get()).collect();
+    let turns = counters().unwrap_or_default().enters;
+    sleep(Duration::from_secs(2)).await;
+    assert!(answered.iter().zip(&before).all(|(now, before)| now.get() > *before), "seed {seed}");
+    let turns = counters().unwrap_or_default().enters - turns;
+    let pings = answered.iter().map(|count| count.get()).sum::<u64>() - before.iter().sum::<u64>();
+    assert!(
+        turns < 20 * pings,
+        "seed {seed}: {turns} turns for {pings} pings: the loop does not rest"
+    );
+    for task in &mut tasks {
+        task.abort();
+    }
+    drop(tasks);
+    Ok(most)
+}
+
+fn on_seed(seed: u64, limit: Option<MemoryLimit>) -> usize {
+    let link =
+        Link { latency: Duration::from_micros(200), jitter: Duration::ZERO, ..Link::default() };
+    let sim = Sim::builder(seed).link(link).build();
+    run_on(&sim, Runtime::builder().memory_limit(limit), most_held(seed)).unwrap()
+}
+
+#[test]
+fn no_seed_holds_more_than_the_limit_and_every_reader_goes_on() {
+    // Both sides of each connection are streams of this runtime.
+    let streams = 2 * (CROWD + READERS);
+    let overshoot = LEAST + streams * (4096 + CHUNK + 64);
+    // So much that most may hold more than the floor, and so little that none may.
+    for (seed, bytes) in [(0, LIMIT), (1, 4 << 20), (2, 1 << 20)] {
+        let limit = MemoryLimit::new(bytes);
+        let most = on_seed(seed, Some(limit.clone()));
+        assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
+        assert!(most <= bytes + overshoot, "seed {seed}: {most} of {bytes} bytes");
+        let left = (limit.held(), limit.held_back());
+        assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
+    }
+    let unlimited = on_seed(0, None);
+    assert!(unlimited > 2 * LIMIT, "{unlimited} bytes without a limit are no test");
+}
+
+#[test]
+fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
+    let sim = Sim::builder(1).build();
+    let bounds = |builder: crate::Builder| builder.recv_bound(1 << 20).send_bound(1 << 20);
+    let builder = bounds(Runtime::builder()).memory_limit(MemoryLimit::new(4 << 20));
+    let ran = run_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut readers = Vec::new();
+        for kib in [900, 500, 300, 200, 100, 40, 20, 10] {
+            for _ in 0..3 {
+                let (mut client, mut server) = pair(&listener).await?;
+                client.send("x").await?;
+                server.recv().await?;
+                let writer = spawn(async move {
+                    client.send(vec![7; kib << 10]).await?;
+                    client.drain().await?;
+                    io::Result::Ok(client)
+                });
+                readers.push((server, writer, kib << 10));
+            }
+        }
+        sleep(Duration::from_secs(10)).await;
+        // What has come whole is less than what was held back on the way.
+        let (whole, part): (Vec<_>, Vec<_>) =
+            readers.iter().partition(|(_, writer, _)| writer.is_finished());
+        let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
+        let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are held back");
+        assert!(most <= least, "{most} bytes came whole, and {least} did not");
+        assert!(counters().unwrap_or_default().memory_pauses > 0);
+        // All of it arrives once it is read.
+        for (mut server, writer, mut left) in readers {
+            while left > 0 {
+                let lease = timeout(Duration::from_secs(60), server.recv()).await;
+                left -= lease.expect("it goes on")?.expect("no end yet").len();
+            }
+            writer.await.expect("no panic")?;
+        }
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
+
+#[test]
+fn the_allowance_falls_with_what_is_free_and_no_further_than_the_floor() {
+    let mut last = usize::MAX;
+    for total in (0..=LIMIT).step_by(LIMIT / 64) {
+        let now = allowance(LIMIT, total);
+        assert!(now <= last && now >= FLOOR);
+        last = now;
+    }
+    assert_eq!((last, allowance(LIMIT, LIMIT + 1)), (FLOOR, 0));
+    assert_eq!(budget(LIMIT, LIMIT), Budget { bytes: LEAST, is_tight: true });
+    assert!(!budget(LIMIT, LIMIT / 2).is_tight);
+}
+
+#[test]
+fn a_limit_that_no_runtime_accepts_is_named_with_the_bound() {
+    let most = machine::memory().0.to_string();
+    for (bytes, bound) in [(0, "1048576"), (1000, "1048576"), (usize::MAX, most.as_str())] {
+        let limit = MemoryLimit::new(bytes);
+        let error = Runtime::builder().memory_limit(limit.clone()).build().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(text.contains(&format!("of {bytes} bytes")) && text.contains(bound), "{text}");
+        assert!(text.contains("give "), "{text}");
+        assert_eq!(limit.check().unwrap_err().to_string(), text);
+    }
+    let accepted = [MemoryLimit::LEAST, machine::memory().0].map(MemoryLimit::new);
+    for limit in accepted.map(Some).into_iter().chain([None]) {
+        let runtime = Runtime::builder().memory_limit(limit.clone()).build().unwrap();
+        let given = limit.map(|limit| limit.bytes());
+        assert_eq!(runtime.handle().memory_limit().map(|limit| limit.bytes()), given);
+    }
+    let default = Runtime::new().unwrap().handle().memory_limit().expect("there is a default");
+    assert_eq!(default.bytes(), MemoryLimit::of_process().bytes());
+}
+
+/// A flood whose reader is slow, and then a minute in which a few bytes come each second.
+#[test]
+fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
+    let sim = Sim::builder(1).build();
+    let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
+    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().io.driver.resident();
+    let flood = async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let mut client = TcpStream::connect("127.0.0.1:7000").await?;
+        let (mut server, _) = listener.accept().await?;
+        let writer = spawn(async move {
+            client.send(vec![7; 4 << 20]).await?;
+            client.drain().await?;
+            io::Result::Ok(client)
+        });
+        let (mut held, mut left) = (Vec::new(), 4 << 20);
+        while left > 0 {
+            let lease = server.recv().await?.expect("no end yet");
+            left -= lease.len();
+            held.push(lease);
+        }
+        io::Result::Ok((writer.await.expect("no panic")?, server))
+    };
+    let (mut client, mut server) = runtime.block_on(flood).unwrap();
+    let flooded = resident(&runtime);
+    assert!(flooded >= 2 << 20, "{flooded} bytes");
+    let light = async {
+        for _ in 0..60 {
+            sleep(Duration::from_secs(1)).await;
+            client.send("ping").await?;
+            server.recv().await?;
+        }
+        io::Result::Ok(())
+    };
+    runtime.block_on(light).unwrap();
+    let left = resident(&runtime);
+    assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
+}
+
+/// Bytes that a peer sends which reads nothing.
+const SENT: usize = 64 << 10;
+
+/// One stream holds `held` unsent bytes, another `hoarded`, and neither has a peer that reads: the first receives all that its own peer
+/// sends, since it reads.
+fn receives(held: usize, hoarded: usize) {
+    let sim = Sim::builder(1).build();
+    let limit = MemoryLimit::new(LIMIT);
+    // A receive is armed anew after these few bytes.
+    let builder = Runtime::builder().recv_bound(4096).send_bound(1 << 20);
+    let ran = run_on(&sim, builder.memory_limit(limit.clone()), async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let (mut client, server) = pair(&listener).await?;
+        let (mut receiving, mut sending) = server.split();
+        sending.send(vec![7; held]).await?;
+        let (_other, mut hoarder) = pair(&listener).await?;
+        let hoarder = spawn(async move { hoarder.send(vec![7; hoarded]).await });
+        sleep(Duration::from_millis(1)).await;
+        client.send(vec![1; SENT]).await?;
+        let mut left = SENT;
+        while left > 0 {
+            let received = timeout(Duration::from_secs(1), receiving.recv()).await;
+            let lease = received.unwrap_or_else(|_| panic!("{held} bytes: {left} do not come"))?;
+            left -= lease.expect("no end yet").len();
+        }
+        let now = counters().unwrap_or_default();
+        assert_eq!(limit.held_back() as u64, now.streams_held_back);
+        hoarder.abort();
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}
+
+#[test]
+fn what_a_stream_has_to_send_does_not_keep_it_from_receiving() {
+    receives(400 << 10, LIMIT / 8 * 7);
+    // The allowance falls a little, and rises by less than a quarter.
+    for extra in (0..400 << 10).step_by(50 << 10) {
+        receives(570 << 10, LIMIT / 2 + extra);
+    }
+}
+
+#[test]
+fn once_half_of_the_limit_is_free_all_is_as_in_the_beginning() {
+    let mut memory = Memory::new(
+        Some(MemoryLimit::new(LIMIT)),
+        StreamBounds { receive: 1 << 20, send: 1 << 20 },
+    );
+    let first = (memory.allowance, memory.send_bound);
+    memory.allow(LIMIT + 1, LIMIT + 1);
+    assert_eq!(memory.allowance, 0);
+    memory.allow(0, 0);
+    assert_eq!(((memory.allowance, memory.send_bound), memory.is_tight()), (first, false));
+}
+
+#[test]
+fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
+    let most = StreamBounds { receive: 1 << 20, send: 8192 };
+    for (limit, mark) in
+        [(None, MARK), (Some(LIMIT), MARK.min(LIMIT / 2)), (Some(1 << 20), 1 << 19)]
+    {
+        let mut memory = Memory::new(limit.map(MemoryLimit::new), most);
+        let fell = |memory: &mut Memory, in_use: usize| {
+            // Little is held of what is in use elsewhere: what is in use here decides.
+            let changed = memory.weigh(in_use).map(|total| memory.allow(total, in_use));
+            let have_fallen = changed.is_some_and(|changed| changed.have_fallen);
+            (have_fallen, memory.recv_bound, memory.waiting_bound)
+        };
+        let (usual, lowered) = ((1 << 20, 8192), (16 << 10, 4096));
+        let steps = [
+            (mark, false, usual),
+            (mark + 1, true, lowered),
+            (mark, false, lowered),
+            (mark / 2 + 1, false, lowered),
+            (mark / 2, false, usual),
+            (mark, false, usual),
+            (mark + 1, true, lowered),
+            (0, false, usual),
+        ];
+        for (in_use, falls, (receive, send)) in steps {
+            let now = fell(&mut memory, in_use);
+            assert_eq!(now, (falls, receive, send), "{limit:?}: {in_use} bytes in use");
+        }
+    }
+}
+
+/// Memory that is freed without an event: the sender that it lets go on runs before the loop sleeps.
+#[test]
+fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
+    let sim = Sim::builder(1).build();
+    let builder = Runtime::builder().recv_buffers(4096, 4).memory_limit(MemoryLimit::new(1 << 20));
+    let ran = run_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let (mut client, mut server) = pair(&listener).await?;
+        let writer = spawn(async move {
+            client.send(vec![7; 700 << 10]).await?;
+            client.drain().await
+        });
+        let (mut leases, mut left) = (Vec::new(), 700 << 10);
+        while left > 0 {
+            let lease = server.recv().await?.expect("no end yet");
+            left -= lease.len();
+            leases.push(lease);
+        }
+        writer.await.expect("no panic")?;
+        let (mut sender, _silent) = pair(&listener).await?;
+        let went = Rc::new(crate::sync::Notify::new());
+        let _flood = spawn({
+            let went = went.clone();
+            async move {
+                while sender.send(vec![7; CHUNK]).await.is_ok() {
+                    went.notify_one();
+                }
+            }
+        });
+        sleep(Duration::from_secs(1)).await;
+        assert!(counters().unwrap_or_default().memory_pauses > 0, "nothing is held back");
+        // What it has sent before.
+        went.notified().await;
+        drop(leases);
+        let dropped = Instant::now();
+        went.notified().await;
+        // System calls take a few microseconds of virtual time.
+        let waited = dropped.elapsed();
+        assert!(waited < Duration::from_millis(1), "the loop slept for {waited:?} first");
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}

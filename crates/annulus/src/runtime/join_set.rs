@@ -1,0 +1,255 @@
+//! Many tasks, whose results are taken as they come.
+
+use crate::base::budget;
+use crate::runtime::current;
+use crate::runtime::spawn::spawn_at;
+use crate::runtime::spawn_blocking::{offload, result_of};
+use crate::tasks::AbortHandle;
+use crate::tasks::JoinError;
+use crate::tasks::JoinHandle;
+use crate::tasks::guarded::Guarded;
+use crate::unwind::{dispose_each, wake_each};
+use crate::waiters::renew;
+use std::cell::RefCell;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::mem::take;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Tasks with results of one type, which come in the order in which the tasks finish. Each costs the same however many there are.
+///
+/// Dropping the set aborts the tasks that are still in it.
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::task::JoinSet;
+///
+/// let mut set = JoinSet::new();
+/// for number in 0..100 {
+///     set.spawn(async move { number * number });
+/// }
+/// let mut sum = 0;
+/// while let Some(square) = set.join_next().await {
+///     sum += square.unwrap();
+/// }
+/// assert_eq!(sum, 328_350);
+/// # });
+/// ```
+pub struct JoinSet<T> {
+    /// The tasks whose result was not taken, in the order in which they were spawned.
+    tasks: BTreeMap<u64, JoinHandle<T>>,
+    finished: Rc<Finished>,
+    next: u64,
+}
+
+/// What the tasks of a set tell it.
+#[derive(Default)]
+struct Finished {
+    /// The numbers of tasks that have finished, or whose future was dropped.
+    tasks: RefCell<VecDeque<u64>>,
+    /// What waits for the next one.
+    waiter: RefCell<Option<Waker>>,
+}
+
+impl<T> JoinSet<T> {
+    /// Without a task.
+    pub fn new() -> Self {
+        Self { tasks: BTreeMap::new(), finished: Rc::default(), next: 0 }
+    }
+
+    /// How many tasks there are whose result was not taken.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Spawns a task on the current runtime, as [`spawn`](crate::spawn) does. It starts with the next turn, whether this set is polled
+    /// or not.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[track_caller]
+    pub fn spawn(&mut self, future: impl Future<Output = T> + 'static) -> AbortHandle {
+        let number = self.next;
+        self.next += 1;
+        let report = Report { number, finished: self.finished.clone() };
+        let task = spawn_at(Guarded::new(future, report), Location::caller());
+        let aborts = task.abort_handle();
+        self.tasks.insert(number, task);
+        aborts
+    }
+
+    /// Makes a call that blocks, as [`spawn_blocking`](crate::spawn_blocking) does.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[track_caller]
+    pub fn spawn_blocking<F>(&mut self, call: F) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let core = current::get().expect(
+            "JoinSet::spawn_blocking was called outside a runtime; call it inside annulus::run",
+        );
+        self.spawn(result_of(offload(&core, call)))
+    }
+
+    /// The result of the next task that finishes; `None`, at once, if the set is empty. Cancel-safe. A `select!` in a loop needs a guard
+    /// against the empty set, or it spins.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the task panicked or was aborted.
+    pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+        poll_fn(|cx| self.poll_join_next(cx)).await
+    }
+
+    /// As [`join_next`](Self::join_next), by polling.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
+        budget::poll_with(cx, || {
+            if self.is_empty() {
+                return Poll::Ready(None);
+            }
+            match self.try_join_next() {
+                Some(result) => Poll::Ready(Some(result)),
+                None => self.finished.poll_wait(cx),
+            }
+        })
+    }
+
+    /// The result of a task that has finished, if there is one now.
+    ///
+    /// # Errors
+    /// As [`join_next`](Self::join_next).
+    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+        loop {
+            let number = self.finished.pop()?;
+            let Entry::Occupied(mut task) = self.tasks.entry(number) else { continue };
+            if !task.get().is_finished() {
+                // Its future is being dropped, and its result comes right after that.
+                self.finished.tasks.borrow_mut().push_front(number);
+                return None;
+            }
+            let cx = &mut Context::from_waker(Waker::noop());
+            let polled = budget::poll_free(|| Pin::new(task.get_mut()).poll(cx));
+            let Poll::Ready(result) = polled else { unreachable!("it has finished") };
+            task.remove();
+            return Some(result);
+        }
+    }
+
+    /// The results of all tasks, in the order in which they finish.
+    ///
+    /// # Panics
+    /// If a task panicked, with its payload, or was aborted; the others are aborted then.
+    pub async fn join_all(mut self) -> Vec<T> {
+        let mut results = Vec::with_capacity(self.len());
+        while let Some(result) = self.join_next().await {
+            match result.map_err(JoinError::try_into_panic) {
+                Ok(value) => results.push(value),
+                Err(Ok(payload)) => std::panic::resume_unwind(payload),
+                Err(Err(aborted)) => panic!("a task of a JoinSet has no result: {aborted}"),
+            }
+        }
+        results
+    }
+
+    /// Aborts all tasks. They stay in the set: [`join_next`](Self::join_next) returns a result or an error for each.
+    pub fn abort_all(&mut self) {
+        self.tasks.values().for_each(JoinHandle::abort);
+    }
+
+    /// Aborts all tasks, and waits until the future of each is dropped. Their results are dropped. If this future is dropped, the
+    /// rest stays in the set, aborted.
+    pub async fn shutdown(&mut self) {
+        self.abort_all();
+        while let Some(result) = self.join_next().await {
+            dispose_each([result]);
+        }
+    }
+
+    /// Empties the set; its tasks go on, detached.
+    pub fn detach_all(&mut self) {
+        dispose_each(take(&mut self.tasks).into_values());
+        self.finished = Rc::default();
+    }
+}
+
+impl<T> Default for JoinSet<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for JoinSet<T> {
+    fn drop(&mut self) {
+        self.abort_all();
+        // Results are values of the program's own.
+        self.detach_all();
+    }
+}
+
+impl<T> fmt::Debug for JoinSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinSet({} tasks)", self.len())
+    }
+}
+
+impl<T, F: Future<Output = T> + 'static> FromIterator<F> for JoinSet<T> {
+    /// Spawns a task for each future.
+    #[track_caller]
+    fn from_iter<I: IntoIterator<Item = F>>(futures: I) -> Self {
+        let mut set = Self::new();
+        for future in futures {
+            set.spawn(future);
+        }
+        set
+    }
+}
+
+impl Finished {
+    fn pop(&self) -> Option<u64> {
+        self.tasks.borrow_mut().pop_front()
+    }
+
+    /// Waits until a task tells the set something.
+    fn poll_wait<R>(&self, cx: &Context<'_>) -> Poll<R> {
+        let stale = renew(&mut self.waiter.borrow_mut(), cx.waker());
+        dispose_each(stale);
+        // Some are there only if a task is being dropped just now, or if the clone of the waker has ended one.
+        if !self.tasks.borrow().is_empty() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    fn push(&self, number: u64) {
+        self.tasks.borrow_mut().push_back(number);
+        let waiter = self.waiter.borrow_mut().take();
+        wake_each(waiter);
+    }
+}
+
+/// Tells the set when it is dropped.
+struct Report {
+    number: u64,
+    finished: Rc<Finished>,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.finished.push(self.number);
+    }
+}

@@ -1,0 +1,41 @@
+//! Tasks: futures that run concurrently on the runtime's thread.
+//!
+//! | to | use |
+//! |---|---|
+//! | run a future beside this one | [`spawn`] |
+//! | take the results of many tasks as they come | [`JoinSet`] |
+//! | wait until all tasks of a part of the program have ended | [`scope`] |
+//! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
+//! | make a call that blocks | [`spawn_blocking`] |
+//! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
+//! | let the other tasks run | [`yield_now`], [`consume_budget`] |
+//!
+//! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and `stream.select_next_some()` of a
+//! stream (feature `stream`). That of `tokio` takes any, and works outside of its runtime.
+//!
+//! ```
+//! # annulus::run(async {
+//! use annulus::sync::CancellationToken;
+//! use futures_util::{FutureExt, select_biased};
+//! use std::pin::pin;
+//!
+//! let stop = CancellationToken::new();
+//! let child = stop.child_token();
+//! let task = annulus::spawn(async move {
+//!     let mut stopped = pin!(child.cancelled().fuse());
+//!     let mut work = pin!(std::future::pending::<u32>().fuse());
+//!     select_biased! {
+//!         () = stopped => None,
+//!         result = work => Some(result),
+//!     }
+//! });
+//! stop.cancel();
+//! assert_eq!(task.await.unwrap(), None);
+//! # });
+//! ```
+
+pub use crate::runtime::join_set::JoinSet;
+pub use crate::runtime::scope::{Scope, scope};
+pub use crate::runtime::spawn::spawn;
+pub use crate::runtime::spawn_blocking::{PoolFull, spawn_blocking, try_spawn_blocking};
+pub use crate::tasks::{AbortHandle, JoinError, JoinHandle, consume_budget, yield_now};

@@ -1,0 +1,54 @@
+//! Polling and dropping a task's future, with its panics caught.
+
+use crate::unwind::{Panic, contained, dispose_each};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &Panic) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("with a payload that is not text")
+}
+
+/// A task's result. If it is not taken, a panic of its drop is caught too.
+pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
+
+impl<T> Outcome<T> {
+    pub(crate) fn take(mut self) -> Option<Result<T, Panic>> {
+        self.0.take()
+    }
+
+    /// The panic, if it is one. A result is dropped.
+    pub(crate) fn into_panic(mut self) -> Option<Panic> {
+        self.0.take_if(|outcome| outcome.is_err())?.err()
+    }
+}
+
+impl<T> Drop for Outcome<T> {
+    fn drop(&mut self) {
+        dispose_each(self.0.take());
+    }
+}
+
+/// Polls a task's future. If it is ready or has panicked, it is dropped.
+#[inline]
+pub(crate) fn poll<F: Future>(
+    mut slot: Pin<&mut Option<F>>,
+    cx: &mut Context<'_>,
+) -> Poll<Outcome<F::Output>> {
+    let future = slot.as_mut().as_pin_mut().expect("a task that is done is not polled");
+    let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        Ok(poll) => Ok(ready!(poll)),
+        Err(panic) => Err(panic),
+    };
+    end(slot);
+    Poll::Ready(Outcome(Some(outcome)))
+}
+
+/// Drops a task's future.
+pub(crate) fn end<F>(mut slot: Pin<&mut Option<F>>) {
+    contained(|| slot.set(None));
+}

@@ -1,0 +1,91 @@
+//! Why a task has no result.
+
+use super::panic_message;
+use crate::unwind::Panic;
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// Why a task has no result: it was cancelled, or it panicked.
+///
+/// ```
+/// annulus::run(async {
+///     let error = annulus::spawn(async { panic!("on purpose") }).await.unwrap_err();
+///     assert!(error.is_panic());
+///     assert_eq!(error.to_string(), "the task panicked: on purpose");
+///     assert_eq!(error.into_panic().downcast_ref(), Some(&"on purpose"));
+/// });
+/// ```
+pub struct JoinError(Cause);
+
+enum Cause {
+    Cancelled,
+    /// In a mutex only so that the error is `Sync`, as those of other libraries are.
+    Panicked(Mutex<Panic>),
+}
+
+impl JoinError {
+    pub(crate) fn cancelled() -> Self {
+        Self(Cause::Cancelled)
+    }
+
+    pub(crate) fn panicked(payload: Panic) -> Self {
+        Self(Cause::Panicked(Mutex::new(payload)))
+    }
+
+    /// Whether the task was aborted, or its runtime ended first.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.0, Cause::Cancelled)
+    }
+
+    /// Whether the task panicked.
+    pub fn is_panic(&self) -> bool {
+        !self.is_cancelled()
+    }
+
+    /// The panic's payload, to resume it with [`std::panic::resume_unwind`].
+    ///
+    /// # Panics
+    /// If the task did not panic; ask [`is_panic`](Self::is_panic) first, or call [`try_into_panic`](Self::try_into_panic).
+    #[track_caller]
+    pub fn into_panic(self) -> Panic {
+        self.try_into_panic().unwrap_or_else(|error| {
+            panic!("into_panic of an error that is no panic, but: {error}; call try_into_panic")
+        })
+    }
+
+    /// As [`into_panic`](Self::into_panic), for an error that may be no panic.
+    ///
+    /// # Errors
+    /// The error itself, if the task did not panic.
+    pub fn try_into_panic(self) -> Result<Panic, Self> {
+        match self.0 {
+            Cause::Panicked(payload) => {
+                Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+            Cause::Cancelled => Err(self),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cause::Panicked(payload) = &self.0 else { return f.write_str("the task was aborted") };
+        let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "the task panicked: {}", panic_message(&payload))
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> Self {
+        Self::other(error)
+    }
+}

@@ -1,0 +1,77 @@
+//! Tasks: their memory, their queue, the inbox of other threads.
+
+mod abort;
+mod body;
+pub(crate) mod counts;
+pub(crate) mod guarded;
+mod join;
+mod join_error;
+mod join_state;
+pub(crate) mod owner;
+pub(crate) mod probe;
+mod raw;
+mod refs;
+pub(crate) mod refused;
+pub(crate) mod remote;
+mod remote_flags;
+mod root;
+mod run_queue;
+#[cfg(test)]
+mod tests;
+
+/// The atomics of reference counts and remote flags. The model in `tests/task_refs.rs` puts loom's in their place.
+mod atomic {
+    pub(crate) use std::cell::Cell;
+    pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
+}
+
+pub use abort::AbortHandle;
+pub(crate) use body::panic_message;
+pub use join::JoinHandle;
+pub use join_error::JoinError;
+pub(crate) use raw::TaskRef;
+pub(crate) use root::RootWaker;
+pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, Task};
+
+use crate::base::budget;
+use crate::tasks::remote::Remote;
+use std::future::{Future, poll_fn};
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Spawns a task from another thread.
+#[track_caller]
+pub(crate) fn spawn_remotely<F>(remote: &Arc<Remote>, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    JoinHandle::new(Some(raw::send(future, remote, Location::caller())))
+}
+
+/// Takes one unit of the task's [budget](crate::Builder::task_budget): at zero, the other ready tasks run first. For loops that
+/// may always find something to do.
+pub async fn consume_budget() {
+    poll_fn(|cx| budget::poll_take(cx)).await;
+}
+
+/// Lets the other ready tasks run first.
+pub async fn yield_now() {
+    struct Yield(bool);
+
+    impl Future for Yield {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    Yield(false).await;
+}

@@ -1,0 +1,44 @@
+//! Whether a thread owns a task, and the run queue of this thread.
+
+use super::RunQueue;
+use super::raw::TaskRef;
+use crate::tasks::remote::Remote;
+use std::cell::{Cell, RefCell};
+use std::ptr::{from_ref, null};
+use std::rc::Rc;
+
+thread_local! {
+    /// The inbox of the runtime that this thread runs: compared, never followed. Apart from the queue, since without a destructor
+    /// its read is a plain load.
+    static OWNED: Cell<*const Remote> = const { Cell::new(null()) };
+    static RUN_QUEUE: RefCell<Option<Rc<RunQueue>>> = const { RefCell::new(None) };
+}
+
+/// Makes this thread the owner of a runtime's tasks, until [`leave`]. On a thread that is ending it may have no effect; then wakes
+/// from this thread use the inbox.
+pub(crate) fn enter(remote: &Remote, run_queue: &Rc<RunQueue>) {
+    if RUN_QUEUE.try_with(|slot| slot.replace(Some(run_queue.clone()))).is_ok() {
+        OWNED.set(from_ref(remote));
+    }
+}
+
+/// Ends the ownership: wakes from this thread use the inbox from now on.
+pub(crate) fn leave() {
+    OWNED.set(null());
+    _ = RUN_QUEUE.try_with(RefCell::take);
+}
+
+/// Whether the runtime with this inbox runs on this thread: never true on a thread that did not build it.
+#[inline]
+pub(crate) fn is_owner(remote: &Remote) -> bool {
+    OWNED.get() == from_ref(remote)
+}
+
+/// Queues a task of the runtime that this thread runs.
+#[inline]
+pub(crate) fn push(task: TaskRef) {
+    RUN_QUEUE.with(|queue| {
+        let queue = queue.borrow();
+        queue.as_ref().expect("an owner has a run queue").push(task);
+    });
+}

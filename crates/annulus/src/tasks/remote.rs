@@ -1,0 +1,208 @@
+//! The part of a runtime that other threads use: its inbox, and the descriptor that wakes its loop.
+
+#[cfg(feature = "sim")]
+mod lost_panics;
+mod wake_state;
+
+use crate::memory::MemoryLimit;
+use crate::tasks::TaskRef;
+use crate::unwind::{Panic, dispose};
+use annulus_kernel::named;
+#[cfg(feature = "sim")]
+pub(crate) use lost_panics::LostPanic;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::Location;
+use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wake_state::WakeState;
+
+/// Tasks woken by other threads, and the way to wake a sleeping loop: a task goes into the inbox, then the loop is woken.
+pub(crate) struct Remote {
+    inbox: Mutex<Inbox>,
+    wake_state: WakeState,
+    stopped: AtomicBool,
+    /// An eventfd that the loop polls.
+    wake_fd: Option<OwnedFd>,
+    /// Wakes by other threads.
+    remote_wakes: AtomicU64,
+    /// System calls made to end the loop's sleep.
+    wakeups: AtomicU64,
+    /// Streams that are open here, as of the last turn.
+    streams: AtomicUsize,
+    memory: Option<MemoryLimit>,
+    #[cfg(feature = "sim")]
+    lost_panics: lost_panics::LostPanics,
+}
+
+#[derive(Default)]
+struct Inbox {
+    tasks: Vec<TaskRef>,
+    /// Spawning is refused.
+    closed: bool,
+    /// Every task was dropped; only tasks that were never polled can still arrive.
+    finished: bool,
+}
+
+impl Remote {
+    /// With a descriptor to wake it if the kernel is a `real` one; a simulated one has no other threads.
+    pub(crate) fn new(real: bool, memory: Option<MemoryLimit>) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake_fd = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
+        Ok(Self {
+            inbox: Mutex::default(),
+            wake_state: WakeState::new(),
+            stopped: AtomicBool::new(false),
+            wake_fd,
+            remote_wakes: AtomicU64::new(0),
+            wakeups: AtomicU64::new(0),
+            streams: AtomicUsize::new(0),
+            memory,
+            #[cfg(feature = "sim")]
+            lost_panics: Default::default(),
+        })
+    }
+
+    /// The descriptor that turns readable when the sleeping loop is woken.
+    pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wake_fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Puts a task in the inbox.
+    ///
+    /// # Errors
+    /// The task, after the end.
+    pub(crate) fn push(&self, task: TaskRef) -> Result<(), TaskRef> {
+        let mut inbox = self.inbox();
+        if inbox.finished {
+            return Err(task);
+        }
+        inbox.tasks.push(task);
+        drop(inbox);
+        self.wake();
+        Ok(())
+    }
+
+    /// Makes the loop take its inbox; for other threads.
+    pub(crate) fn wake(&self) {
+        self.remote_wakes.fetch_add(1, Ordering::Relaxed);
+        self.wake_loop();
+    }
+
+    /// Makes the loop take another turn.
+    pub(crate) fn wake_loop(&self) {
+        if self.wake_state.wake()
+            && let Some(wake_fd) = &self.wake_fd
+        {
+            self.wakeups.fetch_add(1, Ordering::Relaxed);
+            // It fails only if the counter is full: then the descriptor is readable already.
+            _ = rustix::io::write(wake_fd, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Asks the loop to end.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// A task that was spawned there has panicked, and no join handle takes that. The panic hook has reported it. If lost panics are kept, this
+    /// one is, and the loop ends.
+    #[cold]
+    pub(crate) fn lose(&self, panic: Panic, spawned_at: &'static Location<'static>) {
+        #[cfg(feature = "sim")]
+        if self.lost_panics.note(&panic, spawned_at) {
+            self.stop();
+        }
+        #[cfg(not(feature = "sim"))]
+        let _ = spawned_at;
+        dispose(panic);
+    }
+
+    /// Keeps the first panic that is lost from now on, and ends the loop then.
+    #[cfg(feature = "sim")]
+    pub(crate) fn keep_lost_panics(&self) {
+        self.lost_panics.keep();
+    }
+
+    /// The first panic that was lost.
+    #[cfg(feature = "sim")]
+    pub(crate) fn lost_panic(&self) -> Option<&LostPanic> {
+        self.lost_panics.first()
+    }
+
+    /// Wakes by other threads, and the system calls they took.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.remote_wakes.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
+    }
+
+    /// Publishes how many streams are open here, for other threads. Only the loop calls it: a load, and a store if it has changed.
+    #[inline]
+    pub(crate) fn publish_streams(&self, count: usize) {
+        if self.streams.load(Ordering::Relaxed) != count {
+            self.streams.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Streams that were open here when the loop last published it.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The memory limit of the runtime, if it has one.
+    pub(crate) fn memory_limit(&self) -> Option<&MemoryLimit> {
+        self.memory.as_ref()
+    }
+
+    /// Whether the loop was asked to end since the last call.
+    #[inline]
+    pub(crate) fn take_stop(&self) -> bool {
+        // Acquire pairs with the release in `stop`.
+        self.stopped.load(Ordering::Relaxed) && self.stopped.swap(false, Ordering::Acquire)
+    }
+
+    /// The loop is about to sleep. False if there is something to do first.
+    #[inline]
+    pub(crate) fn park(&self) -> bool {
+        self.wake_state.park()
+    }
+
+    /// The loop is awake again.
+    #[inline]
+    pub(crate) fn unpark(&self) {
+        self.wake_state.unpark();
+    }
+
+    /// Takes the tasks from the inbox.
+    #[inline]
+    pub(crate) fn take(&self) -> Vec<TaskRef> {
+        if self.wake_state.take() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
+    }
+
+    /// How many tasks are in the inbox.
+    pub(crate) fn waiting(&self) -> usize {
+        self.inbox().tasks.len()
+    }
+
+    /// No more tasks may be spawned by other threads. Wakes still arrive, so that every task can be dropped on its own thread.
+    pub(crate) fn close(&self) {
+        self.inbox().closed = true;
+    }
+
+    /// No more tasks are taken in; returns the last ones.
+    pub(crate) fn finish(&self) -> Vec<TaskRef> {
+        let mut inbox = self.inbox();
+        inbox.finished = true;
+        std::mem::take(&mut inbox.tasks)
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox().closed
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

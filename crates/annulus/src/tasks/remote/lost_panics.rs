@@ -1,0 +1,42 @@
+//! Panics of tasks that no join handle takes: the first is kept for a simulation, which fails by it.
+
+use crate::tasks::panic_message;
+use crate::unwind::Panic;
+use std::panic::Location;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is known of such a panic.
+pub(crate) struct LostPanic {
+    pub(crate) message: String,
+    /// Where its task was spawned.
+    pub(crate) spawned_at: &'static Location<'static>,
+}
+
+/// Those of a runtime.
+#[derive(Default)]
+pub(crate) struct LostPanics {
+    are_kept: AtomicBool,
+    first: OnceLock<LostPanic>,
+}
+
+impl LostPanics {
+    /// Keeps the first that comes from now on.
+    pub(crate) fn keep(&self) {
+        self.are_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes one. Whether they are kept.
+    pub(crate) fn note(&self, panic: &Panic, spawned_at: &'static Location<'static>) -> bool {
+        let are_kept = self.are_kept.load(Ordering::Relaxed);
+        if are_kept {
+            let message = panic_message(panic).to_owned();
+            _ = self.first.set(LostPanic { message, spawned_at });
+        }
+        are_kept
+    }
+
+    pub(crate) fn first(&self) -> Option<&LostPanic> {
+        self.first.get()
+    }
+}

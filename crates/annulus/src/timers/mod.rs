@@ -1,0 +1,8 @@
+//! Points in time, the clock of a guest's host, and the heap of what is due.
+
+pub(crate) mod clock;
+mod heap;
+mod instant;
+
+pub(crate) use heap::{Fire, TimerKey, Timers};
+pub use instant::Instant;
