@@ -2,11 +2,11 @@
 
 use crate::doubts;
 use crate::fault_log::{FaultLog, Faults};
+use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Plan, Streams, Workload};
 use crate::protocol::Protocol;
 use crate::recording::{Collector, Interval, Machine, Recording, RunInfo, WorkloadKind};
-use crate::run::LoadError;
 use crate::schedule::Rate;
 use crate::server_address::ServerAddress;
 use crate::system::SystemUse;

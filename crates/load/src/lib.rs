@@ -52,6 +52,7 @@ pub mod compare;
 pub mod fuzzing;
 pub mod idle;
 pub mod limits;
+mod load_error;
 #[cfg(feature = "page")]
 pub mod page;
 pub mod recording;
@@ -68,6 +69,7 @@ pub use find_rate::{
     FoundRate, MIN_SEARCH, RateSearch, RateSearchError, RateWindow, SEARCH_WINDOWS, SearchEnd,
     Target, TargetError,
 };
+pub use load_error::LoadError;
 pub use mix::{Fill, MAX_LENGTH, Mix, MixError, Sizes, SizesError, Template, TemplateError};
 pub use mode::Mode;
 pub use observer::{Observer, Progress};
@@ -76,7 +78,7 @@ pub use plan::{
     MAX_PIPELINE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
 };
 pub use protocol::Protocol;
-pub use run::{LoadError, run};
+pub use run::run;
 pub use schedule::{
     Arrivals, MAX_BURST, MAX_RATE, MAX_THINK, Rate, Schedule, ScheduleTextError, Think,
     parse_number,

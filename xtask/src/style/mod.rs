@@ -4,6 +4,7 @@
 //! ([`ratchet`]): more is a failure, and a lower count can be recorded.
 
 mod examples;
+mod floors;
 mod graph;
 mod modules;
 mod ratchet;
@@ -124,6 +125,7 @@ fn apply() -> Result<Vec<Rule>, Failure> {
     }
     let modules = Modules::read(&tree, CRATE);
     let modules = modules.map_err(|why| Failure::Failed(format!("style: {why}")))?;
+    let floors = floors::find(&tree).map_err(|why| Failure::Failed(format!("style: {why}")))?;
     let examples = examples::find(&tree, &modules, &examples::exceptions()?);
     let rule = |name, about, found| Rule { name, about, found };
     Ok(vec![
@@ -131,6 +133,7 @@ fn apply() -> Result<Vec<Rule>, Failure> {
         rule("functions", "functions of more than 70 lines", sizes::functions(&tree)),
         rule("words", "words of xtask/style/words.txt", words.find(&tree)),
         rule("cycle", "files in the largest cycle of modules of crates/annulus", cycle(&modules)),
+        rule("floors", "files in cycles of directories and files beside a crate's lib.rs", floors),
         rule(
             "references",
             "documents, files and invariants that do not exist",

@@ -264,10 +264,10 @@ enum Checked {
 
 #[cfg(test)]
 mod tests {
-    use crate::file_policy::DeviceId;
     use super::super::open::OpenArgs;
     use super::*;
     use crate::Runtime;
+    use crate::file_policy::DeviceId;
     use crate::runtime::current;
 
     #[test]

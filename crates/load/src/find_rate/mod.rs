@@ -9,10 +9,11 @@ mod search;
 mod simulated;
 mod target;
 
+use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
 use crate::plan::{Plan, Workload};
 use crate::recording::{Interval, Recording};
-use crate::run::{LoadError, run};
+use crate::run::run;
 use crate::schedule::{Arrivals, Rate, Schedule, Think};
 pub use search::SearchEnd;
 use search::{Next, Search};

@@ -23,10 +23,10 @@ mod spoken;
 
 use crate::exchange::Protocol;
 use crate::findings::Findings;
+use crate::load_error::LoadError;
 use crate::mode::Mode;
 use crate::observer::Observer;
 use crate::plan::{Plan, Streams};
-use crate::run::LoadError;
 use crate::schedule::{Pacer, Schedule};
 use crate::threads::Settings;
 use crate::wire::Sources;

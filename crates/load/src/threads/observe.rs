@@ -3,10 +3,10 @@
 use super::work::{Link, work};
 use super::{Command, Event, Measured, Settings, Share};
 use crate::clock;
+use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
 use crate::plan::{Plan, Workload};
 use crate::recording::Collector;
-use crate::run::LoadError;
 use crate::start_time::StartTime;
 use annulus::shards::{self, Sender};
 use std::io;

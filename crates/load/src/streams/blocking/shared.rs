@@ -2,10 +2,10 @@
 
 use crate::fault::Fault;
 use crate::fault_log::FaultLog;
+use crate::load_error::LoadError;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::recording::{Collector, Recorder};
-use crate::run::LoadError;
 use crate::schedule::Times;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
