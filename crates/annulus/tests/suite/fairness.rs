@@ -156,14 +156,14 @@ loops! {
     } token.run_until_cancelled(std::future::pending::<()>()).await;
     "shards/channel/mod.rs recv": { let (_, mut receiver) = annulus::shards::channel::<()>(1); } receiver.recv().await;
     "shards/channel/mod.rs send": { let (sender, _) = annulus::shards::channel(1); } sender.send(1).await;
-    "task/mod.rs consume_budget": {} annulus::consume_budget().await;
-    "task/mod.rs yield_now": {} yield_now().await;
-    "task/mod.rs spawn": {} spawn(async {}).await;
-    "task/mod.rs spawn_blocking": {} annulus::spawn_blocking(|| ()).await;
-    "task/join_set.rs join_next": { let mut set = JoinSet::<()>::new(); } set.join_next().await;
-    "task/join_set.rs join_all": {} JoinSet::<()>::new().join_all().await;
-    "task/join_set.rs shutdown": { let mut set = JoinSet::<()>::new(); } set.shutdown().await;
-    "task/scope.rs scope": {} annulus::task::scope(async |_scope| ()).await;
+    "tasks/mod.rs consume_budget": {} annulus::consume_budget().await;
+    "tasks/mod.rs yield_now": {} yield_now().await;
+    "runtime/spawn.rs spawn": {} spawn(async {}).await;
+    "runtime/spawn_blocking.rs spawn_blocking": {} annulus::spawn_blocking(|| ()).await;
+    "runtime/join_set.rs join_next": { let mut set = JoinSet::<()>::new(); } set.join_next().await;
+    "runtime/join_set.rs join_all": {} JoinSet::<()>::new().join_all().await;
+    "runtime/join_set.rs shutdown": { let mut set = JoinSet::<()>::new(); } set.shutdown().await;
+    "runtime/scope.rs scope": {} annulus::task::scope(async |_scope| ()).await;
     "time/sleep.rs sleep": {} annulus::time::sleep(Duration::ZERO).await;
     "time/interval.rs tick": {
         let long_ago = annulus::time::Instant::now().checked_sub(Duration::from_secs(1000)).expect("no underflow");
