@@ -27,15 +27,15 @@ const QUICK: &str = "tests:: conformance:: files:: forgotten:: unwinding:: zero_
 
 /// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
 const PURE: [&str; 9] = [
-    "lease",
+    "bytes::lease",
     "slots::datagrams",
-    "shared",
-    "task",
-    "time::heap",
+    "bytes::shared",
+    "tasks",
+    "timers::heap",
     "fs::aligned",
-    "buf",
-    "bytes",
-    "owned",
+    "bytes::buf",
+    "bytes::foreign",
+    "bytes::owned",
 ];
 
 /// Runs all tests under AddressSanitizer; skipped if there is no nightly toolchain.
