@@ -7,7 +7,7 @@
 //! deviates (ADR 0050).
 //!
 //! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
-//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)), bulk transfers ([`bulk`]); and whole programs
+//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)); and whole programs
 //! under clients such as wrk ([`server_bench`]). A [`suite`] is a published table, measured again by one of these
 //! benches.
 //!
@@ -18,7 +18,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod bench;
-pub mod bulk;
 pub mod child;
 pub mod compare;
 pub mod cores;

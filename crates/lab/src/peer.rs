@@ -24,9 +24,9 @@ const SERVES: &str = "serves";
 /// The file that lists a peer's modes.
 const MODES: &str = "modes";
 
-/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`, `bench bulk`
+/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`
 /// or `bench programs`, or twins of the examples. The check of each, beside the peers, has its name.
-const CONTESTS: [&str; 5] = ["nop", "file", "bulk", "programs", "examples"];
+const CONTESTS: [&str; 4] = ["nop", "file", "programs", "examples"];
 
 /// How the build of a peer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -45,7 +45,6 @@ mod threads;
 mod tls;
 mod wire;
 
-pub mod bulk;
 pub mod clock;
 pub mod compare;
 #[doc(hidden)]

@@ -5,7 +5,6 @@ mod validate;
 mod workload;
 
 pub use error::PlanError;
-pub(crate) use workload::segments_that_fit;
 pub use workload::{Datagrams, PerConnection, Streams, Workload};
 
 use crate::limits;

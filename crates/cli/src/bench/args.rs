@@ -20,18 +20,6 @@ pub(crate) struct Pins {
     load_pin: Option<usize>,
 }
 
-/// A core for the senders and one for the receivers.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct EndPins {
-    /// The core of the senders [default: one that shares nothing with the
-    /// receivers']
-    #[arg(long, value_name = "CPU")]
-    pub(crate) sender_pin: Option<usize>,
-    /// The core of the receivers [default: the first that may be used]
-    #[arg(long, value_name = "CPU")]
-    pub(crate) receiver_pin: Option<usize>,
-}
-
 /// One core for all contenders.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Pin {
@@ -44,13 +32,6 @@ impl Pins {
     /// The cores to use.
     pub(crate) fn choose(self) -> Result<Cores> {
         choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
-    }
-}
-
-impl EndPins {
-    /// The cores to use; the receivers use that of the server.
-    pub(crate) fn choose(self) -> Result<Cores> {
-        choose(("--receiver-pin", self.receiver_pin), ("--sender-pin", self.sender_pin))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `annulus bench`: servers side by side, in one run.
 
 pub(crate) mod args;
-pub(crate) mod bulk;
 pub(crate) mod echo;
 pub(crate) mod file;
 pub(crate) mod nop;
@@ -29,7 +28,6 @@ enum Bench {
     Udp(echo::EchoArgs),
     /// Compare echo servers over Unix sockets: as bench echo, with streams at paths
     Unix(echo::EchoArgs),
-    Bulk(bulk::BulkArgs),
     File(file::FileArgs),
     Nop(nop::NopArgs),
     Programs(server_bench::ServerBenchArgs),
@@ -40,7 +38,6 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Bench::Echo(args) => echo::run(args, Transport::Tcp),
         Bench::Udp(args) => echo::run(args, Transport::Udp),
         Bench::Unix(args) => echo::run(args, Transport::Unix),
-        Bench::Bulk(args) => bulk::run(args),
         Bench::File(args) => file::run(args),
         Bench::Nop(args) => nop::run(args),
         Bench::Programs(args) => server_bench::run(args),

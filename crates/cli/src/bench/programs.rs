@@ -21,8 +21,7 @@ pub(super) struct ProgramArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
-    /// How long a slice is measured: seconds, or 50ms [default: bulk 0.2, nop
-    /// 0.05]
+    /// How long a slice is measured: seconds, or 50ms [default: 0.05]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     seconds: Option<Duration>,
     #[command(flatten)]

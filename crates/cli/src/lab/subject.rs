@@ -1,7 +1,6 @@
 //! What can be measured, by name.
 
 use super::servers::{self, ServerArgs};
-use crate::bench::bulk::{self, BulkArgs};
 use crate::bench::echo::{self, EchoArgs, catalogue};
 use crate::bench::file::{self, FileArgs};
 use crate::bench::nop::{self, NopArgs};
@@ -19,11 +18,10 @@ use std::env;
 use std::path::Path;
 
 /// The benches whose defaults can be measured, and the words that stand for them: suites have three of the names.
-const BENCHES: [(&str, &str); 6] = [
+const BENCHES: [(&str, &str); 5] = [
     ("echo", "echo"),
     ("udp", "bench:udp"),
     ("unix", "unix"),
-    ("bulk", "bulk"),
     ("file", "bench:file"),
     ("nop", "bench:nop"),
 ];
@@ -229,10 +227,6 @@ fn of_bench(name: &str, options: &Options) -> Result<Setup> {
     match name {
         "udp" => echo(Transport::Udp),
         "unix" => echo(Transport::Unix),
-        "bulk" => {
-            let pins = ["--receiver-pin", &server, "--sender-pin", &load];
-            Ok(Setup::Programs(bulk::setup(defaults::<BulkArgs>(&pins, options)?)?))
-        }
         "file" => {
             let args = defaults::<FileArgs>(&["--pin", &server], options)?;
             Ok(Setup::File(file::setup(&args)?))

@@ -1,7 +1,6 @@
 //! The annulus command from outside: a child process, its sockets, signals, output and exit status.
 
 mod browser;
-mod bulk;
 mod common;
 mod denied;
 mod doctor;

@@ -61,7 +61,6 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
             .to_owned(),
         "bench nop --contenders ring --entries 1 --rounds 2 --seconds 0.01".to_owned(),
         "bench file -n 1 -c 1 --mode tasks".to_owned(),
-        "bench bulk --contenders epoll --rounds 2 --seconds 0.02".to_owned(),
         "lab --help".to_owned(),
     ];
     lines.iter().map(|line| line.split(' ').map(String::from).collect()).collect()

@@ -3,7 +3,7 @@
 use crate::common::annulus;
 
 /// Arguments, and what their help must contain, separated by `|`.
-const HELP: [(&str, &str); 9] = [
+const HELP: [(&str, &str); 8] = [
     ("--help", "echo|load|bench|doctor|Examples:|Exit status"),
     (
         "echo --help",
@@ -26,11 +26,6 @@ const HELP: [(&str, &str); 9] = [
         "-n, --workers|-c, --cycles|-s, --size|--pattern|--depth|--direct|--file-size|\
      --seconds|--dir|--mode|--driver|--policy|--beside|--rounds|--pin|--json|--seed|\
      --contender |Examples:",
-    ),
-    (
-        "bench bulk --help",
-        "--bytes|--window|--contenders|--rounds|--seconds|--sender-pin|--receiver-pin|--json|\
-     --seed|--contender |c-segments|Examples:",
     ),
     ("bench udp --help", "--segments|--pipeline|Examples:"),
     ("load udp --help", "--segments|--window|--timeout|Examples:"),

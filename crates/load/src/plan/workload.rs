@@ -115,6 +115,6 @@ impl Datagrams {
 }
 
 /// How many datagrams of a length one send can carry as segments.
-pub(crate) fn segments_that_fit(length: usize) -> usize {
+fn segments_that_fit(length: usize) -> usize {
     (MAX_DATAGRAM / length).min(MAX_SEGMENTS)
 }

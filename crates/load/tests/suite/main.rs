@@ -3,7 +3,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod bulk;
 mod datagrams;
 mod per_connection;
 mod protocols;
