@@ -55,7 +55,6 @@ mod load_error;
 #[cfg(feature = "page")]
 pub mod page;
 pub mod recording;
-pub mod reference_clock;
 
 pub use annulus::affinity;
 pub use exchange::http::{Http, HttpError, HttpRequest};

@@ -12,8 +12,7 @@ const EXAMPLES: &str = "\
 Counts and histograms are added exactly, bucket by bucket, so that percentiles
 are those of all requests. Runs that were not together, of other protocols or
 with other classes of requests are refused; other differences of the plans are
-doubts. Intervals are aligned by when each run began: with clocks that were
-compared (load --clock) by those, else by what each clock says.
+doubts. Intervals are aligned by when each run began, by the clock of its machine.
 
 Examples:
   annulus load merge rank-*.json                     the sum as text

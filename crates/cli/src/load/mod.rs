@@ -1,6 +1,5 @@
 //! `annulus load`: how fast a server answers, with every byte verified.
 
-mod clock;
 mod compare;
 mod datagrams;
 mod engine;
@@ -80,7 +79,7 @@ Examples:
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load -t 5 --json - | jq .latency_us
   annulus load --csv rows.csv --hdr a.hdr  a row and histograms for each second
-  annulus load --start-at +20s --clock ntp.example --json $(hostname).json
+  annulus load --start-at +20s --json $(hostname).json
                                            one of several machines: load merge";
 
 /// Loads other than connections, and what is done with recordings.
@@ -88,7 +87,6 @@ Examples:
 enum Kind {
     Udp(Box<datagrams::UdpArgs>),
     Merge(merge::MergeArgs),
-    Clock(clock::ClockArgs),
     Compare(compare::CompareArgs),
     Page(page::PageArgs),
 }
@@ -166,13 +164,12 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     match args.kind {
         Some(Kind::Udp(args)) => return datagrams::run(*args),
         Some(Kind::Merge(args)) => return merge::run(args),
-        Some(Kind::Clock(args)) => return clock::run(args),
         Some(Kind::Compare(args)) => return compare::run(args),
         Some(Kind::Page(args)) => return page::run(args),
         None => {}
     }
-    let Parsed { plan, search, json, options, together } = parse(args)?;
-    let output = options.open(json.as_ref(), &together, &plan)?;
+    let Parsed { plan, search, json, options } = parse(args)?;
+    let output = options.open(json.as_ref(), &plan)?;
     carry_out(plan, search, json, output)
 }
 
@@ -182,7 +179,6 @@ struct Parsed {
     search: Option<RateSearch>,
     json: Option<Target>,
     options: recorded::OutputArgs,
-    together: together::TogetherArgs,
 }
 
 /// Checks options, and resolves the address.
@@ -202,8 +198,8 @@ fn parse(args: LoadArgs) -> Result<Parsed> {
     (plan.protocol, plan.tls) = (protocol, tls);
     (plan.schedule, plan.duration) = (schedule, duration);
     plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
-    let (json, options, together) = (args.common.json, args.output, args.together);
-    Ok(Parsed { plan, search, json, options, together })
+    let (json, options) = (args.common.json, args.output);
+    Ok(Parsed { plan, search, json, options })
 }
 
 /// The plan of a command line of `annulus load`, without those two words.

@@ -5,7 +5,7 @@ use super::together::TogetherArgs;
 use crate::duration;
 use crate::output::{JsonFile, Target};
 use crate::usage::UsageError;
-use annulus_load::recording::{ClockReading, Interval, Recording};
+use annulus_load::recording::{Interval, Recording};
 use annulus_load::{Plan, clock, page};
 use anyhow::Result;
 use clap::Args;
@@ -42,7 +42,6 @@ pub(super) struct OutputArgs {
 pub(super) struct Output {
     logs: Logs,
     label: Option<String>,
-    clock: Option<ClockReading>,
     page: Option<JsonFile>,
     is_live: bool,
     takes_stdout: bool,
@@ -78,15 +77,9 @@ impl OutputArgs {
             .any(|target| *target == Target::Stdout)
     }
 
-    /// Opens the logs, and compares the clocks.
-    pub(super) fn open(
-        &self,
-        json: Option<&Target>,
-        together: &TogetherArgs,
-        plan: &Plan,
-    ) -> Result<Output> {
+    /// Opens the logs.
+    pub(super) fn open(&self, json: Option<&Target>, plan: &Plan) -> Result<Output> {
         self.check(json)?;
-        let clock = together.compare_clocks()?;
         Ok(Output {
             logs: Logs::open(
                 self.csv.clone(),
@@ -94,7 +87,6 @@ impl OutputArgs {
                 &plan.protocol.recorded_classes(),
             )?,
             label: self.label.clone(),
-            clock,
             page: self.html.clone().map(Target::open).transpose()?,
             is_live: self.live,
             takes_stdout: self.takes_stdout(),
@@ -135,8 +127,7 @@ impl Output {
     /// Adds to the recording what the run does not know.
     pub(super) fn complete(&self, recording: &mut Recording) {
         let run = &mut recording.run;
-        (run.command, run.label, run.clock) =
-            (logs::command(), self.label.clone(), self.clock.clone());
+        (run.command, run.label) = (logs::command(), self.label.clone());
     }
 
     /// Fails if a log lacks something.

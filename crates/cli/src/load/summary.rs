@@ -2,7 +2,7 @@
 
 use crate::text::{Listing, thousands};
 use annulus_load::recording::{
-    ClassSummary, Clocks, Percentiles, Phases, Recording, Summary, WorkloadKind,
+    ClassSummary, Percentiles, Phases, Recording, Summary, WorkloadKind,
 };
 use std::collections::BTreeMap;
 
@@ -190,7 +190,9 @@ fn parts(text: &mut Listing, recording: &Recording) {
         );
         text.row("merged", &what);
     }
-    text.row("clocks", &printable(&Clocks::of(parts.iter().map(|part| &part.run)).to_string()));
+    let first = &parts[0].run.machine;
+    let is_one = parts.iter().all(|part| part.run.machine.has_the_clock_of(first));
+    text.row("clocks", if is_one { "one machine's" } else { "each machine's own" });
 }
 
 /// Text of a file without what a terminal would take for commands.

@@ -1,17 +1,10 @@
 //! Options of a run that is one of several on different machines.
 
-use crate::address::Address;
 use crate::duration;
 use annulus_load::clock;
-use annulus_load::recording::ClockReading;
-use annulus_load::reference_clock;
-use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
 use std::time::Duration;
-
-/// How long to wait for each answer of the other clock.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Options of a run that is one of several on different machines.
 #[derive(Args, Debug)]
@@ -21,28 +14,13 @@ pub(super) struct TogetherArgs {
     /// from now such as +10s; clients connect and warm up before
     #[arg(long, value_name = "TIME", value_parser = parse)]
     pub(super) start_at: Option<Duration>,
-    /// Compare the clock with that of an NTP server, or of annulus load clock
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_reference)]
-    clock: Option<Address>,
 }
 
 impl TogetherArgs {
     /// Which options were given.
-    pub(super) fn given(&self) -> [(&'static str, bool); 2] {
-        [("--start-at", self.start_at.is_some()), ("--clock", self.clock.is_some())]
+    pub(super) fn given(&self) -> [(&'static str, bool); 1] {
+        [("--start-at", self.start_at.is_some())]
     }
-
-    /// Compares the clocks, if that was asked for.
-    pub(super) fn compare_clocks(&self) -> Result<Option<ClockReading>> {
-        let Some(reference) = &self.clock else { return Ok(None) };
-        let reading = reference_clock::compare(reference.resolve()?[0], PATIENCE)?;
-        Ok(Some(ClockReading { reference: reference.to_string(), ..reading }))
-    }
-}
-
-/// The port of NTP, unless another one is named.
-fn parse_reference(text: &str) -> Result<Address, String> {
-    text.parse().or_else(|error| format!("{text}:123").parse().map_err(|_: String| error))
 }
 
 /// A point in time, as the time since the epoch.
@@ -87,15 +65,5 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn the_port_of_a_reference_is_that_of_ntp() {
-        for (text, wanted) in
-            [("ntp.example:1123", "ntp.example:1123"), ("10.0.0.1", "10.0.0.1:123")]
-        {
-            assert_eq!(parse_reference(text).map(|address| address.to_string()), Ok(wanted.into()));
-        }
-        assert!(parse_reference("").is_err());
     }
 }

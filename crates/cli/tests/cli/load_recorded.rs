@@ -2,11 +2,10 @@
 
 use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, drivers, free_address};
 use crate::load_merge::Scratch;
+use annulus_load::clock;
 use annulus_load::recording::{COLUMNS, Latencies, Recording};
-use annulus_load::{clock, reference_clock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 
 fn load(server: &Server, args: &[&str]) -> Finished {
@@ -237,22 +236,6 @@ fn a_start_that_cannot_be_met_is_refused() {
     let finished = annulus(["load", "-a", &address, "--start-at", "+60s", "--warm-up", "1h"]);
     finished.fails_with(1, &["the warm-up alone takes 3600.000 s"]);
     load(&server, &["--start-at", "soon"]).fails_with(2, &["soon", "or +10s"]);
-}
-
-#[test]
-fn the_clock_is_compared_before_the_run() {
-    let server = Server::start(&[]);
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let reference = socket.local_addr().unwrap().to_string();
-    // It ends with the process of the test.
-    std::thread::spawn(move || reference_clock::serve(&socket, || false));
-    let recording = read(&load(&server, &["-t", "0.1", "--clock", &reference, "--json", "-"]));
-    let clock = recording.run.clock.unwrap();
-    assert_eq!(clock.reference, reference);
-    assert!(clock.ahead.abs() <= clock.uncertainty + 0.001, "{clock:?}");
-    let silent = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let finished = load(&server, &["-t", "0.1", "--clock", &silent]);
-    finished.fails_with(1, &["cannot compare clocks", &silent]);
 }
 
 #[test]

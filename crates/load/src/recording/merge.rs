@@ -1,6 +1,6 @@
 //! Several recordings as one.
 
-use super::{Clocks, Interval, Part, Recording, RunInfo};
+use super::{Interval, Part, Recording, RunInfo};
 use std::collections::BTreeMap;
 
 /// Starts this far apart are a doubt, in seconds.
@@ -58,7 +58,7 @@ pub enum MergeError {
 ///
 /// Each has a name, such as that of its file. Clients, threads, rates and CPU times are added; the measured time is from the
 /// first start to the last end. An interval is added to the one that its start is nearest to. What differs between the plans
-/// without making the sum meaningless, clocks that were not compared, and starts that lie apart are doubts.
+/// without making the sum meaningless, and starts that lie apart are doubts.
 ///
 /// # Errors
 /// If workloads, protocols, classes of requests or lengths of intervals differ, if two recordings are the same one, or if two runs had
@@ -83,15 +83,14 @@ pub fn merge(
 ) -> Result<Recording, MergeError> {
     let Some((_, first)) = recordings.first() else { return Err(MergeError::None) };
     check(recordings)?;
-    let clocks = Clocks::of(recordings.iter().flat_map(|(_, recording)| runs(recording)));
     let shifts = match alignment {
-        Alignment::Clocks => shifts(recordings, &clocks)?,
+        Alignment::Clocks => shifts(recordings)?,
         Alignment::Starts => vec![0.0; recordings.len()],
     };
     let mut merged = Recording::new(sum_of_runs(recordings, &shifts));
     merged.classes.clone_from(&first.classes);
     merged.intervals = intervals(recordings, &shifts, first.run.interval);
-    merged.doubts = doubts(recordings, alignment, &clocks, &shifts);
+    merged.doubts = doubts(recordings, &shifts);
     for ((name, recording), &shift) in recordings.iter().zip(&shifts) {
         merged.interrupted |= recording.interrupted;
         merged.seconds = merged.seconds.max(end(recording, shift));
@@ -106,12 +105,6 @@ pub fn merge(
         merged.parts.extend(parts(name, recording, shift));
     }
     Ok(merged)
-}
-
-/// The runs in a recording, which may have been merged itself.
-fn runs(recording: &Recording) -> impl Iterator<Item = &RunInfo> + Clone {
-    let alone = recording.parts.is_empty().then_some(&recording.run);
-    recording.parts.iter().map(|part| &part.run).chain(alone)
 }
 
 fn parts(name: &str, recording: &Recording, shift: f64) -> Vec<Part> {
@@ -163,8 +156,8 @@ fn check(recordings: &[(String, Recording)]) -> Result<(), MergeError> {
 }
 
 /// By how many seconds each run began after the first one; 0 if nothing was measured.
-fn shifts(recordings: &[(String, Recording)], clocks: &Clocks) -> Result<Vec<f64>, MergeError> {
-    let started = |recording: &Recording| clocks.started(&recording.run);
+fn shifts(recordings: &[(String, Recording)]) -> Result<Vec<f64>, MergeError> {
+    let started = |recording: &Recording| recording.run.started;
     let measured = || recordings.iter().filter(|(_, recording)| recording.seconds > 0.0);
     let first = measured().map(|(_, recording)| started(recording)).fold(f64::INFINITY, f64::min);
     let shift = |recording: &Recording| match recording.seconds > 0.0 {
@@ -207,7 +200,6 @@ fn sum_of_runs(recordings: &[(String, Recording)], shifts: &[f64]) -> RunInfo {
     let mut measured = recordings.iter().map(|(_, recording)| recording.seconds > 0.0).zip(shifts);
     let zero = measured.position(|(measured, &shift)| measured && shift == 0.0).unwrap_or(0);
     run.started = recordings[zero].1.run.started;
-    run.clock.clone_from(&recordings[zero].1.run.clock);
     run.clients = all().fold(0, |sum, run| sum.saturating_add(run.clients));
     run.threads = all().fold(0, |sum, run| sum.saturating_add(run.threads));
     run.rate = all().map(|run| run.rate).sum();
@@ -234,21 +226,11 @@ fn intervals(recordings: &[(String, Recording)], shifts: &[f64], unit: f64) -> V
     merged.into_values().collect()
 }
 
-fn doubts(
-    recordings: &[(String, Recording)],
-    alignment: Alignment,
-    clocks: &Clocks,
-    shifts: &[f64],
-) -> Vec<String> {
+fn doubts(recordings: &[(String, Recording)], shifts: &[f64]) -> Vec<String> {
     let own = recordings.iter().flat_map(|(name, recording)| {
         recording.doubts.iter().map(move |doubt| format!("{name}: {doubt}"))
     });
     let mut doubts: Vec<String> = own.collect();
-    if let (Alignment::Clocks, Clocks::Unknown(why)) = (alignment, clocks) {
-        doubts.push(format!(
-            "the clocks of the machines were not compared ({why}): when each began is what its own clock says"
-        ));
-    }
     let latest = shifts.iter().copied().fold(0.0, f64::max);
     if latest > APART {
         let earliest_end =

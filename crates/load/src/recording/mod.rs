@@ -23,7 +23,6 @@
 //! ```
 
 mod buckets;
-mod clocks;
 mod collector;
 mod csv;
 mod document;
@@ -39,7 +38,6 @@ mod summary;
 mod tally;
 mod workloads;
 
-pub use clocks::{ClockReading, Clocks};
 pub(crate) use collector::Collector;
 pub use csv::{COLUMNS, CsvLog};
 pub use document::{FORMAT, MAX_BYTES, VERSION};
@@ -105,8 +103,6 @@ pub struct RunInfo {
     pub machine: Machine,
     /// When measuring began, by the clock of the machine.
     pub started: f64,
-    /// How that clock compares with another one, if that was measured.
-    pub clock: Option<ClockReading>,
     /// The server.
     pub address: String,
     /// What the clients did.

@@ -1,7 +1,7 @@
 //! Several recordings as one.
 
 use annulus_load::recording::{
-    Alignment, ClockReading, Interval, Latencies, Machine, Recording, RunInfo, WorkloadKind, merge,
+    Alignment, Interval, Latencies, Machine, Recording, RunInfo, WorkloadKind, merge,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -23,7 +23,6 @@ fn recording(host: &str, started: f64) -> Recording {
         interval: 1.0,
         duration: 3.0,
         schedule: "100 a second".into(),
-        clock: Some(ClockReading { reference: "r:1".into(), ahead: 0.0, uncertainty: 0.0 }),
         ..RunInfo::default()
     };
     let intervals = (0..3).map(|second| interval(second.into(), &[second as u64 + 1])).collect();
@@ -98,30 +97,15 @@ fn the_order_of_merging_does_not_matter() {
 }
 
 #[test]
-fn intervals_are_placed_by_the_clocks_that_were_compared() {
-    let ahead = |host, started, ahead| {
-        let mut recording = recording(host, started);
-        recording.run.clock.as_mut().unwrap().ahead = ahead;
-        recording
-    };
+fn intervals_are_placed_by_when_each_run_began() {
     let starts = |merged: Recording| {
         merged.intervals.iter().map(|i| (i.start, i.answered)).collect::<Vec<_>>()
     };
-    let parts = named([ahead("one", 100.0, 0.0), ahead("two", 5101.0, 5000.0)]);
+    let parts = named([recording("one", 100.0), recording("two", 101.0)]);
     let merged = merge(&parts, Alignment::Clocks).unwrap();
     assert_eq!(starts(merged), [(0.0, 1), (1.0, 2), (2.0, 2), (3.0, 1)]);
     let merged = merge(&parts, Alignment::Starts).unwrap();
     assert_eq!((merged.seconds, starts(merged)), (3.0, vec![(0.0, 2), (1.0, 2), (2.0, 2)]));
-}
-
-#[test]
-fn clocks_that_were_not_compared_are_a_doubt() {
-    let mut other = recording("two", 100.0);
-    other.run.clock = None;
-    let parts = named([recording("one", 100.0), other]);
-    let merged = merge(&parts, Alignment::Clocks).unwrap();
-    assert!(merged.doubts[0].contains("that of two was compared with none"), "{:?}", merged.doubts);
-    assert!(merge(&parts, Alignment::Starts).unwrap().doubts.is_empty());
 }
 
 #[test]

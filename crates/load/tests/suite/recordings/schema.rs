@@ -1,8 +1,8 @@
 //! The published schema, and a validator of the part of JSON Schema that it uses.
 
 use annulus_load::recording::{
-    Alignment, ClassInterval, ClockReading, DatagramCounts, Interval, Latencies, Phases, Recording,
-    RunInfo, merge,
+    Alignment, ClassInterval, DatagramCounts, Interval, Latencies, Phases, Recording, RunInfo,
+    merge,
 };
 use serde_json::{Map, Value};
 
@@ -153,7 +153,6 @@ fn full(host: &str) -> Recording {
     let mut run = RunInfo {
         command: vec!["annulus".into(), "load".into()],
         label: Some("a label".into()),
-        clock: Some(ClockReading { reference: "r:1".into(), ahead: -0.1, uncertainty: 0.001 }),
         length: Some(512),
         rate: Some(0.5),
         interval: 1.0,
