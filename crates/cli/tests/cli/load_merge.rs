@@ -42,7 +42,7 @@ fn recording(rank: u64) -> Recording {
             boot: rank.to_string(),
             ..Machine::default()
         },
-        started: 1_700_000_000.0 + rank as f64 / 100.0,
+        started: 1_700_000_000.0,
         address: "192.0.2.1:7000".into(),
         protocol: "echo".into(),
         clients: 25,
