@@ -5,7 +5,7 @@
     check_examples.py DIRECTORY NAME...    only these
 
 The same checks run over the examples of annulus and over their twins on tokio. A check whose client is missing is skipped,
-with a line that says how to get it; with CI=true it fails. Exit code: 0 all passed, 1 a check failed, 2 usage.
+with a line that says how to get it; with CI=true it fails, unless another program has the name of the client. Exit code: 0 all passed, 1 a check failed, 2 usage.
 """
 
 import importlib
@@ -16,7 +16,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "examples"))
 
-from harness import Missing
+from harness import Missing, Other
 
 # The checks of each example, by the module that has them.
 MODULES = {
@@ -42,7 +42,7 @@ def passes(name, check, path):
         check(path)
     except Missing as why:
         print(f"skipped: {label}: {why}", flush=True)
-        return os.environ.get("CI") != "true"
+        return isinstance(why, Other) or os.environ.get("CI") != "true"
     except Exception as error:
         print(f"FAILED  {label}: {type(error).__name__}: {error}", flush=True)
         return False

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import time
 
-from harness import PATIENCE, ends, reset, running, tool
+from harness import Other, PATIENCE, ends, reset, running, tool
 
 
 class Client:
@@ -81,6 +81,10 @@ def all_hear_all_in_order(path):
 
 def nc_takes_part(path):
     nc = tool("nc", "netcat-openbsd")
+    # Those of nmap, busybox and GNU have the name, too, and other options.
+    described = subprocess.run([nc, "-h"], capture_output=True, timeout=PATIENCE)
+    if b"-N" not in described.stdout + described.stderr:
+        raise Other(f"{nc} is not OpenBSD's, it has no -N: apt-get install netcat-openbsd")
     with running(path, "127.0.0.1:0") as server, clients(server, 2) as (one, two):
         run = subprocess.run([nc, "-N", "127.0.0.1", str(server.port)], input=b"from nc\n", timeout=PATIENCE)
         assert run.returncode == 0

@@ -21,6 +21,10 @@ class Missing(Exception):
     """A tool is missing; the text says how to get it."""
 
 
+class Other(Missing):
+    """Another tool has the name; nothing can be installed in its place."""
+
+
 def tool(name, package):
     """The path of a client that is not ours."""
     path = shutil.which(name)
