@@ -81,7 +81,7 @@ fn the_servers_of_a_killed_bench_end_with_it() {
 
 #[test]
 fn the_contenders_of_a_killed_bench_end_with_it() {
-    kill(&["nop", "--contenders", "ring", "--entries", "1"], 1, Signal::KILL);
+    kill(&["nop", "--contenders", "ring", "--entries", "1"], 2, Signal::KILL);
     let file = ["file", "--pattern", "randread", "--file-size", "1M", "--depth", "1"];
     kill(&[&file[..], &["--mode", "both"]].concat(), 3, Signal::KILL);
 }
