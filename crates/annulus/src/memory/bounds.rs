@@ -6,7 +6,7 @@
 //! as it would at any other, so nothing has to be looked at when the bounds rise again. Receives that were armed before they fell may
 //! still bring more: those are armed anew, see `slots/streams/lowered.rs`.
 
-/// What all may hold before the bounds of each are lowered: bytes.
+/// Bytes in use by the sockets of a runtime above which the bounds of each stream are lowered.
 pub(crate) const MARK: usize = 6 << 20;
 /// The bounds above the mark.
 pub(crate) const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };

@@ -60,22 +60,24 @@ impl Memory {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
         let half = bytes.map_or(usize::MAX, |bytes| bytes / 2);
-        Self {
+        let mut memory = Self {
             meter: Meter::default(),
             half,
             mark: MARK.min(half),
-            much: MARK.min(half) + 1,
+            much: 0,
             limit,
             told: 0,
             allowance,
             most,
-            recv_bound: most.receive,
-            send_bound: most.send.min(allowance),
-            waiting_bound: most.send.min(allowance),
+            recv_bound: 0,
+            send_bound: 0,
+            waiting_bound: 0,
             is_lowered: false,
             is_tight: false,
             held_back: 0,
-        }
+        };
+        memory.set_bounds();
+        memory
     }
 
     /// How much receives may bring in a turn while less than half of the limit is held.
@@ -135,6 +137,7 @@ impl Memory {
         Changed { budget, have_fallen: self.is_lowered && !was_lowered }
     }
 
+    /// Sets what follows from the allowance, and from whether the bounds are lowered.
     fn set_bounds(&mut self) {
         let Self { most, allowance, .. } = *self;
         let bounds = if self.is_lowered { most.min(LOWERED) } else { most };

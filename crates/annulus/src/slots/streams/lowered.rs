@@ -1,5 +1,5 @@
 //! The bounds of streams have been lowered: receives that were armed before may still bring as much as was allowed then, so they are
-//! armed anew. That takes a cancellation, which the stream pays for with what it received since it was last lowered.
+//! armed anew. A stream is cancelled for it at most once for each long receive that it has used up, since the next one is short.
 
 use super::Streams;
 use crate::base::io::Io;
@@ -11,9 +11,10 @@ impl Streams {
     #[inline(never)]
     pub(crate) fn shorten_receives(&mut self, io: &mut Io) {
         for slot in self.slots.indices() {
-            let rx = &self.slots.get(slot).rx;
+            let stream = self.slots.get(slot);
+            let rx = &stream.rx;
             if rx.arming == Arming::Multishot && rx.limit > io.memory.recv_bound {
-                self.slots.get(slot).stop_recv(io);
+                stream.stop_recv(io);
             }
         }
     }
