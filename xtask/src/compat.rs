@@ -19,16 +19,6 @@ pub(crate) fn run() -> Outcome {
     Ok(Vec::new())
 }
 
-/// The messages of cargo on a test, which it has built as [`run`] does.
-pub(crate) fn build_test(name: &str) -> Result<String, Failure> {
-    let what = format!("--locked --all-features --no-run --test {name}");
-    let built = step("test", &format!("{what} --message-format=json-render-diagnostics"));
-    match built.capture()? {
-        (status, messages) if status.success() => Ok(messages),
-        _ => Err(Failure::Failed(format!("`cargo test {what}` failed in {MANIFEST}"))),
-    }
-}
-
 fn cargo(verb: &str, arguments: &str) -> Result<(), Failure> {
     step(verb, arguments).run()
 }

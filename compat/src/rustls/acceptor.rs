@@ -1,7 +1,6 @@
 //! The server's side of a handshake.
 
-use super::kernel::{Handshake, KernelSession};
-use super::{KernelTls, TlsStream, limit};
+use super::{TlsStream, limit};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +35,12 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 pub struct TlsAcceptor {
     acceptor: tokio_rustls::TlsAcceptor,
     limit: Option<Duration>,
-    kernel: KernelTls,
 }
 
 impl TlsAcceptor {
     /// An acceptor with settings of rustls: certificates, ALPN, which clients to trust.
     pub fn new(config: impl Into<Arc<ServerConfig>>) -> Self {
-        Self { acceptor: config.into().into(), limit: limit::DEFAULT, kernel: KernelTls::Off }
+        Self { acceptor: config.into().into(), limit: limit::DEFAULT }
     }
 
     /// An acceptor for every client, with a chain of certificates, its own first, and their private key, both as PEM, and with the
@@ -84,28 +82,6 @@ impl TlsAcceptor {
         self
     }
 
-    /// Whether the kernel encrypts what the sessions send: off by default. Unless it is off, the settings of rustls get
-    /// [`enable_secret_extraction`](ServerConfig::enable_secret_extraction).
-    ///
-    /// ```
-    /// use annulus_compat::rustls::{KernelTls, TlsAcceptor};
-    ///
-    /// fn files(config: rustls::ServerConfig) -> TlsAcceptor {
-    ///     TlsAcceptor::new(config).kernel(KernelTls::IfAvailable)
-    /// }
-    /// # drop(files);
-    /// ```
-    #[must_use]
-    pub fn kernel(mut self, kernel: KernelTls) -> Self {
-        if kernel != KernelTls::Off && !self.config().enable_secret_extraction {
-            let mut config = ServerConfig::clone(self.config());
-            config.enable_secret_extraction = true;
-            self.acceptor = Arc::new(config).into();
-        }
-        self.kernel = kernel;
-        self
-    }
-
     /// Makes a session with a client.
     ///
     /// Dropping the future closes the stream.
@@ -113,19 +89,13 @@ impl TlsAcceptor {
     /// # Errors
     /// `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if the client does not speak TLS, refuses the certificate, or
     /// has none that is trusted where one is asked for; the client gets an alert. `UnexpectedEof` if the stream ends in the
-    /// handshake. `Unsupported`, with what is missing, if the kernel must encrypt and cannot. And those of the stream.
+    /// handshake. And those of the stream.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
-        S: AsyncRead + AsyncWrite + Unpin + 'static,
+        S: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut stream = stream;
-        if self.kernel.prepare(&mut stream)? {
-            let handshake = Handshake::of_server(self.config()).map_err(io::Error::other)?;
-            let session = KernelSession::new(handshake, stream, self.kernel);
-            return Ok(TlsStream::of_kernel(limit::within(self.limit, session).await?));
-        }
         Ok(limit::within(self.limit, self.acceptor.accept(stream)).await?.into())
     }
 }
@@ -150,9 +120,6 @@ fn invalid(what: &str, why: impl std::fmt::Display) -> io::Error {
 
 impl std::fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TlsAcceptor")
-            .field("limit", &self.limit)
-            .field("kernel", &self.kernel)
-            .finish_non_exhaustive()
+        f.debug_struct("TlsAcceptor").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! The client's side of a handshake.
 
-use super::kernel::{Handshake, KernelSession};
-use super::{KernelTls, TlsStream, limit};
+use super::{TlsStream, limit};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +28,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 pub struct TlsConnector {
     connector: tokio_rustls::TlsConnector,
     limit: Option<Duration>,
-    kernel: KernelTls,
 }
 
 impl TlsConnector {
     /// A connector with settings of rustls: which roots to trust, ALPN, a certificate of the client.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
-        Self { connector: config.into().into(), limit: limit::DEFAULT, kernel: KernelTls::Off }
+        Self { connector: config.into().into(), limit: limit::DEFAULT }
     }
 
     /// The settings of rustls.
@@ -50,32 +48,19 @@ impl TlsConnector {
         self
     }
 
-    /// Whether the kernel encrypts what the sessions send: off by default. Unless it is off, the settings of rustls get
-    /// [`enable_secret_extraction`](ClientConfig::enable_secret_extraction).
-    #[must_use]
-    pub fn kernel(mut self, kernel: KernelTls) -> Self {
-        if kernel != KernelTls::Off && !self.config().enable_secret_extraction {
-            let mut config = ClientConfig::clone(self.config());
-            config.enable_secret_extraction = true;
-            self.connector = Arc::new(config).into();
-        }
-        self.kernel = kernel;
-        self
-    }
-
     /// Makes a session with a server, whose certificate must be for `name`: a DNS name or an address.
     ///
     /// Dropping the future closes the stream.
     ///
     /// # Errors
     /// `InvalidInput`, naming it, for a name that is neither. `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if
-    /// the server cannot be trusted, refuses this client, or does not speak TLS. `UnexpectedEof` if the stream ends in the handshake. `Unsupported`,
-    /// with what is missing, if the kernel must encrypt and cannot. And those of the stream.
+    /// the server cannot be trusted, refuses this client, or does not speak TLS. `UnexpectedEof` if the stream ends in the handshake. And
+    /// those of the stream.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn connect<S>(&self, name: &str, stream: S) -> io::Result<TlsStream<S>>
     where
-        S: AsyncRead + AsyncWrite + Unpin + 'static,
+        S: AsyncRead + AsyncWrite + Unpin,
     {
         let server = ServerName::try_from(name.to_owned()).map_err(|_| {
             let text = format!(
@@ -83,13 +68,6 @@ impl TlsConnector {
             );
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
-        let mut stream = stream;
-        if self.kernel.prepare(&mut stream)? {
-            let handshake = Handshake::of_client(self.config(), server);
-            let handshake = handshake.map_err(io::Error::other)?;
-            let session = KernelSession::new(handshake, stream, self.kernel);
-            return Ok(TlsStream::of_kernel(limit::within(self.limit, session).await?));
-        }
         let session = limit::within(self.limit, self.connector.connect(server, stream)).await?;
         Ok(session.into())
     }
@@ -97,9 +75,6 @@ impl TlsConnector {
 
 impl std::fmt::Debug for TlsConnector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TlsConnector")
-            .field("limit", &self.limit)
-            .field("kernel", &self.kernel)
-            .finish_non_exhaustive()
+        f.debug_struct("TlsConnector").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

@@ -50,8 +50,7 @@
 //!
 //! # What there is not
 //!
-//! The kernel decrypts nothing, and encrypts nothing unless it is asked to ([`KernelTls`]): rustls does, so a file that is copied to a session is
-//! read into memory first.
+//! The kernel neither encrypts nor decrypts (kernel TLS): rustls does, so a file that is copied to a session is read into memory first.
 //! Early data (0-RTT) is off; a session that tokio-rustls has made with it can be turned into a [`TlsStream`].
 //!
 //! # What dropping a future does
@@ -71,16 +70,13 @@ mod futures_io;
 mod gathered;
 #[cfg(feature = "axum")]
 mod incoming;
-mod kernel;
 mod limit;
 mod listener;
-mod session;
 mod stream;
 
 pub use acceptor::TlsAcceptor;
 pub use connector::TlsConnector;
 #[cfg(feature = "axum")]
 pub use incoming::TlsIncoming;
-pub use kernel::KernelTls;
 pub use listener::TlsListener;
 pub use stream::TlsStream;

@@ -1,10 +1,8 @@
 //! A session over a stream.
 
 use super::gathered::Gathered;
-use super::kernel::KernelSession;
-use super::session::Session;
 use annulus::Chunk;
-use annulus::io::{AsyncRecv, AsyncSend, OwnStream};
+use annulus::io::{AsyncRecv, AsyncSend};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -63,7 +61,7 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// ```
 #[derive(Debug)]
 pub struct TlsStream<S> {
-    pub(super) session: Session<S>,
+    pub(super) session: tokio_rustls::TlsStream<S>,
     /// Plaintext that was taken out of the session, since more was asked for than one record has.
     gathered: Gathered,
     /// After this no byte of the session can be trusted.
@@ -71,83 +69,48 @@ pub struct TlsStream<S> {
 }
 
 impl<S> TlsStream<S> {
-    pub(super) fn of_kernel(session: KernelSession<S>) -> Self {
-        Self::of_session(Session::Kernel(Box::new(session)))
-    }
-
-    fn of_session(session: Session<S>) -> Self {
-        Self { session, gathered: Gathered::default(), failed: None }
-    }
-
-    /// Whether the kernel encrypts what it sends: see [`KernelTls`](super::KernelTls).
-    pub fn is_kernel(&self) -> bool {
-        matches!(&self.session, Session::Kernel(session) if session.is_kernel())
-    }
-
     /// The protocol that both sides have agreed on by ALPN; `None` without ALPN.
     pub fn alpn_protocol(&self) -> Option<&[u8]> {
-        match &self.session {
-            Session::Kernel(session) => session.about().alpn.as_deref(),
-            Session::Rustls(session) => session.get_ref().1.alpn_protocol(),
-        }
+        self.state().alpn_protocol()
     }
 
     /// The version of TLS.
     pub fn protocol_version(&self) -> Option<ProtocolVersion> {
-        match &self.session {
-            Session::Kernel(session) => session.about().version,
-            Session::Rustls(session) => session.get_ref().1.protocol_version(),
-        }
+        self.state().protocol_version()
     }
 
     /// The peer's chain of certificates, its own first; `None` if it has shown none.
     pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        match &self.session {
-            Session::Kernel(session) => session.about().peer.as_deref(),
-            Session::Rustls(session) => session.get_ref().1.peer_certificates(),
-        }
+        self.state().peer_certificates()
     }
 
     /// The name that the client has asked for (SNI); `None` on a client, and if it sent none.
     pub fn server_name(&self) -> Option<&str> {
         match &self.session {
-            Session::Kernel(session) => session.about().server_name.as_deref(),
-            Session::Rustls(tokio_rustls::TlsStream::Server(session)) => {
-                session.get_ref().1.server_name()
-            }
-            Session::Rustls(tokio_rustls::TlsStream::Client(_)) => None,
+            tokio_rustls::TlsStream::Server(session) => session.get_ref().1.server_name(),
+            tokio_rustls::TlsStream::Client(_) => None,
         }
     }
 
     /// The stream below.
     pub fn get_ref(&self) -> &S {
-        match &self.session {
-            Session::Kernel(session) => session.get_ref(),
-            Session::Rustls(session) => session.get_ref().0,
-        }
+        self.session.get_ref().0
     }
 
     /// The stream below: for its settings. What is read or written there is missing in the session, which then fails.
     pub fn get_mut(&mut self) -> &mut S {
-        match &mut self.session {
-            Session::Kernel(session) => session.get_mut(),
-            Session::Rustls(session) => session.get_mut().0,
-        }
+        self.session.get_mut().0
     }
 
-    /// What rustls knows of the session; `None` if the kernel encrypts, or was to and lacks the cipher, since rustls gives up what it knows with
-    /// its keys.
-    pub fn state(&self) -> Option<&CommonState> {
-        match &self.session {
-            Session::Kernel(_) => None,
-            Session::Rustls(session) => Some(session.get_ref().1),
-        }
+    /// What rustls knows of the session.
+    pub fn state(&self) -> &CommonState {
+        self.session.get_ref().1
     }
 }
 
 impl<S> From<tokio_rustls::TlsStream<S>> for TlsStream<S> {
     fn from(session: tokio_rustls::TlsStream<S>) -> Self {
-        Self::of_session(Session::Rustls(session))
+        Self { session, gathered: Gathered::default(), failed: None }
     }
 }
 
@@ -164,7 +127,7 @@ impl<S> From<tokio_rustls::client::TlsStream<S>> for TlsStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
-    fn session(&mut self) -> Pin<&mut Session<S>> {
+    fn session(&mut self) -> Pin<&mut tokio_rustls::TlsStream<S>> {
         Pin::new(&mut self.session)
     }
 
@@ -190,7 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 
     /// Passes on what waits in the session: answers to the peer too, such as a new key. The next write gets its error.
     fn pass_on(&mut self, cx: &mut Context<'_>) {
-        if self.state().is_some_and(|state| state.wants_write()) {
+        if self.state().wants_write() {
             _ = self.session().poll_flush(cx);
         }
     }
@@ -247,9 +210,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        if let Session::Kernel(session) = &mut self.session {
-            return session.poll_send(cx, chunk);
-        }
         while !chunk.is_empty() {
             match ready!(self.poll_write(cx, chunk.as_ref()))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -257,13 +217,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
             }
         }
         self.poll_flush(cx)
-    }
-
-    fn own_stream(&self) -> Option<OwnStream<'_>> {
-        match &self.session {
-            Session::Kernel(session) => session.takes_plaintext()?.own_stream(),
-            Session::Rustls(_) => None,
-        }
     }
 }
 

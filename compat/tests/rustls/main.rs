@@ -7,7 +7,6 @@ mod compositions;
 mod endings;
 mod handshakes;
 mod http;
-mod kernel_tls;
 mod listeners;
 mod transfers;
 mod worlds;

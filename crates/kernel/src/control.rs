@@ -9,7 +9,6 @@ const SOL_IP: i32 = 0;
 const SOL_SOCKET: i32 = 1;
 const SOL_UDP: i32 = 17;
 const SOL_IPV6: i32 = 41;
-const SOL_TLS: i32 = 282;
 const SCM_RIGHTS: i32 = 1;
 const SCM_CREDENTIALS: i32 = 2;
 const SCM_TIMESTAMPNS: i32 = 35;
@@ -20,7 +19,6 @@ const IPV6_PKTINFO: i32 = 50;
 const IPV6_TCLASS: i32 = 67;
 const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
-const TLS_SET_RECORD_TYPE: i32 = 1;
 
 /// `struct cmsghdr`: length, level, kind.
 const HEADER: usize = size_of::<usize>() + 8;
@@ -60,8 +58,6 @@ pub enum Control<'a> {
     Credentials(Credentials),
     /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the receiver.
     Descriptors(&'a [u8]),
-    /// Sent (`TLS_SET_RECORD_TYPE`): the bytes are a record of this content type. Linux encrypts it.
-    RecordType(u8),
     /// Anything else.
     Unknown {
         /// `cmsg_level`
@@ -138,7 +134,6 @@ impl<'a> ControlWriter<'a> {
                 self.raw(SOL_SOCKET, SCM_CREDENTIALS, parts.as_flattened())
             }
             Control::Descriptors(bytes) => self.raw(SOL_SOCKET, SCM_RIGHTS, bytes),
-            Control::RecordType(kind) => self.raw(SOL_TLS, TLS_SET_RECORD_TYPE, &[kind]),
             Control::Unknown { .. } => false,
         }
     }

@@ -6,7 +6,6 @@ use crate::fd::Fd;
 use crate::file::FileCall;
 use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
-use crate::tls::TlsKeys;
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use std::io::{self, IoSlice};
 use std::os::fd::RawFd;
@@ -168,25 +167,6 @@ pub unsafe trait Kernel {
     /// `Unsupported` by default.
     fn device(&self, fd: Fd) -> io::Result<Option<DeviceName>> {
         _ = fd;
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// `TCP_ULP` with `tls`: what a connected TCP socket sends can be encrypted by the kernel, once it has
-    /// [keys](Self::tls_send_keys). Until then nothing changes.
-    ///
-    /// # Errors
-    /// `NotFound` if the kernel has no TLS, or has not loaded its module. `Unsupported` by default.
-    fn tls_begin(&self, fd: Fd) -> io::Result<()> {
-        _ = fd;
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// `TLS_TX`: what is sent from here on leaves in records of TLS. Such a socket refuses sends with `MSG_WAITALL` and without a copy.
-    ///
-    /// # Errors
-    /// The kernel's, if it does not have the cipher. `Unsupported` by default.
-    fn tls_send_keys(&self, fd: Fd, keys: &TlsKeys) -> io::Result<()> {
-        _ = (fd, keys);
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -25,7 +25,6 @@ pub mod process;
 mod resource;
 mod socket;
 pub mod splice;
-mod tls;
 mod uring;
 mod vectors;
 
@@ -43,7 +42,6 @@ pub use option::{Credentials, DeviceName, Ip, SocketOption, SocketQuery};
 pub use prefetch::prefetch;
 pub use resource::{Limit, Resource};
 pub use socket::{Domain, Shutdown, SocketType};
-pub use tls::{RECORD_ALERT, RECORD_DATA, TlsCipher, TlsKeys, TlsVersion};
 pub use uring::{
     CompletionOffsets, EnterArg, EnterFlags, Params, Register, RingId, SubmissionOffsets,
 };

@@ -3,7 +3,6 @@
 
 mod message;
 mod option;
-mod tls;
 
 use crate::address::{Address, UnixName};
 use crate::call::named;
@@ -12,7 +11,6 @@ use crate::file::FileCall;
 use crate::kernel::Kernel;
 use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
-use crate::tls::TlsKeys;
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::FileType;
@@ -254,14 +252,6 @@ unsafe impl Kernel for Linux {
 
     fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
         message::send(Self::borrow(fd), to, control, bytes)
-    }
-
-    fn tls_begin(&self, fd: Fd) -> io::Result<()> {
-        tls::begin(Self::borrow(fd))
-    }
-
-    fn tls_send_keys(&self, fd: Fd, keys: &TlsKeys) -> io::Result<()> {
-        tls::send_keys(Self::borrow(fd), keys)
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

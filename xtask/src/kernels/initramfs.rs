@@ -9,9 +9,9 @@ use super::Missing;
 use super::packages::{Kernel, about, bytes, run};
 use std::process::Command;
 
-/// Modules for the disk, the shared files and the file systems over them, and for kernel TLS with its ciphers. A module that is built into the
-/// kernel, or that it does not have, is skipped.
-const MODULES: [&str; 13] = [
+/// Modules for the disk, the shared files and the file systems over them. A module that is built into the kernel, or that it does not have, is
+/// skipped.
+const MODULES: [&str; 8] = [
     "virtio_pci",
     "virtio_blk",
     "9pnet_virtio",
@@ -20,11 +20,6 @@ const MODULES: [&str; 13] = [
     "ext4",
     "overlay",
     "virtio_rng",
-    "tls",
-    "aesni_intel",
-    "ghash_generic",
-    "gcm",
-    "chacha20poly1305",
 ];
 
 const INIT: &str = include_str!("init.sh");

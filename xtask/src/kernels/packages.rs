@@ -18,14 +18,12 @@ struct Known {
     releases: &'static [&'static str],
     /// The driver that must be chosen there if none is demanded.
     driver: &'static str,
-    /// Its TLS has all ciphers, so that no test of it may be skipped.
-    kernel_tls: bool,
 }
 
 const KNOWN: [Known; 3] = [
-    Known { version: "5.10", releases: &["bullseye"], driver: "epoll", kernel_tls: false },
-    Known { version: "6.1", releases: &["bookworm"], driver: "uring", kernel_tls: true },
-    Known { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring", kernel_tls: true },
+    Known { version: "5.10", releases: &["bullseye"], driver: "epoll" },
+    Known { version: "6.1", releases: &["bookworm"], driver: "uring" },
+    Known { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring" },
 ];
 
 /// The versions that have packages.
@@ -50,8 +48,6 @@ pub(super) struct Kernel {
     pub(super) root: PathBuf,
     /// The driver that must be chosen on it.
     pub(super) driver: &'static str,
-    /// No test of kernel TLS may be skipped.
-    pub(super) kernel_tls: bool,
 }
 
 impl Kernel {
@@ -86,8 +82,7 @@ impl Packages {
         link_modules(&root)?;
         let known = known(version).next();
         let driver = known.map_or("uring", |known| known.driver);
-        let kernel_tls = known.is_some_and(|known| known.kernel_tls);
-        Ok(Kernel { release, root, driver, kernel_tls })
+        Ok(Kernel { release, root, driver })
     }
 
     /// The packages that are unpacked already, a line each.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::compat;
 use crate::step::{Failure, Step, root};
 use serde_json::Value;
 
@@ -24,9 +23,6 @@ const SUITE: &str = "suite";
 
 /// Of these, the ones that take long without optimization: they try many random cases, or simulate most of what they do.
 const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
-
-/// The test of `compat` that has a part for the kernel's TLS: it is run on every kernel, and says so if it has none.
-pub(super) const KERNEL_TLS: &str = "rustls";
 
 /// What cargo builds for all of them.
 const EVERYTHING: &str = "--workspace --exclude xtask --lib --bins --tests";
@@ -86,7 +82,6 @@ impl Scope {
     /// The options of a test's harness: it also shows the output of tests that pass, such as that they were skipped.
     fn options(self, test: Option<&str>) -> &'static str {
         match (self, test) {
-            (_, Some(KERNEL_TLS)) => " --show-output kernel_tls::",
             // Simulated kernels are the same everywhere; the other modes of the ring are named `uring_` and so on.
             (Self::Quick, Some(SUITE)) => {
                 " --show-output conformance:: files:: --skip ::simulated --skip ::uring_"
@@ -132,8 +127,6 @@ impl Plan {
         let annulus = annulus.ok_or_else(|| Failure::Failed("cargo built no `annulus`".into()))?;
         let tests = built.iter().filter_map(test_of);
         let tests = tests.filter(|test| scope.has(test));
-        let kernel_tls = parsed(&compat::build_test(KERNEL_TLS)?);
-        let tests = tests.chain(kernel_tls.iter().filter_map(test_of));
         let mut tests: Vec<_> = tests.map(|test| Check::of(test, scope, &annulus)).collect();
         // Cargo reports them in the order in which it finishes them.
         tests.sort_unstable_by(|one, other| one.name.cmp(&other.name));

@@ -70,19 +70,6 @@ impl Results {
         }
     }
 
-    /// The check of this test fails if it has skipped one.
-    pub(super) fn expect_all(&mut self, plan: &Plan, test: &str) {
-        let ending = format!("-{test}");
-        for (check, checked) in plan.checks.iter().zip(&mut self.checks) {
-            if let Verdict::Passed(Some(Passed { skipped: skipped @ 1.., .. })) = checked.verdict
-                && check.name.ends_with(&ending)
-            {
-                let text = format!("{skipped} skipped that this kernel has all for");
-                checked.verdict = Verdict::Failed(vec![text]);
-            }
-        }
-    }
-
     /// The names of the checks that did not pass.
     pub(super) fn failed<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
         let pairs = plan.checks.iter().zip(&self.checks);
@@ -203,20 +190,5 @@ mod tests {
         assert_eq!(results.checks[0].verdict, Verdict::Passed(None));
         results.expect_driver("uring");
         assert!(results.checks[0].verdict.is_bad());
-    }
-
-    #[test]
-    fn a_skipped_test_that_must_run_fails_its_check() {
-        let plan = Plan::of_names(&["doctor", "compat-rustls"]);
-        let checks = [0, 2].map(|skipped| {
-            let verdict = Verdict::Passed(Some(Passed { run: 3, skipped }));
-            Checked { verdict, seconds: 1 }
-        });
-        let doctor = serde_json::Value::Null;
-        let mut results = Results { kernel: "6.1".into(), checks: checks.into(), doctor };
-        results.expect_all(&plan, "zero_copy");
-        assert!(!results.checks[1].verdict.is_bad());
-        results.expect_all(&plan, "rustls");
-        assert!(results.checks[1].verdict.is_bad() && !results.checks[0].verdict.is_bad());
     }
 }

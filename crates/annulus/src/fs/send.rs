@@ -196,7 +196,7 @@ mod tests {
     fn sink_of(socket: &UnixStream) -> PageSink {
         // SAFETY: the socket is open for the whole test, which only sends to it.
         let fd = unsafe { Fd::from_raw(socket.as_raw_fd()) };
-        PageSink { fd, signal: pages::prepare(fd).unwrap(), encrypts: false }
+        PageSink { fd, signal: pages::prepare(fd).unwrap() }
     }
 
     #[test]

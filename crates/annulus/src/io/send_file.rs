@@ -49,8 +49,6 @@ pub(super) async fn send_file(
     }
     // Bytes that were accepted before, such as a head, leave with the first pages.
     let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
-    // Pages that the kernel encrypts can leave a record open, which nothing but a send or this ends.
-    let _record = to.encrypts()?.then(|| HeldHead(to));
     while sent < len {
         poll_fn(|cx| to.poll_drain(cx)).await?;
         let (offset, most) = (start.saturating_add(sent), len - sent);
@@ -165,13 +163,7 @@ async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
     let Some(sink) = to.page_sink()? else { return Ok(Pages::NotSent) };
     match file.send_pages(offset, stride, sink).transpose() {
         Ok(None) => Ok(Pages::NotSent),
-        Ok(Some(count)) => {
-            let count = u64::from(count);
-            if sink.encrypts {
-                to.count_encrypted(count)?;
-            }
-            Ok(Pages::Sent(count))
-        }
+        Ok(Some(count)) => Ok(Pages::Sent(u64::from(count))),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Pages::NoSpace),
         Err(error) if may_be_read_and_sent(&error) => Ok(Pages::NotSent),
         Err(error) => Err(error),

@@ -6,7 +6,6 @@ mod datagram;
 mod datagram_handle;
 mod descriptors;
 mod keep_alive;
-mod kernel_tls;
 mod listener;
 mod listener_handle;
 mod new_fd;
@@ -43,18 +42,6 @@ pub use addresses::ToSocketAddrs;
 /// ```
 #[doc(inline)]
 pub use annulus_kernel::Credentials;
-/// What the kernel encrypts with, for [`TcpStream::encrypt_sends`]: the keys of one direction of a session of TLS, which its library gives.
-///
-/// ```
-/// use annulus::net::{TlsCipher, TlsKeys, TlsVersion};
-///
-/// let (key, nonce, records) = ([7; 32], [9; TlsKeys::NONCE], 0);
-/// let keys = TlsKeys::new(TlsVersion::V1_3, TlsCipher::Aes256Gcm, &key, nonce, records)?;
-/// assert_eq!(format!("{keys:?}"), "TlsKeys { .. }");
-/// # std::io::Result::Ok(())
-/// ```
-#[doc(inline)]
-pub use annulus_kernel::{TlsCipher, TlsKeys, TlsVersion};
 pub use connect::ConnectOptions;
 pub use datagram::{Datagram, Transmit};
 pub use datagram_handle::SendDatagram;

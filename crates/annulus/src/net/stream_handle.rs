@@ -12,7 +12,7 @@ use crate::slots::streams::{PageSink, Released, Shared, Stream};
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_kernel::pipe::SigPipe;
-use annulus_kernel::{Fd, Kernel, TlsKeys};
+use annulus_kernel::{Fd, Kernel};
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -187,46 +187,6 @@ impl StreamHandle {
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         self.poll_with(|stream, _, io| stream.poll_writable(io, has_asked, cx))
-    }
-
-    /// The kernel encrypts what is sent from here on.
-    pub(super) fn encrypt_sends(&self, keys: &TlsKeys) -> io::Result<()> {
-        let inner = &mut *self.core.enter_running()?;
-        inner.streams.get(self.slot).0.encrypt_sends(&inner.io, keys)
-    }
-
-    /// Whether it does.
-    pub(crate) fn encrypts(&self) -> io::Result<bool> {
-        Ok(self.core.enter_running()?.streams.get(self.slot).0.encrypts())
-    }
-
-    /// Whether more may be encrypted with the keys that the kernel has.
-    pub(super) fn check_keys(&self) -> io::Result<()> {
-        self.core.enter_running()?.streams.get(self.slot).0.check_keys()
-    }
-
-    /// Counts pages that the kernel has encrypted in one call.
-    pub(crate) fn count_encrypted(&self, bytes: u64) -> io::Result<()> {
-        self.core.enter_running()?.streams.get(self.slot).0.count_records(bytes);
-        Ok(())
-    }
-
-    /// Sends a record that is no data, if there is space.
-    pub(super) fn try_send_record(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
-        let inner = &mut *self.core.enter_running()?;
-        inner.streams.get(self.slot).0.try_send_record(&inner.io, kind, bytes)
-    }
-
-    /// Sends a record that is no data behind what was accepted.
-    pub(super) fn poll_send_record(
-        &self,
-        cx: &Context<'_>,
-        kind: u8,
-        bytes: &[u8],
-    ) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || {
-            self.poll_with(|stream, _, io| stream.poll_send_record(io, cx, kind, bytes))
-        })
     }
 
     /// No pages follow: what waits for them leaves.

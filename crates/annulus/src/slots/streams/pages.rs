@@ -18,23 +18,20 @@ use std::task::{Context, Poll};
 pub(crate) struct PageSink {
     pub(crate) fd: Fd,
     pub(crate) signal: SigPipe,
-    /// The kernel encrypts them.
-    pub(crate) encrypts: bool,
 }
 
 impl Stream {
     /// The socket as one that takes pages, which it is made the first time; `None` under a simulated kernel, which has none.
     ///
     /// # Errors
-    /// The system's. `QuotaExceeded` if nothing more may be encrypted with the keys that the kernel has.
+    /// The system's.
     pub(crate) fn page_sink(&mut self, io: &Io) -> io::Result<Option<PageSink>> {
-        self.check_keys()?;
         let signal = match self.tx.pages {
             Some(signal) => signal,
             None if !io.driver.kernel().real_descriptors() => return Ok(None),
             None => *self.tx.pages.insert(pages::prepare(self.fd)?),
         };
-        Ok(Some(PageSink { fd: self.fd, signal, encrypts: self.encrypts() }))
+        Ok(Some(PageSink { fd: self.fd, signal }))
     }
 
     /// Ready once the socket has had space since the first call, of which `has_asked` is false.
@@ -57,9 +54,6 @@ impl Stream {
 
     /// No pages follow: what waits for them leaves.
     pub(crate) fn push_sent(&self, io: &Io) {
-        if self.encrypts() {
-            return self.close_record(io);
-        }
         // Only TCP waits, and knows the option.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork(false));
     }

@@ -1,16 +1,21 @@
 //! Pipes: streams that are read and written by calls on the loop, once the driver says that they are ready. No ring operation
 //! receives from a pipe as it does from a socket; and a pipe holds 64 KiB, so that its calls are short.
 //!
-//! The states are those of other streams. A receive polls for readiness, then reads what is there into memory of that size. Of sends see
-//! `by_call`.
+//! The states are those of other streams. A receive polls for readiness, then reads what is there into memory of that size. A send is
+//! tried at once; what finds no space waits until the descriptor is writable.
 
 use super::recv_state::{End, OnHeap};
+use super::send_state::SendPhase;
 use super::stream::{Shared, Special, Stream};
+use super::vectors::MOST;
 use crate::base::io::Io;
 use crate::memory::HeapMemory;
+use annulus_driver::{Kind, Op};
 use annulus_kernel::Fd;
 use annulus_kernel::pipe::{self, SigPipe};
 use rustix::io::Errno;
+use std::io::IoSlice;
+use std::mem;
 
 /// Most bytes of a read: what a pipe holds unless its size was changed.
 const READ: u64 = 64 * 1024;
@@ -48,6 +53,53 @@ impl Stream {
             self.rx.bytes += len;
         }
         Ok(count)
+    }
+
+    /// Sends what is queued, or waits for space.
+    #[cold]
+    pub(super) fn send_to_pipe(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        signal: SigPipe,
+        phase: SendPhase,
+    ) {
+        let tx = &mut self.tx;
+        let parts = tx.queue.iter().take(MOST);
+        let (bytes, chunks) =
+            parts.fold((0, 0), |(bytes, chunks), chunk| (bytes + chunk.len(), chunks + 1));
+        (tx.flying, tx.flying_chunks) = (bytes - tx.first_sent, chunks);
+        if phase != SendPhase::Now {
+            tx.phase = SendPhase::Waiting;
+            self.linger(io);
+            return io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
+        }
+        tx.phase = SendPhase::Now;
+        match self.write_to_pipe(signal, Ok(0)) {
+            Ok(count) if count as usize == self.tx.flying => self.await_settling(shared),
+            outcome => self.on_sent(shared, io, outcome),
+        }
+    }
+
+    /// Writes what is in flight, unless the wait for space has failed. The bytes that went; `AGAIN` if none did.
+    #[cold]
+    pub(super) fn write_to_pipe(
+        &self,
+        signal: SigPipe,
+        waited: Result<u32, Errno>,
+    ) -> Result<u32, Errno> {
+        waited?;
+        let tx = &self.tx;
+        if let Some(errno) = tx.error {
+            return Err(errno);
+        }
+        let mut skip = tx.first_sent;
+        let mut parts = [IoSlice::new(&[]); MOST];
+        let chunks = usize::from(tx.flying_chunks);
+        for (part, chunk) in parts.iter_mut().zip(tx.queue.iter().take(chunks)) {
+            *part = IoSlice::new(&chunk.as_ref()[mem::take(&mut skip)..]);
+        }
+        Ok(pipe::write(self.fd, &parts[..chunks], signal)? as u32)
     }
 }
 

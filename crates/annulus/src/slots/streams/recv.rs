@@ -152,7 +152,7 @@ impl Stream {
             self.poll_readiness(io);
             return true;
         }
-        let Some(share) = share.filter(|_| self.is_plain() || self.encrypts()) else {
+        let Some(share) = share.filter(|_| self.is_plain()) else {
             return self.arm_on_heap(io, heap);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());

@@ -49,11 +49,8 @@ impl Stream {
         match self.special.as_deref() {
             None => {}
             Some(Special::Spliced(_)) => return self.send_spliced(shared, io, phase),
-            Some(_) => {
-                if let Some(call) = self.send_call() {
-                    return self.send_by_call(shared, io, call, phase);
-                }
-            }
+            Some(Special::Pipe(signal)) => return self.send_to_pipe(shared, io, *signal, phase),
+            Some(Special::ScmRights(_)) => {}
         }
         let token = self.id.token(Kind::Send);
         let now = phase == SendPhase::Now;
@@ -338,10 +335,10 @@ impl Streams {
             SendPhase::Polling | SendPhase::StoppingPoll => return self.on_writable(io, slot),
             _ => return io.late(event),
         }
-        let result = match stream.send_call() {
+        let result = match stream.pipe() {
             None if stream.spliced().is_some() => stream.drain_pipe(&mut self.shared, event.result),
             None => event.result,
-            Some(call) => stream.call_send(io, call, event.result),
+            Some(signal) => stream.write_to_pipe(signal, event.result),
         };
         stream.on_sent(&mut self.shared, io, result);
         if stream.is_dropped() {

@@ -9,7 +9,6 @@ use super::agenda::Agenda;
 use super::buffer_queue::Links;
 use super::recv_state::RecvState;
 use super::scm_rights::ScmRights;
-use super::send_keys::SendKeys;
 use super::send_state::{SendState, ZeroCopySend};
 use super::splice::{Pipes, Spliced};
 use super::vectors::Vectors;
@@ -64,8 +63,6 @@ pub(super) enum Special {
     ScmRights(ScmRights),
     /// It is a pipe, which is read and written by calls.
     Pipe(SigPipe),
-    /// The kernel encrypts what it sends.
-    KernelTls(SendKeys),
     /// It is a plain socket, of which bytes in a pipe are sent.
     Spliced(Spliced),
 }
