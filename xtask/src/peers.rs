@@ -10,7 +10,8 @@ const UNAVAILABLE: Option<i32> = Some(3);
 
 /// What CI checks: the peers in C, which take a second to build, and the two others with the fewest dependencies. All
 /// together take minutes and more than a hundred downloads.
-const QUICK: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
+const QUICK: [&str; 6] =
+    ["bare-ring", "epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
 /// Checks the peers that CI checks.
 pub(crate) fn quick() -> Outcome {

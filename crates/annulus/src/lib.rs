@@ -148,35 +148,6 @@ pub use annulus_driver::Counter;
 #[doc(inline)]
 pub use annulus_driver::Counters;
 #[doc(inline)]
-pub use annulus_driver::UnknownOperations;
-/// Which operations carry the bytes of streams: for [`Builder::operations`].
-///
-/// ```
-/// use annulus::{Operations, Runtime, Verbs};
-///
-/// let operations = Operations { verbs: Verbs::RecvSend, poll_first: true };
-/// assert_eq!("poll-recv-send".parse(), Ok(operations)); // As on a command line.
-/// match Runtime::builder().operations(operations).build() {
-///     Ok(runtime) => println!("{}", runtime.driver()),
-///     Err(error) => println!("only io_uring has a choice: {error}"),
-/// }
-/// ```
-#[doc(inline)]
-pub use annulus_driver::{Operations, Verbs};
-/// A kernel thread that takes what is submitted: for [`Builder::sq_poll`].
-///
-/// ```
-/// use annulus::{Runtime, SqPoll};
-/// use std::time::Duration;
-///
-/// let polls = SqPoll { idle: Duration::from_millis(10), cpu: None };
-/// match Runtime::builder().sq_poll(polls).build() {
-///     Ok(runtime) => println!("{}", runtime.driver()),
-///     Err(error) => println!("only io_uring has such a thread: {error}"),
-/// }
-/// ```
-#[doc(inline)]
-pub use annulus_ring::SqPoll;
 /// What the kernel's io_uring offers: see [`DriverInfo`].
 ///
 /// ```

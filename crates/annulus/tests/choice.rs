@@ -4,8 +4,7 @@
 mod common;
 
 use annulus::sim::{Profile, Sim};
-use annulus::{DriverChoice, DriverKind, Operations, Runtime, Verbs};
-use annulus_ring::{SqPoll, opcode};
+use annulus::{DriverChoice, DriverKind, Runtime};
 use common::again::{self, again};
 use common::denied::deny;
 use common::{echo, pair, receive, run_on};
@@ -153,23 +152,6 @@ fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
 }
 
 #[test]
-fn operations_that_the_driver_lacks_are_refused_and_named() {
-    let operations: Operations = "poll-recv-send".parse().unwrap();
-    let builder = Runtime::builder().operations(operations);
-    let error = builder.clone().driver(DriverChoice::Epoll).build().unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
-    let text = error.to_string();
-    assert!(text.starts_with("operations poll-recv-send: ") && text.contains("epoll"), "{text}");
-    // A kernel without the operation, and one on which nothing but the default is missing.
-    let kernel = |missing| Sim::builder(1).profile(Profile::current().without(missing)).build();
-    let readv = "readv-writev".parse().unwrap();
-    let old = builder.clone().operations(readv).kernel(kernel(opcode::READV)).build();
-    let text = old.unwrap_err().to_string();
-    assert!(text.contains("lacks READV"), "{text}");
-    assert!(builder.kernel(kernel(opcode::READV)).build().is_ok());
-}
-
-#[test]
 fn sends_without_a_copy_are_refused_where_there_are_none() {
     let builder = || Runtime::builder().zero_copy_threshold(Some(4096));
     let text = builder().driver(DriverChoice::Epoll).build().unwrap_err().to_string();
@@ -196,45 +178,6 @@ fn what_is_in_use_is_told_apart_from_what_is_missing() {
     assert!(info.missing().all(|feature| !feature.present));
     let unused = info.features.iter().find(|feature| feature.name == "bundles").unwrap();
     assert!(!info.in_use().chain(info.missing()).any(|feature| feature == unused));
-}
-
-#[test]
-fn what_the_settings_rule_out_is_not_in_use() {
-    let uses = |builder: annulus::Builder, name| {
-        let runtime = builder.kernel(Sim::builder(1).build()).build().unwrap();
-        let info = runtime.driver();
-        let used = info.in_use().any(|feature| feature.name == name);
-        assert!(!info.missing().any(|feature| feature.name == name));
-        used
-    };
-    let polls = SqPoll { idle: Duration::from_millis(1), cpu: None };
-    for operations in Operations::ALL {
-        let multishot = operations.verbs == Verbs::Multishot;
-        let by = || Runtime::builder().operations(operations);
-        assert_eq!(uses(by(), "multishot receive"), multishot, "{operations}");
-        assert_eq!(uses(by(), "receive limit"), multishot, "{operations}");
-        assert!(uses(by(), "deferred task work"), "{operations}");
-    }
-    assert!(!uses(Runtime::builder().sq_poll(polls), "deferred task work"));
-}
-
-#[test]
-fn a_poller_that_cannot_be_is_refused_with_the_reason() {
-    let polls = |cpu, idle| SqPoll { idle: Duration::from_millis(idle), cpu };
-    let build = |polls, choice| Runtime::builder().driver(choice).sq_poll(polls).build();
-    let text = build(polls(None, 61_000), DriverChoice::Auto).unwrap_err().to_string();
-    assert_eq!(text, "the idle time of sq_poll of 61s is above 60s; take less");
-    let text = build(polls(None, 1), DriverChoice::Epoll).unwrap_err().to_string();
-    assert!(text.starts_with("sq_poll: only io_uring has that"), "{text}");
-    match build(polls(None, 1), DriverChoice::Uring) {
-        Err(_) => return eprintln!("io_uring is blocked here"),
-        Ok(runtime) => assert_eq!(runtime.driver().kind, DriverKind::Uring),
-    }
-    let text = build(polls(Some(9_999), 1), DriverChoice::Uring).unwrap_err().to_string();
-    assert!(text.starts_with("SQ polling on CPU 9999: ") && text.contains("no such CPU"), "{text}");
-    // Nor is it dropped in silence where the driver may be any.
-    let text = build(polls(Some(9_999), 1), DriverChoice::Auto).unwrap_err().to_string();
-    assert!(text.contains("sq_poll") && text.contains("no such CPU"), "{text}");
 }
 
 /// An accept that the process may not make was taken for a connection that had gone, and tried again at once, for ever.

@@ -9,7 +9,7 @@ use annulus::net::TcpStream;
 use annulus::shards::Shards;
 use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::timeout;
-use annulus::{Builder, DriverChoice, DriverKind, Operations, Runtime, spawn};
+use annulus::{Builder, DriverChoice, DriverKind, Runtime, spawn};
 use annulus_ring::{Ring, SetupFlags};
 use common::again::{self, again};
 use common::{echo, pair, pattern, receive, run_on};
@@ -211,18 +211,6 @@ fn locked_old() {
 }
 
 #[test]
-fn a_restricted_ring_has_the_operations_that_were_chosen() {
-    assert_passes(again!(locked_operations));
-}
-
-#[test]
-#[ignore = "run by its parent: the filter stays for good"]
-fn locked_operations() {
-    let operations = "poll-readv-writev".parse().unwrap();
-    run_on(locked(DriverChoice::Uring).operations(operations), everything());
-}
-
-#[test]
 fn a_restricted_ring_may_send_without_a_copy_where_that_was_chosen() {
     assert_passes(again!(locked_zero_copy));
 }
@@ -236,11 +224,9 @@ fn locked_zero_copy() {
 #[test]
 fn a_simulated_ring_is_restricted_and_the_process_is_left_alone() {
     let sim = Sim::builder(1).build();
-    for operations in Operations::ALL {
-        let builder = Runtime::builder().locked_down(true).operations(operations);
-        simulate_on(&sim, builder.clone(), everything()).unwrap();
-        simulate_on(&sim, builder.zero_copy_threshold(Some(1)), everything()).unwrap();
-    }
+    let builder = Runtime::builder().locked_down(true);
+    simulate_on(&sim, builder.clone(), everything()).unwrap();
+    simulate_on(&sim, builder.zero_copy_threshold(Some(1)), everything()).unwrap();
     if annulus_ring::Features::detect().is_err() {
         return eprintln!("skipped: io_uring is blocked here");
     }

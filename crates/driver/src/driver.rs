@@ -5,7 +5,6 @@ use crate::counters::Counters;
 use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
-use crate::operations::Operations;
 use crate::pool::{Budget, Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
@@ -161,37 +160,12 @@ impl Driver {
         }
     }
 
-    /// Whether there are `…Now` sends. If not, submit the others, each of which has an event.
-    #[inline]
-    pub fn has_quiet_sends(&self) -> bool {
-        match self {
-            Self::Uring(uring) => uring.has_quiet_sends(),
-            Self::Epoll(_) => true,
-        }
-    }
-
-    /// Whether [`MemoryOp::SendToNow`] is there: in io_uring since 6.1, and not if other operations were chosen to send.
+    /// Whether [`MemoryOp::SendToNow`] is there: in io_uring since 6.1.
     #[inline]
     pub fn addresses_sends(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.addresses_sends(),
             Self::Epoll(_) => true,
-        }
-    }
-
-    /// Whether a send may be a system call beside the driver ([`Kernel::send_now`]): not if a kernel thread makes the loop's calls,
-    /// and not if certain operations were chosen to carry the bytes.
-    #[inline]
-    pub fn allows_direct_sends(&self) -> bool {
-        self.has_quiet_sends() && self.operations() == Operations::default()
-    }
-
-    /// The operations that carry the bytes of streams: what receives and sends of streams are encoded as.
-    #[inline]
-    pub fn operations(&self) -> Operations {
-        match self {
-            Self::Uring(uring) => uring.operations(),
-            Self::Epoll(_) => Operations::default(),
         }
     }
 

@@ -111,14 +111,6 @@ pub enum MemoryOp {
         /// The length of the destination's address.
         to_len: u16,
     },
-    /// As `SendMessageNow`, with an event in either case. Only if [`Driver::has_quiet_sends`](crate::Driver::has_quiet_sends) is
-    /// false.
-    SendMessage {
-        /// The socket.
-        fd: Fd,
-        /// The `struct msghdr`.
-        header: *const u8,
-    },
     /// Sends without blocking: no event if everything was sent, else one with the short count or the error.
     SendNow {
         /// The socket.
@@ -135,7 +127,7 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends everything, and waits for space. With the verbs of files it sends what there is space for, at least a byte.
+    /// Sends everything, and waits for space.
     Send {
         /// The socket.
         fd: Fd,

@@ -58,17 +58,33 @@ impl Display for Address {
 pub fn any() -> Address {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next(), arguments.next()) {
-        (Some(text), None) => match Address::parse(&text) {
-            Some(address) => address,
-            None => end(USAGE, format_args!("'{text}' is not an address: give PORT, udp:PORT or unix:/path")),
-        },
+        (Some(text), None) => address(&text),
         _ => end(USAGE, "usage: PROGRAM ADDRESS, such as 0 for a free port"),
     }
 }
 
+fn address(text: &str) -> Address {
+    Address::parse(text).unwrap_or_else(|| {
+        end(USAGE, format_args!("'{text}' is not an address: give PORT, udp:PORT or unix:/path"))
+    })
+}
+
 /// The program's only argument, for a peer that serves TCP only.
 pub fn tcp() -> SocketAddr {
-    match any() {
+    of_tcp(any())
+}
+
+/// The program's arguments, for a peer that serves TCP only and has modes.
+pub fn tcp_and_mode() -> (SocketAddr, Option<String>) {
+    let mut arguments = std::env::args().skip(1);
+    match (arguments.next(), arguments.next(), arguments.next()) {
+        (Some(text), mode, None) => (of_tcp(address(&text)), mode),
+        _ => end(USAGE, "usage: PROGRAM ADDRESS [MODE], such as 0 for a free port"),
+    }
+}
+
+fn of_tcp(address: Address) -> SocketAddr {
+    match address {
         Address::Tcp(address) => address,
         other => end(USAGE, format_args!("cannot serve {other}: this peer serves TCP alone; give PORT")),
     }

@@ -96,8 +96,7 @@ impl Blocked {
     pub(super) fn reason(&self) -> String {
         match &self.0 {
             SetupError::Lacks(what) => format!("this kernel's io_uring lacks {what}"),
-            SetupError::Size { .. } => self.0.to_string(),
-            SetupError::SqPoll(..) => self.0.to_string(),
+            SetupError::Size { .. } | SetupError::SqPoll(..) => self.0.to_string(),
             SetupError::Refused(error) => self.caused("io_uring_setup", error),
             SetupError::Step(step, error) => self.caused(step, error),
         }
@@ -118,9 +117,6 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let SetupError::SqPoll(..) = self.0 {
-            return self.0.fmt(f);
-        }
         write!(f, "{}; {}, or let the driver be auto or epoll", self.reason(), self.way_out())
     }
 }

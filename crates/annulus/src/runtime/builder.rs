@@ -14,9 +14,9 @@ use crate::runtime::fork::ForkGuard;
 use crate::stats::recorder::Measuring;
 use crate::tasks::EVENT_INTERVAL;
 use crate::tasks::remote::Remote;
-use annulus_driver::{Driver, Operations, PoolSize, UringConfig};
+use annulus_driver::{Driver, PoolSize, UringConfig};
 use annulus_kernel::Kernel;
-use annulus_ring::{SetupFlags, SqPoll};
+use annulus_ring::SetupFlags;
 use std::io;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -118,20 +118,6 @@ impl Builder {
         self
     }
 
-    /// The operations that carry the bytes of streams. The default is the fastest; the others exist for comparison, and need
-    /// io_uring.
-    pub fn operations(mut self, operations: Operations) -> Self {
-        self.config.operations = operations;
-        self
-    }
-
-    /// A kernel thread takes the submissions (`IORING_SETUP_SQPOLL`). It keeps a core busy while there is work, and for the idle
-    /// time after that. Off by default: it costs throughput unless cores are idle. Needs io_uring.
-    pub fn sq_poll(mut self, polls: SqPoll) -> Self {
-        self.config.sq_poll = Some(polls);
-        self
-    }
-
     /// Polls for completions for up to this long before each sleep; off by default, at most a second.
     ///
     /// If few clients each wait for an answer before they send again, 20 to 50 µs avoid most sleeps and wake-ups. The thread then
@@ -162,7 +148,7 @@ impl Builder {
     /// A pipe takes two descriptors while it is used, and until the runtime gives up what it does not need, ten seconds after receives; a
     /// runtime has 64 at most, and copies beyond that go on as before. Up to 1 MiB of a connection is in its pipe, whatever [`send_bound`](Self::send_bound) says, in memory of the kernel. The sockets
     /// become non-blocking. What has gone so is [`Counters::spliced_bytes`](crate::Counters::spliced_bytes). It is not done on a
-    /// simulated kernel, with [`sq_poll`](Self::sq_poll), or with other [`operations`](Self::operations) than the default.
+    /// simulated kernel.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.splice_threshold = bytes.unwrap_or(usize::MAX);
         self
@@ -393,8 +379,6 @@ impl Builder {
 
     fn check(&self) -> io::Result<()> {
         self.not_above("busy_poll", self.config.busy_poll, MAX_BUSY_POLL)?;
-        let idle = self.config.sq_poll.map_or(Duration::ZERO, |polls| polls.idle);
-        self.not_above("the idle time of sq_poll", idle, SqPoll::MOST_IDLE)?;
         if self.task_budget == 0 {
             let text = "task_budget of 0 would let no task go on; take at least 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

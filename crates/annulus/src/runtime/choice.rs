@@ -4,7 +4,7 @@ use super::blocked::Blocked;
 use crate::UnknownName;
 use crate::base::driver_kind::DriverKind;
 use crate::name::named;
-use annulus_driver::{Driver, Epoll, Operations, Uring, UringConfig, Verbs};
+use annulus_driver::{Driver, Epoll, Uring, UringConfig};
 use annulus_ring::{Feature, Features, SetupError};
 use std::env;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::io;
 const VARIABLE: &str = "ANNULUS_DRIVER";
 
 /// The features of io_uring that the uring driver makes use of, whatever its settings, if a kernel has them.
-const ALWAYS: [&str; 7] = [
+const ALWAYS: [&str; 10] = [
     "fast poll",
     "wait timeout",
     "skipped completions",
@@ -22,25 +22,18 @@ const ALWAYS: [&str; 7] = [
     "single issuer",
     "no index array",
     "honest iowait",
+    "multishot receive",
+    "receive limit",
+    "deferred task work",
 ];
-/// Those that come with multishot receives.
-const MULTISHOT: [&str; 2] = ["multishot receive", "receive limit"];
-/// Those that a thread that polls rules out.
-const UNPOLLED: [&str; 1] = ["deferred task work"];
 
 /// Those of sends that do not copy.
 const ZERO_COPY: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
 
 /// What a driver with these settings makes use of.
 fn used(config: &UringConfig) -> Vec<&'static str> {
-    let multishot = config.operations.verbs == Verbs::Multishot;
-    let parts = [
-        (true, &ALWAYS[..]),
-        (multishot, &MULTISHOT),
-        (config.sq_poll.is_none(), &UNPOLLED),
-        (config.zero_copy, &ZERO_COPY),
-    ];
-    parts.into_iter().filter(|(used, _)| *used).flat_map(|(_, names)| names).copied().collect()
+    let zero_copy: &[&str] = if config.zero_copy { &ZERO_COPY } else { &[] };
+    [&ALWAYS, zero_copy].concat()
 }
 
 /// The driver that a runtime is to use.
@@ -181,18 +174,11 @@ fn tell_once(reason: &str) {
     _ = reason;
 }
 
-/// What was asked for that only io_uring has.
-fn wish(config: &UringConfig) -> Option<String> {
-    let operations = config.operations;
+/// The setting that only io_uring has, if one was given.
+fn uring_only_setting(config: &UringConfig) -> Option<String> {
     let busy =
         (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
-    let polls = config.sq_poll.map(|_| "sq_poll".to_owned());
-    let zero_copy = config.zero_copy.then(|| "zero_copy_threshold".to_owned());
-    (operations != Operations::default())
-        .then(|| format!("operations {operations}"))
-        .or(polls)
-        .or(zero_copy)
-        .or(busy)
+    config.zero_copy.then(|| "zero_copy_threshold".to_owned()).or(busy)
 }
 
 fn uring(config: UringConfig, reason: &str) -> Result<(Driver, DriverInfo), SetupError> {
@@ -208,9 +194,9 @@ fn epoll(
     reason: String,
     features: Features,
 ) -> io::Result<(Driver, DriverInfo)> {
-    if let Some(wish) = wish(&config) {
+    if let Some(setting) = uring_only_setting(&config) {
         let text = format!(
-            "{wish}: only io_uring has that, and the driver is epoll ({reason}); leave it out"
+            "{setting}: only io_uring has that, and the driver is epoll ({reason}); leave it out"
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }

@@ -5,7 +5,7 @@ use crate::common;
 use annulus::pipe::{OpenOptions, Receiver, Sender, pipe};
 use annulus::sim::Sim;
 use annulus::time::timeout;
-use annulus::{Builder, DriverChoice, Runtime, SqPoll, spawn, yield_now};
+use annulus::{Builder, DriverChoice, Runtime, spawn, yield_now};
 use common::again::{self, again};
 use common::{open_descriptors, pattern, run_on, touch};
 use std::future::Future;
@@ -21,17 +21,14 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The drivers, and the ring with what streams do otherwise: sends that post an event each, receives that poll first.
+/// The drivers.
 fn builders() -> Vec<Builder> {
     let epoll = Runtime::builder().driver(DriverChoice::Epoll);
     if annulus_ring::Features::detect().is_err() {
         eprintln!("skipped on io_uring, which is blocked here");
         return vec![epoll];
     }
-    let uring = || Runtime::builder().driver(DriverChoice::Uring);
-    let poller = SqPoll { idle: Duration::from_millis(1), cpu: None };
-    let operations = "poll-read-write".parse().expect("operations");
-    vec![epoll, uring(), uring().sq_poll(poller), uring().operations(operations)]
+    vec![epoll, Runtime::builder().driver(DriverChoice::Uring)]
 }
 
 /// Runs a body on each driver; a deadline turns a hang into a failure.

@@ -70,14 +70,6 @@ impl Findings {
 const ON_BUSY_POLLING: &str = "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if \
     latency is worth a core; it stops by itself if it does not pay";
 
-fn on_sq_polling(cpus: usize) -> String {
-    let here = match cpus {
-        ..=2 => format!("leave it off here: its thread would take one of {cpus} CPUs"),
-        _ => format!("try it only if one of {cpus} CPUs is always idle"),
-    };
-    format!("SQ polling (echo --sqpoll): {here}; waiting for requests stays a system call")
-}
-
 impl Driver {
     /// The driver that `auto` chooses.
     fn choose() -> Driver {
@@ -87,13 +79,12 @@ impl Driver {
         }
     }
 
-    /// Advice for this driver: both kinds of polling require io_uring.
+    /// Advice for this driver: busy polling requires io_uring.
     fn advice(&self) -> Vec<String> {
         if self.kind != DriverKind::Uring.to_string() {
             return Vec::new();
         }
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        vec![ON_BUSY_POLLING.into(), on_sq_polling(cpus)]
+        vec![ON_BUSY_POLLING.into()]
     }
 
     pub(super) fn works(&self) -> bool {
@@ -139,14 +130,6 @@ mod tests {
 
     fn line(present: bool) -> Line {
         Line { name: "bundles", since: "6.10".into(), present, buys: "several buffers a receive" }
-    }
-
-    #[test]
-    fn polling_is_not_advised_with_few_cpus() {
-        assert!(
-            on_sq_polling(2).contains("leave it off here: its thread would take one of 2 CPUs")
-        );
-        assert!(on_sq_polling(16).contains("one of 16 CPUs is always idle"));
     }
 
     #[test]

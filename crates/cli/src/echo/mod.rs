@@ -21,7 +21,6 @@ use crate::signals::{SIGINT, SIGTERM};
 use crate::size;
 use crate::usage::{UsageError, only_with};
 use annulus::MemoryLimit;
-use annulus::Operations;
 use annulus::shards::{Pinning, Spread};
 use annulus_load::{Mode, affinity, limits};
 use anyhow::{Context, Result, anyhow};
@@ -202,7 +201,6 @@ impl EchoArgs {
             ("--max-connections", self.max_connections.is_some()),
             ("--idle-timeout", self.idle_timeout.is_some()),
             ("--shutdown-timeout", self.shutdown_timeout.is_some()),
-            ("--ops", self.ring.ops != Operations::default()),
             ("--zero-copy-threshold", self.ring.zero_copy_threshold.is_some()),
         ];
         only_with("a --listen for streams", listens(Endpoint::is_stream), &of_streams)?;

@@ -1,9 +1,7 @@
 //! Options of the server that require io_uring.
 
-use crate::duration;
 use crate::usage::UsageError;
-use annulus::SqPoll;
-use annulus::{Builder, DriverChoice, Operations};
+use annulus::{Builder, DriverChoice};
 use annulus_load::Mode;
 use clap::Args;
 use std::time::Duration;
@@ -14,10 +12,6 @@ pub(super) struct RingArgs {
     /// Restrict io_uring to what the server needs, and deny this process any further ring
     #[arg(long)]
     pub(super) locked_down: bool,
-    /// The operations for streams: multishot, readv-writev, recvmsg-sendmsg, read-write or recv-send; with the prefix
-    /// poll-, a receive waits for readiness before its first try
-    #[arg(long, value_name = "NAME", default_value_t)]
-    pub(super) ops: Operations,
     /// Before sleeping, poll for events for up to this many microseconds, as long as that pays: lower latency for a
     /// busy core [default: 0, never]
     #[arg(long, value_name = "MICROS", default_value_t = 0, hide_default_value = true,
@@ -28,28 +22,15 @@ pub(super) struct RingArgs {
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) zero_copy_threshold: Option<u32>,
-    /// Let a kernel thread take the submissions; it sleeps if none arrives for this long. Uses a core [default, if
-    /// given: 0.1]
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
-          default_missing_value = "0.1", value_parser = duration::parse)]
-    pub(super) sqpoll: Option<Duration>,
-    /// Pin that thread to this CPU
-    #[arg(long, value_name = "CPU", requires = "sqpoll")]
-    pub(super) sqpoll_cpu: Option<u32>,
 }
 
 impl RingArgs {
     pub(super) fn configure(&self, builder: Builder) -> Builder {
         let busy_poll = Duration::from_micros(self.busy_poll);
-        let builder = builder
+        builder
             .locked_down(self.locked_down)
-            .operations(self.ops)
             .zero_copy_threshold(self.zero_copy_threshold.map(|bytes| bytes as usize))
-            .busy_poll(busy_poll);
-        match self.sqpoll {
-            Some(idle) => builder.sq_poll(SqPoll { idle, cpu: self.sqpoll_cpu }),
-            None => builder,
-        }
+            .busy_poll(busy_poll)
     }
 
     /// Rejects these options if there is no ring.
@@ -62,10 +43,8 @@ impl RingArgs {
         let given = [
             // A process on epoll can be denied rings, too.
             (self.locked_down && !is_epoll).then(|| "--locked-down".into()),
-            (self.ops != Operations::default()).then(|| format!("--ops {}", self.ops)),
             (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll)),
             zero_copy.map(|bytes| format!("--zero-copy-threshold {bytes}")),
-            self.sqpoll.map(|_| "--sqpoll".into()),
         ];
         given.into_iter().flatten().next().map_or(Ok(()), |option: String| {
             Err(UsageError(format!(

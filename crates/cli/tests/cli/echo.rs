@@ -264,29 +264,6 @@ fn reset(mut stream: TcpStream) {
 }
 
 #[test]
-fn every_pair_of_operations_serves() {
-    if !drivers().contains(&"uring") {
-        return println!("skipped: io_uring is blocked here");
-    }
-    for verbs in ["multishot", "readv-writev", "recvmsg-sendmsg", "read-write", "recv-send"] {
-        for name in [verbs.to_owned(), format!("poll-{verbs}")] {
-            let server = Server::start(&["--driver", "uring", "--ops", &name]);
-            round_trip(&mut server.connect(), &noise(100_000));
-            assert_eq!(server.stop().code, Some(0), "{name}");
-        }
-    }
-}
-
-#[test]
-fn operations_are_for_io_uring() {
-    annulus(["echo", "--ops", "sendfile"]).fails_with(2, &["`sendfile`", "recv-send", "poll-"]);
-    for driver in ["epoll", "threads"] {
-        annulus(["echo", "--ops", "recv-send", "--driver", driver])
-            .fails_with(2, &["--ops recv-send", driver, "leave one of them out"]);
-    }
-}
-
-#[test]
 fn a_locked_down_server_serves() {
     let server = Server::start(&["--locked-down", "--driver", "auto"]);
     round_trip(&mut server.connect(), &noise(100_000));
@@ -315,19 +292,12 @@ fn a_server_that_copies_nothing_counts_what_the_kernel_copied() {
 #[test]
 fn a_server_that_polls_serves_and_wrong_values_are_usage() {
     if drivers().contains(&"uring") {
-        for option in [["--busy-poll=50", "--driver=uring"], ["--sqpoll=1ms", "--driver=uring"]] {
-            let server = Server::start(&option);
-            round_trip(&mut server.connect(), &noise(100_000));
-            assert_eq!(server.stop().code, Some(0), "{option:?}");
-        }
-        annulus(["echo", "--listen", "127.0.0.1:0", "--sqpoll", "--sqpoll-cpu", "9999"])
-            .fails_with(1, &["CPU 9999", "no such CPU"]);
+        let server = Server::start(&["--busy-poll=50", "--driver=uring"]);
+        round_trip(&mut server.connect(), &noise(100_000));
+        assert_eq!(server.stop().code, Some(0));
     }
     annulus(["echo", "--busy-poll", "9999999"]).fails_with(2, &["9999999", "1000000"]);
-    annulus(["echo", "--sqpoll-cpu", "1"]).fails_with(2, &["--sqpoll"]);
-    for option in ["--busy-poll=50", "--sqpoll"] {
-        annulus(["echo", option, "--driver", "threads"]).fails_with(2, &["--driver threads"]);
-    }
+    annulus(["echo", "--busy-poll=50", "--driver", "threads"]).fails_with(2, &["--driver threads"]);
 }
 
 /// A runtime reserves addresses for its receive buffers. They count against a limit on addresses although they use no

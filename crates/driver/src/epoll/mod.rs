@@ -201,7 +201,6 @@ impl Epoll {
             | MemoryOp::SendVectorNow { .. }
             | MemoryOp::SendToNow { .. }
             | MemoryOp::SendMessageNow { .. } => unreachable!("tried when submitted"),
-            MemoryOp::SendMessage { .. } => unreachable!("`has_quiet_sends` is true on epoll"),
             MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {
                 unreachable!("epoll has no zero-copy sends")
             }

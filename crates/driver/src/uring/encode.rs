@@ -2,10 +2,9 @@
 
 use super::pool_ring::{self, STREAMS};
 use crate::op::{MemoryOp, Op};
-use crate::operations::{Operations, Verbs};
 use crate::token::Token;
-use annulus_kernel::{Fd, MsgHeader, msg};
-use annulus_ring::op::{self, poll, rwf};
+use annulus_kernel::{Fd, msg};
+use annulus_ring::op::{self, poll};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
 
 /// A send that does not block, and posts no completion if all bytes were sent.
@@ -20,7 +19,6 @@ const MESSAGE: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 /// Encodes the operations of one driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
-    pub(super) operations: Operations,
     /// The kernel reports which zero-copy sends it has copied.
     pub(super) reports_copies: bool,
 }
@@ -30,9 +28,8 @@ impl Encoder {
     pub(super) fn entry(self, token: Token, op: Op) -> SafeEntry {
         let entry = match op {
             Op::Nop => op::Nop.entry(),
-            // Never with poll-first, which can miss the end of the stream: see `Operations::poll_first`.
             Op::RecvMulti { fd, limit } => op::RecvMulti { fd, group: STREAMS, limit }.entry(),
-            Op::RecvPooled { fd } => self.receive_lent(fd),
+            Op::RecvPooled { fd } => op::RecvSelect { fd, group: STREAMS }.entry(),
             Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
             Op::Accept { fd } => op::Accept { fd }.entry(),
             Op::WritableOnce { fd } => op::Poll { fd, events: poll::OUT }.entry(),
@@ -44,19 +41,17 @@ impl Encoder {
         entry.user_data(token.bits())
     }
 
-    /// # Safety
-    /// A header that the operation names must be a live `struct msghdr` with its vectors.
     #[inline]
-    pub(super) unsafe fn memory_entry(self, token: Token, op: MemoryOp) -> Entry {
+    pub(super) fn memory_entry(self, token: Token, op: MemoryOp) -> Entry {
         let entry = match op {
-            MemoryOp::SendNow { fd, buffer, len } => quiet(self.send(fd, buffer, len, true)),
-            MemoryOp::Send { fd, buffer, len } => self.send(fd, buffer, len, false),
-            MemoryOp::SendVectorNow { fd, header } => {
-                // SAFETY: the header is a live `struct msghdr`, which this function demands.
-                quiet(unsafe { self.send_vector(fd, header, true) })
+            MemoryOp::SendNow { fd, buffer, len } => {
+                quiet(op::Send { fd, buffer, len, flags: NOW }.entry())
             }
-            // SAFETY: the header is a live `struct msghdr`, which this function demands.
-            MemoryOp::SendVector { fd, header } => unsafe { self.send_vector(fd, header, false) },
+            MemoryOp::Send { fd, buffer, len } => op::Send { fd, buffer, len, flags: ALL }.entry(),
+            MemoryOp::SendVectorNow { fd, header } => {
+                quiet(op::SendMsg { fd, header, flags: NOW }.entry())
+            }
+            MemoryOp::SendVector { fd, header } => op::SendMsg { fd, header, flags: ALL }.entry(),
             MemoryOp::SendZeroCopy { fd, buffer, len } => {
                 let send = op::Send { fd, buffer, len, flags: ALL };
                 op::zero_copy(send.entry(), self.reports_copies)
@@ -69,7 +64,6 @@ impl Encoder {
                 send_to_now(fd, buffer, len, to, to_len)
             }
             MemoryOp::SendMessageNow { fd, header } => send_message_now(fd, header),
-            MemoryOp::SendMessage { fd, header } => send_message(fd, header),
             MemoryOp::RecvMessages { fd, header } => {
                 let group = pool_ring::group(token);
                 op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
@@ -77,50 +71,11 @@ impl Encoder {
             MemoryOp::RecvMessage { fd, header } => {
                 op::RecvMsg { fd, header, flags: MESSAGE }.entry()
             }
-            MemoryOp::Recv { fd, buffer, len } => {
-                let receive = op::Recv { fd, buffer, len }.entry();
-                if self.operations.poll_first { receive.poll_first() } else { receive }
-            }
+            MemoryOp::Recv { fd, buffer, len } => op::Recv { fd, buffer, len }.entry(),
             MemoryOp::Connect { fd, address, len } => op::Connect { fd, address, len }.entry(),
             MemoryOp::File { .. } => unreachable!("`Uring::submit_file` encodes file calls"),
         };
         entry.user_data(token.bits())
-    }
-
-    #[inline]
-    fn receive_lent(self, fd: Fd) -> SafeEntry {
-        let group = STREAMS;
-        let receive = match self.operations.verbs {
-            Verbs::Multishot | Verbs::RecvSend => op::RecvSelect { fd, group }.entry(),
-            Verbs::RecvmsgSendmsg => op::RecvMsgSelect { fd, group }.entry(),
-            Verbs::ReadWrite => return op::ReadSelect { fd, group }.entry(),
-            Verbs::ReadvWritev => return op::ReadvSelect { fd, group }.entry(),
-        };
-        if self.operations.poll_first { receive.poll_first() } else { receive }
-    }
-
-    #[inline]
-    fn send(self, fd: Fd, buffer: *const u8, len: u32, now: bool) -> Entry {
-        if self.operations.verbs.are_of_files() {
-            op::Write { fd, buffer, len, flags: write_flags(now) }.entry()
-        } else {
-            op::Send { fd, buffer, len, flags: send_flags(now) }.entry()
-        }
-    }
-
-    /// # Safety
-    /// The header must be a live `struct msghdr`.
-    #[inline]
-    unsafe fn send_vector(self, fd: Fd, header: *const u8, now: bool) -> Entry {
-        // SAFETY: the header is a live `struct msghdr`, which this function demands.
-        let MsgHeader { vectors, vector_count, control_len, .. } =
-            unsafe { header.cast::<MsgHeader>().read() };
-        // A write has no control messages.
-        if !self.operations.verbs.are_of_files() || control_len > 0 {
-            return op::SendMsg { fd, header, flags: send_flags(now) }.entry();
-        }
-        let count = vector_count as u32;
-        op::Writev { fd, vectors, count, flags: write_flags(now) }.entry()
     }
 }
 
@@ -139,22 +94,9 @@ pub(super) fn send_to_now(
 /// A datagram with a header, of which there is no event if it was sent.
 #[inline]
 pub(super) fn send_message_now(fd: Fd, header: *const u8) -> Entry {
-    quiet(send_message(fd, header))
-}
-
-fn send_message(fd: Fd, header: *const u8) -> Entry {
-    op::SendMsg { fd, header, flags: WHOLE_NOW }.entry()
+    quiet(op::SendMsg { fd, header, flags: WHOLE_NOW }.entry())
 }
 
 fn quiet(entry: Entry) -> Entry {
     entry.with(EntryFlags::SKIP_SUCCESS)
-}
-
-fn send_flags(now: bool) -> u32 {
-    if now { NOW } else { ALL }
-}
-
-/// A short write posts a completion even if it was told to skip it on success.
-fn write_flags(now: bool) -> u32 {
-    if now { rwf::NOWAIT } else { 0 }
 }

@@ -15,11 +15,10 @@ mod trim_timer;
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
-use crate::operations::{Operations, Verbs};
 use crate::pool::{Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
-use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, SqPoll};
+use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags};
 use busy_poll::BusyPoll;
 use encode::{Encoder, send_message_now, send_to_now};
 use files::Files;
@@ -34,9 +33,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use trim_timer::TrimTimer;
 
-/// A kernel with this feature (6.12) also takes `RWF_NOWAIT` for writes to sockets (6.4), which has no feature bit of its own.
-const NOWAIT_WRITES: &str = "minimum wait";
-
 /// How to set the driver up.
 #[derive(Clone)]
 pub struct UringConfig {
@@ -50,12 +46,8 @@ pub struct UringConfig {
     pub pool: PoolSize,
     /// Set-up flags not to use, as on an older kernel.
     pub without: SetupFlags,
-    /// The operations that carry the bytes of streams.
-    pub operations: Operations,
     /// Whether the zero-copy operations will be asked for (6.1).
     pub zero_copy: bool,
-    /// A kernel thread that takes the submissions (`IORING_SETUP_SQPOLL`).
-    pub sq_poll: Option<SqPoll>,
     /// How long to poll for completions before a sleep, if it pays; zero is never.
     pub busy_poll: Duration,
     /// Restrict the ring to the operations in use.
@@ -70,9 +62,7 @@ impl Default for UringConfig {
             cq_entries: 4096,
             pool: PoolSize::default(),
             without: SetupFlags::empty(),
-            operations: Operations::default(),
             zero_copy: false,
-            sq_poll: None,
             busy_poll: Duration::ZERO,
             restricted: false,
         }
@@ -85,9 +75,8 @@ impl UringConfig {
             .kernel(self.kernel.clone())
             .entries(self.sq_entries)
             .completions(self.cq_entries)
-            .sq_poll(self.sq_poll)
             .without(self.without);
-        let needed = in_use(self.operations, self.zero_copy);
+        let needed = in_use(self.zero_copy);
         if self.restricted { builder.only(&needed) } else { builder }.build()
     }
 }
@@ -113,7 +102,6 @@ pub struct Uring {
     pub(crate) trimmed: bool,
     features: Features,
     encoder: Encoder,
-    has_quiet_sends: bool,
     limits_receives: bool,
     supported: Supported,
     files: Files,
@@ -125,11 +113,11 @@ pub struct Uring {
 }
 
 /// Whether the kernel has the features that the configuration needs.
-fn check(features: &Features, verbs: Verbs, zero_copy: bool) -> Result<(), SetupError> {
+fn check(features: &Features, zero_copy: bool) -> Result<(), SetupError> {
     let needs = [
         (zero_copy, "zero-copy send"),
         (zero_copy, "zero-copy sendmsg"),
-        (verbs == Verbs::Multishot, "multishot receive"),
+        (true, "multishot receive"),
         (true, "multishot accept"),
     ];
     let lacking = needs.into_iter().find(|(wanted, needed)| *wanted && !features.has(needed));
@@ -146,11 +134,8 @@ impl Uring {
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
         // Zero-copy sends are features, and `check` reports them as such.
-        let supported = Supported::of(&probe, &in_use(config.operations, false))?;
-        check(&features, config.operations.verbs, config.zero_copy)?;
-        // With a kernel thread, a send without a completion may not have been taken yet.
-        let has_quiet_sends = config.sq_poll.is_none()
-            && (!config.operations.verbs.are_of_files() || features.has(NOWAIT_WRITES));
+        let supported = Supported::of(&probe, &in_use(false))?;
+        check(&features, config.zero_copy)?;
         let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel)?;
         let limits_receives = features.has("receive limit");
         Ok(Self {
@@ -164,11 +149,7 @@ impl Uring {
             busy_poll: BusyPoll::new(config.busy_poll),
             trim: None,
             trimmed: false,
-            has_quiet_sends,
-            encoder: Encoder {
-                operations: config.operations,
-                reports_copies: features.has("zero-copy report"),
-            },
+            encoder: Encoder { reports_copies: features.has("zero-copy report") },
             features,
             limits_receives,
             supported,
@@ -211,8 +192,7 @@ impl Uring {
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[inline]
     pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        // SAFETY: `submit_memory` demands that a header is live now, as the encoder needs, and that all memory stays until the
-        // terminal event, as the ring and `submit_file` need.
+        // SAFETY: `submit_memory` demands that all memory stays until the terminal event, as the ring and `submit_file` need.
         unsafe {
             match op {
                 MemoryOp::File { call, soon } => self.submit_file(token, call, soon),
@@ -375,18 +355,8 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn has_quiet_sends(&self) -> bool {
-        self.has_quiet_sends
-    }
-
-    #[inline]
     pub(crate) fn addresses_sends(&self) -> bool {
         self.supported.addressed_sends
-    }
-
-    #[inline]
-    pub(crate) fn operations(&self) -> Operations {
-        self.encoder.operations
     }
 
     #[inline]

@@ -1,10 +1,9 @@
 //! The opcodes that the driver submits: those that a locked-down ring allows, and that a kernel must have.
 
-use crate::operations::{Operations, Verbs};
 use annulus_ring::{Probe, SetupError, opcode};
 
-/// Those in use with any verbs.
-const ALWAYS: [u8; 10] = [
+/// Those that are always in use.
+const ALWAYS: [u8; 11] = [
     opcode::NOP,
     opcode::POLL_ADD,
     opcode::TIMEOUT,
@@ -14,6 +13,7 @@ const ALWAYS: [u8; 10] = [
     opcode::CLOSE,
     opcode::RECV,
     opcode::RECVMSG,
+    opcode::SEND,
     opcode::SENDMSG,
 ];
 
@@ -21,14 +21,9 @@ const ALWAYS: [u8; 10] = [
 const ZERO_COPY: [u8; 2] = [opcode::SEND_ZC, opcode::SENDMSG_ZC];
 
 /// The opcodes in use, and no others.
-pub(super) fn in_use(operations: Operations, zero_copy: bool) -> Vec<u8> {
-    let verbs: &[u8] = match operations.verbs {
-        Verbs::Multishot | Verbs::RecvSend | Verbs::RecvmsgSendmsg => &[opcode::SEND],
-        Verbs::ReadWrite => &[opcode::READ, opcode::WRITE, opcode::WRITEV],
-        Verbs::ReadvWritev => &[opcode::READV, opcode::WRITE, opcode::WRITEV],
-    };
+pub(super) fn in_use(zero_copy: bool) -> Vec<u8> {
     let zero_copy: &[u8] = if zero_copy { &ZERO_COPY } else { &[] };
-    [&ALWAYS, verbs, zero_copy].concat()
+    [&ALWAYS, zero_copy].concat()
 }
 
 /// Those that may be missing. A system call replaces CLOSE; without TIMEOUT the pools keep their memory; without RECVMSG there are
@@ -58,7 +53,7 @@ impl Supported {
                 Ok(Self {
                     close: has(opcode::CLOSE),
                     messages: has(opcode::RECVMSG),
-                    addressed_sends: has(opcode::SENDMSG_ZC) && needed.contains(&opcode::SEND),
+                    addressed_sends: has(opcode::SENDMSG_ZC),
                 })
             }
         }
@@ -95,7 +90,7 @@ mod tests {
     }
 
     /// One of each that names memory.
-    fn every_memory_op(header: &MsgHeader) -> [MemoryOp; 12] {
+    fn every_memory_op(header: &MsgHeader) -> [MemoryOp; 11] {
         let (fd, len) = (Fd::NONE, 0);
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());
         let header = ptr::from_ref(header).cast();
@@ -104,7 +99,6 @@ mod tests {
             MemoryOp::RecvMessages { fd, header },
             MemoryOp::RecvMessage { fd, header: into },
             MemoryOp::SendMessageNow { fd, header },
-            MemoryOp::SendMessage { fd, header },
             MemoryOp::SendNow { fd, buffer: from, len },
             MemoryOp::SendVectorNow { fd, header },
             MemoryOp::Send { fd, buffer: from, len },
@@ -117,22 +111,17 @@ mod tests {
 
     #[test]
     fn the_opcodes_in_use_are_those_submitted() {
-        for operations in Operations::ALL {
-            let encoder = Encoder { operations, reports_copies: true };
-            let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
-            // SAFETY: the header is live.
-            let entry = |op| unsafe { encoder.memory_entry(Token::IGNORED, op) };
-            let with_memory = every_memory_op(&MsgHeader::EMPTY).map(entry);
-            let (fd, buffer, to) = (Fd::NONE, ptr::null(), ptr::null());
-            let to = MemoryOp::SendToNow { fd, buffer, len: 0, to, to_len: 0 };
-            let has_sends = in_use(operations, true).contains(&opcode::SEND);
-            let addressed = has_sends.then(|| entry(to));
-            let timer = Entry::from(TrimTimer::default().start(0));
-            let submitted = plain.into_iter().chain(with_memory).chain(addressed).chain([timer]);
-            let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
-            assert_eq!(submitted, BTreeSet::from_iter(in_use(operations, true)), "{operations}");
-            let copying = in_use(operations, false);
-            assert!(ZERO_COPY.iter().all(|code| !copying.contains(code)), "{operations}");
-        }
+        let encoder = Encoder { reports_copies: true };
+        let plain = every_op().map(|op| encoder.entry(Token::IGNORED, op).into());
+        let entry = |op| encoder.memory_entry(Token::IGNORED, op);
+        let with_memory = every_memory_op(&MsgHeader::EMPTY).map(entry);
+        let (fd, buffer, to) = (Fd::NONE, ptr::null(), ptr::null());
+        let to = entry(MemoryOp::SendToNow { fd, buffer, len: 0, to, to_len: 0 });
+        let timer = Entry::from(TrimTimer::default().start(0));
+        let submitted = plain.into_iter().chain(with_memory).chain([to, timer]);
+        let submitted: BTreeSet<u8> = submitted.map(|entry| entry.opcode).collect();
+        assert_eq!(submitted, BTreeSet::from_iter(in_use(true)));
+        let copying = in_use(false);
+        assert!(ZERO_COPY.iter().all(|code| !copying.contains(code)));
     }
 }

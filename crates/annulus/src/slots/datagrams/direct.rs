@@ -30,7 +30,7 @@ impl DatagramSlot {
         bytes: &[u8],
         meta: SendMeta,
     ) -> io::Result<()> {
-        if bytes.len() >= LEAST && self.may_send_directly(shared, io, bytes.len(), &meta) {
+        if bytes.len() >= LEAST && self.may_send_directly(shared, bytes.len(), &meta) {
             self.check(shared, io, bytes.len(), &meta)?;
             if self.send_directly(shared, io, bytes, &meta) {
                 return Ok(());
@@ -43,7 +43,7 @@ impl DatagramSlot {
 
     /// Whether the kernel would take the datagram as it is, next. A socket with a peer may have an error of an earlier datagram,
     /// which is for the tasks that receive: there it is queued.
-    fn may_send_directly(&self, shared: &Shared, io: &Io, len: usize, meta: &SendMeta) -> bool {
+    fn may_send_directly(&self, shared: &Shared, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size
             .is_none_or(|size| len <= most_of(meta) && len <= usize::from(size) * MOST_SEGMENTS);
@@ -54,7 +54,6 @@ impl DatagramSlot {
             && self.format.domain != Domain::Unix
             && (meta.segment_size.is_none() || !self.send.splits_here)
             && shared.sent_directly < MOST
-            && io.driver.allows_direct_sends()
     }
 
     /// Whether the kernel has taken it.

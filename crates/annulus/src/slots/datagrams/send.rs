@@ -1,8 +1,7 @@
 //! Sending datagrams.
 //!
-//! What a turn has queued is submitted with its one enter, each datagram as a send that does not wait and, if the driver
-//! sends *quietly*, posts an event only if it fails. Once the driver is settled, datagrams without an event have left. If the
-//! driver does not send quietly, each posts an event, and the batch is settled after the last one. Datagrams that found no
+//! What a turn has queued is submitted with its one enter, each datagram as a send that does not wait and posts an event only if it fails.
+//! Once the driver is settled, datagrams without an event have left. Datagrams that found no
 //! space stay queued, and the slot waits for space. None is left with the kernel to wait: when Linux tries a Unix datagram
 //! again, it sends it empty.
 //!
@@ -15,7 +14,7 @@ use super::send_state::SendState;
 use super::{DatagramSlot, Datagrams, Shared};
 use crate::base::io::Io;
 use crate::timers::Fire;
-use annulus_driver::{Event, Kind, MemoryOp, Op, Token};
+use annulus_driver::{Event, Kind, Op, Token};
 use std::mem;
 
 impl SendState {
@@ -39,35 +38,25 @@ impl DatagramSlot {
 
     /// Submits what is queued.
     fn start_batch(&mut self, shared: &mut Shared, io: &mut Io) {
-        let quietly = io.driver.has_quiet_sends();
         for _ in 0..self.send.batch(self.format.domain) {
             let Some(id) = self.send.queue.pop_front() else { break };
             self.send.in_flight.push_back(id);
-            self.submit(shared, io, id, quietly);
+            self.submit(shared, io, id);
         }
-        if quietly {
-            shared.unsettled.push(self.id.index);
-            shared.sleepless |=
-                self.dropped || !self.send.waiters.is_empty() || !self.send.queue.is_empty();
-        }
+        shared.unsettled.push(self.id.index);
+        shared.sleepless |=
+            self.dropped || !self.send.waiters.is_empty() || !self.send.queue.is_empty();
     }
 
     #[inline]
-    fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32, quietly: bool) {
+    fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
         let (generation, datagram) = shared.outgoing.get_with_generation(id);
-        let (fd, token) = (self.fd, Token::new(Kind::SendDatagram, generation, id));
+        let token = Token::new(Kind::SendDatagram, generation, id);
         datagram.state = OutgoingState::Submitted;
-        if quietly {
-            let op = datagram.send_now(fd, io.driver.addresses_sends());
-            // SAFETY: what the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed
-            // at the event, or once the driver is settled.
-            unsafe { io.driver.submit_memory(token, op) };
-        } else {
-            self.send.events_due += 1;
-            let header = datagram.write_header();
-            // SAFETY: the header points into the datagram's slot, which does not move, and is freed after the event.
-            unsafe { io.start_memory(token, MemoryOp::SendMessage { fd, header }) };
-        }
+        let op = datagram.send_now(self.fd, io.driver.addresses_sends());
+        // SAFETY: what the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed at the
+        // event, or once the driver is settled.
+        unsafe { io.driver.submit_memory(token, op) };
     }
 
     /// The outcome of every datagram in flight is known. One without an event has left.
@@ -213,7 +202,7 @@ impl Datagrams {
         self.shared.sleepless = !self.shared.sends.is_empty();
     }
 
-    /// A send has an outcome. A batch that was sent quietly is settled as a whole later, another after its last event.
+    /// A send has an outcome; its batch is settled as a whole later.
     pub(crate) fn on_sent(&mut self, io: &mut Io, event: Event) {
         let (id, generation) = (event.token.slot(), event.token.generation());
         let Some(datagram) = self.shared.outgoing.find(id, generation) else {
@@ -225,17 +214,6 @@ impl Datagrams {
             Ok(_) => OutgoingState::Sent,
             Err(errno) => slot.judge(io, datagram, errno),
         };
-        if slot.send.events_due == 0 {
-            return;
-        }
-        slot.send.events_due -= 1;
-        io.in_flight -= 1;
-        if slot.send.events_due == 0 {
-            slot.settle_batch(&mut self.shared, io);
-            if slot.is_done() {
-                self.close(io, index);
-            }
-        }
     }
 
     /// The wait for a writable socket has ended.

@@ -22,8 +22,6 @@ pub(super) struct SendState {
     pub(super) queue: VecDeque<u32>,
     /// Submitted, not settled.
     pub(super) in_flight: VecDeque<u32>,
-    /// How many of these have an event to come.
-    pub(super) events_due: usize,
     /// Found no space, and wait to be queued again. Only if order does not matter.
     pub(super) deferred: VecDeque<u32>,
     /// What all of these count for.
@@ -59,7 +57,6 @@ impl SendState {
         Self {
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
-            events_due: 0,
             deferred: VecDeque::new(),
             weight: 0,
             window: usize::MAX,

@@ -40,7 +40,7 @@ impl Stream {
         total: usize,
     ) -> io::Result<usize> {
         let left = MOST.saturating_sub(shared.sent_directly);
-        if total < least(shared) || left < LEAST || !self.may_send_directly(io) {
+        if total < least(shared) || left < LEAST || !self.may_send_directly() {
             return Ok(0);
         }
         self.send_parts(shared, io, slices, left, false)
@@ -51,7 +51,7 @@ impl Stream {
     /// # Errors
     /// The send's.
     pub(crate) fn send_queued(&mut self, shared: &mut Shared, io: &mut Io) -> io::Result<bool> {
-        if self.tx.queue.is_empty() || !self.may_send_directly(io) {
+        if self.tx.queue.is_empty() || !self.may_send_directly() {
             return Ok(false);
         }
         self.send_parts(shared, io, &[], 0, true)?;
@@ -83,10 +83,10 @@ impl Stream {
     }
 
     /// Whether what is written now would be the next to leave.
-    fn may_send_directly(&self, io: &Io) -> bool {
+    fn may_send_directly(&self) -> bool {
         let tx = &self.tx;
         let rest = self.special.is_none() && tx.phase == SendPhase::Idle;
-        rest && tx.queue.len() < PARTS && io.driver.allows_direct_sends()
+        rest && tx.queue.len() < PARTS
     }
 
     /// Puts what is queued and then the slices into `parts`, `most` bytes of these at most; how many bytes are queued, and how many

@@ -15,10 +15,9 @@ use crate::bytes::after::note_waker;
 use crate::bytes::lease::Lease;
 use crate::memory::HeapMemory;
 use crate::slots::arming::{Arming, ToCancel, ends_operation_only};
-use annulus_driver::{Event, Kind, MemoryOp, Op, Verbs, prefetch};
+use annulus_driver::{Event, Kind, MemoryOp, Op, prefetch};
 use rustix::io::Errno;
 use std::io;
-use std::mem;
 use std::task::{Context, Poll, Waker, ready};
 
 /// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
@@ -156,18 +155,14 @@ impl Stream {
             return self.arm_on_heap(io, heap);
         };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
-        let operations = io.driver.operations();
         let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
         if rx.brought.misses() >= MISSES {
             return self.arm_on_heap(io, heap);
         }
-        if !mem::take(&mut rx.is_ready) && operations.poll_apart() {
-            self.poll_readiness(io);
-            return true;
-        }
-        let (arming, op) = if io.driver.limits_receives() && operations.verbs == Verbs::Multishot {
+        rx.is_ready = false;
+        let (arming, op) = if io.driver.limits_receives() {
             // The bound may have fallen since the stream was listed.
             let bound = io.memory.recv_bound;
             let room = bound.saturating_sub(rx.bytes).max(bound.div_ceil(2));

@@ -3,7 +3,7 @@
 //! At most one send is in flight on a stream. The first attempt does not wait for space in the socket (*now*), and if all of
 //! it went, no event is posted, so that the response to a request does not end the loop's wait for the next one. If no event
 //! has come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest is
-//! sent *waiting*, as everything is if the driver does not send quietly. Large sends may go without a copy: see `zero_copy`.
+//! sent *waiting*. Large sends may go without a copy: see `zero_copy`.
 #![allow(unsafe_code)]
 
 use super::Streams;
@@ -54,7 +54,7 @@ impl Stream {
         }
         let token = self.id.token(Kind::Send);
         let now = phase == SendPhase::Now;
-        let op = self.gather(shared, io, now);
+        let op = self.gather(shared, now);
         if self.is_for_zero_copy(io) {
             return self.send_zero_copy(shared, io, op);
         }
@@ -81,13 +81,11 @@ impl Stream {
 
     /// The operation that sends what is queued, which is in flight from here on.
     #[inline]
-    fn gather(&mut self, shared: &mut Shared, io: &Io, now: bool) -> MemoryOp {
+    fn gather(&mut self, shared: &mut Shared, now: bool) -> MemoryOp {
         let (fd, tx) = (self.fd, &mut self.tx);
         let header = if self.special.is_some() {
             gather_one(tx, &mut shared.vectors)
-        } else if let Some(only) = tx.queue.only()
-            && !io.driver.operations().verbs.send_vectors_only()
-        {
+        } else if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
             let buffer = bytes.as_ptr();
             // What does not fit a length of 32 bits goes out in pieces, as short counts do.
@@ -266,7 +264,6 @@ impl Streams {
     /// Starts the sends of the turn.
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
-        let first = if io.driver.has_quiet_sends() { SendPhase::Now } else { SendPhase::Waiting };
         if io.has_looked {
             self.shared.sent_directly = 0;
         }
@@ -276,7 +273,7 @@ impl Streams {
             let tx = &mut stream.tx;
             let listed = mem::take(&mut tx.listed);
             if listed && tx.phase == SendPhase::Idle && tx.bytes > 0 {
-                stream.send(&mut self.shared, io, first);
+                stream.send(&mut self.shared, io, SendPhase::Now);
                 // A call that has failed at once leaves nothing in flight.
                 if stream.is_dropped() && stream.tx.is_idle() {
                     self.close_if_done(io, slot);

@@ -125,7 +125,7 @@ impl Stream {
     /// Goes over to a pipe, if the system has such a call.
     #[cold]
     pub(super) fn begin_splicing(&mut self, io: &Io) {
-        let allowed = io.driver.allows_direct_sends() && io.driver.kernel().real_descriptors();
+        let allowed = io.driver.kernel().real_descriptors();
         let splices = allowed && pages::prepare(self.fd).is_ok();
         self.rx.forward.iter_mut().for_each(|forward| forward.set_splices(splices));
     }

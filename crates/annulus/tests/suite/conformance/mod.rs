@@ -63,20 +63,8 @@ macro_rules! suite {
                 simulated_old_kernel: SimulatedOldKernel;
                 uring_busy_polling: UringBusyPolling;
                 simulated_busy_polling: SimulatedBusyPolling;
-                uring_with_a_poller: UringWithAPoller;
-                simulated_with_a_poller: SimulatedWithAPoller;
                 uring_without_copies: UringWithoutCopies;
                 simulated_without_copies: SimulatedWithoutCopies;
-            }
-
-            #[test]
-            fn uring_by_other_operations() {
-                Mode::other_operations(Mode::UringBy, &case());
-            }
-
-            #[test]
-            fn simulated_by_other_operations() {
-                Mode::other_operations(Mode::SimulatedBy, &case());
             }
         }
     )*};
@@ -123,8 +111,6 @@ macro_rules! message_suite {
                 guest_on_epoll: GuestOnEpoll;
                 simulated: Simulated;
                 simulated_old_kernel: SimulatedOldKernel;
-                uring_with_a_poller: UringWithAPoller;
-                simulated_with_a_poller: SimulatedWithAPoller;
             }
         }
     )*};

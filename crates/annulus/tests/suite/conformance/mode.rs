@@ -3,8 +3,8 @@
 use crate::common::host::Host;
 use annulus::sim::{Link, Profile, Sim};
 use annulus::time::{Elapsed, timeout};
-use annulus::{Builder, Counters, DriverChoice, Guest, Operations, Runtime};
-use annulus_ring::{Features, SetupFlags, SqPoll};
+use annulus::{Builder, Counters, DriverChoice, Guest, Runtime};
+use annulus_ring::{Features, SetupFlags};
 use annulus_sim::Random;
 use std::future::Future;
 use std::io;
@@ -22,16 +22,12 @@ pub(crate) enum Mode {
     SimulatedOldKernel,
     UringBusyPolling,
     SimulatedBusyPolling,
-    UringWithAPoller,
-    SimulatedWithAPoller,
     UringWithoutCopies,
     SimulatedWithoutCopies,
     /// As the guest of another event loop.
     GuestOnUring,
     GuestOnUringWithoutNewerFlags,
     GuestOnEpoll,
-    UringBy(Operations),
-    SimulatedBy(Operations),
 }
 
 /// How often a body runs in a mode of the simulated kernel, each time with another network.
@@ -88,12 +84,6 @@ impl Mode {
         Self::SimulatedOldKernel,
     ];
 
-    /// Runs a body with every set of operations but the default one.
-    pub(crate) fn other_operations(by: fn(Operations) -> Self, case: &Case) {
-        let others = |operations: &Operations| *operations != Operations::default();
-        Operations::ALL.into_iter().filter(others).for_each(|operations| by(operations).run(case));
-    }
-
     pub(crate) fn is_epoll(self) -> bool {
         matches!(self, Self::Epoll | Self::GuestOnEpoll)
     }
@@ -105,11 +95,6 @@ impl Mode {
         )
     }
 
-    /// Readiness is polled by an operation of its own.
-    pub(crate) fn polls_first(self) -> bool {
-        self.operations().poll_apart()
-    }
-
     /// Whether sends are not copied.
     pub(crate) fn is_zero_copy(self) -> bool {
         matches!(self, Self::UringWithoutCopies | Self::SimulatedWithoutCopies)
@@ -119,40 +104,18 @@ impl Mode {
         self.profile().is_some()
     }
 
-    /// Whether large writes go to the kernel at once.
-    pub(crate) fn sends_directly(self) -> bool {
-        let has_poller = matches!(self, Self::UringWithAPoller | Self::SimulatedWithAPoller);
-        !has_poller && self.operations() == Operations::default()
-    }
-
-    fn operations(self) -> Operations {
-        match self {
-            Self::UringBy(operations) | Self::SimulatedBy(operations) => operations,
-            _ => Operations::default(),
-        }
-    }
-
     /// The settings of this mode.
     fn tuned(self, builder: Builder) -> Builder {
         match self {
             Self::UringBusyPolling | Self::SimulatedBusyPolling => {
                 builder.busy_poll(Duration::from_micros(50))
             }
-            // So short that the thread sleeps and is woken often.
-            Self::UringWithAPoller | Self::SimulatedWithAPoller => {
-                builder.sq_poll(SqPoll { idle: Duration::from_millis(1), cpu: None })
-            }
             // Every single send.
             Self::UringWithoutCopies | Self::SimulatedWithoutCopies => {
                 builder.zero_copy_threshold(Some(1))
             }
-            _ => builder.operations(self.operations()),
+            _ => builder,
         }
-    }
-
-    /// How many networks it runs on: one is enough for each of many modes.
-    fn seeds(self) -> u64 {
-        if matches!(self, Self::SimulatedBy(_)) { 1 } else { SEEDS }
     }
 
     /// Whether it can run on this machine. Another test covers a blocked ring.
@@ -173,7 +136,7 @@ impl Mode {
         }
         match self.profile() {
             None => self.run_on(case, self.builder()),
-            Some(profile) => (0..self.seeds()).for_each(|seed| {
+            Some(profile) => (0..SEEDS).for_each(|seed| {
                 let sim = simulation(seed, profile(), case.link);
                 self.run_on(case, self.on_simulated(&sim));
                 nothing_left(seed, &sim);
@@ -255,11 +218,9 @@ impl Mode {
 
     fn profile(self) -> Option<fn() -> Profile> {
         match self {
-            Self::Simulated
-            | Self::SimulatedBusyPolling
-            | Self::SimulatedWithAPoller
-            | Self::SimulatedWithoutCopies
-            | Self::SimulatedBy(_) => Some(Profile::current),
+            Self::Simulated | Self::SimulatedBusyPolling | Self::SimulatedWithoutCopies => {
+                Some(Profile::current)
+            }
             Self::SimulatedOldKernel => Some(Profile::old),
             _ => None,
         }

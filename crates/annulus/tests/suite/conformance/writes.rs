@@ -129,9 +129,7 @@ pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
 
 pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
     let Counters { direct_sends, copied_bytes, .. } = *counters;
-    if !mode.sends_directly() {
-        assert_eq!((direct_sends, copied_bytes), (0, 119_000));
-    } else if mode.is_simulated() {
+    if mode.is_simulated() {
         // A simulated network may have buffers that hold less.
         assert!(direct_sends >= 10);
     } else {

@@ -2,8 +2,7 @@
 
 use crate::sim::datagrams::DatagramPlan;
 use annulus::sim::{Profile, Sim};
-use annulus::{Builder, Operations, Runtime};
-use annulus_ring::SqPoll;
+use annulus::{Builder, Runtime};
 use annulus_sim::Random;
 use std::rc::Rc;
 use std::time::Duration;
@@ -69,8 +68,6 @@ pub(crate) struct Plan {
     queues: (u32, u32),
     buffers: u32,
     bounds: (u32, usize),
-    operations: Operations,
-    polls: Option<SqPoll>,
     busy_poll: Duration,
     /// Sends of this many bytes or more are not copied.
     zero_copy_threshold: Option<usize>,
@@ -93,10 +90,8 @@ impl Plan {
             queues: queues(random),
             buffers: random.pick(&[2, 4, 64]),
             bounds: (random.pick(&[1, 4096, 65_536]), random.pick(&[1, 1000, 65_536])),
-            operations: operations(random),
             udp_clients: datagram_plans(random),
             unix_pairs: datagram_plans(random),
-            polls: random.pick(&[None, None, None, Some(POLLER)]),
             busy_poll: random.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_micros(30)]),
             zero_copy_threshold: random.pick(&[None, None, Some(1), Some(4000)]),
             panics: random.pick(&[0, 0, 10, 200]),
@@ -118,11 +113,9 @@ impl Plan {
     pub(crate) fn runtime(&self) -> Builder {
         // Long enough for the slowest network: a stream is cut off by its own client only.
         let long = Duration::from_secs(3600);
-        let builder = Runtime::builder();
-        let builder = self.polls.into_iter().fold(builder, Builder::sq_poll);
         // An old kernel does not report copies.
         let threshold = self.zero_copy_threshold.filter(|_| self.profile.zero_copy_report);
-        builder
+        Runtime::builder()
             .zero_copy_threshold(threshold)
             .busy_poll(self.busy_poll)
             .sq_entries(self.queues.0)
@@ -130,14 +123,10 @@ impl Plan {
             .recv_buffers(4096, self.buffers)
             .recv_bound(self.bounds.0)
             .send_bound(self.bounds.1)
-            .operations(self.operations)
             .linger(long)
             .shutdown_timeout(long)
     }
 }
-
-/// A kernel thread that takes submissions.
-const POLLER: SqPoll = SqPoll { idle: Duration::from_millis(1), cpu: None };
 
 fn stream_plan(random: &mut Random, number: u64, most: u64) -> StreamPlan {
     StreamPlan {
@@ -157,12 +146,6 @@ fn datagram_plans(random: &mut Random) -> Vec<DatagramPlan> {
         most: random.pick(&[0, 100, 1400, 9000]),
     };
     (0..clients).map(plan).collect()
-}
-
-/// Mostly the default ones.
-fn operations(random: &mut Random) -> Operations {
-    let others = random.pick(&Operations::ALL);
-    random.pick(&[Operations::default(), others])
 }
 
 /// Entries of the submission queue, and of the completion queue, which is no smaller.

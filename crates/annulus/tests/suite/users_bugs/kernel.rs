@@ -15,8 +15,6 @@ use std::time::Duration;
 pub(crate) enum Bent {
     /// `io_uring_setup` answers this errno.
     Refuses(i32),
-    /// A thread that polls is for others.
-    HasNoPollers,
     /// A wait is iowait, as it is on kernels before 6.15.
     WaitsLoudly,
 }
@@ -26,11 +24,8 @@ unsafe impl Kernel for Bent {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         match self {
             Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
-            Self::HasNoPollers if params.flags & SetupFlags::SQPOLL.bits() != 0 => {
-                Err(io::Error::from_raw_os_error(libc::EPERM))
-            }
             // SAFETY: the caller's promise, passed on.
-            Self::HasNoPollers | Self::WaitsLoudly => unsafe { Linux.setup(entries, params) },
+            Self::WaitsLoudly => unsafe { Linux.setup(entries, params) },
         }
     }
 

@@ -7,7 +7,7 @@ use annulus::sim::{Profile, Sim, run_on as simulate_on};
 use annulus::time::{Instant, timeout};
 use annulus::{Builder, DriverChoice, DriverKind, Runtime, counters, spawn};
 use annulus_kernel::{Kernel, Linux};
-use annulus_ring::{SetupFlags, SqPoll, opcode};
+use annulus_ring::{SetupFlags, opcode};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -86,24 +86,6 @@ fn compio_458_no_fallback_on_enomem_at_setup() {
     let demanded = Runtime::builder().driver(DriverChoice::Uring).kernel(short).build();
     let text = demanded.unwrap_err().to_string();
     assert!(text.contains("memlock") && text.contains("ulimit -l"), "{text}");
-}
-
-/// Before Linux 5.13, or where a security module says so, a thread that polls needs rights.
-#[test]
-fn a_poller_without_rights_is_refused_with_the_way_out() {
-    let polls = SqPoll { idle: Duration::from_millis(1), cpu: None };
-    let builder = || Runtime::builder().kernel(Rc::new(Bent::HasNoPollers));
-    for choice in [DriverChoice::Uring, DriverChoice::Auto] {
-        let error = builder().driver(choice).sq_poll(polls).build().unwrap_err();
-        let text = error.to_string();
-        let named = text.contains("SQ polling: ") && text.contains("CAP_SYS_NICE");
-        assert!(named && text.contains("do not use SQ polling"), "{choice}: {text}");
-        assert_eq!(text.lines().count(), 1, "{text}");
-    }
-    match builder().driver(DriverChoice::Uring).build() {
-        Ok(runtime) => assert_eq!(runtime.driver().kind, DriverKind::Uring),
-        Err(_) => eprintln!("skipped: io_uring is blocked here"),
-    }
 }
 
 /// Nothing can stand in for these: without them the ring is refused, by name, and `auto` takes epoll.

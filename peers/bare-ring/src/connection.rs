@@ -1,0 +1,134 @@
+//! A connection: one operation at a time, a receive or a send of what it has brought.
+
+use crate::mode::{Mode, Operations};
+use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::{Fd, IoVec, MsgHeader, msg};
+use annulus_ring::Entry;
+use annulus_ring::op::{Poll, Read, Recv, RecvMsg, Send, SendMsg, Write, Writev, file, poll};
+use listen::BUFFER;
+
+/// Errors after which an operation is tried again: EINTR and EAGAIN.
+const INTR: i32 = -4;
+const AGAIN: i32 = -11;
+
+/// What is in flight.
+#[derive(Clone, Copy)]
+enum Step {
+    Polling,
+    Receiving,
+    Sending,
+}
+
+/// What follows the end of an operation.
+pub enum Next {
+    Start(Entry),
+    End,
+}
+
+pub struct Connection {
+    pub fd: Fd,
+    step: Step,
+    buffer: Box<[u8]>,
+    /// Bytes received, and how many of them were sent.
+    filled: usize,
+    sent: usize,
+    /// What the operations with vectors name.
+    vector: IoVec,
+    header: MsgHeader,
+}
+
+impl Connection {
+    pub fn new(fd: Fd) -> Box<Connection> {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        let vector = IoVec { base: buffer.as_ptr(), len: buffer.len() };
+        let (filled, sent, header) = (0, 0, MsgHeader::EMPTY);
+        Box::new(Connection { fd, step: Step::Receiving, buffer, filled, sent, vector, header })
+    }
+
+    /// The first half of a receive: a poll, if these operations have no flag for it; else the receive.
+    pub fn receive(&mut self, mode: Mode) -> Entry {
+        if mode.polls_first && mode.operations.are_of_files() {
+            self.step = Step::Polling;
+            return Poll { fd: self.fd, events: poll::IN }.entry().into();
+        }
+        let entry = self.receive_now(mode);
+        if mode.polls_first { entry.poll_first() } else { entry }
+    }
+
+    fn receive_now(&mut self, mode: Mode) -> Entry {
+        self.step = Step::Receiving;
+        let (fd, buffer, len) = (self.fd, self.buffer.as_mut_ptr(), BUFFER as u32);
+        match mode.operations {
+            Operations::RecvSend => Recv { fd, buffer, len }.entry(),
+            Operations::ReadWrite => Read { fd, buffer, len, offset: CURSOR }.entry(),
+            Operations::ReadvWritev => {
+                let vectors = self.describe(0, BUFFER);
+                let fd = fd.raw();
+                let call =
+                    FileCall::ReadVector { fd, vectors, count: 1, offset: CURSOR, nowait: false };
+                file::entry(&call).expect("READV")
+            }
+            Operations::RecvmsgSendmsg => {
+                let header = self.header(0, BUFFER);
+                RecvMsg { fd, header, flags: 0 }.entry()
+            }
+        }
+    }
+
+    /// What follows an operation with this result.
+    pub fn advance(&mut self, mode: Mode, result: i32) -> Next {
+        match (self.step, result) {
+            (Step::Polling, 0..) => Next::Start(self.receive_now(mode)),
+            (Step::Receiving | Step::Polling, INTR | AGAIN) => Next::Start(self.receive(mode)),
+            (Step::Sending, INTR | AGAIN) => Next::Start(self.send(mode)),
+            (Step::Receiving, 1..) => {
+                (self.filled, self.sent) = (result as usize, 0);
+                Next::Start(self.send(mode))
+            }
+            (Step::Sending, 0..) => {
+                self.sent += result as usize;
+                Next::Start(if self.sent < self.filled {
+                    self.send(mode)
+                } else {
+                    self.receive(mode)
+                })
+            }
+            _ => Next::End,
+        }
+    }
+
+    fn send(&mut self, mode: Mode) -> Entry {
+        self.step = Step::Sending;
+        let (fd, rest) = (self.fd, &self.buffer[self.sent..self.filled]);
+        let (buffer, len) = (rest.as_ptr(), rest.len());
+        match mode.operations {
+            Operations::RecvSend => {
+                Send { fd, buffer, len: len as u32, flags: msg::NOSIGNAL }.entry()
+            }
+            Operations::ReadWrite => Write { fd, buffer, len: len as u32, flags: 0 }.entry(),
+            Operations::ReadvWritev => {
+                let vectors = self.describe(self.sent, self.filled);
+                Writev { fd, vectors, count: 1, flags: 0 }.entry()
+            }
+            Operations::RecvmsgSendmsg => {
+                let header = self.header(self.sent, self.filled);
+                SendMsg { fd, header, flags: msg::NOSIGNAL }.entry()
+            }
+        }
+    }
+
+    /// The vector of a part of the buffer.
+    fn describe(&mut self, from: usize, to: usize) -> *const IoVec {
+        let part = &mut self.buffer[from..to];
+        self.vector = IoVec { base: part.as_mut_ptr(), len: part.len() };
+        &raw const self.vector
+    }
+
+    /// The header of a message of a part of the buffer.
+    fn header(&mut self, from: usize, to: usize) -> *mut u8 {
+        self.describe(from, to);
+        let (vectors, vector_count) = (&raw const self.vector, 1);
+        self.header = MsgHeader { vectors, vector_count, ..MsgHeader::EMPTY };
+        (&raw mut self.header).cast()
+    }
+}
