@@ -299,29 +299,15 @@ impl Driver {
     /// less.
     pub fn close_now(&mut self, fd: Fd) {
         match self {
-            Self::Uring(uring) => {
-                uring.unregister_socket(fd);
-                uring.kernel().close(fd);
-            }
+            Self::Uring(uring) => uring.kernel().close(fd),
             Self::Epoll(epoll) => epoll.close(fd),
-        }
-    }
-
-    /// Datagrams that are sent now ([`MemoryOp::SendToNow`], [`MemoryOp::SendMessageNow`]) through this socket need no look-up of its
-    /// descriptor any more. It must be [submitted to be closed](Op::Close), [closed](Self::close_now) or [released](Self::release) by
-    /// this driver, which ends that.
-    ///
-    /// A hint, for sockets that live long: it costs two system calls, and io_uring (5.19) takes 64 sockets at a time.
-    pub fn register_socket(&mut self, fd: Fd) {
-        if let Self::Uring(uring) = self {
-            uring.register_socket(fd);
         }
     }
 
     /// Releases a descriptor that no operation in flight names. It stays open, and is used and closed elsewhere.
     pub fn release(&mut self, fd: Fd) {
         match self {
-            Self::Uring(uring) => uring.unregister_socket(fd),
+            Self::Uring(_) => {}
             Self::Epoll(epoll) => epoll.release(fd),
         }
     }

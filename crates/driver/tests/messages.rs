@@ -270,42 +270,6 @@ fn a_socket_is_reported_writable() {
     });
 }
 
-#[test]
-fn a_registered_socket_sends_and_is_closed_like_others() {
-    on_each_driver(|rig| {
-        // More than the table of a ring holds, and twice, so that numbers of descriptors return.
-        for _ in 0..2 {
-            let mut sockets: Vec<(Fd, UdpSocket)> = (0..70).map(|_| socket()).collect();
-            sockets.iter().for_each(|(fd, _)| rig.driver.register_socket(*fd));
-            for (fd, peer) in &sockets {
-                let to = Address::from(peer.local_addr().unwrap());
-                let outgoing = Outgoing::to(b"datagram", None, Some(to));
-                rig.start_memory(Kind::SendDatagram, outgoing.now(*fd));
-                rig.expect_silence();
-                assert_eq!(peer.recv(&mut [0; 16]).unwrap(), 8, "the peer takes its socket's only");
-            }
-            let ours: Vec<_> = sockets.iter().map(|(_, peer)| peer.peer_addr().unwrap()).collect();
-            sockets.drain(..35).for_each(|(fd, _)| rig.driver.close_now(fd));
-            sockets.drain(..).for_each(|(fd, _)| rig.close(fd));
-            rig.expect_silence();
-            let again: Vec<_> = ours.iter().map(UdpSocket::bind).collect();
-            assert!(again.iter().all(Result::is_ok), "{again:?}");
-        }
-    });
-}
-
-#[test]
-fn a_registered_socket_that_is_released_belongs_to_the_program() {
-    on_each_driver(|rig| {
-        let (fd, peer) = socket();
-        let address = peer.peer_addr().unwrap();
-        rig.driver.register_socket(fd);
-        rig.driver.release(fd);
-        Linux.close(fd);
-        UdpSocket::bind(address).expect("nothing else holds the socket");
-    });
-}
-
 /// Receives one message by a system call.
 fn receive(fd: Fd, buffer: &mut [u8]) -> &[u8] {
     use rustix::net::{RecvFlags, recv};

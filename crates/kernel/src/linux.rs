@@ -45,8 +45,6 @@ fn register_op(what: Register) -> IoringRegisterOp {
         Register::Probe => IoringRegisterOp::RegisterProbe,
         Register::Restrictions => IoringRegisterOp::RegisterRestrictions,
         Register::EnableRings => IoringRegisterOp::RegisterEnableRings,
-        Register::Files => IoringRegisterOp::RegisterFiles2,
-        Register::FilesUpdate => IoringRegisterOp::RegisterFilesUpdate2,
         Register::Buffers => IoringRegisterOp::RegisterBuffers2,
         Register::BuffersUpdate => IoringRegisterOp::RegisterBuffersUpdate,
         Register::IowqMaxWorkers => IoringRegisterOp::RegisterIowqMaxWorkers,

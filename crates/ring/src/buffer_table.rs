@@ -1,8 +1,8 @@
 //! Memory whose pages the kernel has pinned, so that a read or write in it need not look them up.
 #![allow(unsafe_code)]
 
+use crate::params::{TableSetup, TableUpdate};
 use crate::ring::Ring;
-use crate::table;
 use annulus_kernel::{IoVec, Register};
 use std::io;
 
@@ -21,7 +21,9 @@ impl BufferTable {
     /// # Errors
     /// The kernel's: EBUSY if there is a table, EACCES for a restricted ring, EINVAL before 5.19.
     pub fn register(ring: &Ring, count: u32) -> io::Result<Self> {
-        table::register(ring, Register::Buffers, count)?;
+        let mut setup = TableSetup { count, flags: TableSetup::SPARSE, ..TableSetup::default() };
+        let size = size_of::<TableSetup>() as u32;
+        ring.register(Register::Buffers, (&raw mut setup).cast(), size)?;
         Ok(Self(()))
     }
 
@@ -34,7 +36,7 @@ impl BufferTable {
     /// # Safety
     /// As long as entries name the index, the memory must stay mapped: they access the pages that it had when it was registered.
     pub unsafe fn set(&self, ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
-        table::update(ring, Register::BuffersUpdate, index, &memory)
+        update(ring, index, memory)
     }
 
     /// Clears an index. Operations in flight that name it continue.
@@ -43,6 +45,13 @@ impl BufferTable {
     /// The kernel's.
     pub fn clear(&self, ring: &Ring, index: u32) -> io::Result<()> {
         let nothing = IoVec { base: std::ptr::null(), len: 0 };
-        table::update(ring, Register::BuffersUpdate, index, &nothing)
+        update(ring, index, nothing)
     }
+}
+
+fn update(ring: &Ring, index: u32, memory: IoVec) -> io::Result<()> {
+    let elements = (&raw const memory) as u64;
+    let mut update = TableUpdate { index, elements, count: 1, ..TableUpdate::default() };
+    let size = size_of::<TableUpdate>() as u32;
+    ring.register(Register::BuffersUpdate, (&raw mut update).cast(), size).map(drop)
 }

@@ -11,8 +11,6 @@ bitflags! {
     /// `IOSQE_*`: flags of an entry.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct EntryFlags: u8 {
-        /// The file is an index into the ring's table of files.
-        const FIXED_FILE = 1 << 0;
         /// Start the next entry only after this one has succeeded.
         const LINK = 1 << 2;
         /// Let a kernel worker run it.
@@ -77,12 +75,6 @@ impl Entry {
             _ => return self,
         };
         Self { opcode, buf_group: index, ..self }
-    }
-
-    /// The same entry with its file named by an index of the ring's [table](crate::FileTable).
-    #[inline]
-    pub fn of_file(self, index: u16) -> Self {
-        Self { fd: index.into(), ..self }.with(EntryFlags::FIXED_FILE)
     }
 
     /// The same entry with `user_data`, which its completions return.

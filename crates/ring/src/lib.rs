@@ -26,7 +26,6 @@ mod completion;
 mod entry;
 mod error;
 mod features;
-mod file_table;
 mod filter;
 mod memory;
 pub mod op;
@@ -36,7 +35,6 @@ mod probe;
 mod queue;
 mod restrictions;
 mod ring;
-mod table;
 
 pub use buffer_ring::BufferRing;
 pub use buffer_table::BufferTable;
@@ -45,7 +43,6 @@ pub use completion::{Completion, CompletionFlags};
 pub use entry::{Entry, EntryFlags, SafeEntry};
 pub use error::SetupError;
 pub use features::{Feature, Features};
-pub use file_table::FileTable;
 pub use filter::deny_setup;
 pub use params::{
     BufferRingSetup, KernelFeatures, RingUpdate, SetupFlags, SqPoll, TableSetup, TableUpdate,

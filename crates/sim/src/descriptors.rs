@@ -45,11 +45,6 @@ impl Descriptors {
         self.free() > 0
     }
 
-    /// The most that can be open.
-    pub(crate) fn most(&self) -> usize {
-        self.most
-    }
-
     /// How many more can be opened.
     pub(crate) fn free(&self) -> usize {
         self.most.saturating_sub(self.len())
@@ -93,11 +88,6 @@ impl Descriptors {
         let slot = fd.checked_sub(FIRST).and_then(|slot| usize::try_from(slot).ok());
         let id = slot.and_then(|slot| *self.table.get(slot)?).ok_or(Errno::BADF)?;
         Ok((id, self.files.at(id).file))
-    }
-
-    /// A file that is open.
-    pub(crate) fn file(&self, id: FileId) -> File {
-        self.files.at(id).file
     }
 
     /// Adds a reference to a file.

@@ -5,7 +5,6 @@ mod busy_poll;
 mod encode;
 mod enter;
 mod files;
-mod fixed_files;
 mod notifier;
 mod opcodes;
 mod pool_ring;
@@ -22,7 +21,6 @@ use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, Set
 use busy_poll::BusyPoll;
 use encode::{Encoder, send_message_now, send_to_now};
 use files::Files;
-use fixed_files::FixedFiles;
 use opcodes::{Supported, in_use};
 use pool_ring::{DATAGRAMS, PoolRing, STREAMS};
 use registered::Registered;
@@ -106,7 +104,6 @@ pub struct Uring {
     supported: Supported,
     files: Files,
     registered: Registered,
-    fixed_files: FixedFiles,
     /// File calls for a device that were queued since the last enter.
     early: u32,
     counters: Counters,
@@ -155,7 +152,6 @@ impl Uring {
             supported,
             files: Files::new(probe, config.restricted),
             registered: Registered::default(),
-            fixed_files: FixedFiles::default(),
             early: 0,
             counters: Counters::default(),
         })
@@ -174,12 +170,7 @@ impl Uring {
     #[inline]
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         match op {
-            Op::Close { fd } => {
-                self.unregister_socket(fd);
-                if !self.supported.close {
-                    return self.kernel().close(fd);
-                }
-            }
+            Op::Close { fd } if !self.supported.close => return self.kernel().close(fd),
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
                 return;
             }
@@ -199,11 +190,11 @@ impl Uring {
                 // Datagrams by themselves: so the entry is made in the queue, and not copied there.
                 MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                     let entry = send_to_now(fd, buffer, len, to, to_len).user_data(token.bits());
-                    self.push_unchecked(self.fixed_files.entry(entry));
+                    self.push_unchecked(entry);
                 }
                 MemoryOp::SendMessageNow { fd, header } => {
                     let entry = send_message_now(fd, header).user_data(token.bits());
-                    self.push_unchecked(self.fixed_files.entry(entry));
+                    self.push_unchecked(entry);
                 }
                 op => self.push_unchecked(self.encoder.memory_entry(token, op)),
             }

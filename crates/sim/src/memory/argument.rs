@@ -5,7 +5,6 @@ use super::BufferEntries;
 use annulus_kernel::IoVec;
 use annulus_ring::{BufferRingSetup, RingUpdate, TableSetup, TableUpdate};
 use rustix::io::Errno;
-use std::os::fd::RawFd;
 
 /// Memory that a registration reads or writes during the call.
 #[derive(Clone, Copy)]
@@ -74,14 +73,6 @@ impl Argument {
         let vector = std::ptr::with_exposed_provenance::<IoVec>(update.elements as usize);
         // SAFETY: the update names one vector, which is valid as the contract of `Kernel::register` demands.
         Ok((update.index, unsafe { vector.read() }))
-    }
-
-    /// An index of a table, and the descriptor to register there; -1 for none.
-    pub(crate) fn file_index(self) -> Result<(u32, RawFd), Errno> {
-        let update = self.table_update()?;
-        let fd = std::ptr::with_exposed_provenance::<RawFd>(update.elements as usize);
-        // SAFETY: the update names one descriptor, which is valid as the contract of `Kernel::register` demands.
-        Ok((update.index, unsafe { fd.read() }))
     }
 
     fn table_update(self) -> Result<TableUpdate, Errno> {

@@ -27,14 +27,8 @@ pub(super) const POLL_MANY: u32 = 1 << 0;
 
 /// EINVAL for what this kernel does not know.
 pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
-    let known = EntryFlags::FIXED_FILE
-        | EntryFlags::ASYNC
-        | EntryFlags::BUFFER_SELECT
-        | EntryFlags::SKIP_SUCCESS;
+    let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
     let flags = EntryFlags::from_bits_retain(entry.flags);
-    if flags.contains(EntryFlags::FIXED_FILE) && !may_name_an_index(entry) {
-        return Err(Errno::BADF);
-    }
     let selects = flags.contains(EntryFlags::BUFFER_SELECT);
     if !known.contains(flags) || selects && !receives(entry) || !profile.has(entry.opcode) {
         return Err(Errno::INVAL);
@@ -64,12 +58,6 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         _ => true,
     };
     if sound { Ok(()) } else { Err(Errno::INVAL) }
-}
-
-/// Here only what receives and sends finds its file in the ring's table; on Linux nearly everything does.
-fn may_name_an_index(entry: &Submitted) -> bool {
-    let sends = [opcode::SEND, opcode::SENDMSG, opcode::SEND_ZC, opcode::SENDMSG_ZC];
-    sends.contains(&entry.opcode) || matches!(entry.opcode, opcode::RECV | opcode::RECVMSG)
 }
 
 fn is_unaddressed(entry: &Submitted) -> bool {

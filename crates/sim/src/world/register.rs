@@ -3,7 +3,6 @@
 use super::restrict::Restrictions;
 use super::{PLACES, World};
 use crate::buffers::BufferGroup;
-use crate::descriptors::{File, FileId};
 use crate::memory::Argument;
 use annulus_kernel::Register;
 use annulus_ring::{BufferTable, TableSetup};
@@ -34,8 +33,6 @@ impl World {
             Register::Restrictions => self.restrict(ring, arg)?,
             Register::EnableRings => self.enable(ring)?,
             Register::IowqMaxWorkers => {}
-            Register::Files => self.add_file_table(ring, arg)?,
-            Register::FilesUpdate => return self.set_file(ring, arg),
             Register::Buffers => self.add_table(ring, arg)?,
             Register::BuffersUpdate => return self.fill_index(ring, arg),
             Register::RingFds => return self.register_ring(arg),
@@ -124,37 +121,6 @@ impl World {
         let span = memory.base as u64..memory.base as u64 + memory.len as u64;
         let lockable = self.profile.lockable;
         self.rings.at_mut(ring).fill_index(index, span, lockable).map(|()| 1)
-    }
-
-    fn add_file_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
-        let setup = arg.table()?;
-        if setup.flags != TableSetup::SPARSE || setup.count == 0 {
-            return Err(Errno::INVAL);
-        }
-        if setup.count as usize > self.files.most() {
-            return Err(Errno::MFILE);
-        }
-        self.rings.at_mut(ring).add_file_table(setup.count)
-    }
-
-    /// Registers a file at an index, or clears it.
-    fn set_file(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
-        let (index, fd) = arg.file_index()?;
-        let file = if fd == -1 { None } else { Some(self.registrable(fd)?) };
-        let former = self.rings.at_mut(ring).set_file(index, file)?;
-        file.into_iter().for_each(|file| self.files.hold(file));
-        if let Some(former) = former {
-            self.drop_file(former);
-        }
-        Ok(1)
-    }
-
-    /// A ring cannot be registered.
-    fn registrable(&self, fd: RawFd) -> Result<FileId, Errno> {
-        match self.files.find(fd)? {
-            (_, File::Ring(_)) => Err(Errno::BADF),
-            (id, File::Socket(_) | File::Open(_)) => Ok(id),
-        }
     }
 
     /// The memory belongs to its owner again, after a last check of the buffers that were not used.

@@ -2,7 +2,6 @@
 
 use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
-use crate::descriptors::FileId;
 use crate::memory::{Queues, Submitted};
 use crate::op_id::OpId;
 use annulus_ring::{Completion, SetupFlags, opcode};
@@ -32,8 +31,6 @@ pub(super) struct Ring {
     groups: Vec<BufferGroup>,
     /// Registered addresses by index; an empty range if there are none.
     table: Option<Vec<Range<u64>>>,
-    /// Registered files by index.
-    files: Option<Vec<Option<FileId>>>,
     /// Operations to try.
     work: VecDeque<OpId>,
     /// Completions that found no space.
@@ -54,7 +51,6 @@ impl Ring {
             mappings: 0,
             groups: Vec::new(),
             table: None,
-            files: None,
             work: VecDeque::new(),
             overflow: VecDeque::new(),
         }
@@ -179,36 +175,6 @@ impl Ring {
         }
         *index = span;
         Ok(())
-    }
-
-    /// Makes a table of files with so many empty indices.
-    pub(super) fn add_file_table(&mut self, count: u32) -> Result<(), Errno> {
-        if self.files.is_some() {
-            return Err(Errno::BUSY);
-        }
-        self.files = Some(vec![None; count as usize]);
-        Ok(())
-    }
-
-    /// Registers a file at an index, or clears it; returns the one that was there.
-    pub(super) fn set_file(
-        &mut self,
-        index: u32,
-        file: Option<FileId>,
-    ) -> Result<Option<FileId>, Errno> {
-        let table = self.files.as_mut().ok_or(Errno::NXIO)?;
-        let place = table.get_mut(index as usize).ok_or(Errno::INVAL)?;
-        Ok(std::mem::replace(place, file))
-    }
-
-    /// The file at an index.
-    pub(super) fn file_at(&self, index: u32) -> Option<FileId> {
-        *self.files.as_ref()?.get(index as usize)?
-    }
-
-    /// Takes all registered files, which were held.
-    pub(super) fn take_files(&mut self) -> impl Iterator<Item = FileId> + use<> {
-        self.files.take().into_iter().flatten().flatten()
     }
 
     /// EFAULT for an entry that names an index, but not memory within it.

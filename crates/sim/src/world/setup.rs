@@ -82,9 +82,6 @@ impl World {
             self.ops.end(id, &op);
             self.forget(id, &op);
         }
-        for file in self.rings.at_mut(ring).take_files() {
-            self.drop_file(file);
-        }
         self.rings.at_mut(ring).ended = true;
         self.free_ring(ring);
     }

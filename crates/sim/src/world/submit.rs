@@ -1,14 +1,13 @@
 //! Turns entries into operations.
 
+use super::World;
 use super::check::{
     ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_lent, is_of_files, receives,
     waits_first,
 };
-use super::{World, socket};
-use crate::descriptors::FileId;
 use crate::faults::Fault;
 use crate::memory::{Header, Submitted};
-use crate::net::{SendMeta, SocketId};
+use crate::net::SendMeta;
 use crate::op::{Ancillary, Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
 use annulus_kernel::{Domain, Layout, Shutdown, msg};
@@ -55,7 +54,7 @@ impl World {
     }
 
     fn operation(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
-        let (body, file) = match (entry.opcode, self.socket_of_entry(ring, entry)) {
+        let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
             (opcode::TIMEOUT, _) => (Body::Timer { after: entry.time()? }, None),
             // A descriptor of the process may be anything: it is never ready.
             (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (Body::Never, None),
@@ -71,15 +70,6 @@ impl World {
             cancelled: false,
             body,
         })
-    }
-
-    /// The socket of an entry, which names a descriptor or an index of the ring's table.
-    fn socket_of_entry(&self, ring: u32, entry: &Submitted) -> Result<(FileId, SocketId), Errno> {
-        if entry.flags & EntryFlags::FIXED_FILE.bits() == 0 {
-            return self.socket_of(entry.fd);
-        }
-        let file = self.rings.at(ring).file_at(entry.fd as u32).ok_or(Errno::BADF)?;
-        socket(file, self.files.file(file))
     }
 
     /// The first try.

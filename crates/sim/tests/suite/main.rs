@@ -8,7 +8,6 @@ mod driver;
 mod faults;
 mod files;
 mod registered;
-mod registered_files;
 mod restricted;
 mod ring;
 mod sim;

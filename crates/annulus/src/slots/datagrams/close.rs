@@ -36,7 +36,6 @@ impl Datagrams {
         settings: Settings,
     ) -> io::Result<u32> {
         io.driver.open_datagram_pool(self.pool_size)?;
-        io.driver.register_socket(fd);
         let index = self.slots.insert(DatagramSlot::new(fd, format, settings));
         let generation = self.slots.generation(index);
         self.slots.get(index).id = SlotId { index, generation };

@@ -5,7 +5,6 @@ use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Fd, Kernel, Linux, Params, Register,
     RingId, Shutdown, SocketOption, SocketQuery, SocketType,
 };
-use annulus_ring::SetupFlags;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
