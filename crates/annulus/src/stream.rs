@@ -4,8 +4,6 @@
 //! | stream | items |
 //! |---|---|
 //! | [`sync::mpsc::Receiver`](mpsc::Receiver), [`shards::Receiver`] | values, until the senders are gone |
-//! | [`sync::broadcast::Receiver`](broadcast::Receiver) | values, or how many were missed; until the senders are gone |
-//! | [`WatchStream`], of [`sync::watch::Receiver::into_stream`](watch::Receiver::into_stream) | the latest value, then each that is sent and seen |
 //! | [`time::Interval`](Interval) | when each tick was due, for ever |
 //! | [`Incoming`], of `incoming` and `into_incoming` of listeners | connections, or errors of single ones, for ever |
 //! | [`signal::Signals`](Signals) | signals, for ever |
@@ -32,15 +30,13 @@
 //! # });
 //! ```
 
-use crate::base::budget;
 use crate::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::shards;
 use crate::signal::{Signal, Signals};
-use crate::sync::{broadcast, mpsc, watch};
+use crate::sync::mpsc;
 use crate::time::Interval;
 use crate::timers::Instant;
 use futures_core::{FusedStream, Stream};
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -76,78 +72,6 @@ impl<T> Stream for shards::Receiver<T> {
 impl<T> FusedStream for shards::Receiver<T> {
     fn is_terminated(&self) -> bool {
         self.is_over
-    }
-}
-
-impl<T: Clone> Stream for broadcast::Receiver<T> {
-    type Item = Result<T, broadcast::RecvError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_recv(cx).map(|value| match value {
-            Err(broadcast::RecvError::Closed) => None,
-            item => Some(item),
-        })
-    }
-}
-
-impl<T: Clone> FusedStream for broadcast::Receiver<T> {
-    fn is_terminated(&self) -> bool {
-        self.is_over()
-    }
-}
-
-impl<T> watch::Receiver<T> {
-    /// A stream of the values: the latest one, then each that is sent. Feature `stream`.
-    pub fn into_stream(self) -> WatchStream<T> {
-        WatchStream { receiver: self, has_begun: false }
-    }
-}
-
-/// The values of a [`watch`] channel: the latest one, then each that is sent. Those that are replaced before they are taken are
-/// skipped. Ends once the senders are gone and the last value was taken.
-///
-/// ```
-/// # annulus::run(async {
-/// use annulus::sync::watch;
-/// use futures_util::StreamExt;
-///
-/// let (sender, receiver) = watch::channel("starting");
-/// let mut states = receiver.into_stream();
-/// assert_eq!(*states.next().await.unwrap(), "starting");
-/// sender.send("ready").unwrap();
-/// drop(sender);
-/// assert_eq!(*states.next().await.unwrap(), "ready");
-/// assert!(states.next().await.is_none());
-/// # });
-/// ```
-pub struct WatchStream<T> {
-    receiver: watch::Receiver<T>,
-    has_begun: bool,
-}
-
-impl<T> Stream for WatchStream<T> {
-    type Item = watch::Ref<T>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if !self.has_begun {
-            ready!(budget::poll_take(cx));
-            self.has_begun = true;
-        } else if ready!(self.receiver.poll_changed(cx)).is_err() {
-            return Poll::Ready(None);
-        }
-        Poll::Ready(Some(self.receiver.borrow_and_update()))
-    }
-}
-
-impl<T> FusedStream for WatchStream<T> {
-    fn is_terminated(&self) -> bool {
-        self.has_begun && self.receiver.has_changed().is_err()
-    }
-}
-
-impl<T> fmt::Debug for WatchStream<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WatchStream")
     }
 }
 

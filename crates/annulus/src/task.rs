@@ -8,7 +8,7 @@
 //! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
 //! | make a call that blocks | [`spawn_blocking`] |
 //! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
-//! | let the other tasks run | [`yield_now`], [`consume_budget`] |
+//! | let the other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] around futures of other crates |
 //!
 //! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and `stream.select_next_some()` of a
 //! stream (feature `stream`). That of `tokio` takes any, and works outside of its runtime.
@@ -38,4 +38,6 @@ pub use crate::runtime::join_set::JoinSet;
 pub use crate::runtime::scope::{Scope, scope};
 pub use crate::runtime::spawn::spawn;
 pub use crate::runtime::spawn_blocking::{PoolFull, spawn_blocking, try_spawn_blocking};
-pub use crate::tasks::{AbortHandle, JoinError, JoinHandle, consume_budget, yield_now};
+pub use crate::tasks::{
+    AbortHandle, Cooperative, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
+};

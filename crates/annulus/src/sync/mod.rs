@@ -7,23 +7,20 @@
 //! |---|---|
 //! | [`mpsc`] | many senders, one receiver; bounded or not |
 //! | [`oneshot`] | one value |
-//! | [`broadcast`] | every receiver gets every value |
-//! | [`watch`] | the latest value |
 //! | [`Mutex`] | a value that one task uses across an `await` |
 //! | [`Semaphore`] | so many at once |
 //! | [`Notify`] | something happened |
 //! | [`CancellationToken`] | tasks are to end |
 //!
-//! The names are those of `tokio::sync`, with the same meaning. The types of `tokio::sync`, `futures::channel` and
-//! `async-channel`, and the `CancellationToken` of `tokio-util`, work here too, with values that are not `Send` as well; what they do not do is take from the
-//! [budget](crate::Builder::task_budget) of a task, so that a loop over one of them that never runs empty has to call
-//! [`consume_budget`](crate::consume_budget) itself.
+//! The names are those of `tokio::sync`, with the same meaning. All of `tokio::sync` (its feature `sync` needs no runtime of tokio), such as
+//! `broadcast`, `watch`, `RwLock` and `OnceCell`, and of `futures::channel` and `async-channel`, works here too, with values that are not `Send` as
+//! well; what it does not do is take from the [budget](crate::Builder::task_budget) of a task. A loop over it that never runs empty awaits
+//! through [`task::cooperative`](crate::task::cooperative).
 //!
 //! Every future here is cancel-safe: dropped before it is ready, it has taken nothing. One that is forgotten (`mem::forget`)
 //! delays those that came after it by a turn of the loop or two, and stops none; only an `acquire_many` that has found too few permits
 //! stops them until there are as many.
 
-pub mod broadcast;
 mod cancellation;
 pub mod mpsc;
 mod mutex;
@@ -31,8 +28,6 @@ mod notify;
 pub mod oneshot;
 mod permits;
 mod semaphore;
-mod until;
-pub mod watch;
 
 pub use cancellation::{
     CancellationToken, Cancelled, CancelledOwned, DropGuard, RunUntilCancelled,

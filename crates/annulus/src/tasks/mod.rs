@@ -2,6 +2,7 @@
 
 mod abort;
 mod body;
+mod cooperative;
 pub(crate) mod counts;
 pub(crate) mod guarded;
 mod join;
@@ -27,6 +28,7 @@ mod atomic {
 
 pub use abort::AbortHandle;
 pub(crate) use body::panic_message;
+pub use cooperative::{Cooperative, cooperative};
 pub use join::JoinHandle;
 pub use join_error::JoinError;
 pub(crate) use raw::TaskRef;

@@ -1,13 +1,11 @@
 //! Channels, locks and notifications between the tasks of one runtime; and those of other crates, which work too.
 
-mod broadcast;
 mod foreign;
 mod mpsc;
 mod mutex;
 mod notify;
 mod oneshot;
 mod semaphore;
-mod watch;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
