@@ -8,19 +8,17 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use annulus::DriverChoice;
 use annulus_lab::bench::{Contenders, Measure, Outcome, Slice};
 use annulus_lab::echo::{self, Servers};
 use annulus_lab::process::Spec;
-use annulus_load::{Mode, PerConnection, Plan, Streams, Workload};
+use annulus_load::{PerConnection, Plan, Streams, Workload};
 
 /// The variable that starts this program as a server, and selects its behaviour.
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
 
 /// Two messages in flight per connection, from tasks.
 fn pipeline() -> Streams {
-    let mode = Mode::Tasks(DriverChoice::Auto);
-    Streams { pipeline: 2, mode, ..Streams::default() }
+    Streams { pipeline: 2, ..Streams::default() }
 }
 
 /// This program as a server with this behaviour.
@@ -45,8 +43,7 @@ fn measure(servers: &mut Servers, contender: usize) -> Outcome {
 #[test]
 fn a_server_and_its_control_are_both_measured() {
     let two = PerConnection { connections: Some(100), threads: 2, ..PerConnection::default() };
-    let threads = Streams { mode: Mode::Threads, ..pipeline() };
-    for workload in [pipeline().into(), threads.into(), two.into()] {
+    for workload in [pipeline().into(), two.into()] {
         let mut servers = start("echo", workload);
         assert!(servers.memory().iter().all(|memory| memory.is_some()));
         for contender in [0, 1] {

@@ -8,7 +8,7 @@ use crate::exchange::script::{Framing, Script, ScriptExchange, ScriptRequest};
 use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, Template};
 use crate::payload::Payload;
-use crate::recording::{Alignment, CsvLog, Recording, merge};
+use crate::recording::{Alignment, Recording, merge};
 use std::rc::Rc;
 
 /// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects the client and the
@@ -45,8 +45,6 @@ pub fn recording(bytes: &[u8]) {
     recording.write(&mut text).expect("memory can be written to");
     let again = Recording::read(&text[..]).expect("what was written can be read");
     assert_eq!(again, recording, "what was written is what is read");
-    let mut rows = CsvLog::new(Vec::new()).expect("memory can be written to");
-    recording.intervals.iter().for_each(|interval| rows.write(interval).expect("as above"));
     let mut other = recording.clone();
     other.run.machine.host.push('2');
     let both = [("one".to_owned(), recording), ("other".to_owned(), other)];

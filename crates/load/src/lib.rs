@@ -1,7 +1,7 @@
 //! The load generator of annulus, as a library.
 //!
-//! A [`Plan`] names the server, a [`Workload`] and its size. Clients are tasks of the annulus runtime on one thread, or
-//! blocking threads ([`Mode`]). Every byte that comes back is verified. Measuring starts once every client is connected
+//! A [`Plan`] names the server, a [`Workload`] and its size. Clients are tasks of the annulus runtime, on one thread or
+//! several. Every byte that comes back is verified. Measuring starts once every client is connected
 //! and the warm-up is over; only what completes within the measured time counts. Latency counts from the due time of a
 //! message, which its [`Schedule`] says: in a closed loop when a reply freed its slot, in an open loop at its scheduled time.
 //!
@@ -27,7 +27,6 @@ mod find_rate;
 mod findings;
 mod join;
 mod mix;
-mod mode;
 mod observer;
 mod outcome;
 mod payload;
@@ -69,11 +68,10 @@ pub use find_rate::{
 };
 pub use load_error::LoadError;
 pub use mix::{Fill, MAX_LENGTH, Mix, MixError, Sizes, SizesError, Template, TemplateError};
-pub use mode::Mode;
 pub use observer::{Observer, Progress};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT,
-    MAX_PIPELINE, MAX_THREADS, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
+    MAX_PIPELINE, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
 };
 pub use protocol::Protocol;
 pub use run::run;

@@ -9,7 +9,6 @@ pub use workload::{Datagrams, PerConnection, Streams, Workload};
 
 use crate::limits;
 use crate::mix::{MAX_LENGTH, Sizes};
-use crate::mode::Mode;
 use crate::protocol::Protocol;
 use crate::schedule::{MAX_RATE, Schedule};
 use crate::server_address::ServerAddress;
@@ -20,8 +19,6 @@ use std::time::Duration;
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Most clients of a run.
 pub const MAX_CLIENTS: usize = 1_000_000;
-/// Most clients with [`Mode::Threads`].
-pub const MAX_THREADS: usize = 10_000;
 /// Most messages in flight per connection.
 pub const MAX_PIPELINE: usize = 4096;
 /// Most datagrams in flight per client.
@@ -141,7 +138,7 @@ impl Plan {
     }
 
     fn check_streams(&self, streams: Streams) -> Result<(), PlanError> {
-        let (sizes, Streams { pipeline, mode, .. }) = (self.message_sizes(), streams);
+        let (sizes, Streams { pipeline, .. }) = (self.message_sizes(), streams);
         let length = sizes.max();
         check_counts(&[
             ("bytes a message", sizes.min(), 1, MAX_LENGTH),
@@ -150,9 +147,6 @@ impl Plan {
             ("threads", streams.threads, 1, MAX_EVENT_LOOPS),
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
         ])?;
-        if mode == Mode::Threads {
-            self.check_threads(streams)?;
-        }
         if pipeline * length > MAX_IN_FLIGHT {
             return Err(PlanError::InFlight { pipeline, length });
         }
@@ -162,30 +156,12 @@ impl Plan {
         }
     }
 
-    /// Checks what a thread for each client cannot do.
-    fn check_threads(&self, streams: Streams) -> Result<(), PlanError> {
-        let wanted = [
-            ("more threads than clients", streams.threads > 1),
-            ("reconnects", streams.reconnect),
-            ("requests per connection", streams.requests_per_connection.is_some()),
-            ("a rate of connections", streams.connect_rate.is_some()),
-        ];
-        match wanted.iter().find(|(_, is_wanted)| *is_wanted) {
-            Some((what, _)) => Err(PlanError::NoEventLoop(what)),
-            None if self.clients > MAX_THREADS => Err(PlanError::Threads(self.clients)),
-            None => Ok(()),
-        }
-    }
-
-    /// Only streams have a protocol and encryption, and those of event loops.
+    /// Only streams have a protocol and encryption.
     fn check_protocol(&self) -> Result<(), PlanError> {
         let is_echo = self.protocol == Protocol::Echo;
         let special = [("other protocols than echo", !is_echo), ("TLS", self.tls.is_some())];
         if let Some((what, _)) = special.iter().find(|(_, is_asked)| *is_asked) {
             match self.workload {
-                Workload::Streams(Streams { mode: Mode::Threads, .. }) => {
-                    return Err(PlanError::NoEventLoop(what));
-                }
                 Workload::Streams(_) => {}
                 Workload::PerConnection(_) | Workload::Datagrams(_) => {
                     return Err(PlanError::OnlyStreams(what));
@@ -246,7 +222,6 @@ impl Plan {
     /// The threads that the clients run on.
     pub(crate) fn threads(&self) -> usize {
         match self.workload {
-            Workload::Streams(Streams { mode: Mode::Threads, .. }) => self.clients,
             Workload::Streams(Streams { threads, .. }) => threads.min(self.clients),
             Workload::PerConnection(PerConnection { threads, .. }) => threads,
             Workload::Datagrams(_) => 1,
@@ -342,14 +317,6 @@ mod tests {
             plan.schedule = Schedule::Closed { think: Think::Fixed(2 * MAX_THINK) };
         };
         refused(Streams::default(), long, "a think time of 172800s: ask for at most 86400s");
-    }
-
-    #[test]
-    fn clients_are_bounded_more_tightly_with_a_thread_each() {
-        let many = |plan: &mut Plan| plan.clients = MAX_THREADS + 1;
-        assert_eq!(check(Streams::default(), many), Ok(()));
-        let threads = Streams { mode: Mode::Threads, ..Streams::default() };
-        assert_eq!(check(threads, many), Err(PlanError::Threads(MAX_THREADS + 1)));
     }
 
     #[test]

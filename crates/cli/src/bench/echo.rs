@@ -4,11 +4,12 @@ use super::args::{Pins, bytes, some_time};
 use super::run::{OutputArgs, compare, peers};
 use crate::duration;
 use crate::usage::{UsageError, condense, only_with};
+use annulus::DriverChoice;
 use annulus_lab::bench::{Cell, Plan, Rounds};
 use annulus_lab::distinct;
 use annulus_lab::echo::{self, Catalogue, Choice, Setup, Transport};
 use annulus_load::{
-    Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE, Mode,
+    Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE,
     PerConnection, Streams, Workload,
 };
 use anyhow::Result;
@@ -39,7 +40,6 @@ Examples:
   annulus bench echo                                    about 50 seconds
   annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
   annulus bench echo --clients 50 --pipeline 16
-  annulus bench echo --clients 50 --client threads
   annulus bench echo --per-connection --cells 1000x16K --idle 30
   annulus bench echo --servers uring,uring-floor --rounds 40
   annulus bench echo --servers uring,uring+locked-down
@@ -86,10 +86,9 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
     pipeline: u64,
-    /// What the clients run on: auto, uring or epoll, or threads (a blocking thread per connection: requests arrive one
-    /// at a time)
+    /// What the clients run on: auto, uring or epoll
     #[arg(long, value_name = "KIND", default_value = "auto")]
-    client: Mode,
+    client: DriverChoice,
     /// Clients send with segmentation and receive with coalescing (GSO and GRO): for bench udp, with --pipeline
     #[arg(long)]
     segments: bool,
@@ -200,26 +199,19 @@ fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageErro
         [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
     only_with("--per-connection", args.per_connection, &of_connections)?;
     let refuse = |text: &str| Err(UsageError(text.into()));
-    match (transport, args.client) {
-        (Transport::Udp, Mode::Threads) => {
-            refuse("--client threads sends no datagrams: leave it out")
-        }
-        (Transport::Udp, _) if args.per_connection => {
+    let driver = args.client;
+    match transport {
+        Transport::Udp if args.per_connection => {
             refuse("--per-connection: datagrams have no connection")
         }
-        (Transport::Udp, Mode::Tasks(driver)) => {
-            Ok(Datagrams { window: pipeline, segments, driver }.into())
-        }
+        Transport::Udp => Ok(Datagrams { window: pipeline, segments, driver }.into()),
         _ if args.segments => refuse("--segments: only bench udp has them, leave it out"),
-        (_, Mode::Threads) if args.per_connection => refuse(
-            "--per-connection with --client threads: it runs on event loops, as many as --threads says",
-        ),
-        (_, Mode::Tasks(driver)) if args.per_connection => {
+        _ if args.per_connection => {
             let connections = args.connections.map(|count| count as usize);
             let threads = args.threads.unwrap_or(1) as usize;
             Ok(PerConnection { connections, threads, driver }.into())
         }
-        (_, mode) => Ok(Streams { pipeline, mode, ..Streams::default() }.into()),
+        _ => Ok(Streams { pipeline, driver, ..Streams::default() }.into()),
     }
 }
 
@@ -321,8 +313,6 @@ mod tests {
             ("--servers uring+driver=epoll", "cannot be used multiple times"),
             ("--servers uring+help", "unexpected argument '--help'"),
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
-            ("--clients 10001 --client threads", "at most 10000"),
-            ("--per-connection --client threads", "on event loops, as many as --threads says"),
             ("--connections 5 --seconds 1", "--connections does nothing without --per-connection"),
             ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
             ("--clients 5,5", "5 clients × 128 bytes is given twice"),
@@ -342,7 +332,6 @@ mod tests {
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
             ("--pipeline 1025", "1025 datagrams in flight: ask for 1 to 1024"),
-            ("--client threads", "--client threads sends no datagrams"),
             ("--segments --per-connection", "datagrams have no connection"),
         ] {
             refused(setup(line, Transport::Udp), part);

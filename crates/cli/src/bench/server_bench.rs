@@ -56,8 +56,7 @@ Comparison proxy-2: proxies on two threads, and on one; they share all cores
   servers  haproxy (peers/haproxy/two-threads.cfg; baseline), haproxy-1
            (tuned.cfg), uring and epoll (the example proxy with two shards),
            uring-1 (with one)
-  loads    128b and 16k (50 connections of a thread that batches), threads (50
-           connections of 128 bytes, a thread each, which does not batch)
+  loads    128b and 16k (50 connections of a thread that batches)
 Comparison overload: proxies at fixed times, one message in flight on each of
   200 connections; latency counts from the time at which a message is due,
   `service` from its send. The echo server is on the core of the proxies, so

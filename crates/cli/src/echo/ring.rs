@@ -1,8 +1,8 @@
 //! Options of the server that require io_uring.
 
+use super::mode::Mode;
 use crate::usage::UsageError;
 use annulus::{Builder, DriverChoice};
-use annulus_load::Mode;
 use clap::Args;
 use std::time::Duration;
 

@@ -4,10 +4,10 @@
 //! listen, but not to accept, receive or send. So the server makes each call once, over a Unix socket of its own. If no
 //! such socket is available, the test is skipped.
 
+use super::mode::Mode;
 use annulus::net::{UnixListener, UnixStream};
 use annulus::{DriverChoice, DriverKind, Runtime, time};
 use annulus_kernel::named;
-use annulus_load::Mode;
 use anyhow::{Context, Result, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{

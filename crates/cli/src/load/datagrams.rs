@@ -67,6 +67,6 @@ pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
     let mut plan = common.plan(length as usize, workload, address.datagrams()?);
     plan.reply_timeout = timeout;
     output.set(&mut plan, &together);
-    let output = output.open(common.json.as_ref(), &plan)?;
+    let output = output.open(common.json.as_ref())?;
     carry_out(plan, None, common.json, output)
 }

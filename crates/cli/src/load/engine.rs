@@ -1,6 +1,6 @@
 //! Options of how the clients of a load run.
 
-use annulus_load::{MAX_EVENT_LOOPS, Mode, Streams};
+use annulus_load::{MAX_EVENT_LOOPS, Streams};
 use clap::Args;
 
 #[derive(Args, Debug)]
@@ -28,8 +28,7 @@ pub(super) struct EngineArgs {
 impl EngineArgs {
     /// Sets the options of clients that keep their connections.
     pub(super) fn set(&self, streams: &mut Streams) {
-        // A client with a thread of its own never connects again.
-        streams.reconnect = !self.no_reconnect && streams.mode != Mode::Threads;
+        streams.reconnect = !self.no_reconnect;
         streams.requests_per_connection = self.requests_per_connection;
         streams.connect_rate = self.connect_rate;
         streams.threads = self.threads.unwrap_or(1) as usize;

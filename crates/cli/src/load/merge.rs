@@ -29,9 +29,6 @@ pub(super) struct MergeArgs {
     /// Write the sum as a recording to a file, or to standard output as -
     #[arg(short, long, value_name = "FILE|-")]
     output: Option<Target>,
-    /// Write a row for each interval
-    #[arg(long, value_name = "FILE|-")]
-    csv: Option<Target>,
     /// Write an interval log of HdrHistogram
     #[arg(long, value_name = "FILE|-")]
     hdr: Option<Target>,
@@ -44,15 +41,15 @@ pub(super) struct MergeArgs {
 }
 
 pub(super) fn run(args: MergeArgs) -> Result<ExitCode> {
-    let MergeArgs { recordings: files, output, csv, hdr, label, ignore_clocks } = args;
-    for target in [&output, &csv, &hdr].into_iter().flatten() {
+    let MergeArgs { recordings: files, output, hdr, label, ignore_clocks } = args;
+    for target in [&output, &hdr].into_iter().flatten() {
         recordings::check_distinct(target, &files)?;
     }
     let recordings: Vec<_> = files.iter().map(read).collect::<Result<_>>()?;
     let alignment = if ignore_clocks { Alignment::Starts } else { Alignment::Clocks };
     let mut merged = merge(&recordings, alignment).context("cannot merge")?;
     merged.run.label = label.or(merged.run.label);
-    let mut logs = Logs::open(csv, hdr, &merged.classes)?;
+    let mut logs = Logs::open(hdr)?;
     logs.start(merged.run.started);
     merged.intervals.iter().for_each(|interval| logs.write(interval));
     let output = output.map(Target::open).transpose()?;

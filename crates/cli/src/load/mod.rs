@@ -26,10 +26,11 @@ use crate::duration;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use crate::usage::{UsageError, only_with};
+use annulus::DriverChoice;
 use annulus_load::recording::{Interval, Recording, RunInfo};
 use annulus_load::{
-    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_PIPELINE, Mode, Observer, PerConnection, Plan,
-    Progress, RateSearch, ServerAddress, Streams, Workload,
+    LoadError, MAX_CLIENTS, MAX_CONNECTIONS, MAX_PIPELINE, Observer, PerConnection, Plan, Progress,
+    RateSearch, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, FromArgMatches, Subcommand};
@@ -65,7 +66,6 @@ Examples:
                                            rising, as from independent users
   annulus load -c 200 --think exp:100ms    users that pause
   annulus load --find-rate 'p99<1ms' -t 60 the highest rate that meets this
-  annulus load --driver threads            a blocking thread per connection
   annulus load udp -c 50 -l 128            datagrams: loss and order, too
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
@@ -78,7 +78,7 @@ Examples:
   annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load -t 5 --json - | jq .latency_us
-  annulus load --csv rows.csv --hdr a.hdr  a row and histograms for each second
+  annulus load --hdr a.hdr                 histograms for each second
   annulus load --start-at +20s --json $(hostname).json
                                            one of several machines: load merge";
 
@@ -152,10 +152,9 @@ pub(crate) struct LoadArgs {
     /// How long a connect may take
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     connect_timeout: Duration,
-    /// What the clients run on: auto, uring or epoll, or threads (a blocking
-    /// thread per connection)
+    /// What the clients run on: auto, uring or epoll
     #[arg(long, default_value = "auto")]
-    driver: Mode,
+    driver: DriverChoice,
     #[command(flatten)]
     protocol: ProtocolArgs,
 }
@@ -169,7 +168,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         None => {}
     }
     let Parsed { plan, search, json, options } = parse(args)?;
-    let output = options.open(json.as_ref(), &plan)?;
+    let output = options.open(json.as_ref())?;
     carry_out(plan, search, json, output)
 }
 
@@ -246,8 +245,8 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
     let of_per_connection = [("--connections", args.connections.is_some())];
     only_with("--per-connection", args.per_connection, &of_per_connection)?;
     if !args.per_connection {
-        let (pipeline, mode) = (args.pipeline as usize, args.driver);
-        let mut streams = Streams { pipeline, mode, ..Streams::default() };
+        let (pipeline, driver) = (args.pipeline as usize, args.driver);
+        let mut streams = Streams { pipeline, driver, ..Streams::default() };
         args.engine.set(&mut streams);
         return Ok(streams.into());
     }
@@ -257,10 +256,7 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
             format!("--per-connection with messages of {sizes}: give one size, such as -l 512");
         return Err(UsageError(text));
     }
-    let Mode::Tasks(driver) = args.driver else {
-        let text = "--per-connection with --driver threads: it runs on event loops, as many as --threads says";
-        return Err(UsageError(text.into()));
-    };
+    let driver = args.driver;
     let connections = args.connections.map(|count| count as usize);
     let threads = args.engine.threads.unwrap_or(1) as usize;
     Ok(PerConnection { connections, threads, driver }.into())

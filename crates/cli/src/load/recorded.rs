@@ -15,9 +15,6 @@ use std::time::Duration;
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Recordings")]
 pub(super) struct OutputArgs {
-    /// Write a row for each second while the run lasts
-    #[arg(long, value_name = "FILE|-")]
-    csv: Option<Target>,
     /// Write an interval log of HdrHistogram while the run lasts, in ns; the
     /// times since requests were written have the tag service
     #[arg(long, value_name = "FILE|-")]
@@ -50,20 +47,19 @@ pub(super) struct Output {
 impl OutputArgs {
     /// Refuses what would go to standard output beside something else.
     fn check(&self, json: Option<&Target>) -> Result<(), UsageError> {
-        let all = [json, self.csv.as_ref(), self.hdr.as_ref(), self.html.as_ref()];
+        let all = [json, self.hdr.as_ref(), self.html.as_ref()];
         match all.into_iter().flatten().filter(|target| **target == Target::Stdout).count() {
             0 | 1 => Ok(()),
             _ => Err(UsageError(
-                "standard output takes one of --json, --csv, --hdr and --html: name files for the others"
+                "standard output takes one of --json, --hdr and --html: name files for the others"
                     .into(),
             )),
         }
     }
 
     /// Whether an option was given that is about recordings.
-    pub(super) fn given(&self) -> [(&'static str, bool); 4] {
+    pub(super) fn given(&self) -> [(&'static str, bool); 3] {
         [
-            ("--csv", self.csv.is_some()),
             ("--hdr", self.hdr.is_some()),
             ("--html", self.html.is_some()),
             ("--label", self.label.is_some()),
@@ -71,21 +67,14 @@ impl OutputArgs {
     }
 
     fn takes_stdout(&self) -> bool {
-        [&self.csv, &self.hdr, &self.html]
-            .into_iter()
-            .flatten()
-            .any(|target| *target == Target::Stdout)
+        [&self.hdr, &self.html].into_iter().flatten().any(|target| *target == Target::Stdout)
     }
 
     /// Opens the logs.
-    pub(super) fn open(&self, json: Option<&Target>, plan: &Plan) -> Result<Output> {
+    pub(super) fn open(&self, json: Option<&Target>) -> Result<Output> {
         self.check(json)?;
         Ok(Output {
-            logs: Logs::open(
-                self.csv.clone(),
-                self.hdr.clone(),
-                &plan.protocol.recorded_classes(),
-            )?,
+            logs: Logs::open(self.hdr.clone())?,
             label: self.label.clone(),
             page: self.html.clone().map(Target::open).transpose()?,
             is_live: self.live,

@@ -130,9 +130,14 @@ fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
     })
 }
 
-/// Every driver that works on this machine.
+/// What an echo server can run on here.
 pub(crate) fn drivers() -> Vec<&'static str> {
-    let mut drivers = vec!["auto", "epoll", "threads"];
+    [runtime_drivers(), vec!["threads"]].concat()
+}
+
+/// Every driver of the runtime that works on this machine.
+pub(crate) fn runtime_drivers() -> Vec<&'static str> {
+    let mut drivers = vec!["auto", "epoll"];
     match annulus(["doctor", "--require", "uring"]).code {
         Some(0) => drivers.push("uring"),
         _ => println!("skipped: the uring driver does not work here"),

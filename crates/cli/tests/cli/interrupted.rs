@@ -1,6 +1,6 @@
 //! `annulus load` and signals: the figures so far are printed and marked, and the exit status names the signal.
 
-use crate::common::{ANNULUS, Finished, PATIENCE, drivers};
+use crate::common::{ANNULUS, Finished, PATIENCE, runtime_drivers};
 use annulus_load::clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -86,7 +86,7 @@ fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
 /// Every workload: its arguments, and whether it uses datagrams.
 fn ways() -> Vec<(Vec<&'static str>, bool)> {
     let long = ["-t", "1h", "--warm-up", "0", "-c", "2"];
-    let tasks = drivers().into_iter();
+    let tasks = runtime_drivers().into_iter();
     let mut ways: Vec<_> =
         tasks.map(|driver| ([&long[..], &["--driver", driver]].concat(), false)).collect();
     let per_connection =
@@ -186,7 +186,7 @@ fn before_every_client_is_connected_nothing_was_measured() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();
-    for driver in drivers() {
+    for driver in runtime_drivers() {
         let args = ["-c", "5", "-t", "1h", "--connect-timeout", "1h", "--driver", driver, "-a"];
         let mut load = start(&[&args[..], &[&address.to_string()]].concat());
         let deadline = clock::now() + PATIENCE;

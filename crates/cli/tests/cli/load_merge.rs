@@ -108,18 +108,11 @@ fn four_ranks_are_one_recording_of_all_samples() {
 #[test]
 fn the_sum_goes_to_standard_output_and_into_logs() {
     let scratch = Scratch::new("merge-logs");
-    let (files, csv, hdr) = (written(&scratch, 0..2), scratch.path("a.csv"), scratch.path("a.hdr"));
-    let finished = merge(&files, &["-o", "-", "--csv", &csv, "--hdr", &hdr, "--label", "both"]);
+    let (files, hdr) = (written(&scratch, 0..2), scratch.path("a.hdr"));
+    let finished = merge(&files, &["-o", "-", "--hdr", &hdr, "--label", "both"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     let json: Value = finished.json();
     assert_eq!((&json["responses"], &json["run"]["label"]), (&3000.into(), &"both".into()));
-    let rows = fs::read_to_string(&csv).unwrap();
-    let rows: Vec<_> = rows.lines().collect();
-    assert_eq!(rows.len(), 4, "{rows:?}");
-    assert!(
-        rows[0].starts_with("start,length,sent") && rows[3].starts_with("2.000,1.000,1000,1000,"),
-        "{rows:?}"
-    );
     let log = fs::read_to_string(&hdr).unwrap();
     assert!(log.starts_with("#[Histogram log format version 1.3]\n"), "{log}");
     assert!(log.contains("#[BaseTime: 1700000000.000 ") && log.contains("\n2.000,1.000,"), "{log}");
@@ -177,7 +170,7 @@ fn a_recording_is_not_written_over_by_its_sum() {
     let before = fs::read(&files[1]).unwrap();
     let link = scratch.path("link.json");
     std::os::unix::fs::symlink(&files[1], &link).unwrap();
-    for (option, path) in [("--output", &files[1]), ("--csv", &files[1]), ("--hdr", &link)] {
+    for (option, path) in [("--output", &files[1]), ("--hdr", &files[1]), ("--hdr", &link)] {
         let parts = [path, "a recording that is read: write to another file"];
         merge(&files, &[option, path]).fails_with(2, &parts);
         assert_eq!(fs::read(&files[1]).unwrap(), before, "{option}");
@@ -190,7 +183,6 @@ fn a_full_disk_is_a_failure() {
     let scratch = Scratch::new("merge-full");
     let files = written(&scratch, 0..2);
     merge(&files, &["-o", "/dev/full"]).fails_with(1, &["cannot write /dev/full", "No space left"]);
-    merge(&files, &["--csv", "/dev/full"]).fails_with(1, &["cannot write /dev/full"]);
     let finished = merge(&files, &["--hdr", "/dev/full"]);
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert!(finished.stderr.contains("/dev/full lacks 3 of 3 intervals"), "{finished:?}");

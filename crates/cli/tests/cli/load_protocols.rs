@@ -153,7 +153,7 @@ fn nginx_is_measured_over_http() {
     assert_eq!(json["errors"], serde_json::json!({}), "{missing:?}");
     assert_eq!(json["first_refusal"], "HTTP/1.1 404 Not Found", "{missing:?}");
     let mix = [&*url(""), "--request", "/small", "--request", "/missing"];
-    let finished = load(&[&mix[..], &["--csv", "/dev/null"]].concat());
+    let finished = load(&[&mix[..], &["--hdr", "/dev/null"]].concat());
     assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
     let json = finished.json();
     assert_eq!(json["classes"], serde_json::json!(["GET /small", "GET /missing"]));
@@ -244,6 +244,5 @@ fn hostile_replies_and_wrong_usage_are_named() {
     usage(&["http://a/{n"], "'{n' at character 2 has no end");
     usage(&["http://a/", "-l", "100"], "--length is for echo, and means nothing with HTTP/1.1");
     usage(&["redis://a", "-H", "a: b"], "--header does nothing without");
-    usage(&["redis://127.0.0.1", "--driver", "threads"], "not with a blocking thread per client");
     usage(&["http://127.0.0.1:1", "-a", "127.0.0.1:1"], "cannot be used with");
 }

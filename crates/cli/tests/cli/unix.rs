@@ -97,11 +97,10 @@ fn every_workload_of_streams_runs_on_a_path() {
     let address = streams(&path);
     let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
     let timed = ["-t", "0.5", "--warm-up", "0"];
-    let ways: [&[&str]; 5] = [
+    let ways: [&[&str]; 4] = [
         &["--pipeline", "8"],
         &["--driver", "epoll"],
-        &["--driver", "threads"],
-        &["--driver", "threads", "--pipeline", "300"],
+        &["--driver", "epoll", "--pipeline", "300"],
         &["--rate", "1000"],
     ];
     for way in ways {
@@ -112,7 +111,7 @@ fn every_workload_of_streams_runs_on_a_path() {
     let finished = annulus(load.iter().chain(&["--per-connection", "--connections", "100"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     assert_eq!(server.stop().code, Some(0));
-    for driver in ["auto", "threads"] {
+    for driver in ["auto", "epoll"] {
         let finished = annulus(load.iter().chain(&timed).chain(&["--driver", driver]));
         finished.fails_with(1, &[&address, "is the server running there?"]);
     }
@@ -255,8 +254,6 @@ fn abstract_names_are_served_and_called() {
         }
         let finished = annulus(["load", "-a", &stream, "--per-connection", "-c", "3"]);
         assert_eq!(finished.code, Some(0), "{finished:?}");
-        let threads = ["load", "-a", &stream, "--driver", "threads", "-t", "0.5"];
-        assert_eq!(annulus(threads).code, Some(0));
         drop(client);
         assert_eq!(server.stop().code, Some(0));
     }

@@ -208,9 +208,9 @@ impl Setup {
     /// What the load is, as text and as parameters of the report.
     fn terms(&self) -> (String, Map<String, Value>) {
         let (client, how, of_workload) = match self.load.workload {
-            Workload::Streams(Streams { pipeline, mode, .. }) => {
+            Workload::Streams(Streams { pipeline, driver, .. }) => {
                 let how = format!("{pipeline} in flight a client");
-                (mode.to_string(), how, json!({ "pipeline": pipeline }))
+                (driver.to_string(), how, json!({ "pipeline": pipeline }))
             }
             Workload::Datagrams(Datagrams { window, segments, driver }) => {
                 let segmented = if segments { ", as segments" } else { "" };

@@ -272,7 +272,7 @@ mod tests {
             ("files", 6, 3, "nginx"),
             ("store", 5, 9, "redis-server"),
             ("proxy", 7, 5, "haproxy"),
-            ("proxy-2", 5, 3, "haproxy"),
+            ("proxy-2", 5, 2, "haproxy"),
             ("overload", 7, 4, "haproxy"),
         ];
         assert_eq!(

@@ -44,7 +44,7 @@ pub(crate) mod redis;
 pub(crate) mod script;
 mod written;
 
-pub(crate) use echo::{Echo, Messages};
+pub(crate) use echo::Echo;
 pub(crate) use written::Written;
 
 use crate::fault::Fault;

@@ -1,6 +1,6 @@
 //! What makes a plan invalid.
 
-use super::{MAX_IN_FLIGHT, MAX_THREADS};
+use super::MAX_IN_FLIGHT;
 use crate::schedule::{MAX_RATE, MAX_THINK, Think, no_burst};
 use crate::server_address::{MAX_PATH, length};
 use crate::tls::TlsError;
@@ -18,11 +18,6 @@ pub enum PlanError {
     /// An empty path, or one longer than [`MAX_PATH`] bytes.
     #[error("the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_PATH}", .0.display(), length(.0))]
     Path(PathBuf),
-    /// More threads than [`MAX_THREADS`].
-    #[error(
-        "{0} clients with a thread each: ask for at most {MAX_THREADS}, or for the uring or epoll driver"
-    )]
-    Threads(usize),
     /// More bytes in flight per connection than [`MAX_IN_FLIGHT`].
     #[error(
         "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT} bytes of a connection: \
@@ -52,9 +47,6 @@ pub enum PlanError {
     /// A rate of connections of zero, or above [`MAX_RATE`].
     #[error("{0} connections a second: ask for more than 0 and at most {MAX_RATE}")]
     ConnectRate(f64),
-    /// What clients with a thread each do not do.
-    #[error("{0}: not with a blocking thread per client, use the uring or epoll driver")]
-    NoEventLoop(&'static str),
     /// A count outside its range.
     #[error("{value} {what}: ask for {least} to {most}")]
     Count {

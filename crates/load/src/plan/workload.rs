@@ -1,6 +1,5 @@
 //! What the clients of a run do.
 
-use crate::mode::Mode;
 use annulus::DriverChoice;
 
 use super::MAX_DATAGRAM;
@@ -25,11 +24,11 @@ pub struct Streams {
     /// Messages in flight per connection: 1 to [`MAX_PIPELINE`](super::MAX_PIPELINE), and at most
     /// [`MAX_IN_FLIGHT`](super::MAX_IN_FLIGHT) bytes.
     pub pipeline: usize,
-    /// What the clients run on.
-    pub mode: Mode,
-    /// Threads with an event loop each that share the clients, with [`Mode::Tasks`]: 1 to
-    /// [`MAX_EVENT_LOOPS`](super::MAX_EVENT_LOOPS). More than clients are not started.
+    /// Threads with an event loop each that share the clients: 1 to [`MAX_EVENT_LOOPS`](super::MAX_EVENT_LOOPS). More than clients are not
+    /// started.
     pub threads: usize,
+    /// The driver of the event loops.
+    pub driver: DriverChoice,
     /// Whether a client whose connection has failed goes on with another one, after a pause: 10 ms, and twice as long with each failure
     /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
     pub reconnect: bool,
@@ -68,7 +67,7 @@ impl Default for Streams {
     fn default() -> Streams {
         Streams {
             pipeline: 1,
-            mode: Mode::default(),
+            driver: DriverChoice::default(),
             threads: 1,
             reconnect: false,
             requests_per_connection: None,

@@ -2,8 +2,7 @@
 //!
 //! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each second with the latencies of
 //! that second as counts by bucket ([`Latencies`]). [`Summary`] and [`Percentiles`] are computed from it. It is written and
-//! read as JSON, in a format with a name and a version; [`CsvLog`] and [`HdrLog`] write rows and interval logs while a run
-//! lasts. [`merge`] adds recordings of several machines, exactly.
+//! read as JSON, in a format with a name and a version; [`HdrLog`] writes an interval log of HdrHistogram while a run lasts. [`merge`] adds recordings of several machines, exactly.
 //!
 //! ```
 //! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
@@ -24,7 +23,6 @@
 
 mod buckets;
 mod collector;
-mod csv;
 mod document;
 mod hdr;
 mod interval;
@@ -39,7 +37,6 @@ mod tally;
 mod workloads;
 
 pub(crate) use collector::Collector;
-pub use csv::{COLUMNS, CsvLog};
 pub use document::{FORMAT, MAX_BYTES, VERSION};
 pub use hdr::HdrLog;
 pub use interval::{ClassInterval, Interval};

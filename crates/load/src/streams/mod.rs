@@ -11,7 +11,6 @@
 
 mod activity;
 mod backoff;
-mod blocking;
 mod client;
 mod connect;
 mod connect_pace;
@@ -24,7 +23,6 @@ mod spoken;
 use crate::exchange::Protocol;
 use crate::findings::Findings;
 use crate::load_error::LoadError;
-use crate::mode::Mode;
 use crate::observer::Observer;
 use crate::plan::{Plan, Streams};
 use crate::schedule::{Pacer, Schedule};
@@ -41,17 +39,13 @@ pub(crate) fn run(
     streams: Streams,
     observer: &mut dyn Observer,
 ) -> Result<Findings, LoadError> {
-    let driver = match streams.mode {
-        Mode::Tasks(driver) => driver,
-        Mode::Threads => return blocking::run(plan, streams, observer),
-    };
     let run = Arc::new(StreamsRun::new(plan, streams));
     // Connections that the client closes keep their ports for a while.
     let sources = match streams.requests_per_connection {
         Some(_) => Sources::Many,
         None => Sources::One,
     };
-    spoken::run(&run, driver, observer, sources)
+    spoken::run(&run, streams.driver, observer, sources)
 }
 
 /// Runs clients of one protocol, which each thread makes for itself.

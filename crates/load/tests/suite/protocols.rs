@@ -4,7 +4,7 @@ use crate::common;
 
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
-    Framing, Http, HttpRequest, Mix, Mode, Plan, Protocol, Redis, Script, ScriptRequest, Streams,
+    Framing, Http, HttpRequest, Mix, Plan, Protocol, Redis, Script, ScriptRequest, Streams,
     Template, Tls, Trust, run,
 };
 use rustls::crypto::ring;
@@ -434,10 +434,6 @@ fn plans_that_cannot_be_run_are_refused() {
     };
     refused(|plan| plan.protocol = http("x y"), "cannot be asked for");
     refused(|plan| plan.protocol = Protocol::Redis(Redis::new(" ")), "has no word");
-    refused(
-        |plan| plan.workload = Streams { mode: Mode::Threads, ..Streams::default() }.into(),
-        "other protocols than echo: not with a blocking thread per client",
-    );
     refused(
         |plan| plan.tls = Some(Tls { server_name: "a b".into(), trust: Trust::System }),
         "'a b' is neither a DNS name nor an address",

@@ -4,10 +4,11 @@ use crate::common;
 mod connections;
 mod freezing;
 
+use annulus::DriverChoice;
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
-    Arrivals, MIN_SEARCH, Mode, Observer, Plan, Progress, Rate, RateSearch, SEARCH_WINDOWS,
-    Schedule, SearchEnd, Sizes, Streams, clock, run,
+    Arrivals, MIN_SEARCH, Observer, Plan, Progress, Rate, RateSearch, SEARCH_WINDOWS, Schedule,
+    SearchEnd, Sizes, Streams, clock, run,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -75,15 +76,17 @@ fn run_without_errors(plan: Plan) -> Recording {
     report
 }
 
-/// Every kind of client, each with so many messages in flight.
-fn modes(pipeline: usize) -> [Streams; 2] {
-    [Mode::default(), Mode::Threads].map(|mode| Streams { pipeline, mode, ..Streams::default() })
+/// Clients of each driver, with so many messages in flight.
+fn on_each_driver(pipeline: usize) -> [Streams; 2] {
+    let drivers = [DriverChoice::Auto, DriverChoice::Epoll];
+    drivers.map(|driver| Streams { pipeline, driver, ..Streams::default() })
 }
 
-/// Runs a client of each kind with messages of 4096 bytes against a faulty server; expects one error, of this kind.
+/// Runs a client of each driver with messages of 4096 bytes against a faulty server; expects one error, of this kind.
 fn expect(kind: &str, talk: fn(TcpStream)) -> Recording {
     let address = serve(talk);
-    let [report, _] = modes(1).map(|streams| expect_one(kind, &plan(address, 1, 4096, streams)));
+    let [report, _] =
+        on_each_driver(1).map(|streams| expect_one(kind, &plan(address, 1, 4096, streams)));
     report
 }
 
@@ -101,7 +104,7 @@ fn a_correct_echo_has_no_errors_at_any_length() {
     let address = serve(echo);
     for (clients, length) in [(1, 1), (1, 128), (7, 1000), (3, 65_536), (3, 65_537), (2, 3_000_001)]
     {
-        for streams in modes(1) {
+        for streams in on_each_driver(1) {
             let report = run_without_errors(plan(address, clients, length, streams));
             assert_eq!(figures(&report).requests, figures(&report).responses, "{report:?}");
         }
@@ -113,7 +116,7 @@ fn messages_of_several_sizes_are_verified() {
     let address = serve(echo);
     let listed = Sizes::listed("1\n70000\n300\n").unwrap();
     for sizes in [Sizes::Uniform(1, 5000), listed] {
-        for streams in modes(7) {
+        for streams in on_each_driver(7) {
             let plan = Plan { sizes: Some(sizes.clone()), ..plan(address, 3, 1, streams) };
             run_without_errors(plan);
         }
@@ -123,7 +126,7 @@ fn messages_of_several_sizes_are_verified() {
 #[test]
 fn a_think_time_bounds_the_messages_of_a_client() {
     let address = serve(echo);
-    for streams in modes(2) {
+    for streams in on_each_driver(2) {
         let began = clock::now();
         let schedule = Schedule::Closed { think: "5ms..6ms".parse().unwrap() };
         let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
@@ -137,7 +140,7 @@ fn a_think_time_bounds_the_messages_of_a_client() {
 fn a_correct_echo_has_no_errors_at_any_depth_of_the_pipeline() {
     let address = serve(echo);
     for (pipeline, length) in [(16, 128), (3, 1), (64, 4096), (8, 3_000_001)] {
-        for streams in modes(pipeline) {
+        for streams in on_each_driver(pipeline) {
             run_without_errors(plan(address, 3, length, streams));
         }
     }
@@ -164,7 +167,7 @@ fn exactly_the_planned_number_of_messages_is_in_flight() {
             }
         }
     });
-    for streams in modes(5) {
+    for streams in on_each_driver(5) {
         // At the end of the run, too, replies to five messages are due.
         run_without_errors(plan(address, 2, 100, streams));
     }
@@ -181,7 +184,7 @@ fn replies_in_the_wrong_order_are_wrong_bytes() {
             }
         }
     });
-    for streams in modes(2) {
+    for streams in on_each_driver(2) {
         expect_one("wrong bytes", &plan(address, 1, 100, streams));
     }
 }
@@ -190,7 +193,7 @@ fn replies_in_the_wrong_order_are_wrong_bytes() {
 fn an_open_loop_is_never_ahead_of_its_schedule() {
     const RATE: f64 = 500.0;
     let address = serve(echo);
-    for streams in modes(4) {
+    for streams in on_each_driver(4) {
         let began = clock::now();
         let schedule = Schedule::open(Rate::constant(RATE));
         let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
@@ -210,7 +213,7 @@ fn latency_in_an_open_loop_counts_from_the_due_time() {
         stream.write_all(&first).unwrap();
         echo(stream);
     });
-    for streams in modes(1) {
+    for streams in on_each_driver(1) {
         let schedule = Schedule::open(Rate::constant(1000.0));
         let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(500));
         let plan = Plan { warm_up, duration, schedule, ..plan(address, 1, 100, streams) };
@@ -330,7 +333,7 @@ fn a_server_that_adds_a_byte_at_the_very_end() {
 #[test]
 fn a_server_that_never_replies_is_a_reply_time_out() {
     let address = serve(|stream| answer(stream, |_, _| Ok(())));
-    for streams in modes(2) {
+    for streams in on_each_driver(2) {
         let mut plan = plan(address, 3, 10, streams);
         plan.reply_timeout = Duration::from_millis(100);
         plan.duration = Duration::from_secs(3600);
@@ -349,7 +352,7 @@ fn a_server_that_never_closes_is_no_error() {
         echo(stream);
         std::mem::forget(peer);
     });
-    for streams in modes(1) {
+    for streams in on_each_driver(1) {
         run_without_errors(plan(address, 2, 64, streams));
     }
 }
@@ -357,7 +360,7 @@ fn a_server_that_never_closes_is_no_error() {
 #[test]
 fn a_port_without_a_server() {
     let (_bound, address) = common::closed_tcp();
-    for streams in modes(1) {
+    for streams in on_each_driver(1) {
         let report = run(&plan(address, 50, 64, streams), &mut ()).unwrap();
         assert_eq!(report.errors.keys().collect::<Vec<_>>(), ["connect refused"], "{streams:?}");
         assert_eq!((report.seconds, figures(&report).responses), (0.0, 0), "{streams:?}");

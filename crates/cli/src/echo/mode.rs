@@ -1,4 +1,4 @@
-//! What clients of streams run on.
+//! What the server runs on.
 
 use annulus::DriverChoice;
 use std::fmt;
@@ -9,7 +9,7 @@ const THREADS: &str = "threads";
 
 /// Tasks of the runtime, or threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(super) enum Mode {
     /// A task per connection, all on one thread with this driver.
     Tasks(DriverChoice),
     /// A blocking thread per connection.
