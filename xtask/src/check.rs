@@ -1,29 +1,22 @@
 //! What every change must pass and is quickly checked: style, format, lints, documentation, licences, the table of results.
 
 use crate::part::{self, Part};
-use crate::step::{Failure, Outcome, Step};
-use crate::{licences, results, style};
+use crate::step::{Outcome, Step};
+use crate::{advisories, results, style};
 
 /// The parts, quick ones first.
 pub(crate) const PARTS: [Part; 6] = [
     Part { name: "style", required: true, run: style::check, leaves: &[] },
     Part { name: "format", required: true, run: format, leaves: &[] },
-    Part { name: "licences", required: true, run: licences::check, leaves: &[] },
+    Part { name: "licences", required: false, run: advisories::licences, leaves: &[] },
     Part { name: "results", required: true, run: results::check, leaves: &[] },
     Part { name: "clippy", required: true, run: clippy, leaves: &[] },
     Part { name: "doc", required: true, run: doc, leaves: &[] },
 ];
 
-/// Runs the parts; with `--lower`, records the counts of style that went down instead.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    match arguments {
-        [] => part::run(&PARTS),
-        [word] if word == "--lower" => style::lower(),
-        [other, ..] => {
-            let text = format!("unexpected argument '{other}': check takes `--lower`, or none");
-            Err(Failure::Usage(text))
-        }
-    }
+/// Runs the parts.
+pub(crate) fn run() -> Outcome {
+    part::run(&PARTS)
 }
 
 fn format() -> Outcome {

@@ -1,7 +1,6 @@
-//! The checks of `compat/`, a workspace of its own: format, lints, documentation, licences, and its tests with the libraries that it
+//! The checks of `compat/`, a workspace of its own: format, lints, documentation, and its tests with the libraries that it
 //! adapts to.
 
-use crate::licences;
 use crate::step::{Failure, Outcome, Step, root, target};
 
 const MANIFEST: &str = "compat/Cargo.toml";
@@ -14,7 +13,6 @@ pub(crate) fn run() -> Outcome {
     step("doc", &format!("--quiet {options} --no-deps"))
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
-    licences::check_of(MANIFEST)?;
     step("test", &format!("{options} --no-fail-fast")).run_tests()?;
     Ok(Vec::new())
 }

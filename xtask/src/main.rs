@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+mod advisories;
 mod api;
 mod callgrind;
 mod check;
@@ -13,14 +14,11 @@ mod features;
 mod fuzz;
 mod instructions;
 mod kernels;
-mod licences;
 mod package;
 mod part;
 mod peers;
-mod pictures;
 mod results;
 mod sanitizers;
-mod spdx;
 mod static_program;
 mod step;
 mod style;
@@ -52,9 +50,9 @@ impl Verb {
 const VERBS: &[Verb] = &[
     Verb {
         name: "check",
-        arguments: "[--lower]",
-        about: "style, format, licences, results, clippy, rustdoc; --lower records what style finds less of",
-        run: check::run,
+        arguments: "",
+        about: "style, format, licences, results, clippy, rustdoc",
+        run: |_| check::run(),
     },
     Verb {
         name: "style",
@@ -83,8 +81,8 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "advisories",
         arguments: "",
-        about: "security advisories on what is linked (needs cargo-deny and its database)",
-        run: |_| licences::advisories(),
+        about: "licences, sources and security advisories of what is linked (needs cargo-deny and its database)",
+        run: |_| advisories::all(),
     },
     Verb {
         name: "test",
@@ -157,12 +155,6 @@ const VERBS: &[Verb] = &[
         arguments: "[VERSION...] [here] [--quick | --all] [--write]",
         about: "the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it",
         run: kernels::run,
-    },
-    Verb {
-        name: "pictures",
-        arguments: "PAGE DIRECTORY",
-        about: "a page with charts as it looks in light, in dark, on a phone and on paper (needs chromium)",
-        run: pictures::run,
     },
     Verb {
         name: "ci",

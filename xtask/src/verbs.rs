@@ -3,7 +3,7 @@
 use crate::part::{self, Part};
 use crate::step::{Failure, Outcome, Step};
 use crate::{
-    api, check, compat, features, fuzz, instructions, kernels, licences, package, peers,
+    advisories, api, check, compat, features, fuzz, instructions, kernels, package, peers,
     sanitizers, static_program,
 };
 
@@ -32,7 +32,7 @@ const MORE: [Part; 9] = [
 
 /// Proofs that take long and seldom find what the others do not.
 const WEEKLY: [Part; 14] = [
-    Part { name: "advisories", required: false, run: licences::advisories, leaves: &[] },
+    Part { name: "advisories", required: false, run: advisories::all, leaves: &[] },
     Part { name: "features", required: true, run: features::all_targets, leaves: &[] },
     Part { name: "package", required: true, run: package::all, leaves: &["package", "compat"] },
     Part {

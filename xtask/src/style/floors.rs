@@ -1,11 +1,10 @@
 //! Whether the directories of a crate are floors: its top-level modules, files and directories beside `lib.rs`, form no cycle.
 
-use super::graph::{self, Graph};
 use super::modules::Modules;
 use super::tree::Tree;
 use super::{Finding, short};
 
-/// The files of the largest cycle of top-level modules of each crate, each with the modules above it that it names.
+/// The files of each crate's top-level modules in cycles, each with the modules of these that it names.
 pub(super) fn find(tree: &Tree) -> Result<Vec<Finding>, String> {
     let mut found = Vec::new();
     for root in tree.files.iter().map(|file| file.path.as_str()).filter(|path| is_root(path)) {
@@ -26,13 +25,12 @@ fn of_crate(modules: &Modules, found: &mut Vec<Finding>) {
     names.dedup();
     let floors: Vec<Option<usize>> =
         files.iter().map(|file| names.binary_search(&floor(file)?).ok()).collect();
-    let mut of_floors: Graph = vec![Vec::new(); names.len()];
+    let mut below = vec![Vec::new(); names.len()];
     for (file, targets) in of_files.iter().enumerate() {
         let Some(from) = floors[file] else { continue };
-        of_floors[from]
-            .extend(targets.iter().filter_map(|&to| floors[to]).filter(|&to| to != from));
+        below[from].extend(targets.iter().filter_map(|&to| floors[to]).filter(|&to| to != from));
     }
-    let cycle = graph::largest_cycle(&of_floors);
+    let cycle = in_cycles(below);
     for (file, targets) in of_files.iter().enumerate() {
         let in_cycle = |floor: Option<usize>| floor.filter(|floor| cycle.contains(floor));
         let Some(from) = in_cycle(floors[file]) else { continue };
@@ -47,6 +45,16 @@ fn of_crate(modules: &Modules, found: &mut Vec<Finding>) {
             found.push(Finding::new(&files[file], 1, text));
         }
     }
+}
+
+/// The nodes of a graph that are left when those without an edge to others are taken away, again and again: those in cycles, and above some.
+fn in_cycles(mut edges: Vec<Vec<usize>>) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..edges.len()).collect();
+    while let Some(place) = left.iter().position(|&node| edges[node].is_empty()) {
+        let gone = left.swap_remove(place);
+        edges.iter_mut().for_each(|targets| targets.retain(|&to| to != gone));
+    }
+    left
 }
 
 /// The top-level module of a file; the root has none.

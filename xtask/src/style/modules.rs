@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use syn::visit::{self, Visit};
 
-use super::graph::Graph;
 use super::tree::Tree;
 
 /// The path of a module in its crate. That of the root is empty.
@@ -45,18 +44,8 @@ impl Modules {
         &self.files
     }
 
-    /// The file of the module at this path in the crate.
-    pub(super) fn file_at(&self, place: &[String]) -> Option<&str> {
-        self.modules.get(place).map(|module| self.files[module.file].as_str())
-    }
-
-    /// The file that defines what `path` names in the module at `place`; none if another crate does.
-    pub(super) fn definition(&self, place: &[String], path: &[String]) -> Option<&str> {
-        self.file_of(place, path, HOPS).map(|file| self.files[file].as_str())
-    }
-
     /// For each file, the other files of the crate that it names something in.
-    pub(super) fn graph(&self) -> Graph {
+    pub(super) fn graph(&self) -> Vec<Vec<usize>> {
         let mut edges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (place, module) in &self.modules {
             let paths = module.imports.values().chain(&module.named);
@@ -267,7 +256,6 @@ fn is_test(item: &syn::Item) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::graph::largest_cycle;
     use super::*;
 
     /// The edges of a crate with these files, as `from to`.
@@ -346,20 +334,6 @@ mod tests {
         let expected = ["src/a.rs src/b.rs", "src/a.rs src/c.rs"];
         let edges = edges(&files);
         assert!(expected.iter().all(|edge| edges.iter().any(|found| found == edge)), "{edges:?}");
-    }
-
-    #[test]
-    fn a_cycle_through_a_re_export_is_one_of_files() {
-        let files = [
-            ("src/lib.rs", "mod core; mod net;"),
-            ("src/core.rs", "use crate::net::Stream; pub struct Core(Stream);"),
-            ("src/net/mod.rs", "mod stream; pub(crate) use stream::Stream;"),
-            ("src/net/stream.rs", "use crate::core::Core; pub struct Stream; impl Core {}"),
-        ];
-        let modules = Modules::read(&Tree::of(&files), files[0].0).unwrap();
-        let cycle = largest_cycle(&modules.graph());
-        let names: Vec<&str> = cycle.iter().map(|&file| modules.files()[file].as_str()).collect();
-        assert_eq!(names, ["src/core.rs", "src/net/stream.rs"]);
     }
 
     #[test]

@@ -1,0 +1,29 @@
+//! What may be linked according to `deny.toml`: licences, sources, banned packages, and security advisories.
+
+use crate::step::{Outcome, Step};
+
+/// The checks of cargo-deny that need no network; skipped if it is not installed.
+pub(crate) fn licences() -> Outcome {
+    if deny("--version").probe().is_none() {
+        return Ok(vec!["licences (no cargo-deny: `cargo install cargo-deny`)".into()]);
+    }
+    deny("--all-features check bans licenses sources").run()?;
+    Ok(Vec::new())
+}
+
+/// Security advisories besides; skipped too if their database, a separate repository, cannot be fetched.
+pub(crate) fn all() -> Outcome {
+    let skipped = licences()?;
+    if !skipped.is_empty() {
+        return Ok(skipped);
+    }
+    if deny("fetch db").probe().is_none() {
+        return Ok(vec!["advisories (their database cannot be fetched)".into()]);
+    }
+    deny("--all-features check --disable-fetch advisories").run()?;
+    Ok(Vec::new())
+}
+
+fn deny(arguments: &str) -> Step {
+    Step::new("cargo", &format!("deny {arguments}"))
+}
