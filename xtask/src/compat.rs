@@ -1,9 +1,9 @@
-//! The checks of `compat/`, a workspace of its own: format, lints, documentation, and its tests with the libraries that it
+//! The checks of `crates/compat/`, a workspace of its own: format, lints, documentation, and its tests with the libraries that it
 //! adapts to.
 
 use crate::step::{Failure, Outcome, Step, root, target};
 
-const MANIFEST: &str = "compat/Cargo.toml";
+const MANIFEST: &str = "crates/compat/Cargo.toml";
 
 /// Checks and tests it.
 pub(crate) fn run() -> Outcome {

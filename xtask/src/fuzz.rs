@@ -165,7 +165,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
     command.args(corpora(name)?).current_dir(root());
     // The suites of this repository are inputs, too.
     if name == "suite" {
-        command.arg("suites");
+        command.arg("tools/suites");
     }
     eprintln!("$ {} for {seconds} s", program(name).display());
     let output = command.output().map_err(|error| format!("{name} did not start: {error}"))?;

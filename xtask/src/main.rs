@@ -93,7 +93,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "compat",
         arguments: "",
-        about: "format, lints and tests of compat/, with the libraries that it adapts to",
+        about: "format, lints and tests of crates/compat/, with the libraries that it adapts to",
         run: |_| compat::run(),
     },
     Verb {
@@ -123,7 +123,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "peers",
         arguments: "[NAME...]",
-        about: "build the servers in peers/, all or these, and check that they echo (needs python3 and their tools)",
+        about: "build the servers in tools/peers/, all or these, and check that they echo (needs python3 and their tools)",
         run: peers::run,
     },
     Verb {

@@ -76,8 +76,8 @@ fn file_name(path: &Path) -> &str {
 
 /// Packages what adapts other libraries, which is a workspace of its own whose package depends on published ones.
 fn compat() -> Outcome {
-    fetch("compat/Cargo.toml")?;
-    let line = "package --quiet --offline --allow-dirty --manifest-path compat/Cargo.toml";
+    fetch("crates/compat/Cargo.toml")?;
+    let line = "package --quiet --offline --allow-dirty --manifest-path crates/compat/Cargo.toml";
     let patch = |name: &str, path: &str| format!("patch.crates-io.{name}.path=\"crates/{path}\"");
     let step = Step::new("cargo", line);
     let step = step.argument("--config").argument(patch("annulus", "annulus"));
@@ -99,9 +99,9 @@ mod tests {
     use crate::step::root;
 
     fn packages() -> Vec<PathBuf> {
-        let crates =
-            fs::read_dir(root().join("crates")).unwrap().flatten().map(|entry| entry.path());
-        crates.chain([root().join("compat")]).collect()
+        let directories = ["crates", "tools"].map(|building| root().join(building));
+        let packages = directories.iter().flat_map(|building| entries(building));
+        packages.filter(|package| package.join("Cargo.toml").is_file()).collect()
     }
 
     #[test]

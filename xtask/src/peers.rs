@@ -1,4 +1,4 @@
-//! Builds the servers in `peers/` and runs the conformance check over each. The contract is in `peers/README.md`.
+//! Builds the servers in `tools/peers/` and runs the conformance check over each. The contract is in `tools/peers/README.md`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,9 +42,9 @@ pub(crate) fn run(names: &[String]) -> Outcome {
 
 /// The directories with a `build`, by name.
 fn all() -> Result<Vec<String>, Failure> {
-    let directory = root().join("peers");
+    let directory = root().join("tools/peers");
     let entries = fs::read_dir(&directory)
-        .map_err(|error| Failure::Failed(format!("cannot list peers/: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("cannot list tools/peers/: {error}")))?;
     let with_build = entries.flatten().filter(|entry| entry.path().join("build").is_file());
     let mut names: Vec<_> =
         with_build.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -68,23 +68,23 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
 /// The program that checks it, with its arguments: contenders of the benches that are no echo servers, and the twins
 /// of the examples, name theirs in the file `serves`, by a word with which the name of a script beside them ends.
 fn script(name: &str) -> String {
-    let serves = fs::read_to_string(root().join("peers").join(name).join("serves"));
+    let serves = fs::read_to_string(root().join("tools/peers").join(name).join("serves"));
     let own = |text: String| {
-        let mut checks = text.lines().map(|word| format!("peers/check_{word}.py"));
+        let mut checks = text.lines().map(|word| format!("tools/peers/check_{word}.py"));
         checks.find(|check| root().join(check).is_file())
     };
-    serves.ok().and_then(own).unwrap_or_else(|| format!("peers/check.py --peer {name}"))
+    serves.ok().and_then(own).unwrap_or_else(|| format!("tools/peers/check.py --peer {name}"))
 }
 
 /// The path of the built program; none if a tool is missing.
 fn build(name: &str) -> Result<Option<PathBuf>, Failure> {
-    let (status, output) = Step::new(&format!("peers/{name}/build"), "")
+    let (status, output) = Step::new(&format!("tools/peers/{name}/build"), "")
         .argument(target().join("peers").join(name))
         .capture()?;
     match (status.code(), output.lines().last()) {
         (Some(0), Some(path)) => Ok(Some(path.into())),
         (UNAVAILABLE, _) => Ok(None),
-        _ => Err(Failure::Failed(format!("peers/{name}/build failed or named no program"))),
+        _ => Err(Failure::Failed(format!("tools/peers/{name}/build failed or named no program"))),
     }
 }
 
@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn peers_that_are_no_echo_servers_have_checks_of_their_own() {
         for (peer, check) in [
-            ("hyper", "peers/check_programs.py"),
-            ("liburing-nop", "peers/check_nop.py"),
-            ("tokio", "peers/check.py --peer tokio"),
-            ("nothing", "peers/check.py --peer nothing"),
+            ("hyper", "tools/peers/check_programs.py"),
+            ("liburing-nop", "tools/peers/check_nop.py"),
+            ("tokio", "tools/peers/check.py --peer tokio"),
+            ("nothing", "tools/peers/check.py --peer nothing"),
         ] {
             assert_eq!(script(peer), check);
         }

@@ -14,7 +14,8 @@ pub(super) fn find(tree: &Tree) -> Result<Vec<Finding>, String> {
 }
 
 fn is_root(path: &str) -> bool {
-    let rest = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src/lib.rs"));
+    let rest = ["crates/", "tools/"].iter().find_map(|building| path.strip_prefix(building));
+    let rest = rest.and_then(|rest| rest.strip_suffix("/src/lib.rs"));
     rest.is_some_and(|name| !name.contains('/'))
 }
 

@@ -14,7 +14,7 @@ fn lines_of_code(path: &Path) -> usize {
 #[test]
 fn no_example_is_longer_than_its_twin() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let twins = crate_root.join("../../peers/tokio-examples/src/bin");
+    let twins = crate_root.join("../../tools/peers/tokio-examples/src/bin");
     let mut compared = 0;
     for twin in fs::read_dir(twins).expect("the twins") {
         let twin = twin.expect("an entry").path();

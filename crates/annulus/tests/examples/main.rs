@@ -1,5 +1,5 @@
 //! The example programs, each run as a process and tested with clients that were written elsewhere: redis-cli, curl, dig,
-//! Python. `peers/check_examples.py` has the checks, which the same programs on tokio must pass too.
+//! Python. `tools/peers/check_examples.py` has the checks, which the same programs on tokio must pass too.
 
 mod ends;
 mod lines;
@@ -31,7 +31,7 @@ fn examples() -> &'static PathBuf {
 
 /// Runs the checks of an example on a driver. Without Python they are skipped, but not in CI.
 fn check_on(driver: &str, name: &str) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../peers/check_examples.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/peers/check_examples.py");
     let mut python = Command::new("python3");
     let run = python.arg(script).arg(examples()).arg(name).env("ANNULUS_DRIVER", driver).output();
     let Ok(run) = run else {

@@ -1,5 +1,5 @@
 //! Connections that send something and are reset at once: nothing of them stays. The kernel loses the end of some of them on io_uring
-//! (39 of 504,411 on Linux 6.18; see `peers/lost-wake-up.c`), so that few connections show little: `ANNULUS_RESETS` says how many.
+//! (39 of 504,411 on Linux 6.18; see `tools/peers/lost-wake-up.c`), so that few connections show little: `ANNULUS_RESETS` says how many.
 
 use crate::common::echo;
 use crate::sim::seeds::number;

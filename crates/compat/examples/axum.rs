@@ -1,0 +1,35 @@
+//! An axum program on sockets of annulus: what differs from one on tokio alone is `main`, and the listener.
+//!
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example axum -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080/hello/you`.
+
+use annulus_compat::axum::Incoming;
+use axum::extract::Path;
+use axum::{Router, routing::get};
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> std::io::Result<()> {
+    annulus_tokio::run(async {
+        let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+        let incoming = Incoming::bind(&*address)?;
+        println!("listening on {}", incoming.local_addr()?);
+        axum::serve(incoming, router()).with_graceful_shutdown(stop()).await
+    })?
+}
+
+fn router() -> Router {
+    Router::new().route("/hello/{name}", get(hello))
+}
+
+async fn hello(Path(name): Path<String>) -> String {
+    format!("hello, {name}\n")
+}
+
+/// Ctrl-c, or a signal to end.
+async fn stop() {
+    let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
+    tokio::select! {
+        _ = ctrl_c() => {}
+        _ = end.recv() => {}
+    }
+}

@@ -1,0 +1,48 @@
+//! An existing axum program, turned to guest mode: its sockets are of annulus, and all the rest goes on as it was. What changed is
+//! `main`; `app.rs` was not touched:
+//!
+//! ```diff
+//! -#[tokio::main]
+//! -async fn main() -> io::Result<()> {
+//! -    let listener = tokio::net::TcpListener::bind(address()).await?;
+//! -    println!("listening on {}", listener.local_addr()?);
+//! -    app::serve(listener, stop()).await
+//! -}
+//! +fn main() -> io::Result<()> {
+//! +    annulus_tokio::run(async {
+//! +        let listener = Incoming::bind(address())?;
+//! +        println!("listening on {}", listener.local_addr()?);
+//! +        app::serve(listener, stop()).await
+//! +    })?
+//! +}
+//! ```
+//!
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example axum_guest -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080/hello/you`.
+
+mod app;
+
+use annulus_compat::axum::Incoming;
+use std::io;
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> io::Result<()> {
+    annulus_tokio::run(async {
+        let listener = Incoming::bind(address())?;
+        println!("listening on {}", listener.local_addr()?);
+        app::serve(listener, stop()).await
+    })?
+}
+
+fn address() -> String {
+    std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into())
+}
+
+/// Ctrl-c, or a signal to end.
+async fn stop() {
+    let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
+    tokio::select! {
+        _ = ctrl_c() => {}
+        _ = end.recv() => {}
+    }
+}

@@ -1,0 +1,32 @@
+//! A server of HTTP/1 by hyper on annulus.
+//!
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080`.
+
+use annulus::net::TcpListener;
+use annulus::signal::until_terminated;
+use annulus_compat::hyper::{Io, Timer};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, body::Incoming};
+use std::convert::Infallible;
+
+fn main() -> std::io::Result<()> {
+    annulus::run(until_terminated(async {
+        let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+        let listener = TcpListener::bind(&*address)?;
+        println!("listening on {}", listener.local_addr()?);
+        let mut server = http1::Builder::new();
+        server.timer(Timer::new()).pipeline_flush(true);
+        loop {
+            let (stream, _) = listener.accept().await?;
+            // Its error ends the connection; it is the peer's in most cases.
+            annulus::spawn(server.serve_connection(Io::new(stream), service_fn(hello)));
+        }
+    }))
+}
+
+async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::new(Bytes::from_static(b"hello\n"))))
+}

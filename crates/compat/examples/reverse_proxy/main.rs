@@ -1,0 +1,37 @@
+//! A reverse proxy: passes requests of HTTP/1 and HTTP/2 on to one upstream, over pooled connections of HTTP/1, and upgraded connections
+//! (WebSockets) too. Ctrl-C or SIGTERM ends it once its requests are answered.
+//!
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example reverse_proxy -- 127.0.0.1:8000 http://127.0.0.1:8080`
+
+mod body;
+mod forward;
+mod proxy;
+mod tunnel;
+
+use annulus::net::TcpListener;
+use annulus::signal::{Signal, signals};
+use annulus_compat::tower::serve_with;
+use proxy::Proxy;
+use std::error::Error;
+use std::rc::Rc;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [listen, upstream] = arguments.as_slice() else {
+        return Err("usage: reverse_proxy ADDRESS http://HOST:PORT".into());
+    };
+    annulus::run(async {
+        let proxy = Rc::new(Proxy::new(upstream.parse()?)?);
+        let listener = TcpListener::bind(listen)?;
+        println!("listening on {}", listener.local_addr()?);
+        let mut stop = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
+        serve_with(listener, move |peer| Proxy::service(&proxy, *peer))
+            .max_connections(10_000)
+            .on_error(|error| eprintln!("{error}"))
+            .with_graceful_shutdown(async move { _ = stop.recv().await })
+            .drain_timeout(Duration::from_secs(30))
+            .await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,360 @@
+//! `annulus bench echo`, `udp` and `unix`: comparisons of echo servers.
+
+use super::args::{Pins, bytes, some_time};
+use super::run::{OutputArgs, compare, peers};
+use crate::duration;
+use crate::usage::{UsageError, condense, only_with};
+use annulus::DriverChoice;
+use annulus_lab::bench::{Cell, Plan, Rounds};
+use annulus_lab::distinct;
+use annulus_lab::echo::{self, Catalogue, Choice, Setup, Transport};
+use annulus_load::{
+    Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE,
+    PerConnection, Streams, Workload,
+};
+use anyhow::Result;
+use clap::{Args, Parser};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXPLAIN: &str = "\
+Starts every server, pinned to one core, and keeps all running. The load runs
+on another core and measures them in turn in short slices, round after round.
+The first server runs a second time as a control: it must be equal to itself.
+
+With --per-connection each message has a connection of its own: connect, send,
+receive, close. Average and p99 are then of the echo, from the send to the last
+byte; CPU time is per connection.
+
+A CPU ratio is a server's CPU time per request over that of the first, taken
+within each round: the median, with its 95 % interval. A winner is named
+only if it is better by more than 2 % and than the control deviates, with an
+interval that holds together with those of all cells.
+
+Servers: uring, epoll and threads (ours), and the directories in tools/peers/, built
+if named; peer:NAME if one of ours has the same name. Ours take the options
+of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them; a peer
+takes one of its modes: go-uring+sqpoll.
+
+Examples:
+  annulus bench echo                                    about 50 seconds
+  annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
+  annulus bench echo --clients 50 --pipeline 16
+  annulus bench echo --per-connection --cells 1000x16K --idle 30
+  annulus bench echo --servers uring,uring-floor --rounds 40
+  annulus bench echo --servers uring,uring+locked-down
+  annulus bench echo --json - | jq .verdicts";
+
+/// Compare echo servers: CPU time a request, requests/s, latency
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct EchoArgs {
+    /// Connections: one number or several [default: 1,50,200]
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
+    clients: Vec<u64>,
+    /// Bytes per message: one number or several [default: 128]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
+          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
+    bytes: Vec<u64>,
+    /// Connections and bytes in pairs, such as 1x128,100x16K,10x1M; alone, or
+    /// beside every --clients with every --bytes
+    #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = pair)]
+    cells: Vec<(u64, u64)>,
+    /// Servers by name; the others are compared with the first [default:
+    /// uring,epoll,threads; for udp and unix uring,epoll]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    servers: Vec<String>,
+    /// How often each server is measured at each size
+    #[arg(long, value_name = "COUNT", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: u64,
+    /// Measure further rounds until half the width of every CPU ratio's interval is at most this, such as 0.03
+    #[arg(long, value_name = "RATIO", value_parser = precision)]
+    precision: Option<f64>,
+    /// The most rounds that --precision may take
+    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds_max: u64,
+    /// How long a slice is measured: seconds, or 300ms
+    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
+    seconds: Duration,
+    /// How long a slice runs before it is measured
+    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = duration::parse)]
+    warm_up: Duration,
+    /// Messages in flight per connection
+    #[arg(long, value_name = "COUNT", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
+    pipeline: u64,
+    /// What the clients run on: auto, uring or epoll
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    client: DriverChoice,
+    /// Clients send with segmentation and receive with coalescing (GSO and GRO): for bench udp, with --pipeline
+    #[arg(long)]
+    segments: bool,
+    /// A connection per message: connect, send, receive, close; compares average and p99, too
+    #[arg(long, conflicts_with_all = ["pipeline", "seconds", "warm_up"])]
+    per_connection: bool,
+    /// Connections per slice, with --per-connection [default: as many as clients, but 200 at least]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
+    connections: Option<u64>,
+    /// Event loops of the load, with --per-connection [default: 1]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
+    threads: Option<u64>,
+    /// Read every server's memory again after idling for this long
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    idle: Option<Duration>,
+    #[command(flatten)]
+    pins: Pins,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
+    let json = args.output.json.clone();
+    let setup = setup(&args, transport)?;
+    compare(json, || setup.prepare())
+}
+
+/// Our servers, and the peers of the directory `peers` here or above.
+pub(crate) fn catalogue() -> Catalogue {
+    /// The arguments of `annulus echo`.
+    #[derive(Parser)]
+    #[command(no_binary_name = true, disable_help_flag = true)]
+    struct Echo {
+        #[command(flatten)]
+        _args: crate::echo::EchoArgs,
+    }
+    let check_own = |arguments: &[String]| {
+        let parsed = Echo::try_parse_from(arguments);
+        parsed.map(drop).map_err(|error| condense(&error.to_string()))
+    };
+    Catalogue::new(peers(), check_own)
+}
+
+/// Checks the arguments.
+pub(crate) fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
+    let (cores, catalogue) = (args.pins.choose()?, catalogue());
+    let load = annulus_load::Plan {
+        warm_up: args.warm_up,
+        duration: args.seconds,
+        pin: Some(cores.load),
+        seed: args.output.seed,
+        ..echo::load(workload(args, transport)?)
+    };
+    // The metric of the precision: of connections, their time.
+    let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
+    let rounds = Rounds::precise(args.rounds, args.rounds_max, metric, args.precision);
+    let setup = Setup {
+        plan: Plan {
+            name: transport.kind().unwrap_or("echo").into(),
+            rounds,
+            seed: args.output.seed,
+        },
+        servers: servers(args, transport, &catalogue)?,
+        transport,
+        catalogue,
+        cells: cells(args)?,
+        load,
+        cores,
+        idle: args.idle,
+        is_lenient: false,
+    };
+    setup.check()?;
+    Ok(setup)
+}
+
+/// The named servers, or the usual ones.
+fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Result<Vec<Choice>> {
+    let usual = match transport {
+        Transport::Tcp => &["uring", "epoll", "threads"][..],
+        Transport::Udp | Transport::Unix => &["uring", "epoll"],
+    };
+    let usual: Vec<String> = usual.iter().map(|&name| name.into()).collect();
+    let names = if args.servers.is_empty() { &usual } else { &args.servers };
+    let chosen = names.iter().map(|name| catalogue.choose(name, transport).map_err(UsageError));
+    let chosen = chosen.collect::<Result<_, _>>()?;
+    distinct(names, |name| format!("server '{name}'"))?;
+    Ok(chosen)
+}
+
+/// Every number of clients with every size, unless only pairs are given; then the pairs. No cell twice.
+fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
+    let alone = args.clients.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
+    let clients = if args.clients.is_empty() { &[1, 50, 200] } else { args.clients.as_slice() };
+    let bytes = if args.bytes.is_empty() { &[128] } else { args.bytes.as_slice() };
+    let product = clients.iter().flat_map(|&clients| bytes.iter().map(move |&b| (clients, b)));
+    let pairs = product.filter(|_| !alone).chain(args.cells.iter().copied());
+    let cells: Vec<Cell> = pairs.map(|(c, b)| echo::cell(c as usize, b as usize)).collect();
+    distinct(&cells, Cell::to_string)?;
+    Ok(cells)
+}
+
+/// The workload of the clients.
+fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageError> {
+    let (pipeline, segments) = (args.pipeline as usize, args.segments);
+    let of_connections =
+        [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
+    only_with("--per-connection", args.per_connection, &of_connections)?;
+    let refuse = |text: &str| Err(UsageError(text.into()));
+    let driver = args.client;
+    match transport {
+        Transport::Udp if args.per_connection => {
+            refuse("--per-connection: datagrams have no connection")
+        }
+        Transport::Udp => Ok(Datagrams { window: pipeline, segments, driver }.into()),
+        _ if args.segments => refuse("--segments: only bench udp has them, leave it out"),
+        _ if args.per_connection => {
+            let connections = args.connections.map(|count| count as usize);
+            let threads = args.threads.unwrap_or(1) as usize;
+            Ok(PerConnection { connections, threads, driver }.into())
+        }
+        _ => Ok(Streams { pipeline, driver, ..Streams::default() }.into()),
+    }
+}
+
+/// Parses `50x128`, `100x16K` or `10x1M`.
+fn pair(text: &str) -> Result<(u64, u64), String> {
+    let (clients, size) =
+        text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
+    let count = clients.parse().map_err(|_| format!("'{clients}' is not a number of clients"))?;
+    let up_to = |value: u64, most: usize, what: &str| match value {
+        value if (1..=most as u64).contains(&value) => Ok(value),
+        _ => Err(format!("{value} {what}: ask for 1 to {most}")),
+    };
+    Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_LENGTH, "bytes")?))
+}
+
+/// Parses half the width of an interval: above 0, at most 1.
+pub(crate) fn precision(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
+        _ => Err("write a number above 0 and at most 1, such as 0.03".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::args::tests::{parsed, refused};
+    use annulus_load::limits;
+
+    fn setup(line: &str, transport: Transport) -> Result<Setup> {
+        super::setup(&parsed(line).expect("it parses"), transport)
+    }
+
+    #[test]
+    fn without_arguments_it_ends_within_a_minute() {
+        let setup = setup("", Transport::Tcp).unwrap();
+        let slices = (setup.servers.len() + 1) * setup.cells.len() * setup.plan.rounds.least;
+        // 20 ms per slice for connecting and closing is more than 200 connections take.
+        let slice = setup.load.warm_up + setup.load.duration + Duration::from_millis(20);
+        assert!(slice * (slices as u32) < Duration::from_secs(55), "{slices} slices of {slice:?}");
+        assert!(setup.plan.rounds.least >= 15);
+    }
+
+    #[test]
+    fn cells_are_every_pair_and_those_named() {
+        let cells = |line: &str| {
+            let cells = setup(line, Transport::Tcp).unwrap().cells;
+            cells.iter().map(Cell::job).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(cells("--clients 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
+        assert_eq!(cells(""), "1 128, 50 128, 200 128");
+        assert_eq!(cells("--cells 100x16K,10x1M"), "100 16384, 10 1048576");
+        assert_eq!(cells("--clients 4 --cells 1×2"), "4 128, 1 2");
+    }
+
+    #[test]
+    fn values_out_of_range_do_not_parse() {
+        for line in [
+            "--rounds 0",
+            "--seconds 0",
+            "--clients 0",
+            "--bytes 0",
+            "--clients 1,x",
+            "--seconds -1",
+            "--cells 0x1",
+            "--precision 0",
+            "--precision NaN",
+            "--rounds-max 20",
+            "--per-connection --pipeline 2",
+        ] {
+            assert!(parsed::<EchoArgs>(line).is_err(), "{line}");
+        }
+        let error = parsed::<EchoArgs>("--seconds 0").unwrap_err().to_string();
+        assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
+        for (text, part) in [
+            ("50", "such as 50x128"),
+            ("0x1", "0 clients: ask for 1 to 1000000"),
+            ("x1", "'' is not a number of clients"),
+            ("1x", "'' is not a number of bytes"),
+            ("1xé", "'é' is not a number of bytes"),
+            ("1x65M", "68157440 bytes: ask for 1 to 67108864"),
+            ("1x18446744073709551615M", "is not a number of bytes"),
+        ] {
+            let error = pair(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn usage_errors_name_the_value_and_a_remedy() {
+        for (line, part) in [
+            ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
+            ("--servers uring,uring", "server 'uring' is given twice"),
+            ("--servers uring+spin=5", "unexpected argument '--spin'"),
+            (
+                "--servers uring+shutdown-timeout=soon",
+                "invalid value 'soon' for '--shutdown-timeout",
+            ),
+            ("--servers uring+driver=epoll", "cannot be used multiple times"),
+            ("--servers uring+help", "unexpected argument '--help'"),
+            ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
+            ("--connections 5 --seconds 1", "--connections does nothing without --per-connection"),
+            ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
+            ("--clients 5,5", "5 clients × 128 bytes is given twice"),
+            ("--clients 50 --cells 50x128", "50 clients × 128 bytes is given twice"),
+            ("--segments", "only bench udp has them"),
+            ("--server-pin 9999", "--server-pin 9999: this process may use "),
+        ] {
+            refused(setup(line, Transport::Tcp), part);
+        }
+    }
+
+    #[test]
+    fn datagrams_and_unix_sockets_have_servers_and_limits_of_their_own() {
+        let plain = setup("--pipeline 4", Transport::Udp).unwrap();
+        assert!(matches!(plain.load.workload, Workload::Datagrams(_)) && plain.servers.len() == 2);
+        for (line, part) in [
+            ("--servers uring,threads", "server 'threads' serves TCP only"),
+            ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
+            ("--pipeline 1025", "1025 datagrams in flight: ask for 1 to 1024"),
+            ("--segments --per-connection", "datagrams have no connection"),
+        ] {
+            refused(setup(line, Transport::Udp), part);
+        }
+        let plain = setup("--per-connection", Transport::Unix).unwrap();
+        assert!(
+            matches!(plain.load.workload, Workload::PerConnection(_)) && plain.servers.len() == 2
+        );
+        refused(setup("--segments", Transport::Unix), "only bench udp has them");
+        refused(
+            setup("--servers uring,threads", Transport::Unix),
+            "server 'threads' serves TCP only",
+        );
+    }
+
+    #[test]
+    fn more_clients_than_open_files_is_an_error_with_both_numbers() {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+        let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
+            return assert!(limits::room() >= MAX_CLIENTS, "no limit here that could be passed");
+        };
+        let line = format!("--clients {beyond}");
+        let error = setup(&line, Transport::Tcp).unwrap_err().to_string();
+        assert!(error.contains(&beyond.to_string()) && error.contains("limit"), "{error}");
+    }
+}

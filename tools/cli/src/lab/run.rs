@@ -1,0 +1,292 @@
+//! `annulus lab run`: measures comparisons by name, and keeps the results.
+
+use super::report;
+use super::servers::ServerArgs;
+use super::subject::{self, Named, Options, Subject};
+use super::tables;
+use crate::bench::args::Pins;
+use crate::bench::echo::precision;
+use crate::bench::results::of_report;
+use crate::bench::run::{Progress, RunLock};
+use crate::duration;
+use crate::output::{self, note};
+use crate::usage::UsageError;
+use annulus_lab::bench::{Prepared, Role};
+use annulus_lab::distinct;
+use annulus_lab::results::{self, ENDING, Results};
+use annulus_lab::setup::Only;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The parent of the directories of results.
+const PARENT: &str = "lab-results";
+
+const EXPLAIN: &str = "\
+Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run
+that was interrupted, or killed, goes on from there if it is started again
+with the same --out. At the end there are pages beside it, and an index.html
+(annulus lab report); annulus lab serve shows them before. What is missing
+here, such as a toolchain, is left out and named.
+
+A suite is a file in tools/suites/: the tables of a document, with the published
+figures and with the parameters of each cell. All of its servers run, and are
+measured in turn in short slices, round after round. Its tables are printed as
+in the document, the published figures above the measured ones. Absolute
+figures of different machines cannot be compared: compare within a table.
+
+With --load or --load-command, servers of your own are compared. A server is a
+command that starts it, split as a shell does, or the HOST:PORT or unix:/path
+of one that runs. In commands, {port} is a free port and {dir} an empty
+directory; in loads, {port} and {address} are the server's, and {path} that of
+its Unix socket. It is ready once it accepts connections, must stay in the
+foreground, and ends with the run, with all that it has started. CPU time is
+that of all its processes; of one that runs already it is known if it is this
+user's. The first server is measured twice as a control. A file with
+[[server]] and [[load]] is the same; the files in tools/lab/programs are
+examples.
+
+A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any
+text. A cell is written as it is printed, or as its values: 50x128. Every
+contender that a pattern names is measured in every cell that one names.
+
+Exit status: 0 everything was measured; 1 something failed, which the results
+name, and the rest was measured; 2 wrong usage; 128 + N ended by signal N.
+
+Examples:
+  annulus lab list
+  annulus lab run quick                     all, in 40 minutes at most
+  annulus lab run nop --quick               about a minute
+  annulus lab run tcp udp --out results
+  annulus lab run tcp --only 'uring/50x*' --precision 0.02
+  annulus lab run my/suite.toml
+  annulus lab run 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
+    --load 'http://127.0.0.1:{port}/' --connections 4
+  annulus lab run 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
+    --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'
+  annulus lab run unix:/run/a unix:/run/b \\
+    --load 'http://localhost/ --unix-socket {path}'";
+
+/// Measure comparisons, and keep the results in files
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(super) struct RunArgs {
+    /// Suites, comparisons of programs, benches, or files; all, or quick for all
+    /// in a short run each; with --load servers
+    #[arg(required = true, value_name = "NAME|FILE|SERVER")]
+    names: Vec<String>,
+    /// Shorten each to a minute or a few: fewer cells, shorter slices, fewer
+    /// rounds
+    #[arg(long)]
+    quick: bool,
+    /// How often each contender is measured in each cell [default: 15, of
+    /// programs 12; quick: 3]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds: Option<u64>,
+    /// Measure further rounds until half the width of every interval of what
+    /// decides is at most this, such as 0.03
+    #[arg(long, value_name = "RATIO", value_parser = precision)]
+    precision: Option<f64>,
+    /// The most rounds that --precision may take
+    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    rounds_max: u64,
+    /// Measure only these contenders and cells
+    #[arg(long, value_name = "CONTENDER/CELL,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// The directory of the results; a run that was interrupted goes on from
+    /// what is there [default: a new one, lab-results/DATE-NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The seed of the order of slices and of the payload
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    pins: Pins,
+    #[command(flatten)]
+    servers: ServerArgs,
+}
+
+pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
+    let options = args.options()?;
+    args.servers.check(&args.names)?;
+    let of_servers = || subject::of_servers(&args.servers, &args.names, &options);
+    let servers = args.servers.are_given().then(of_servers).transpose()?;
+    let named = if servers.is_some() { Vec::new() } else { args.named()? };
+    let lock = RunLock::take()?;
+    let directory = args.directory(servers.as_ref());
+    let mut failed = Vec::new();
+    let mut open: Vec<Subject> = servers.into_iter().collect();
+    for named in &named {
+        match named.subject(&options) {
+            Ok(subject) => open.push(subject),
+            Err(error) if named_alone(&args, &error) => return Err(error),
+            Err(error) => failed.push(report_failure(named.word(), &error)),
+        }
+    }
+    measure_all(open, &directory, &lock, &mut failed)?;
+    report::beside(&directory)?;
+    if lock.is_stopped() {
+        note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
+        return Ok(lock.status());
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}; the results are in {}", failed.join(", "), directory.display());
+    }
+    note(format_args!("annulus: the results are in {}", directory.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether an error ends the run: it is one of usage, or there is nothing else to measure.
+fn named_alone(args: &RunArgs, error: &anyhow::Error) -> bool {
+    args.names.len() == 1 && !args.is_all() || error.is::<UsageError>()
+}
+
+/// Prints a failure; returns what failed.
+fn report_failure(name: &str, error: &anyhow::Error) -> String {
+    note(format_args!("annulus: {name}: {error:#}"));
+    name.to_owned()
+}
+
+/// Measures every comparison that is not finished; adds the names of those that fail.
+fn measure_all(
+    subjects: Vec<Subject>,
+    directory: &Path,
+    lock: &RunLock,
+    failed: &mut Vec<String>,
+) -> Result<()> {
+    let of = subjects.len();
+    let mut later: Duration = subjects.iter().map(|subject| subject.setup.cost()).sum();
+    if of > 1 {
+        note(format_args!("annulus: {of} to measure, about {}", duration::shown(later)));
+    }
+    for (index, subject) in subjects.into_iter().enumerate() {
+        later = later.saturating_sub(subject.setup.cost());
+        let name = subject.name.clone();
+        match measure(subject, directory, lock, (index + 1, of), later) {
+            Ok(true) => {}
+            Ok(false) => failed.push(name),
+            Err(error) if of == 1 || error.is::<UsageError>() => return Err(error),
+            Err(error) => failed.push(report_failure(&name, &error)),
+        }
+        if lock.is_stopped() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Measures one, and prints it; false if a slice failed.
+fn measure(
+    subject: Subject,
+    directory: &Path,
+    lock: &RunLock,
+    (number, of): (usize, usize),
+    later: Duration,
+) -> Result<bool> {
+    let Subject { name, setup, mut suite } = subject;
+    let path = directory.join(&name).with_extension(ENDING);
+    let known = path.exists().then(|| Results::read(&path)).transpose()?;
+    if known.as_ref().is_some_and(Results::is_finished) {
+        note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
+        return Ok(true);
+    }
+    let known = known.map_or(0, |results| results.record().slices().len());
+    let mut prepared = setup.prepare().with_context(|| name.clone())?;
+    set_precision(&mut prepared);
+    match &mut suite {
+        Some(run) => run.prepared(&prepared.bench),
+        None => prepared
+            .bench
+            .contenders
+            .missing
+            .iter()
+            .for_each(|why| note(format_args!("annulus: {why}"))),
+    }
+    let title = format!("{name} ({number} of {of})");
+    let mut progress = Progress::new(lock, title, known, later);
+    let results = results::measure(prepared, suite, &path, &mut progress)?;
+    drop(progress);
+    deliver(&results)
+}
+
+/// The precision is that of the metric that decides.
+fn set_precision(prepared: &mut Prepared) {
+    let primary = prepared.bench.metrics.iter().find(|metric| metric.role == Role::Primary);
+    let key = primary.map(|metric| metric.key.clone()).unwrap_or_default();
+    if let Some(precision) = &mut prepared.bench.plan.rounds.precision
+        && precision.metric.is_empty()
+    {
+        precision.metric = key;
+    }
+}
+
+/// Prints the tables; false if a slice failed, or nothing was measured.
+fn deliver(results: &Results) -> Result<bool> {
+    let report = results.report();
+    match results.suite() {
+        Some(suite) => {
+            output::print(&tables::text(&suite))?;
+            if suite.is_empty() {
+                bail!("suite {}: nothing of it could be measured here", suite.name);
+            }
+        }
+        None => output::print(&of_report(&report))?,
+    }
+    Ok(report.failures().next().is_none())
+}
+
+impl RunArgs {
+    fn options(&self) -> Result<Options> {
+        Ok(Options {
+            quick: self.quick || self.names.iter().any(|name| name == subject::QUICK),
+            rounds: self.rounds,
+            seed: self.seed,
+            cores: self.pins.choose()?,
+            precision: self.precision.map(|half_width| (half_width, self.rounds_max)),
+            only: Only::new(self.only.iter().map(String::as_str)),
+        })
+    }
+
+    /// Whether everything is named.
+    fn is_all(&self) -> bool {
+        self.names.iter().any(|name| [subject::ALL, subject::QUICK].contains(&name.as_str()))
+    }
+
+    /// What is named, each once.
+    fn named(&self) -> Result<Vec<Named>, UsageError> {
+        match self.names.as_slice() {
+            [_] if self.is_all() => return Ok(subject::all()),
+            names if self.is_all() => {
+                let text = format!("{}: all and quick stand alone", names.join(" "));
+                return Err(UsageError(text));
+            }
+            _ => {}
+        }
+        let named = self.names.iter().map(|name| Named::find(name));
+        let named = named.collect::<Result<Vec<Named>, UsageError>>()?;
+        distinct(&named, |named| format!("'{}'", named.word()))?;
+        Ok(named)
+    }
+
+    /// The directory of the results: the named one, or a new one.
+    fn directory(&self, servers: Option<&Subject>) -> PathBuf {
+        if let Some(out) = &self.out {
+            return out.clone();
+        }
+        let stem =
+            |name: &String| Path::new(name).file_stem().map(|stem| stem.display().to_string());
+        let names: Vec<String> = match servers {
+            Some(servers) => vec![servers.name.clone()],
+            None => self.names.iter().filter_map(stem).collect(),
+        };
+        let date = jiff::Timestamp::now().strftime("%F");
+        let first = format!("{date}-{}", names.join("+").replace(':', "-"));
+        let others = (2..).map(|number| format!("{first}-{number}"));
+        let mut all = [first.clone()].into_iter().chain(others);
+        let free = all.find(|name| !Path::new(PARENT).join(name).exists());
+        Path::new(PARENT).join(free.unwrap_or(first))
+    }
+}

@@ -1,0 +1,250 @@
+//! What can be measured, by name.
+
+use super::servers::{self, ServerArgs};
+use crate::bench::echo::{self, EchoArgs, catalogue};
+use crate::bench::file::{self, FileArgs};
+use crate::bench::nop::{self, NopArgs};
+use crate::bench::server_bench::{self, ServerBenchArgs};
+use crate::usage::{UsageError, condense};
+use annulus_lab::bench::Precision;
+use annulus_lab::cores::Cores;
+use annulus_lab::echo::Transport;
+use annulus_lab::server_bench::Comparison;
+use annulus_lab::setup::{Only, Setup};
+use annulus_lab::suite::{self, Suite, Suites};
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use std::env;
+use std::path::Path;
+
+/// The benches whose defaults can be measured, and the words that stand for them: suites have three of the names.
+const BENCHES: [(&str, &str); 5] = [
+    ("echo", "echo"),
+    ("udp", "bench:udp"),
+    ("unix", "unix"),
+    ("file", "bench:file"),
+    ("nop", "bench:nop"),
+];
+
+/// Rounds of a suite and of others, and of either if it is quick.
+const ROUNDS: u64 = 15;
+const QUICK_ROUNDS: u64 = 3;
+
+/// Every suite and every comparison of programs; the same, each in a minute or a few.
+pub(super) const ALL: &str = "all";
+pub(super) const QUICK: &str = "quick";
+
+/// How subjects are measured.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) quick: bool,
+    pub(super) rounds: Option<u64>,
+    pub(super) seed: u64,
+    pub(super) cores: Cores,
+    /// Half the width of intervals, and the most rounds for it.
+    pub(super) precision: Option<(f64, u64)>,
+    pub(super) only: Only,
+}
+
+/// One comparison.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// Its name, which is that of its file of results, too.
+    pub(super) name: String,
+    pub(super) setup: Setup,
+    /// The published tables that it measures again, if there are any.
+    pub(super) suite: Option<suite::Run>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A file of `tools/suites/`.
+    Suite(String),
+    /// A file elsewhere.
+    File(String),
+    /// A comparison of `bench programs`.
+    Programs(String),
+    /// A bench with its defaults.
+    Bench(String),
+}
+
+/// The suites of the directory `tools/suites` here or above.
+pub(super) fn suites() -> Option<Suites> {
+    env::current_dir().ok().and_then(|here| Suites::find(&here))
+}
+
+/// All suites, and all comparisons of programs.
+pub(super) fn all() -> Vec<Named> {
+    let suites = suites().map(|suites| suites.names()).unwrap_or_default();
+    let programs = Comparison::names().map(str::to_owned);
+    suites.into_iter().map(Named::Suite).chain(programs.map(Named::Programs)).collect()
+}
+
+/// The benches.
+pub(super) fn benches() -> Vec<Named> {
+    BENCHES.iter().map(|(name, _)| Named::Bench((*name).to_owned())).collect()
+}
+
+impl Named {
+    /// What a word of the command line stands for: a file, a suite, a comparison or a bench, in this order.
+    ///
+    /// # Errors
+    /// If it is none; the error lists them.
+    pub(super) fn find(word: &str) -> Result<Named, UsageError> {
+        if word.contains('/') || word.ends_with(".toml") {
+            return Ok(Named::File(word.to_owned()));
+        }
+        let known = [all(), benches()].concat();
+        let found = known.iter().find(|named| named.word() == word);
+        let found = found.or_else(|| known.iter().find(|named| named.name() == word));
+        let error = || {
+            let words: Vec<&str> = known.iter().map(Named::word).collect();
+            let outside =
+                if suites().is_some() { "" } else { " (suites are there within the repository)" };
+            UsageError(format!(
+                "nothing is named '{word}': there are {ALL}, {QUICK}, {}{outside}; or give the path of a file",
+                words.join(", ")
+            ))
+        };
+        found.cloned().ok_or_else(error)
+    }
+
+    /// The word that stands for it.
+    pub(super) fn word(&self) -> &str {
+        let name = self.name();
+        let bench = BENCHES.iter().find(|(bench, _)| *bench == name);
+        match (self, bench) {
+            (Named::Bench(_), Some((_, word))) => word,
+            _ => name,
+        }
+    }
+
+    fn name(&self) -> &str {
+        let (Named::Suite(name) | Named::File(name) | Named::Programs(name) | Named::Bench(name)) =
+            self;
+        name
+    }
+
+    /// The comparison.
+    ///
+    /// # Errors
+    /// If a suite cannot be read, or nothing of it is left.
+    pub(super) fn subject(&self, options: &Options) -> Result<Subject> {
+        let name = match self {
+            Named::File(path) => stem(path)?,
+            _ => self.word().replace(':', "-"),
+        };
+        let (mut setup, suite) = match self {
+            Named::Suite(name) => {
+                let suites = suites().context("no directory 'tools/suites' here or above")?;
+                of_suite(name, suites.read(name)?, options)?
+            }
+            Named::File(path) => {
+                let file = Path::new(path);
+                if Comparison::is_in(file) {
+                    (Setup::Servers(servers::of(Comparison::read(file)?, options)), None)
+                } else {
+                    let suite = Suite::read(file).with_context(|| path.clone())?;
+                    of_suite(&name, suite, options)?
+                }
+            }
+            Named::Programs(name) => {
+                let args = defaults::<ServerBenchArgs>(&[name], options)?;
+                (Setup::Servers(server_bench::setup(args)?), None)
+            }
+            Named::Bench(name) => (of_bench(name, options)?, None),
+        };
+        options.adjust(&mut setup, suite.is_some())?;
+        Ok(Subject { name, setup, suite })
+    }
+}
+
+/// The comparison of servers of the command line.
+///
+/// # Errors
+/// If a server or an option means nothing, or nothing is left of the comparison.
+pub(super) fn of_servers(
+    args: &ServerArgs,
+    names: &[String],
+    options: &Options,
+) -> Result<Subject> {
+    let setup = args.setup(names, options)?;
+    let name = setup.comparison.name.clone();
+    let mut setup = Setup::Servers(setup);
+    options.adjust(&mut setup, false)?;
+    Ok(Subject { name, setup, suite: None })
+}
+
+impl Options {
+    /// Applies rounds, precision and selection. A suite has its rounds already.
+    fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
+        setup.select(&self.only)?;
+        let plan = setup.plan_mut();
+        let quick = self.quick.then_some(QUICK_ROUNDS);
+        if let Some(rounds) = self.rounds.or(quick).filter(|_| !has_rounds) {
+            plan.rounds.least = rounds as usize;
+            plan.rounds.most = rounds as usize;
+        }
+        if let Some((half_width, most)) = self.precision {
+            plan.rounds.most = plan.rounds.least.max(most as usize);
+            // The metric is known once it is prepared.
+            plan.rounds.precision = Some(Precision { metric: String::new(), half_width });
+        }
+        Ok(())
+    }
+
+    fn suite_plan(&self) -> suite::Plan {
+        let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
+        suite::Plan {
+            cores: self.cores,
+            quick: self.quick,
+            rounds: self.rounds.unwrap_or(usual) as usize,
+            seed: self.seed,
+        }
+    }
+}
+
+fn stem(path: &str) -> Result<String> {
+    let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str());
+    Ok(stem.ok_or_else(|| UsageError(format!("'{path}' is not the path of a file")))?.to_owned())
+}
+
+fn of_suite(name: &str, suite: Suite, options: &Options) -> Result<(Setup, Option<suite::Run>)> {
+    let mut run = suite::Run::new(name, suite, options.suite_plan());
+    let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
+    Ok((setup, Some(run)))
+}
+
+fn of_bench(name: &str, options: &Options) -> Result<Setup> {
+    let Cores { server, load } = options.cores;
+    let [server, load] = [server, load].map(|core| core.to_string());
+    let echo = |transport| {
+        let pins = ["--server-pin", &server, "--load-pin", &load];
+        let setup = echo::setup(&defaults::<EchoArgs>(&pins, options)?, transport)?;
+        Ok(Setup::Echo(Box::new(setup)))
+    };
+    match name {
+        "udp" => echo(Transport::Udp),
+        "unix" => echo(Transport::Unix),
+        "file" => {
+            let args = defaults::<FileArgs>(&["--pin", &server], options)?;
+            Ok(Setup::File(file::setup(&args)?))
+        }
+        "nop" => {
+            let args = defaults::<NopArgs>(&["--pin", &server], options)?;
+            Ok(Setup::Programs(nop::setup(args)?))
+        }
+        _ => echo(Transport::Tcp),
+    }
+}
+
+/// The defaults of a bench, with these words of its command line.
+fn defaults<A: Args>(words: &[&str], options: &Options) -> Result<A> {
+    let seed = options.seed.to_string();
+    let words = words.iter().copied().chain(["--seed", &seed]);
+    let command = A::augment_args(Command::new("bench").no_binary_name(true));
+    let parsed =
+        command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
+    parsed.map_err(|error| UsageError(condense(&error.to_string())).into())
+}

@@ -1,0 +1,192 @@
+//! `bench programs` from the command line to the table, with scripts in place of servers and clients: those that are compared take minutes
+//! to build, and may not be installed.
+
+use crate::common::{ANNULUS, OwnLock, finish};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Notes its driver and its arguments, announces an address, and uses its core for a moment a hundred times a second: to start a process
+/// counts as its own time.
+const SERVER: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n\
+    echo 'listening on 127.0.0.1:9' >&2\nwhile :; do /bin/sleep 0.01; done\n";
+
+/// Listens where its configuration says, if the file to serve is where that says, too; uses its core in the same way.
+const NGINX: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n\
+    [ -s \"$root/4k\" ] || { echo nothing to serve >&2; exit 1; }\n\
+    ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
+    while :; do /bin/sleep 0.01; done\n";
+
+/// Listens where its configuration says; uses its core in the same way.
+const REDIS_SERVER: &str = "#!/bin/sh\nANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
+    while :; do /bin/sleep 0.01; done\n";
+
+/// Notes its arguments, and prints a table, as redis-benchmark does.
+const REDIS_BENCHMARK: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\n/bin/sleep 0.2\n\
+    echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
+    echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
+
+/// Echoes where its configuration says, if that names a target.
+const HAPROXY: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
+    exec ANNULUS echo --listen $(/bin/sed -n 's/.* bind \\([0-9.:]*\\).*/\\1/p' \"$2\")\n";
+
+/// Answers as wrk does by the script of the lab.
+const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
+    /bin/sleep 0.2; echo measured 1000 50000 30 20 90 95 0\n";
+
+/// A directory with peers and clients, removed when dropped.
+struct Pretended(PathBuf);
+
+impl Pretended {
+    fn new(test: &str) -> Pretended {
+        let name = format!("annulus-server-bench-{test}-{}", std::process::id());
+        let pretended = Pretended(std::env::temp_dir().join(name));
+        let servers = pretended.0.join("servers");
+        for server in ["tokio", "annulus", "static_files"] {
+            program(&servers.join(server), SERVER);
+        }
+        let build = format!("echo {}", servers.display());
+        for peer in ["hyper", "annulus-examples"] {
+            program(&pretended.0.join("tools/peers").join(peer).join("build"), &build);
+        }
+        let missing = "echo no cargo >&2; exit 3";
+        program(&pretended.0.join("tools/peers/tokio-examples/build"), missing);
+        pretended.install("wrk", WRK);
+        pretended
+    }
+
+    fn install(&self, name: &str, script: &str) {
+        program(&self.0.join("installed").join(name), &script.replace("ANNULUS", ANNULUS));
+    }
+
+    /// Copies a configuration from the repository.
+    fn configure(&self, configuration: &str) {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
+        let text = fs::read_to_string(repository.join(configuration)).unwrap();
+        program(&self.0.join("tools/peers").join(configuration), &text);
+    }
+
+    /// `annulus bench programs`, with nothing installed but what is in the directory.
+    fn bench(&self, arguments: &str) -> Command {
+        let mut bench = Command::new(ANNULUS);
+        bench.args(["bench", "programs"]).args(arguments.split(' '));
+        bench.current_dir(&self.0).env("PATH", self.0.join("installed")).own_lock();
+        bench
+    }
+
+    /// The arguments of each process of a program, in the order in which they were started.
+    fn starts(&self, program: &str) -> Vec<String> {
+        let noted = fs::read_to_string(self.0.join(format!("{program}.starts"))).unwrap();
+        noted.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Pretended {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn servers_are_compared_under_the_clients_that_are_installed() {
+    let pretended = Pretended::new("compared");
+    let arguments = "http --servers tokio,uring --loads plain,h2 --rounds 5 --json -";
+    let finished = finish(&mut pretended.bench(arguments));
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    for left_out in ["h2 is left out: h2load is not installed: apt-get", "perf is not installed"] {
+        assert!(finished.stderr.contains(left_out), "{finished:?}");
+    }
+    let report = finished.json();
+    assert_eq!(report["settings"]["baseline"], "tokio");
+    let rows = report["results"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tokio", "uring"]);
+    for row in rows.iter().chain(report["controls"].as_array().unwrap()) {
+        let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
+        let reported = ["rate", "mean_us", "p50_us", "p99_us", "p99_9_us"].map(figure);
+        assert_eq!(reported, [20_000.0, 30.0, 20.0, 90.0, 95.0].map(Some), "{row}");
+        assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
+    }
+    // Of each server, and of the control, one process for four rounds, and another for the fifth.
+    assert_eq!(pretended.starts("servers/tokio"), ["0 http1"; 4]);
+    assert_eq!(pretended.starts("servers/annulus"), ["0 http1 uring"; 2]);
+}
+
+#[test]
+fn installed_servers_are_configured_and_missing_ones_are_dashes() {
+    let pretended = Pretended::new("configured");
+    pretended.install("nginx", NGINX);
+    pretended.configure("nginx/tuned.conf");
+    let arguments = "files --servers nginx,epoll,tokio --loads 4k --rounds 1";
+    let finished = finish(&mut pretended.bench(arguments));
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert!(finished.stderr.contains("tokio-examples is left out: no cargo"), "{finished:?}");
+    let row = |name: &str| {
+        let row = finished.stdout.lines().find(|line| line.starts_with(name));
+        row.unwrap_or_else(|| panic!("{name}: {finished:?}")).split_whitespace().nth(1).unwrap()
+    };
+    assert_eq!(["nginx", "epoll", "tokio"].map(row), ["20,000", "20,000", "–"]);
+    let [started] = &pretended.starts("servers/static_files")[..] else { panic!("one process") };
+    assert!(started.starts_with("epoll 127.0.0.1:0 ") && started.ends_with("/site"), "{started}");
+}
+
+#[test]
+fn a_store_is_asked_as_often_as_fits_the_time() {
+    let pretended = Pretended::new("store");
+    pretended.install("redis-server", REDIS_SERVER);
+    pretended.install("redis-benchmark", REDIS_BENCHMARK);
+    pretended.configure("redis/tuned.conf");
+    let arguments = "store --servers redis-server --loads get-16 --rounds 1 --seconds 2 --json -";
+    let finished = finish(&mut pretended.bench(arguments));
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let row = &finished.json()["results"][0];
+    let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
+    let reported = ["rate", "mean_us", "p50_us", "p99_us"].map(figure);
+    assert_eq!(reported, [50_000.0, 30.0, 20.0, 90.0].map(Some), "{row}");
+    // For the server and the control: the values, a short run, the slice.
+    let starts = pretended.starts("installed/redis-benchmark");
+    let ends = ["-P 1 -n 1 -e --csv MSET key:0 VXK", "-P 16 -n 16000 -e", "-P 16 -n 100000 -e"];
+    for (start, end) in starts.iter().zip(ends.iter().chain(&ends)) {
+        assert!(start.contains(end), "{starts:?}");
+    }
+    assert_eq!(starts.len(), 6, "{starts:?}");
+}
+
+#[test]
+fn proxies_are_loaded_by_us_also_at_a_rate() {
+    let pretended = Pretended::new("proxy");
+    pretended.install("haproxy", HAPROXY);
+    pretended.configure("haproxy/tuned.cfg");
+    for load in ["proxy --loads 128b-1", "overload --loads rate-50"] {
+        let arguments = format!("{load} --servers haproxy,epoll --rounds 1 --json -");
+        program(
+            &pretended.0.join("tools/peers/annulus-examples/build"),
+            "echo no cargo >&2; exit 3",
+        );
+        let finished = finish(&mut pretended.bench(&arguments));
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        let report = finished.json();
+        assert_eq!(report["settings"]["absent"][0], "epoll", "{report}");
+        for row in [&report["results"][0], &report["controls"][0]] {
+            let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
+            let all = ["rate", "cpu_us", "p50_us", "p99_us", "p99_9_us"].map(figure);
+            assert!(all.iter().all(|figure| *figure > Some(0.0)), "{row}");
+        }
+    }
+}
+
+#[test]
+fn without_its_client_nothing_is_measured() {
+    let pretended = Pretended::new("missing");
+    let finished = finish(&mut pretended.bench("http --servers tokio --loads h2 --rounds 1"));
+    assert_ne!(finished.code, Some(0));
+    let expected = "no load is left: load h2 is left out: h2load is not installed: apt-get install nghttp2-client";
+    assert!(finished.stderr.contains(expected), "{finished:?}");
+}

@@ -1,0 +1,253 @@
+//! Servers by name: ours, with or without options, and peers.
+
+use std::env;
+use std::fmt;
+
+use anyhow::{Context, Result};
+
+use super::Transport;
+use crate::peer::Peers;
+use crate::process::Spec;
+
+/// Our servers, by the names of `annulus echo --driver`.
+const OWN: [&str; 3] = ["uring", "epoll", "threads"];
+
+/// The prefix of a peer with the name of one of ours.
+const PEER: &str = "peer:";
+
+/// The separator before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
+const OPTION: char = '+';
+
+/// The addresses on which ours and peers are started.
+const OWN_ADDRESS: &str = "127.0.0.1:0";
+const PEER_ADDRESS: &str = "0";
+
+/// A server that was requested and exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The name by which it was requested.
+    pub name: String,
+    source: Source,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// This program, with these arguments.
+    Own(Vec<String>),
+    /// The peer with this name, in a mode if one was requested.
+    Peer(String, Option<String>),
+}
+
+/// All servers.
+#[derive(Debug)]
+pub struct Catalogue {
+    peers: Option<Peers>,
+    /// Whether `annulus echo` accepts these arguments; an error says why not.
+    check_own: fn(&[String]) -> Result<(), String>,
+}
+
+impl Catalogue {
+    /// Our servers and peers. `check_own` checks the arguments of ours before anything starts.
+    pub fn new(peers: Option<Peers>, check_own: fn(&[String]) -> Result<(), String>) -> Catalogue {
+        Catalogue { peers, check_own }
+    }
+
+    /// The server with this name, if it supports the transport.
+    ///
+    /// # Errors
+    /// If the name is unknown; the error lists all names.
+    pub fn choose(&self, name: &str, transport: Transport) -> Result<Choice, String> {
+        let (base, options) = name.split_once(OPTION).unzip();
+        let base = base.unwrap_or(name);
+        let source = match OWN.into_iter().find(|own| *own == base) {
+            Some(driver) => self.own(name, driver, options)?,
+            None => self.peer(name, base.strip_prefix(PEER).unwrap_or(base), options)?,
+        };
+        let serves = |kind| match &source {
+            Source::Own(_) => base != "threads",
+            Source::Peer(peer, _) => {
+                self.peers.as_ref().is_some_and(|peers| peers.serves(peer, kind))
+            }
+        };
+        match transport.kind().is_none_or(serves) {
+            true => Ok(Choice { name: name.into(), source }),
+            false => Err(format!("server '{name}' serves TCP only: leave it out")),
+        }
+    }
+
+    /// The peers.
+    pub fn into_peers(self) -> Option<Peers> {
+        self.peers
+    }
+
+    /// How to run a server, or why it is missing. Builds a peer first.
+    ///
+    /// # Errors
+    /// If a peer does not build.
+    pub fn prepare(&self, choice: &Choice, core: usize) -> Result<Result<Spec, String>> {
+        let Choice { name, source } = choice;
+        let pin = Some(core);
+        match source {
+            Source::Own(arguments) => {
+                let program = env::current_exe().context("cannot find this program to start it")?;
+                let arguments = arguments.iter().map(Into::into).collect();
+                Ok(Ok(Spec { arguments, pin, ..Spec::of(name, program) }))
+            }
+            Source::Peer(peer, mode) => {
+                let arguments = [PEER_ADDRESS].into_iter().chain(mode.as_deref());
+                let arguments = arguments.map(Into::into).collect();
+                let spec = |program| Spec { arguments, pin, ..Spec::of(name, program) };
+                Peers::prepare(self.peers.as_ref(), peer, spec)
+            }
+        }
+    }
+
+    /// One of ours on a free port; its options are passed to `annulus echo`.
+    fn own(&self, name: &str, driver: &str, options: Option<&str>) -> Result<Source, String> {
+        let fixed = ["echo", "--listen", OWN_ADDRESS, "--driver", driver].map(String::from);
+        let options = options.into_iter().flat_map(|list| list.split(OPTION));
+        if options.clone().any(str::is_empty) {
+            return Err(format!("server '{name}': no option stands behind a {OPTION}"));
+        }
+        let options = options.map(|option| format!("--{option}"));
+        let arguments: Vec<String> = fixed.into_iter().chain(options).collect();
+        (self.check_own)(&arguments[1..])
+            .map_err(|why| format!("server '{name}': {why} (see annulus echo --help)"))?;
+        Ok(Source::Own(arguments))
+    }
+
+    fn peer(&self, name: &str, peer: &str, mode: Option<&str>) -> Result<Source, String> {
+        if !self.peer_names().iter().any(|known| known == peer) {
+            return Err(format!("no server '{name}': there are {self}"));
+        }
+        if let Some(word) = mode {
+            let modes = self.peers.as_ref().map(|peers| peers.modes(peer)).unwrap_or_default();
+            if modes.is_empty() {
+                return Err(format!("peer {peer} has no modes: leave out +{word}"));
+            }
+            if !modes.iter().any(|known| known == word) {
+                let modes = modes.join(", ");
+                return Err(format!("peer {peer} has no mode '{word}': it has {modes}"));
+            }
+        }
+        Ok(Source::Peer(peer.into(), mode.map(str::to_owned)))
+    }
+
+    fn peer_names(&self) -> Vec<String> {
+        self.peers.as_ref().map(Peers::names).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Catalogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", OWN.join(", "))?;
+        if self.peers.is_none() {
+            return write!(f, " (and peers, from within the repository)");
+        }
+        self.peer_names().into_iter().try_for_each(|name| match OWN.contains(&&*name) {
+            true => write!(f, ", {PEER}{name}"),
+            false => write!(f, ", {name}"),
+        })
+    }
+}
+
+/// Makes a server listen at another address, given in the form of ours and in that of peers.
+pub(super) fn listen_at(spec: &mut Spec, own: &str, peer: &str) {
+    for argument in &mut spec.arguments {
+        if *argument == OWN_ADDRESS {
+            *argument = own.into();
+        } else if *argument == PEER_ADDRESS {
+            *argument = peer.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::tests::directory;
+    use std::fs;
+
+    /// Accepts every option but one.
+    fn check_own(arguments: &[String]) -> Result<(), String> {
+        let refused = arguments.iter().find(|argument| *argument == "--spin");
+        refused.map_or(Ok(()), |argument| Err(format!("no option '{argument}'")))
+    }
+
+    /// A catalogue with two peers: one has the name of one of ours and has modes, the other cannot be built.
+    fn with_peers(look: impl Fn(&Catalogue)) {
+        let scratch = directory();
+        let root = scratch.path();
+        for peer in ["threads", "go"] {
+            fs::create_dir_all(root.join("tools/peers").join(peer)).expect("a directory");
+        }
+        let write = |path: &str, text| {
+            fs::write(root.join("tools/peers").join(path), text).expect("a file")
+        };
+        write("go/build", "echo no tool >&2; exit 3");
+        write("threads/build", "echo /bin/true");
+        write("threads/modes", "few\nmany\n");
+        look(&Catalogue::new(Peers::find(root), check_own));
+    }
+
+    fn arguments(catalogue: &Catalogue, name: &str) -> Vec<std::ffi::OsString> {
+        let choice = catalogue.choose(name, Transport::Tcp).expect("a server");
+        let spec = catalogue.prepare(&choice, 1).expect("it builds").expect("nothing is missing");
+        assert_eq!((spec.name.as_str(), spec.pin), (name, Some(1)));
+        spec.arguments
+    }
+
+    #[test]
+    fn a_name_of_ours_wins_over_a_peer_of_the_same_name() {
+        with_peers(|catalogue| {
+            assert_eq!(arguments(catalogue, "threads")[0], "echo");
+            assert_eq!(arguments(catalogue, "peer:threads"), ["0"]);
+            assert_eq!(arguments(catalogue, "peer:threads+few"), ["0", "few"]);
+            let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
+            let expected = "peer threads has no mode 'lots': it has few, many";
+            assert_eq!(error("peer:threads+lots"), expected);
+            assert_eq!(error("go+few"), "peer go has no modes: leave out +few");
+        });
+    }
+
+    #[test]
+    fn the_error_for_an_unknown_name_lists_all_names() {
+        with_peers(|catalogue| {
+            let error = catalogue.choose("tokyo", Transport::Tcp).expect_err("no such server");
+            let all = "no server 'tokyo': there are uring, epoll, threads, go, peer:threads";
+            assert_eq!(error, all);
+        });
+        let error = Catalogue::new(None, check_own)
+            .choose("tokyo", Transport::Tcp)
+            .expect_err("no such server");
+        assert!(error.ends_with("threads (and peers, from within the repository)"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_without_its_tool_is_missing_and_no_failure() {
+        with_peers(|catalogue| {
+            let choice = catalogue.choose("go", Transport::Tcp).expect("a peer");
+            let missing = catalogue.prepare(&choice, 0).expect("no failure").expect_err("no tool");
+            assert_eq!(missing, "peer go is left out: no tool");
+        });
+    }
+
+    #[test]
+    fn ours_accept_the_options_of_echo_and_an_address() {
+        let catalogue = Catalogue::new(None, check_own);
+        let own = arguments(&catalogue, "uring+locked-down+idle-timeout=30");
+        assert_eq!(
+            own[2..],
+            ["127.0.0.1:0", "--driver", "uring", "--locked-down", "--idle-timeout=30"]
+        );
+        let mut spec = Spec { arguments: own, ..Spec::of("uring", "annulus") };
+        listen_at(&mut spec, "unix:/x", "y");
+        assert_eq!(spec.arguments[2], "unix:/x");
+        let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
+        let refused = "server 'uring+spin': no option '--spin' (see annulus echo --help)";
+        assert_eq!(error("uring+spin"), refused);
+        assert_eq!(error("uring+"), "server 'uring+': no option stands behind a +");
+        let error = catalogue.choose("threads", Transport::Udp).expect_err("TCP only");
+        assert_eq!(error, "server 'threads' serves TCP only: leave it out");
+    }
+}

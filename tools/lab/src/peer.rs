@@ -1,0 +1,279 @@
+//! Peers: other programs to compare with, each in a directory of its own and built by its own script.
+//!
+//! `tools/peers/NAME/build OUT` builds into the directory OUT and prints the program's path as its last line. If a tool is
+//! missing, it exits with 3 and prints one line on its standard error. The program takes a port (0 picks one), prints
+//! `listening on ADDRESS:PORT` on its standard error, and runs until SIGTERM. Files in a peer's directory list the
+//! other transports and the modes that it supports; `tools/peers/README.md` has the whole contract.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, bail};
+
+use crate::child;
+
+use crate::process::Spec;
+
+/// Where they are within the repository.
+const PLACE: &str = "tools/peers";
+
+/// The exit status of a build script if a tool is missing.
+const TOOL_MISSING: i32 = 3;
+
+/// The file that lists the transports that a peer supports besides TCP.
+const SERVES: &str = "serves";
+
+/// The file that lists a peer's modes.
+const MODES: &str = "modes";
+
+/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`
+/// or `bench programs`, or twins of the examples. The check of each, beside the peers, has its name.
+const CONTESTS: [&str; 4] = ["nop", "file", "programs", "examples"];
+
+/// How the build of a peer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Built {
+    /// There is the program.
+    Program(PathBuf),
+    /// A tool is missing, and how to install it.
+    Missing(String),
+    /// It failed.
+    Failed {
+        /// How the script ended.
+        status: String,
+        /// What it printed on its standard error.
+        printed: String,
+    },
+}
+
+/// The directory of all peers, and the directory of their builds.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    directory: PathBuf,
+    output: PathBuf,
+    announce: fn(&str),
+}
+
+impl Peers {
+    /// Looks for a directory `tools/peers` here and in every parent directory.
+    pub fn find(from: &Path) -> Option<Peers> {
+        let root = from.ancestors().find(|above| above.join(PLACE).is_dir())?;
+        let (directory, output) = (root.join(PLACE), root.join("target").join("peers"));
+        Some(Peers { directory, output, announce: |_| () })
+    }
+
+    /// Sets a function that is called with a peer's name before it is built, which may take minutes.
+    pub fn announcing(self, announce: fn(&str)) -> Peers {
+        Peers { announce, ..self }
+    }
+
+    /// How to run a peer as a contender, or why it is missing. Builds it first; `spec` is called with its program.
+    /// Without a directory of peers every peer is missing.
+    ///
+    /// # Errors
+    /// If the peer does not build.
+    pub fn prepare(
+        peers: Option<&Peers>,
+        name: &str,
+        spec: impl FnOnce(PathBuf) -> Spec,
+    ) -> Result<Result<Spec, String>> {
+        let built = match peers {
+            Some(peers) => {
+                (peers.announce)(name);
+                let built = peers.build(name).and_then(Built::program);
+                built.with_context(|| format!("peer {name} did not build"))?
+            }
+            None => Err("it is built from within the repository".into()),
+        };
+        Ok(built.map(spec).map_err(|why| format!("peer {name} is left out: {why}")))
+    }
+
+    /// The text of a file beside the peers, such as a configuration of a program that is not built.
+    ///
+    /// # Errors
+    /// If it cannot be read; the error names it.
+    pub(crate) fn read(&self, path: &str) -> Result<String> {
+        let path = self.directory.join(path);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The names of all peers, sorted.
+    pub fn all(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter(|entry| entry.path().join("build").is_file())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The names of all peers that are echo servers, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let is_server = |name: &String| !CONTESTS.iter().any(|contest| self.serves(name, contest));
+        self.all().into_iter().filter(is_server).collect()
+    }
+
+    /// Whether a peer supports this besides TCP: `udp` or `unix`.
+    pub fn serves(&self, name: &str, kind: &str) -> bool {
+        self.words(name, SERVES).iter().any(|word| word == kind)
+    }
+
+    /// The modes of a peer, of which one may follow its address.
+    pub fn modes(&self, name: &str) -> Vec<String> {
+        self.words(name, MODES)
+    }
+
+    /// Builds a peer, which may take minutes.
+    ///
+    /// # Errors
+    /// If its script cannot be run.
+    pub fn build(&self, name: &str) -> Result<Built> {
+        let (directory, output) = (self.directory.join(name), self.output.join(name));
+        fs::create_dir_all(&output)?;
+        let mut build = Command::new("/bin/sh");
+        build.arg("build").arg(&output).current_dir(&directory);
+        let Output { status, stdout, stderr } = child::output(build)?;
+        Ok(match (status.code(), last_line(&stdout)) {
+            (Some(0), Some(path)) => Built::Program(directory.join(path)),
+            (Some(0), None) => Built::Failed {
+                status: "it printed no path".into(),
+                printed: String::from_utf8_lossy(&stderr).into_owned(),
+            },
+            (Some(TOOL_MISSING), _) => {
+                Built::Missing(last_line(&stderr).unwrap_or_else(|| "a tool is missing".into()))
+            }
+            _ => Built::Failed {
+                status: status.to_string(),
+                printed: String::from_utf8_lossy(&stderr).into_owned(),
+            },
+        })
+    }
+
+    /// The lines of a file in a peer's directory; none without the file.
+    fn words(&self, name: &str, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.directory.join(name).join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Built {
+    /// The program, or which tool is missing.
+    fn program(self) -> Result<Result<PathBuf, String>> {
+        match self {
+            Built::Program(path) => Ok(Ok(path)),
+            Built::Missing(why) => Ok(Err(why)),
+            Built::Failed { status, printed } => match last_line(printed.as_bytes()) {
+                Some(line) => bail!("{status}: {line}"),
+                None => bail!(status),
+            },
+        }
+    }
+}
+
+/// The last non-empty line.
+fn last_line(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use crate::scratch::tests::directory;
+
+    /// A directory of peers with build scripts.
+    struct Directory(Scratch);
+
+    impl Directory {
+        fn new(scripts: &[(&str, &str)]) -> Directory {
+            let directory = Directory(directory());
+            scripts.iter().for_each(|(peer, script)| directory.file(peer, "build", script));
+            directory
+        }
+
+        fn file(&self, peer: &str, name: &str, text: &str) {
+            let peer = self.0.path().join(PLACE).join(peer);
+            fs::create_dir_all(&peer).expect("directory");
+            fs::write(peer.join(name), text).expect("file");
+        }
+
+        fn peers(&self) -> Peers {
+            let below = self.0.path().join("some").join("where");
+            fs::create_dir_all(&below).expect("directory");
+            Peers::find(&below).expect("peers above")
+        }
+    }
+
+    #[test]
+    fn a_peer_is_found_above_and_built_in_the_target_directory() {
+        let directory = Directory::new(&[("c", "touch $1/c\necho building\necho $1/c\n")]);
+        let program = directory.0.path().join("target/peers/c/c");
+        assert_eq!(directory.peers().build("c").expect("it runs"), Built::Program(program.clone()));
+        assert!(program.is_file());
+    }
+
+    #[test]
+    fn a_missing_tool_is_no_failed_build() {
+        let missing = "echo 'no go: apt install golang' >&2; exit 3";
+        let directory = Directory::new(&[
+            ("go", missing),
+            ("broken", "echo 'x.c:1: error' >&2; exit 1"),
+            ("mute", "true"),
+        ]);
+        let peers = directory.peers();
+        let prepare = |name| Peers::prepare(Some(&peers), name, |program| Spec::of(name, program));
+        let missing = prepare("go").expect("no failure").expect_err("no go");
+        assert_eq!(missing, "peer go is left out: no go: apt install golang");
+        let error = |name| format!("{:#}", prepare(name).expect_err("it does not build"));
+        assert_eq!(error("broken"), "peer broken did not build: exit status: 1: x.c:1: error");
+        assert_eq!(error("mute"), "peer mute did not build: it printed no path");
+    }
+
+    #[test]
+    fn the_transports_and_modes_of_a_peer_are_read_from_its_directory() {
+        let directory = Directory::new(&[("plain", ""), ("more", "")]);
+        directory.file("more", SERVES, "udp\nunix\n");
+        directory.file("more", MODES, "sqpoll\n");
+        let peers = directory.peers();
+        let served = |name| ["udp", "unix", "ud"].map(|kind| peers.serves(name, kind));
+        assert_eq!(
+            (served("more"), peers.modes("more")),
+            ([true, true, false], vec!["sqpoll".into()])
+        );
+        assert_eq!((served("plain"), peers.modes("plain")), ([false; 3], vec![]));
+    }
+
+    #[test]
+    fn every_check_but_that_of_echo_servers_is_known() {
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
+        let entries = fs::read_dir(peers).expect("the peers").flatten();
+        let mut checks: Vec<_> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                Some(name.strip_prefix("check_")?.strip_suffix(".py")?.to_owned())
+            })
+            .collect();
+        checks.sort();
+        let mut contests = CONTESTS;
+        contests.sort();
+        assert_eq!(checks, contests);
+    }
+
+    #[test]
+    fn a_peer_is_a_directory_with_a_build_script() {
+        let directory = Directory::new(&[("b", ""), ("a", "")]);
+        assert_eq!(directory.peers().names(), ["a", "b"]);
+        assert_eq!(directory.peers().all(), ["a", "b"]);
+        fs::create_dir_all(directory.0.path().join("tools/peers/notes")).expect("directory");
+        for other in CONTESTS {
+            directory.file("b", SERVES, &format!("{other}\n"));
+            assert_eq!(directory.peers().names(), ["a"], "{other}");
+            assert_eq!(directory.peers().all(), ["a", "b"], "{other}");
+        }
+        assert!(Peers::find(Path::new("/")).is_none() || Path::new("/peers").is_dir());
+    }
+}

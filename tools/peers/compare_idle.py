@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Compares the memory of idle HTTP/1 connections: hyper on annulus (io_uring, epoll; driven by hyper itself, or released while idle by
+`annulus_compat::hyper::Http1` and `annulus_compat::tower::serve`) and on tokio, the programs of `bench programs`.
+
+    compare_idle.py [--connections N] [--rounds N] [--wait S] [--json FILE] [DIRECTORY]
+
+Each server starts anew in each round, in an order that changes. A client in this process opens N connections, sends one request over each,
+reads its answer, and leaves all open. Read are, from /proc: the server's resident memory that is its own (anonymous pages) before the
+first connection, after the last answer, and S seconds later, when what is not needed has been given back; and the kernel's memory, in
+slabs and sockets of the whole machine, which both ends and all else take part in. The figures are bytes a connection, medians of the
+rounds. tokio runs a second time, as a control.
+
+DIRECTORY has the programs `annulus` and `tokio` as tools/peers/hyper/build makes them; without it they are built.
+Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import re
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+BODY = b"hello\n"
+BASELINE = "tokio"
+SERVERS = {
+    "annulus, io_uring": ("annulus", ["uring"]),
+    "annulus, epoll": ("annulus", ["epoll"]),
+    "io_uring, released": ("annulus", ["uring-released"]),
+    "epoll, released": ("annulus", ["epoll-released"]),
+    "io_uring, tower::serve": ("annulus", ["uring-serve"]),
+    BASELINE: ("tokio", []),
+    "tokio (control)": ("tokio", []),
+}
+PATIENCE = 60.0
+SPARE_DESCRIPTORS = 100
+UNAVAILABLE = 3
+
+
+def kilobytes(path, names):
+    """The sum of some lines of a file in /proc, in bytes."""
+    fields = dict(line.split(":", 1) for line in pathlib.Path(path).read_text().splitlines() if ":" in line)
+    return sum(int(fields[name].split()[0]) * 1024 for name in names)
+
+
+def own_memory(process):
+    return kilobytes(f"/proc/{process.pid}/status", ["RssAnon"])
+
+
+def kernel_memory():
+    return kilobytes("/proc/meminfo", ["Slab", "Percpu"]) + socket_memory()
+
+
+def socket_memory():
+    """Pages that TCP has for what is queued."""
+    found = re.search(r"^TCP: .* mem (\d+)", pathlib.Path("/proc/net/sockstat").read_text(), re.M)
+    return int(found[1]) * resource.getpagesize() if found else 0
+
+
+def start(program, arguments):
+    server = subprocess.Popen([program, "0", "http1", *arguments], stderr=subprocess.PIPE, text=True)
+    line = server.stderr.readline()
+    ready = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
+    if not ready:
+        server.kill()
+        server.wait()
+        raise SystemExit(f"{program} does not listen: {line.strip()}")
+    return server, int(ready[1])
+
+
+def converse(port, request=REQUEST, end=BODY):
+    """An open connection, after a request and its answer, which ends with these bytes."""
+    connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
+    connection.sendall(request)
+    answer = b""
+    while not answer.endswith(end):
+        part = connection.recv(4096)
+        if not part:
+            raise SystemExit(f"the server closed a connection: {answer!r}")
+        answer += part
+    return connection
+
+
+def measure(program, arguments, count, wait):
+    """Bytes a connection: after the answers, later, and of the kernel."""
+    server, port = start(program, arguments)
+    connections = []
+    try:
+        converse(port).close()  # What the first connection of all takes is not a connection's.
+        before, kernel = own_memory(server), kernel_memory()
+        connections += [converse(port) for _ in range(count)]
+        after = own_memory(server)
+        time.sleep(wait)
+        later, in_kernel = own_memory(server), kernel_memory()
+        return [(value - base) / count for value, base in ((after, before), (later, before), (in_kernel, kernel))]
+    finally:
+        for connection in connections:
+            connection.close()
+        server.kill()
+        server.wait()
+        server.stderr.close()
+
+
+def raise_limit(count):
+    """Descriptors for this process and for the servers, which inherit the limit."""
+    wanted = count + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        print(f"{count} connections take {wanted} descriptors, and the limit is {hard}: ulimit -Hn", file=sys.stderr)
+        sys.exit(UNAVAILABLE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def built():
+    build = subprocess.run([ROOT / "tools/peers/hyper/build", ROOT / "target/peers/hyper"], stdout=subprocess.PIPE, text=True)
+    if build.returncode != 0:
+        sys.exit(build.returncode)
+    return build.stdout.splitlines()[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", type=pathlib.Path)
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--wait", type=float, default=15.0)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    if options.connections < 1 or options.rounds < 1 or options.wait < 0:
+        parser.error("at least one connection and one round, and no negative wait")
+    raise_limit(options.connections)
+    directory = options.directory or pathlib.Path(built())
+    results = {name: [] for name in SERVERS}
+    for _ in range(options.rounds):
+        for name in random.sample(list(SERVERS), len(SERVERS)):
+            program, arguments = SERVERS[name]
+            results[name].append(measure(directory / program, arguments, options.connections, options.wait))
+    report(results, options)
+
+
+def report(results, options):
+    medians = {name: [statistics.median(column) for column in zip(*rounds)] for name, rounds in results.items()}
+    print(f"bytes a connection, {options.connections} connections, {options.rounds} rounds")
+    print(f"{'':24}{'answered':>10}{f'{options.wait:g} s later':>14}{'ratio':>8}{'in the kernel':>16}")
+    for name, (after, later, kernel) in medians.items():
+        ratio = later / medians[BASELINE][1]
+        print(f"{name:24}{after:10.0f}{later:14.0f}{ratio:8.3f}{kernel:16.0f}")
+    if options.json:
+        options.json.write_text(json.dumps({"connections": options.connections, "rounds": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
