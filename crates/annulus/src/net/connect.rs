@@ -80,13 +80,7 @@ impl ConnectOptions {
         self
     }
 
-    buffer_options!(option_setters);
-    tcp_options!(option_setters);
-    ip_options!(ip_option_setters);
-    bind_options!(option_setters);
-    share_options!(option_setters);
-    bind_setters!();
-    keepalive_setter!();
+    options!(setters: buffer tcp ip bind share device keepalive);
 
     /// Connects: see [`TcpStream::connect`].
     ///

@@ -1,9 +1,8 @@
 //! Handles as descriptors, and handles of descriptors from elsewhere.
 
-use super::datagram_handle::DatagramHandle;
-use super::listener_handle::ListenerHandle;
 use super::new_fd::NewFd;
 use super::parts::given;
+use super::socket::Socket;
 use super::stream_handle::{AsStream, StreamHandle};
 use super::{
     Receiver, Sender, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
@@ -11,7 +10,7 @@ use super::{
 use crate::base::exposed;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use annulus_kernel::{Fd, named};
+use annulus_kernel::named;
 use rustix::io::Errno;
 use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -22,32 +21,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix;
 use std::rc::Rc;
 
-/// A handle that owns a descriptor of its runtime.
-trait Lends {
-    fn core(&self) -> &Core;
-
-    fn fd(&self) -> io::Result<Fd>;
-
-    fn lend(&self) -> BorrowedFd<'_> {
-        exposed::borrowed(self.core().expose(self.fd()))
-    }
+/// The descriptor of a handle, which its runtime owns.
+fn lend<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
+    exposed::borrowed(core.expose(handle.call(|_, fd| Ok(fd))))
 }
-
-macro_rules! lends {
-    ($($handle:ty)+) => {$(
-        impl Lends for $handle {
-            fn core(&self) -> &Core {
-                &self.core
-            }
-
-            fn fd(&self) -> io::Result<Fd> {
-                self.with_fd(|_, fd| Ok(fd))
-            }
-        }
-    )+};
-}
-
-lends!(StreamHandle ListenerHandle DatagramHandle);
 
 macro_rules! as_fd {
     ($($type:ident $($more:literal)?)+) => {$(
@@ -59,7 +36,8 @@ macro_rules! as_fd {
         /// After the runtime's end and under a simulated kernel it is a number that no descriptor has: every call fails with `EBADF`.
         impl AsFd for $type {
             fn as_fd(&self) -> BorrowedFd<'_> {
-                self.handle().lend()
+                let handle = self.handle();
+                lend(&handle.core, handle)
             }
         }
 

@@ -13,7 +13,7 @@ use super::settings::SocketSettings;
 use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
-use super::stream_methods::{accept_methods, listen_setters};
+use super::stream_methods::shared;
 use crate::base::connection_limit::ConnectionLimit;
 use crate::base::op_error::Operation;
 use crate::runtime::core::Core;
@@ -70,8 +70,7 @@ impl ListenOptions {
         Self::default()
     }
 
-    bind_options!(option_setters);
-    bind_setters!();
+    options!(setters: bind device);
 
     /// Several listeners share the port, and the kernel distributes connections over them (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
@@ -86,15 +85,12 @@ impl ListenOptions {
         self
     }
 
-    listen_setters!();
+    shared!(listen);
 }
 
 /// Options that accepted connections inherit.
 impl ListenOptions {
-    buffer_options!(option_setters);
-    tcp_options!(option_setters);
-    ip_options!(ip_option_setters);
-    keepalive_setter!();
+    options!(setters: buffer tcp ip keepalive);
 }
 
 impl ListenOptions {
@@ -232,7 +228,7 @@ impl TcpListener {
         Ok(Self { handle: ListenerHandle::new(core, socket, limit)? })
     }
 
-    accept_methods!(TcpStream, adopt);
+    shared!(accept TcpStream, adopt);
 
     fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         Ok(TcpStream::new(handle).with_peer())
@@ -249,11 +245,8 @@ impl TcpListener {
         self.handle.set(option)
     }
 
-    bind_options!(option_getters);
-    share_options!(option_getters);
-    ip_options!(ip_option_methods);
-    socket_methods!();
-    device_methods!();
+    options!(getters: bind share);
+    options!(methods: ip error device);
 
     /// The address it listens on.
     ///

@@ -1,18 +1,20 @@
 //! The options of sockets, each written once: as a method of the options that make a socket, and as setter and getter of the
 //! socket.
 //!
-//! A table has for each option its documentation, the names of getter and setter, its type, and how it becomes an option of the
-//! kernel and how the kernel's answer becomes a value. `$emit` makes methods of a table: [`option_setters`] for options with a
-//! field `socket` of [`SocketSettings`](super::settings::SocketSettings), [`option_methods`] for sockets with a field `handle`
-//! that is a [`Socket`](super::socket::Socket).
+//! `options!(setters: tcp ip)` makes methods of options with a field `socket` of [`SocketSettings`](super::settings::SocketSettings),
+//! `options!(methods: tcp ip)` setters and getters of a socket with a field `handle` that is a [`Socket`](super::socket::Socket), and
+//! `options!(getters: bind)` getters alone. A row has the documentation of an option, the names of getter and setter, its type, and how it
+//! becomes an option of the kernel and how the kernel's answer becomes a value.
 
 use annulus_kernel::SocketOption;
 use std::time::Duration;
 
-/// Sizes of the kernel's buffers, which all sockets have.
-macro_rules! buffer_options {
-    ($emit:ident) => {
-        $emit! {
+/// The options by group.
+macro_rules! options {
+    ($how:ident: $($group:ident)+) => { $(options!(@$group $how);)+ };
+    // Sizes of the kernel's buffers, which all sockets have.
+    (@buffer $how:ident) => {
+        option_rows! { plain $how
             /// Bytes that the kernel may hold for the socket until they are received (`SO_RCVBUF`), as it counts them. Linux limits
             /// it to `net.core.rmem_max`, and doubles it for its overhead. TCP sizes its buffer by itself unless this is set.
             recv_buffer / set_recv_buffer: usize = SocketOption::RecvBuffer, SocketQuery::RecvBuffer, size;
@@ -21,12 +23,9 @@ macro_rules! buffer_options {
             send_buffer / set_send_buffer: usize = SocketOption::SendBuffer, SocketQuery::SendBuffer, size;
         }
     };
-}
-
-/// Options of TCP.
-macro_rules! tcp_options {
-    ($emit:ident) => {
-        $emit! {
+    // Options of TCP.
+    (@tcp $how:ident) => {
+        option_rows! { plain $how
             /// Whether small sends leave at once (`TCP_NODELAY`). On by default: otherwise an answer in several small sends waits
             /// for the peer's delayed acknowledgement, 40 ms.
             nodelay / set_nodelay: bool = SocketOption::NoDelay, SocketQuery::NoDelay, is_on;
@@ -35,23 +34,17 @@ macro_rules! tcp_options {
             user_timeout / set_user_timeout: Option<Duration> = user_timeout, SocketQuery::UserTimeout, time;
         }
     };
-}
-
-/// An option of TCP that only a connection has.
-macro_rules! quickack_options {
-    ($emit:ident) => {
-        $emit! {
+    // An option of TCP that only a connection has.
+    (@quickack $how:ident) => {
+        option_rows! { plain $how
             /// Whether what is received is acknowledged at once (`TCP_QUICKACK`). The kernel decides again for itself after some
             /// time: set it after each receive that is to be acknowledged.
             quickack / set_quickack: bool = SocketOption::QuickAck, SocketQuery::QuickAck, is_on;
         }
     };
-}
-
-/// Options of IPv4 and IPv6, set for each protocol that the socket has.
-macro_rules! ip_options {
-    ($emit:ident) => {
-        $emit! {
+    // Options of IPv4 and IPv6, set for each protocol that the socket has.
+    (@ip $how:ident) => {
+        option_rows! { ip $how
             /// The most hops of what is sent (`IP_TTL`, `IPV6_UNICAST_HOPS`). 64 by default.
             ttl / set_ttl: u8 = SocketOption::Ttl, SocketQuery::Ttl, byte;
             /// Service class and congestion notification of what is sent (`IP_TOS`, `IPV6_TCLASS`), eight bits. On TCP the kernel
@@ -59,12 +52,9 @@ macro_rules! ip_options {
             tos / set_tos: u8 = SocketOption::Tos, SocketQuery::Tos, byte;
         }
     };
-}
-
-/// Options of a socket that is bound to an address.
-macro_rules! bind_options {
-    ($emit:ident) => {
-        $emit! {
+    // Options of a socket that is bound to an address.
+    (@bind $how:ident) => {
+        option_rows! { plain $how
             /// Whether several sockets may bind the same address, as multicast receivers do, and a restarted server may bind while
             /// old connections are in TIME_WAIT (`SO_REUSEADDR`). On by default for TCP listeners, else off.
             reuse_address / set_reuse_address: bool = SocketOption::ReuseAddress, SocketQuery::ReuseAddress, is_on;
@@ -73,121 +63,32 @@ macro_rules! bind_options {
             only_v6 / set_only_v6: bool = SocketOption::V6Only, SocketQuery::V6Only, is_on;
         }
     };
-}
-
-/// Options of sockets that share a port.
-macro_rules! share_options {
-    ($emit:ident) => {
-        $emit! {
+    // An option of sockets that share a port.
+    (@share $how:ident) => {
+        option_rows! { plain $how
             /// Whether several sockets may share the port: the kernel distributes connections or peers over them (`SO_REUSEPORT`).
             /// Off by default.
             reuse_port / set_reuse_port: bool = SocketOption::ReusePort, SocketQuery::ReusePort, is_on;
         }
     };
-}
-
-/// Options of datagrams to many.
-macro_rules! broadcast_options {
-    ($emit:ident) => {
-        $emit! {
+    // Options of datagrams to many.
+    (@broadcast $how:ident) => {
+        option_rows! { plain $how
             /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.
             broadcast / set_broadcast: bool = SocketOption::Broadcast, SocketQuery::Broadcast, is_on;
         }
     };
-}
-
-/// As [`broadcast_options`], of a protocol.
-macro_rules! multicast_options {
-    ($emit:ident) => {
-        $emit! {
+    // The same, of a protocol.
+    (@multicast $how:ident) => {
+        option_rows! { ip $how
             /// Whether members of a group on this host receive what this socket sends to it. On by default.
             multicast_loop / set_multicast_loop: bool = SocketOption::MulticastLoop, SocketQuery::MulticastLoop, is_on;
             /// The most hops of a multicast datagram. One by default: it stays in the local network.
             multicast_ttl / set_multicast_ttl: u8 = SocketOption::MulticastTtl, SocketQuery::MulticastTtl, byte;
         }
     };
-}
-
-/// Makes methods of options that make a socket.
-macro_rules! option_setters {
-    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
-        $(#[doc = $doc])+
-        pub fn $name(mut self, value: $type) -> Self {
-            self.socket.put($option(value));
-            self
-        }
-    )+};
-}
-
-/// As [`option_setters`], of options of a protocol.
-macro_rules! ip_option_setters {
-    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
-        $(#[doc = $doc])+
-        pub fn $name(mut self, value: $type) -> Self {
-            self.socket.put($option(Ip::V4, value));
-            self
-        }
-    )+};
-}
-
-/// Makes setters and getters of a socket.
-macro_rules! option_methods {
-    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
-        $(#[doc = $doc])+
-        ///
-        /// # Errors
-        /// If the system refuses it; or after the runtime's end.
-        pub fn $set(&self, value: $type) -> io::Result<()> {
-            self.handle.set($option(value))
-        }
-
-        #[doc = concat!("What the system has for [`", stringify!($set), "`](Self::", stringify!($set), ").")]
-        ///
-        /// # Errors
-        /// After the runtime's end.
-        pub fn $name(&self) -> io::Result<$type> {
-            self.handle.query($query).map(option_methods::$of)
-        }
-    )+};
-}
-
-/// Makes getters of a socket, of options that can be set only when it is made.
-macro_rules! option_getters {
-    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
-        $(#[doc = $doc])+
-        ///
-        /// # Errors
-        /// If the socket has no such option; or after the runtime's end.
-        pub fn $name(&self) -> io::Result<$type> {
-            self.handle.query($query).map(option_methods::$of)
-        }
-    )+};
-}
-
-/// As [`option_methods`], of options of a protocol.
-macro_rules! ip_option_methods {
-    ($($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
-        $(#[doc = $doc])+
-        ///
-        /// # Errors
-        /// If the system refuses it; or after the runtime's end.
-        pub fn $set(&self, value: $type) -> io::Result<()> {
-            self.handle.set_ip(|ip| $option(ip, value))
-        }
-
-        #[doc = concat!("What the system has for [`", stringify!($set), "`](Self::", stringify!($set), ").")]
-        ///
-        /// # Errors
-        /// After the runtime's end.
-        pub fn $name(&self) -> io::Result<$type> {
-            self.handle.query_ip($query).map(option_methods::$of)
-        }
-    )+};
-}
-
-/// Methods of options that make a socket which is bound to an address or a port.
-macro_rules! bind_setters {
-    () => {
+    // A network interface, of options that make a socket.
+    (@device setters) => {
         /// The socket sends and receives by this network interface only, such as `eth0` (`SO_BINDTODEVICE`). Needs the capability
         /// `CAP_NET_RAW` before Linux 5.7, and to change it. A name that no interface can have, or has, is an error when the
         /// socket is made.
@@ -196,37 +97,8 @@ macro_rules! bind_setters {
             self
         }
     };
-}
-
-/// `keepalive` of options that make a TCP socket.
-macro_rules! keepalive_setter {
-    () => {
-        /// Probes idle connections, as it says (`SO_KEEPALIVE`). Off by default. Values that Linux does not have are an error when
-        /// the socket is made.
-        pub fn keepalive(mut self, keepalive: KeepAlive) -> Self {
-            self.socket.keep_alive(keepalive);
-            self
-        }
-    };
-}
-
-/// Methods of every socket.
-macro_rules! socket_methods {
-    () => {
-        /// The error that the kernel keeps for the socket, which is cleared (`SO_ERROR`); `None` if there is none. Errors that receives
-        /// and sends return do not show here again.
-        ///
-        /// # Errors
-        /// After the runtime's end.
-        pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-            self.handle.take_error()
-        }
-    };
-}
-
-/// Methods of sockets of the internet.
-macro_rules! device_methods {
-    () => {
+    // The same, of a socket.
+    (@device methods) => {
         /// Binds the socket to a network interface, such as `eth0`, or to none (`SO_BINDTODEVICE`): it sends and receives by this one only.
         ///
         /// # Errors
@@ -244,14 +116,95 @@ macro_rules! device_methods {
             self.handle.device()
         }
     };
+    // Probes of idle TCP connections.
+    (@keepalive setters) => {
+        /// Probes idle connections, as it says (`SO_KEEPALIVE`). Off by default. Values that Linux does not have are an error when
+        /// the socket is made.
+        pub fn keepalive(mut self, keepalive: KeepAlive) -> Self {
+            self.socket.keep_alive(keepalive);
+            self
+        }
+    };
+    // Of every socket.
+    (@error methods) => {
+        /// The error that the kernel keeps for the socket, which is cleared (`SO_ERROR`); `None` if there is none. Errors that receives
+        /// and sends return do not show here again.
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+            self.handle.take_error()
+        }
+    };
 }
 
-pub(super) use {
-    bind_options, bind_setters, broadcast_options, buffer_options, device_methods,
-    ip_option_methods, ip_option_setters, ip_options, keepalive_setter, multicast_options,
-    option_getters, option_methods, option_setters, quickack_options, share_options,
-    socket_methods, tcp_options,
-};
+/// Makes methods of rows.
+macro_rules! option_rows {
+    // Of options that make a socket.
+    (plain setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        pub fn $name(mut self, value: $type) -> Self {
+            self.socket.put($option(value));
+            self
+        }
+    )+};
+    // The same, of options of a protocol.
+    (ip setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        pub fn $name(mut self, value: $type) -> Self {
+            self.socket.put($option(Ip::V4, value));
+            self
+        }
+    )+};
+    // Setters and getters of a socket.
+    (plain methods $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// If the system refuses it; or after the runtime's end.
+        pub fn $set(&self, value: $type) -> io::Result<()> {
+            self.handle.set($option(value))
+        }
+
+        #[doc = concat!("What the system has for [`", stringify!($set), "`](Self::", stringify!($set), ").")]
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub fn $name(&self) -> io::Result<$type> {
+            self.handle.query($query).map(option_methods::$of)
+        }
+    )+};
+    // The same, of options of a protocol.
+    (ip methods $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// If the system refuses it; or after the runtime's end.
+        pub fn $set(&self, value: $type) -> io::Result<()> {
+            self.handle.set_ip(|ip| $option(ip, value))
+        }
+
+        #[doc = concat!("What the system has for [`", stringify!($set), "`](Self::", stringify!($set), ").")]
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub fn $name(&self) -> io::Result<$type> {
+            self.handle.query_ip($query).map(option_methods::$of)
+        }
+    )+};
+    // Getters of a socket, of options that can be set only when it is made.
+    (plain getters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
+        $(#[doc = $doc])+
+        ///
+        /// # Errors
+        /// If the socket has no such option; or after the runtime's end.
+        pub fn $name(&self) -> io::Result<$type> {
+            self.handle.query($query).map(option_methods::$of)
+        }
+    )+};
+}
+
+pub(super) use {option_rows, options};
 
 /// In milliseconds, rounded up; zero is the system's rule.
 pub(super) fn user_timeout(time: Option<Duration>) -> SocketOption {

@@ -3,7 +3,7 @@
 use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
-use super::stream_methods::{recv_methods, send_methods};
+use super::stream_methods::shared;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use annulus_kernel::SocketQuery;
@@ -53,7 +53,7 @@ impl RecvHalf {
         Self { handle, unread }
     }
 
-    recv_methods!();
+    shared!(recv);
 
     /// The peer's address.
     ///
@@ -93,7 +93,7 @@ impl SendHalf {
         Self { handle, reunited: false }
     }
 
-    send_methods!();
+    shared!(send);
 }
 
 impl AsStream for SendHalf {

@@ -9,9 +9,7 @@ use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
 use super::split::{Family, RecvHalf, ReuniteError, SendHalf, reunite};
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
-use super::stream_methods::{
-    parts_methods, recv_methods, send_methods, stream_methods, stream_traits,
-};
+use super::stream_methods::shared;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::current;
@@ -97,9 +95,9 @@ impl TcpStream {
 
     const FAMILY: Family = Family::Tcp;
 
-    stream_methods!();
+    shared!(stream);
 
-    parts_methods!();
+    shared!(parts);
 
     /// The peer's address.
     ///
@@ -120,12 +118,7 @@ impl TcpStream {
 
 /// Options.
 impl TcpStream {
-    buffer_options!(option_methods);
-    tcp_options!(option_methods);
-    ip_options!(ip_option_methods);
-    quickack_options!(option_methods);
-    socket_methods!();
-    device_methods!();
+    options!(methods: buffer tcp ip quickack error device);
 
     /// Probes the connection while it is idle, or no longer does (`SO_KEEPALIVE`). Off by default.
     ///
@@ -170,4 +163,4 @@ impl TcpStream {
     }
 }
 
-stream_traits!(TcpStream);
+shared!(traits TcpStream);

@@ -5,8 +5,9 @@
 //! [`RecvBuffer`](super::recv_buffer::RecvBuffer).
 
 /// Methods of a type that receives.
-macro_rules! recv_methods {
-    () => {
+/// `shared!(recv)` and so on: the methods that a part of a type has.
+macro_rules! shared {
+    (recv) => {
         pub(crate) fn source_handle(&self) -> &crate::net::StreamHandle {
             &self.handle
         }
@@ -123,11 +124,9 @@ macro_rules! recv_methods {
             self.unread.poll_exact(&self.handle, cx, n)
         }
     };
-}
 
-/// Methods of a type that sends.
-macro_rules! send_methods {
-    () => {
+    // Methods of a type that sends.
+    (send) => {
         /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it. What is queued in a turn leaves
         /// in one operation, without being copied.
         ///
@@ -280,13 +279,11 @@ macro_rules! send_methods {
             self.handle.poll_shutdown(cx)
         }
     };
-}
 
-/// Methods of a type that owns both directions.
-macro_rules! stream_methods {
-    () => {
-        recv_methods!();
-        send_methods!();
+    // Methods of a type that owns both directions.
+    (stream) => {
+        shared!(recv);
+        shared!(send);
 
         /// Closes at once: discards what is queued; a TCP connection is reset.
         pub fn abort(self) {
@@ -310,11 +307,9 @@ macro_rules! stream_methods {
             Ok(Self { handle, unread })
         }
     };
-}
 
-/// `into_parts` and `from_parts` of a stream.
-macro_rules! parts_methods {
-    () => {
+    // `into_parts` and `from_parts` of a stream.
+    (parts) => {
         /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
         /// kernel has taken what was sent and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
         /// the result, and not in the socket any more. If the future is dropped, the connection closes as a dropped stream does.
@@ -359,11 +354,9 @@ macro_rules! parts_methods {
             Ok(Self::new(StreamHandle::of_slot(core, slot)))
         }
     };
-}
 
-/// `AsStream`, and `Debug` with both addresses.
-macro_rules! stream_traits {
-    ($stream:ident) => {
+    // `AsStream`, and `Debug` with both addresses.
+    (traits $stream:ident) => {
         impl AsStream for $stream {
             fn handle(&self) -> &StreamHandle {
                 &self.handle
@@ -379,12 +372,10 @@ macro_rules! stream_traits {
             }
         }
     };
-}
 
-/// `accept` and `poll_accept` of a listener with a field `handle`. `adopt` makes a stream and its peer's address of an accepted
-/// connection; `None` if the peer has reset it.
-macro_rules! accept_methods {
-    ($stream:ident, $adopt:ident) => {
+    // `accept` and `poll_accept` of a listener with a field `handle`. `adopt` makes a stream and its peer's address of an accepted
+    // connection; `None` if the peer has reset it.
+    (accept $stream:ident, $adopt:ident) => {
         /// The next connection, and its peer's address.
         ///
         /// Cancel-safe: the accept belongs to the listener, so dropping the future loses no connection. Several tasks may wait at
@@ -415,11 +406,9 @@ macro_rules! accept_methods {
             }
         }
     };
-}
 
-/// Setters of options with a field `listen` of [`ListenSettings`](super::listener_handle::ListenSettings).
-macro_rules! listen_setters {
-    () => {
+    // Setters of options with a field `listen` of [`ListenSettings`](super::listener_handle::ListenSettings).
+    (listen) => {
         /// Connections that the kernel completes and keeps until they are accepted; capped at `net.core.somaxconn`. 4096 by
         /// default.
         pub fn backlog(mut self, connections: u32) -> Self {
@@ -438,7 +427,4 @@ macro_rules! listen_setters {
     };
 }
 
-pub(super) use {
-    accept_methods, listen_setters, parts_methods, recv_methods, send_methods, stream_methods,
-    stream_traits,
-};
+pub(super) use shared;

@@ -260,14 +260,8 @@ impl UdpSocket {
 
 /// Options. All of them fail after the runtime's end, and if the system refuses them.
 impl UdpSocket {
-    buffer_options!(option_methods);
-    ip_options!(ip_option_methods);
-    bind_options!(option_getters);
-    share_options!(option_getters);
-    broadcast_options!(option_methods);
-    multicast_options!(ip_option_methods);
-    socket_methods!();
-    device_methods!();
+    options!(methods: buffer ip broadcast multicast error device);
+    options!(getters: bind share);
 
     /// Whether received datagrams have their service class and congestion notification: [`Datagram::tos`].
     ///

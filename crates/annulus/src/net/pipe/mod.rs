@@ -9,7 +9,7 @@ use super::new_fd::NewFd;
 use super::parts::given;
 use super::recv_buffer::RecvBuffer;
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
-use super::stream_methods::{recv_methods, send_methods};
+use super::stream_methods::shared;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::current;
@@ -83,7 +83,7 @@ impl Sender {
         handle_of(pipe, SigPipe::of_process()).map(|handle| Self { handle })
     }
 
-    send_methods!();
+    shared!(send);
 }
 
 impl Receiver {
@@ -96,7 +96,7 @@ impl Receiver {
         Ok(Self { handle, unread: RecvBuffer::default() })
     }
 
-    recv_methods!();
+    shared!(recv);
 }
 
 impl AsStream for Sender {

@@ -45,12 +45,7 @@ impl UdpOptions {
         Self::default()
     }
 
-    buffer_options!(option_setters);
-    ip_options!(ip_option_setters);
-    bind_options!(option_setters);
-    share_options!(option_setters);
-    broadcast_options!(option_setters);
-    bind_setters!();
+    options!(setters: buffer ip bind share broadcast device);
 
     /// Datagrams may overtake one another, so one that finds no space does not delay the others. Off by default.
     pub fn unordered(mut self, on: bool) -> Self {

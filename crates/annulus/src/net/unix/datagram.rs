@@ -270,8 +270,7 @@ impl UnixDatagram {
         self.handle.poll_drain(Wait::Polling, cx)
     }
 
-    buffer_options!(option_methods);
-    socket_methods!();
+    options!(methods: buffer error);
 
     /// The address it is bound to.
     ///

@@ -3,7 +3,7 @@
 use super::super::listener_handle::ListenerHandle;
 use super::super::new_fd::NewFd;
 use super::super::stream_handle::StreamHandle;
-use super::super::stream_methods::accept_methods;
+use super::super::stream_methods::shared;
 use super::path::BoundPath;
 use super::{UnixOptions, UnixStream};
 use crate::base::unix_address::to_std;
@@ -72,7 +72,7 @@ impl UnixListener {
         Self { _path: path, handle, descriptors }
     }
 
-    accept_methods!(UnixStream, adopt);
+    shared!(accept UnixStream, adopt);
 
     fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(UnixStream, SocketAddr)>> {
         if self.descriptors {

@@ -9,7 +9,7 @@ use super::super::resolve::failed;
 use super::super::settings::SocketSettings;
 use super::super::socket::Socket;
 use super::super::stream_handle::StreamHandle;
-use super::super::stream_methods::listen_setters;
+use super::super::stream_methods::shared;
 use super::path::BoundPath;
 use super::{UnixDatagram, UnixListener, UnixStream};
 use crate::base::connection_limit::ConnectionLimit;
@@ -64,7 +64,7 @@ impl UnixOptions {
         Self::default()
     }
 
-    listen_setters!();
+    shared!(listen);
 
     /// Descriptors may be sent with bytes and datagrams (`SCM_RIGHTS`). Off by default: then the kernel closes descriptors that a
     /// peer sends, before they count against this process's limit. A stream that passes descriptors receives one message at a time
@@ -80,7 +80,7 @@ impl UnixOptions {
         self
     }
 
-    buffer_options!(option_setters);
+    options!(setters: buffer);
 
     /// Several datagrams may be in flight at once, and so may arrive in another order. Off by default: one leaves a turn.
     ///

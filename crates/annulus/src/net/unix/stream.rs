@@ -6,9 +6,7 @@ use super::super::recv_buffer::RecvBuffer;
 use super::super::socket::Socket;
 use super::super::split::{Family, RecvHalf, ReuniteError, SendHalf, reunite};
 use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
-use super::super::stream_methods::{
-    parts_methods, recv_methods, send_methods, stream_methods, stream_traits,
-};
+use super::super::stream_methods::shared;
 use super::UnixOptions;
 use crate::base::unix_address::to_std;
 use crate::bytes::chunk::Chunk;
@@ -76,8 +74,8 @@ impl UnixStream {
 
     const FAMILY: Family = Family::Unix;
 
-    stream_methods!();
-    parts_methods!();
+    shared!(stream);
+    shared!(parts);
 
     /// The next bytes, and the descriptors that came with them; those of all bytes that [`peek`](Self::peek) or
     /// [`recv_exact`](Self::recv_exact) gathered come with the first. Cancel-safe.
@@ -128,8 +126,7 @@ impl UnixStream {
         Ok(new_descriptor(process))
     }
 
-    buffer_options!(option_methods);
-    socket_methods!();
+    options!(methods: buffer error);
 
     /// The peer's address.
     ///
@@ -156,4 +153,4 @@ impl UnixStream {
     }
 }
 
-stream_traits!(UnixStream);
+shared!(traits UnixStream);
