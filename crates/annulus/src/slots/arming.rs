@@ -1,10 +1,10 @@
-//! How the receives of sockets are armed: what streams and datagram sockets share.
+//! How receives and accepts are armed: what streams, datagram sockets and listeners share.
 
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::mem;
 
-/// Where a slot's receive stands.
+/// Where a slot's receive, or a listener's accept, stands.
 ///
 /// *Idle* → *listed*, to be armed by the turn, once a task waits or enough was taken → *multishot*, which receives again and
 /// again into lent buffers, or *single*, which receives once → idle again at the terminal event. If the driver polls for
@@ -21,10 +21,10 @@ pub(super) enum Arming {
     Cancelling,
 }
 
-/// What has to be cancelled to stop a receive.
+/// What has to be cancelled to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToCancel {
-    Recv,
+    Armed,
     Poll,
 }
 
@@ -44,7 +44,7 @@ impl Arming {
     /// Stops. What is in flight has to be cancelled, and its terminal event is still to come.
     pub(super) fn stop(&mut self) -> Option<ToCancel> {
         let (next, to_cancel) = match *self {
-            Self::Multishot | Self::Single => (Self::Cancelling, Some(ToCancel::Recv)),
+            Self::Multishot | Self::Single => (Self::Cancelling, Some(ToCancel::Armed)),
             Self::Polling => (Self::Cancelling, Some(ToCancel::Poll)),
             Self::Listed => (Self::Idle, None),
             unchanged => (unchanged, None),
@@ -101,7 +101,7 @@ mod tests {
     fn a_receive_that_has_to_stop_is_cancelled_once_and_ends_at_its_terminal_event() {
         let mut arming = Arming::Multishot;
         assert!(!arming.on_event(true));
-        assert_eq!(arming.stop(), Some(ToCancel::Recv));
+        assert_eq!(arming.stop(), Some(ToCancel::Armed));
         assert_eq!(arming.stop(), None, "cancelled already");
         assert!(!arming.on_event(true) && !arming.is_idle(), "not the terminal event");
         assert!(arming.on_event(false) && arming.is_idle());

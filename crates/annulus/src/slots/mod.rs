@@ -1,6 +1,5 @@
 //! What the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls, file calls, NOPs.
-//! One module a
-//! family; each is policy for all drivers and kernels.
+//! One module a family; each is policy for all drivers and kernels.
 
 mod arming;
 pub(crate) mod connects;
@@ -11,6 +10,7 @@ pub(crate) mod nops;
 pub(crate) mod polls;
 mod slot_id;
 pub(crate) mod streams;
+mod turn_lists;
 pub(crate) mod waits;
 
 pub(crate) use slot_id::SlotId;

@@ -53,7 +53,7 @@ impl DatagramSlot {
             && !self.send.connected
             && self.format.domain != Domain::Unix
             && (meta.segment_size.is_none() || !self.send.splits_here)
-            && shared.sent_directly < MOST
+            && shared.turn.sent_directly < MOST
     }
 
     /// Whether the kernel has taken it.
@@ -70,7 +70,7 @@ impl DatagramSlot {
         let meta = &SendMeta { segment_size: several, ..meta.clone() };
         let control_len = meta.write_control(&mut control);
         let (to, control) = (meta.to.as_bytes(), &control[..control_len]);
-        shared.sent_directly += bytes.len();
+        shared.turn.sent_directly += bytes.len();
         let taken = io.driver.kernel().send_datagram_now(self.fd, to, control, bytes).is_ok();
         io.driver.counters().direct_sends += u64::from(taken);
         taken

@@ -32,8 +32,8 @@ pub(crate) use recv_msg_buf::RecvMsgBuf;
 
 use crate::base::io::Io;
 use crate::base::queues::Queues;
-use crate::slots::arming::ArmList;
 use crate::slots::slot_id::SlotId;
+use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{PoolSize, Slab};
 use annulus_kernel::{Domain, Fd};
@@ -109,20 +109,11 @@ pub(crate) struct Datagrams {
     pool_size: PoolSize,
 }
 
-/// What the sockets share: the datagrams on their way out, and what the turn has to do. A list names each slot at most once.
+/// What the sockets share: the datagrams on their way out, and what the turn has to do.
 #[derive(Default)]
 pub(crate) struct Shared {
     outgoing: Slab<OutgoingDatagram>,
-    /// Slots whose receive is to be armed, in order.
-    arms: ArmList,
-    /// Slots with something to send.
-    sends: Vec<u32>,
-    /// Slots whose sends of this turn count as done, unless an event says otherwise.
-    unsettled: Vec<u32>,
-    /// The outcome of a send is awaited, or more is to follow: this turn must not wait.
-    sleepless: bool,
-    /// Bytes that went directly in this turn.
-    sent_directly: usize,
+    turn: TurnLists,
 }
 
 impl Datagrams {
@@ -139,13 +130,13 @@ impl Datagrams {
     /// Sends were started whose events, if any, have not been taken.
     #[inline]
     pub(crate) fn has_unsettled(&self) -> bool {
-        !self.shared.unsettled.is_empty()
+        !self.shared.turn.unsettled.is_empty()
     }
 
     /// There is work for the next turn, so that this one must not wait.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        self.shared.sleepless || !self.shared.arms.is_empty()
+        self.shared.turn.is_busy()
     }
 
     /// How many there are.
@@ -155,9 +146,7 @@ impl Datagrams {
 
     /// Adds what waits for the next turn.
     pub(crate) fn add_queues(&self, queues: &mut Queues) {
-        queues.sends += self.shared.sends.len();
-        queues.unsettled += self.shared.unsettled.len();
-        queues.receives += self.shared.arms.len();
+        self.shared.turn.add_to(queues);
     }
 
     /// What tasks wait for here.
@@ -183,6 +172,6 @@ impl Datagrams {
     /// The next turn fails: it settles the sends of a slot that does not exist.
     #[cfg(test)]
     pub(crate) fn break_next_turn(&mut self) {
-        self.shared.unsettled.push(1_000_000);
+        self.shared.turn.unsettled.push(1_000_000);
     }
 }

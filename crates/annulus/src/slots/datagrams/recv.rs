@@ -250,7 +250,7 @@ impl DatagramSlot {
     fn list_to_arm(&mut self, shared: &mut Shared) {
         if self.recv.arming == Arming::Idle && !self.dropped {
             self.recv.arming = Arming::Listed;
-            shared.arms.push(self.id.index);
+            shared.turn.arms.push(self.id.index);
         }
     }
 
@@ -353,7 +353,7 @@ impl Datagrams {
     /// Arms the listed slots. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
-        if !self.shared.arms.is_empty() {
+        if !self.shared.turn.arms.is_empty() {
             self.arm_listed(io);
         }
     }
@@ -362,7 +362,7 @@ impl Datagrams {
         let buffers = io.driver.datagram_pool().map_or(0, |pool| pool.with_kernel() as usize);
         let is_listed = |slot: &&mut DatagramSlot| slot.recv.arming == Arming::Listed;
         let slots = &mut self.slots;
-        let some_left = self.shared.arms.arm(buffers, |index| {
+        let some_left = self.shared.turn.arms.arm(buffers, |index| {
             let slot = slots.peek(index).filter(is_listed);
             slot.map(|slot| slot.arm(io, buffers > 0)).is_some()
         });

@@ -32,7 +32,7 @@ impl DatagramSlot {
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
         if self.send.may_start() && !self.send.listed {
             self.send.listed = true;
-            shared.sends.push(self.id.index);
+            shared.turn.sends.push(self.id.index);
         }
     }
 
@@ -43,8 +43,8 @@ impl DatagramSlot {
             self.send.in_flight.push_back(id);
             self.submit(shared, io, id);
         }
-        shared.unsettled.push(self.id.index);
-        shared.sleepless |=
+        shared.turn.unsettled.push(self.id.index);
+        shared.turn.must_settle |=
             self.dropped || !self.send.waiters.is_empty() || !self.send.queue.is_empty();
     }
 
@@ -172,11 +172,11 @@ impl Datagrams {
     /// Submits what the listed slots have queued.
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
-        self.shared.sleepless = false;
+        self.shared.turn.must_settle = false;
         if io.has_looked {
-            self.shared.sent_directly = 0;
+            self.shared.turn.sent_directly = 0;
         }
-        let mut listed = mem::take(&mut self.shared.sends);
+        let mut listed = mem::take(&mut self.shared.turn.sends);
         for index in listed.drain(..) {
             if let Some(slot) = self.slots.peek(index)
                 && mem::take(&mut slot.send.listed)
@@ -186,20 +186,20 @@ impl Datagrams {
             }
         }
         // No slot was listed meanwhile: the list keeps its memory.
-        self.shared.sends = listed;
+        self.shared.turn.sends = listed;
     }
 
     /// The driver is settled: sends without an event are done. What they made possible is sent in the next turn.
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
-        while let Some(index) = self.shared.unsettled.pop() {
+        while let Some(index) = self.shared.turn.unsettled.pop() {
             let slot = self.slots.get(index);
             slot.settle_batch(&mut self.shared, io);
             if slot.is_done() {
                 self.close(io, index);
             }
         }
-        self.shared.sleepless = !self.shared.sends.is_empty();
+        self.shared.turn.must_settle = !self.shared.turn.sends.is_empty();
     }
 
     /// A send has an outcome; its batch is settled as a whole later.

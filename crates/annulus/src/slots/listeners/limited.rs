@@ -1,12 +1,13 @@
 //! Accepting within a limit on open connections.
 //!
-//! While a task waits: *idle* → *polling*, until the backlog holds a connection → a permit is taken → *armed*, one accept → idle. A
+//! While a task waits: *idle* → *polling*, until the backlog holds a connection → a permit is taken → *single*, one accept → idle. A
 //! permit is taken only if a connection is there, so that a listener without clients takes none from the others that share the
 //! limit. If the limit is reached, the listener stays idle, and its tasks are woken when a connection closes.
 
-use super::{Listener, State};
+use super::Listener;
 use crate::base::connection_limit::{ConnectionLimit, Permit};
 use crate::base::io::Io;
+use crate::slots::arming::Arming;
 use annulus_driver::{Kind, Op, Token};
 use std::task::Context;
 
@@ -41,7 +42,7 @@ impl Listener {
             return;
         }
         if !limited.is_ready {
-            self.state = State::Polling;
+            self.arming = Arming::Polling;
             return io.start(poll_token(token), Op::ReadableOnce { fd: self.fd });
         }
         let mut task = polled.map(|cx| cx.waker().clone());
@@ -54,7 +55,7 @@ impl Listener {
             return;
         };
         (limited.is_ready, limited.permit) = (false, Some(permit));
-        self.state = State::Armed;
+        self.arming = Arming::Single;
         io.start(token, Op::Accept { fd: self.fd });
     }
 }

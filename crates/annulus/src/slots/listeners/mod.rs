@@ -1,8 +1,8 @@
 //! Listeners: connections accepted and not yet claimed by `accept`.
 //!
-//! Without a limit: *idle* → *armed*, a multishot accept → idle once the kernel ends it. If [`MAX_UNCLAIMED`] connections wait to be
-//! claimed, the accept is *cancelled*, and the listener accepts one at a time until all were claimed. A listener that runs out of
-//! descriptors is *paused*. With a limit: see [`limited`].
+//! The states are those of [`Arming`]. Without a limit an idle listener is armed with a multishot accept, until the kernel ends it. If
+//! [`MAX_UNCLAIMED`] connections wait to be claimed, the accept is cancelled, and the listener accepts one at a time until all were
+//! claimed. A listener that runs out of descriptors is *paused*. With a limit: see [`limited`].
 #![allow(unsafe_code)]
 
 mod limited;
@@ -11,6 +11,7 @@ use crate::base::connection_limit::{ConnectionLimit, Permit};
 use crate::base::io::Io;
 use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
+use crate::slots::arming::{Arming, ToCancel};
 use crate::slots::waits::Waits;
 use crate::timers::Fire;
 use crate::waiters::{Wait, WaiterId, Waiters};
@@ -20,6 +21,7 @@ use limited::Limited;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::os::fd::RawFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,21 +35,12 @@ const MAX_FAILED: u32 = 16;
 /// How long a paused listener waits if no descriptor is closed by this runtime before.
 const RETRY: Duration = Duration::from_millis(50);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Idle,
-    /// With a limit only: polls until the backlog holds a connection.
-    Polling,
-    Armed,
-    Cancelling,
-    /// Out of descriptors, or unable to accept: tries again when a descriptor is closed, or after [`RETRY`].
-    Paused,
-}
-
 /// A listener's slot.
 struct Listener {
     fd: Fd,
-    state: State,
+    arming: Arming,
+    /// Out of descriptors, or unable to accept: tries again when a descriptor is closed, or after [`RETRY`].
+    is_paused: bool,
     unclaimed: VecDeque<Accepted>,
     /// Accepts single connections, since too many were unclaimed.
     one_at_a_time: bool,
@@ -77,7 +70,8 @@ impl Listeners {
     pub(crate) fn add(&mut self, fd: Fd, limit: Option<ConnectionLimit>) -> u32 {
         self.slots.insert(Listener {
             fd,
-            state: State::Idle,
+            arming: Arming::Idle,
+            is_paused: false,
             unclaimed: VecDeque::new(),
             one_at_a_time: false,
             error: None,
@@ -146,10 +140,8 @@ impl Listeners {
         let Some(listener) = self.slots.find(token.slot(), token.generation()) else {
             return io.late(event);
         };
-        if !event.more {
-            listener.state = State::Idle;
-            io.in_flight -= 1;
-        }
+        listener.arming.on_event(event.more);
+        io.in_flight -= usize::from(!event.more);
         let permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
         match event.result {
             Ok(fd) => {
@@ -176,7 +168,7 @@ impl Listeners {
         let (slot, generation) = (event.token.slot(), event.token.generation());
         let Some(listener) = self.slots.find(slot, generation) else { return io.late(event) };
         io.in_flight -= 1;
-        listener.state = State::Idle;
+        listener.arming.on_event(false);
         if let Some(limited) = &mut listener.limited {
             limited.is_ready = event.result != Err(Errno::CANCELED);
         }
@@ -199,9 +191,8 @@ impl Listeners {
 
     pub(crate) fn on_retry(&mut self, io: &mut Io, slot: u32, generation: u32) {
         if let Some(listener) = self.slots.find(slot, generation)
-            && listener.state == State::Paused
+            && mem::take(&mut listener.is_paused)
         {
-            listener.state = State::Idle;
             self.paused -= 1;
             listener.accept_more(io, accept_token(slot, generation), None);
         }
@@ -212,20 +203,10 @@ impl Listeners {
         let token = self.token(slot);
         let listener = self.slots.get(slot);
         listener.dropped = true;
-        match listener.state {
-            State::Armed => {
-                listener.state = State::Cancelling;
-                io.cancel(token);
-            }
-            State::Polling => {
-                listener.state = State::Cancelling;
-                io.cancel(limited::poll_token(token));
-            }
-            State::Paused => {
-                listener.state = State::Idle;
-                self.paused -= 1;
-            }
-            State::Idle | State::Cancelling => {}
+        match listener.arming.stop() {
+            Some(ToCancel::Armed) => io.cancel(token),
+            Some(ToCancel::Poll) => io.cancel(limited::poll_token(token)),
+            None => self.paused -= usize::from(mem::take(&mut listener.is_paused)),
         }
         self.close_if_done(io, slot);
     }
@@ -248,7 +229,7 @@ impl Listeners {
     }
 
     fn close_if_done(&mut self, io: &mut Io, slot: u32) {
-        if self.slots.get(slot).state != State::Idle {
+        if !self.slots.get(slot).arming.is_idle() {
             return;
         }
         let mut listener = self.slots.remove(slot);
@@ -292,15 +273,19 @@ impl Listener {
 
     /// Arms an idle listener; `polled` is the task that polls, if one does.
     fn accept_more(&mut self, io: &mut Io, token: Token, polled: Option<&Context<'_>>) {
-        if self.state != State::Idle || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED {
+        let is_at_rest = self.arming.is_idle() && !self.is_paused;
+        if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED {
             return;
         }
         if self.limited.is_some() {
             return self.accept_within_limit(io, token, polled);
         }
-        self.state = State::Armed;
         let fd = self.fd;
-        let op = if self.one_at_a_time { Op::Accept { fd } } else { Op::AcceptMulti { fd } };
+        let (arming, op) = match self.one_at_a_time {
+            true => (Arming::Single, Op::Accept { fd }),
+            false => (Arming::Multishot, Op::AcceptMulti { fd }),
+        };
+        self.arming = arming;
         io.start(token, op);
     }
 
@@ -322,7 +307,7 @@ impl Listener {
             _ if ends_one_connection(errno) => {
                 io.driver.counters().aborted_accepts += 1;
                 self.failed += 1;
-                self.failed >= MAX_FAILED && self.state == State::Idle
+                self.failed >= MAX_FAILED && self.arming.is_idle()
             }
             _ => {
                 self.error = Some(errno);
@@ -333,7 +318,7 @@ impl Listener {
     }
 
     fn pause(&mut self, io: &mut Io, token: Token) {
-        self.state = State::Paused;
+        self.is_paused = true;
         io.driver.counters().accept_pauses += 1;
         let retry = Fire::Accept(token.slot(), token.generation());
         io.timers.insert(io.now() + RETRY, retry);
@@ -343,9 +328,9 @@ impl Listener {
     fn go_on(&mut self, io: &mut Io, token: Token) {
         self.notify(io, token);
         let is_full = self.unclaimed.len() >= MAX_UNCLAIMED;
-        if self.state == State::Armed && !self.one_at_a_time && is_full {
+        if self.arming == Arming::Multishot && is_full {
             self.one_at_a_time = true;
-            self.state = State::Cancelling;
+            self.arming.stop();
             return io.cancel(token);
         }
         if self.error.is_none() {

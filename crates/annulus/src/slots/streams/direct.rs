@@ -24,7 +24,7 @@ const MOST: usize = 1024 * 1024;
 const PARTS: usize = 32;
 
 fn least(shared: &Shared) -> usize {
-    if shared.sent_directly == 0 { LEAST } else { LARGE }
+    if shared.turn.sent_directly == 0 { LEAST } else { LARGE }
 }
 
 impl Stream {
@@ -39,7 +39,7 @@ impl Stream {
         slices: &[IoSlice<'_>],
         total: usize,
     ) -> io::Result<usize> {
-        let left = MOST.saturating_sub(shared.sent_directly);
+        let left = MOST.saturating_sub(shared.turn.sent_directly);
         if total < least(shared) || left < LEAST || !self.may_send_directly() {
             return Ok(0);
         }
@@ -74,7 +74,7 @@ impl Stream {
             Err(error) => return self.refused(shared, io, error).map(|()| 0),
         };
         io.driver.counters().direct_sends += 1;
-        shared.sent_directly += sent;
+        shared.turn.sent_directly += sent;
         if queued > 0 {
             self.tx.flying = sent.min(queued);
             self.sent(shared, io, sent.min(queued));

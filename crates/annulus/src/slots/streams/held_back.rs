@@ -3,7 +3,9 @@
 use super::Streams;
 use super::stream::{Shared, Stream};
 use crate::base::io::Io;
+use crate::memory::Memory;
 use crate::timers::Fire;
+use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
@@ -12,10 +14,26 @@ const SWEEP: usize = if cfg!(test) { 16 } else { 256 };
 /// How soon to weigh again while streams are held back: other threads free memory without a wake.
 const AGAIN: Duration = Duration::from_millis(20);
 
+/// Streams that hold more than the memory limit leaves each of them, in order. Among them are slots that have been reused.
+#[derive(Default)]
+pub(super) struct HeldBack {
+    pub(super) slots: VecDeque<u32>,
+    /// Of these, how many are to be looked at; and the allowance when that began.
+    pub(super) sweep: usize,
+    pub(super) swept_at: usize,
+    pub(super) has_timer: bool,
+}
+
+impl HeldBack {
+    pub(super) fn new(memory: &Memory) -> Self {
+        Self { swept_at: memory.allowance, ..Self::default() }
+    }
+}
+
 impl Shared {
     /// Has what is held weighed again soon.
     fn weigh_again(&mut self, io: &mut Io) {
-        let held_back = &mut self.agenda.held_back;
+        let held_back = &mut self.held_back;
         // On a simulated kernel there are no other threads, and a timer would hide a deadlock.
         if !held_back.has_timer && io.driver.kernel().real_descriptors() {
             held_back.has_timer = true;
@@ -29,7 +47,7 @@ impl Stream {
     #[cold]
     pub(super) fn hold_back(&mut self, shared: &mut Shared, io: &mut Io) {
         if !mem::replace(&mut self.held_back, true) {
-            shared.agenda.held_back.slots.push_back(self.id.index);
+            shared.held_back.slots.push_back(self.id.index);
             io.memory.add_held_back();
             io.driver.counters().memory_pauses += 1;
             shared.weigh_again(io);
@@ -39,7 +57,7 @@ impl Stream {
 
 impl Streams {
     pub(crate) fn on_memory_timer(&mut self, io: &mut Io) {
-        let held_back = &mut self.shared.agenda.held_back;
+        let held_back = &mut self.shared.held_back;
         held_back.has_timer = false;
         if !held_back.slots.is_empty() {
             if !io.memory.is_tight() {
@@ -53,7 +71,7 @@ impl Streams {
     /// What is held has been weighed: streams that were held back go on as far as they may.
     #[inline]
     pub(crate) fn sweep_held_back(&mut self, io: &mut Io) {
-        if !self.shared.agenda.held_back.slots.is_empty() {
+        if !self.shared.held_back.slots.is_empty() {
             self.sweep(io);
         }
     }
@@ -64,7 +82,7 @@ impl Streams {
     #[cold]
     fn sweep(&mut self, io: &mut Io) {
         let allowance = io.memory.allowance;
-        let held_back = &mut self.shared.agenda.held_back;
+        let held_back = &mut self.shared.held_back;
         let step = if io.memory.is_tight() { held_back.swept_at / 4 } else { 0 };
         if allowance > held_back.swept_at.saturating_add(step) {
             held_back.sweep = held_back.slots.len();
@@ -75,7 +93,7 @@ impl Streams {
         }
         held_back.swept_at = held_back.swept_at.min(allowance);
         for _ in 0..held_back.sweep.min(SWEEP) {
-            let held_back = &mut self.shared.agenda.held_back;
+            let held_back = &mut self.shared.held_back;
             held_back.sweep -= 1;
             let Some(slot) = held_back.slots.pop_front() else { break };
             self.reconsider(io, slot);
@@ -93,7 +111,7 @@ impl Streams {
         // One that waits for its peer and not for memory leaves: its send goes on by itself.
         let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= io.memory.most.send;
         if stream.is_over(io.memory.allowance) || waits_to_send {
-            self.shared.agenda.held_back.slots.push_back(slot);
+            self.shared.held_back.slots.push_back(slot);
         } else {
             stream.held_back = false;
             io.memory.sub_held_back();

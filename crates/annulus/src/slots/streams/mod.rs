@@ -4,7 +4,6 @@
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 
 mod accepting;
-mod agenda;
 mod buffer_queue;
 mod chunk_queue;
 mod close;
@@ -30,14 +29,16 @@ use crate::base::connection_limit::Permit;
 use crate::base::io::Io;
 use crate::base::queues::Queues;
 use crate::slots::slot_id::SlotId;
+use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
-use agenda::{Agenda, HeldBack};
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
 use buffer_queue::Links;
+use held_back::HeldBack;
 pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;
+use silent::Heard;
 use splice::Pipes;
 use stream::Life;
 pub(crate) use stream::{Released, Shared, Stream};
@@ -61,8 +62,10 @@ impl Streams {
             links: Links::new(io.driver.pool().capacity()),
             vectors: Vectors::new(),
             zero_copy: Slab::new(),
-            agenda: Agenda { held_back, ..Agenda::default() },
-            sent_directly: 0,
+            turn: TurnLists::default(),
+            resumed: Vec::new(),
+            held_back,
+            heard: Heard::default(),
             pipes: Pipes::default(),
         };
         Self { slots: Slab::new(), shared, most: 0 }
@@ -128,14 +131,13 @@ impl Streams {
     /// Sends of this turn are to be settled.
     #[inline]
     pub(crate) fn has_unsettled(&self) -> bool {
-        !self.shared.agenda.unsettled.is_empty()
+        !self.shared.turn.unsettled.is_empty()
     }
 
     /// Something is to be done that no event will tell of: the loop must not sleep.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        let agenda = &self.shared.agenda;
-        agenda.must_settle || !agenda.arms.is_empty() || agenda.held_back.sweep > 0
+        self.shared.turn.is_busy() || self.shared.held_back.sweep > 0
     }
 
     /// Everything submitted so far has been taken by the kernel.
@@ -158,10 +160,7 @@ impl Streams {
 
     /// Adds what waits for the next turn.
     pub(crate) fn add_queues(&self, queues: &mut Queues) {
-        let agenda = &self.shared.agenda;
-        queues.sends += agenda.sends.len();
-        queues.unsettled += agenda.unsettled.len();
-        queues.receives += agenda.arms.len();
+        self.shared.turn.add_to(queues);
     }
 
     /// What tasks wait for here.

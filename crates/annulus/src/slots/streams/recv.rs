@@ -139,7 +139,7 @@ impl Stream {
                 return self.hold_back(shared, io);
             }
             self.rx.arming = Arming::Listed;
-            shared.agenda.arms.push(self.id.index);
+            shared.turn.arms.push(self.id.index);
         }
     }
 
@@ -330,7 +330,7 @@ impl Stream {
     /// Ends a receive in flight; its terminal event is still to come. If none is, nothing happens.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
         match self.rx.arming.stop() {
-            Some(ToCancel::Recv) => io.cancel(self.id.token(Kind::Recv)),
+            Some(ToCancel::Armed) => io.cancel(self.id.token(Kind::Recv)),
             Some(ToCancel::Poll) => io.cancel(self.id.token(Kind::RecvReady)),
             None => {}
         }
@@ -368,10 +368,10 @@ impl Streams {
     /// Arms the listed streams. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
-        if !self.shared.agenda.resumed.is_empty() {
+        if !self.shared.resumed.is_empty() {
             self.resume_splicing(io);
         }
-        let arms = &mut self.shared.agenda.arms;
+        let arms = &mut self.shared.turn.arms;
         if arms.is_empty() {
             return;
         }

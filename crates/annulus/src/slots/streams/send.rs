@@ -39,7 +39,7 @@ impl Stream {
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
         if self.tx.phase == SendPhase::Idle && !self.tx.listed {
             self.tx.listed = true;
-            shared.agenda.sends.push(self.id.index);
+            shared.turn.sends.push(self.id.index);
         }
     }
 
@@ -75,8 +75,8 @@ impl Stream {
     /// No event will tell that a send went. If a task waits for that, this turn must not sleep.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
-        shared.agenda.must_settle |= self.is_dropped() || self.tx.ending || self.tx.waker.is_some();
-        shared.agenda.unsettled.push(self.id.index);
+        shared.turn.must_settle |= self.is_dropped() || self.tx.ending || self.tx.waker.is_some();
+        shared.turn.unsettled.push(self.id.index);
     }
 
     /// The operation that sends what is queued, which is in flight from here on.
@@ -265,9 +265,9 @@ impl Streams {
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         if io.has_looked {
-            self.shared.sent_directly = 0;
+            self.shared.turn.sent_directly = 0;
         }
-        let mut sends = mem::take(&mut self.shared.agenda.sends);
+        let mut sends = mem::take(&mut self.shared.turn.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.slots.peek(slot) else { continue };
             let tx = &mut stream.tx;
@@ -281,22 +281,22 @@ impl Streams {
             }
         }
         // Nothing was listed meanwhile: the list keeps its memory.
-        self.shared.agenda.sends = sends;
+        self.shared.turn.sends = sends;
     }
 
     /// Whether streams have something to send.
     #[inline]
     pub(crate) fn has_sends(&self) -> bool {
-        !self.shared.agenda.sends.is_empty()
+        !self.shared.turn.sends.is_empty()
     }
 
     /// The driver is settled: sends of which no event came went out whole.
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
-        self.shared.agenda.must_settle = false;
+        self.shared.turn.must_settle = false;
         // What the kernel has copied meanwhile has pushed the slots out of the cache.
         (1..=AHEAD as usize).for_each(|ahead| self.prefetch_unsettled(ahead));
-        while let Some(slot) = self.shared.agenda.unsettled.pop() {
+        while let Some(slot) = self.shared.turn.unsettled.pop() {
             self.prefetch_unsettled(AHEAD as usize);
             let stream = self.slots.peek(slot);
             let Some(stream) = stream.filter(|stream| stream.tx.phase == SendPhase::Now) else {
@@ -313,7 +313,7 @@ impl Streams {
     /// Asks for the slot of a send to be settled, the `ahead`-th from now.
     #[inline]
     fn prefetch_unsettled(&self, ahead: usize) {
-        let unsettled = &self.shared.agenda.unsettled;
+        let unsettled = &self.shared.turn.unsettled;
         let place = unsettled.len().checked_sub(ahead);
         if let Some(slot) = place.and_then(|place| unsettled.get(place)) {
             self.slots.prefetch(*slot);

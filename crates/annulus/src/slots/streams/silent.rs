@@ -24,9 +24,25 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Sockets in a poll.
 const TOGETHER: usize = 1024;
 
+/// Streams that have received.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// In this period.
+    pub(super) now: Vec<SlotId>,
+    /// In the one before.
+    pub(super) before: Vec<SlotId>,
+    pub(super) has_timer: bool,
+}
+
+impl Heard {
+    pub(super) fn has_any(&self) -> bool {
+        !(self.now.is_empty() && self.before.is_empty())
+    }
+}
+
 impl Shared {
     fn look_later(&mut self, io: &mut Io) {
-        let heard = &mut self.agenda.heard;
+        let heard = &mut self.heard;
         if heard.has_any() && !mem::replace(&mut heard.has_timer, true) {
             io.timers.insert(io.now() + PERIOD, Fire::Look);
         }
@@ -39,7 +55,7 @@ impl Stream {
     pub(super) fn heard(&mut self, shared: &mut Shared, io: &mut Io) {
         let before = mem::replace(&mut self.rx.brought, Brought::REGULARLY);
         if before.is_silent() && io.driver.loses_resets() {
-            shared.agenda.heard.now.push(self.id);
+            shared.heard.now.push(self.id);
             shared.look_later(io);
         }
     }
@@ -55,12 +71,12 @@ impl Streams {
     #[cold]
     #[inline(never)]
     pub(crate) fn on_look(&mut self, io: &mut Io) {
-        let heard = &mut self.shared.agenda.heard;
+        let heard = &mut self.shared.heard;
         heard.has_timer = false;
         let now = mem::take(&mut heard.now);
         let before = mem::replace(&mut heard.before, now);
         before.chunks(TOGETHER).for_each(|some| self.look_at(io, some));
-        for id in &self.shared.agenda.heard.before {
+        for id in &self.shared.heard.before {
             if let Some(stream) = self.slots.find(id.index, id.generation) {
                 stream.rx.brought.begin();
             }

@@ -218,7 +218,7 @@ impl Stream {
             self.put_pipe_back(shared);
         }
         if left == 0 || matches!(sent, Err(errno) if !is_temporary(errno)) {
-            shared.agenda.resumed.push(from);
+            shared.resumed.push(from);
         }
         sent.map(|_| 0)
     }
@@ -276,7 +276,7 @@ impl Streams {
     /// Arms sources again whose bytes were sent.
     #[cold]
     pub(super) fn resume_splicing(&mut self, io: &mut Io) {
-        while let Some(from) = self.shared.agenda.resumed.pop() {
+        while let Some(from) = self.shared.resumed.pop() {
             let source = self.slots.find(from.index, from.generation);
             if let Some(source) = source.filter(|source| source.life == Life::Linked) {
                 source.want(&mut self.shared, io);

@@ -5,17 +5,19 @@
 //! is being cancelled → *closed*: nothing is in flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in
 //! flight always finds its own.
 
-use super::agenda::Agenda;
 use super::buffer_queue::Links;
+use super::held_back::HeldBack;
 use super::recv_state::RecvState;
 use super::scm_rights::ScmRights;
 use super::send_state::{SendState, ZeroCopySend};
+use super::silent::Heard;
 use super::splice::{Pipes, Spliced};
 use super::vectors::Vectors;
 use crate::base::connection_limit::Permit;
 use crate::base::io::Io;
 use crate::base::op_error::{OpError, Operation};
 use crate::slots::slot_id::SlotId;
+use crate::slots::turn_lists::TurnLists;
 use annulus_driver::Slab;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Address, Fd};
@@ -73,9 +75,11 @@ pub(crate) struct Shared {
     pub(super) vectors: Vectors,
     /// Zero-copy sends, until their notification.
     pub(super) zero_copy: Slab<ZeroCopySend>,
-    pub(super) agenda: Agenda,
-    /// Bytes that were sent directly in this turn.
-    pub(super) sent_directly: usize,
+    pub(super) turn: TurnLists,
+    /// Linked streams whose bytes were sent from a pipe: they go on.
+    pub(super) resumed: Vec<SlotId>,
+    pub(super) held_back: HeldBack,
+    pub(super) heard: Heard,
     pub(super) pipes: Pipes,
 }
 

@@ -1,0 +1,34 @@
+//! What the turn has to do for sockets before it enters the kernel, and once the driver is settled: what streams and datagram sockets share.
+
+use super::arming::ArmList;
+use crate::base::queues::Queues;
+
+/// Lists of slots. Each names a slot at most once.
+#[derive(Default)]
+pub(super) struct TurnLists {
+    /// Slots whose receive is to be armed, in order.
+    pub(super) arms: ArmList,
+    /// Slots with something to send.
+    pub(super) sends: Vec<u32>,
+    /// Slots whose sends of this turn count as done, unless an event says otherwise.
+    pub(super) unsettled: Vec<u32>,
+    /// A task waits for the outcome of one of these, or more is to follow: this turn must not wait.
+    pub(super) must_settle: bool,
+    /// Bytes that went directly in this turn.
+    pub(super) sent_directly: usize,
+}
+
+impl TurnLists {
+    /// Adds what waits for the next turn.
+    pub(super) fn add_to(&self, queues: &mut Queues) {
+        queues.sends += self.sends.len();
+        queues.unsettled += self.unsettled.len();
+        queues.receives += self.arms.len();
+    }
+
+    /// There is work for the next turn, so that this one must not wait.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.must_settle || !self.arms.is_empty()
+    }
+}
