@@ -39,7 +39,7 @@
 //! |---|---|
 //! | `accept`, `recv` | nothing is lost: the next call returns the connection, the bytes |
 //! | `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost: what has come is shown or returned by the next call |
-//! | `Framed::next` | nothing is lost: the next call returns the message |
+//! | `next` of tokio-util's `Framed` | nothing is lost: the next call returns the message |
 //! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or accepted |
 //! | `connect` | the attempt is cancelled, and its socket closed |
 //! | `lookup_host` | a look-up that has begun goes on, and its answer is dropped |

@@ -15,8 +15,7 @@ const REST_TIMEOUT: Duration = Duration::from_millis(20);
 /// Reads the server's usage when the measured window opens and closes.
 ///
 /// Clients that are tasks send nothing meanwhile, so the server finishes its work, and its CPU time is read then: at
-/// both edges of the window everything sent is answered and accounted (ADR 0017). Threads continue until the window
-/// closes.
+/// both edges of the window everything sent is answered and accounted (ADR 0017).
 #[derive(Debug)]
 pub(crate) struct Watch {
     pid: u32,

@@ -12,19 +12,15 @@
 //! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | what spans leases |
 //! | lines of text | [`lines`](AsyncRecv::lines), [`read_line`](AsyncRecv::read_line) | the text |
 //! | into memory of the caller | [`read_exact`](AsyncRecv::read_exact), [`read_to_end`](AsyncRecv::read_to_end) | once |
-//! | by a `Decoder` of `tokio-util` | `Framed`, with the feature `codec` | once |
-//! | by code that asks for other traits | the features `futures-io` and `tokio-io` | once, and not by `AsyncBufRead` |
+//! | by code that asks for other traits, such as `Framed` of `tokio-util` | the features `futures-io` and `tokio-io` | once, and not by `AsyncBufRead` |
 //!
 //! Code that is generic over streams asks for [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
 
 mod bidirectional;
-mod buf_writer;
 mod copy;
 mod copy_ends;
 mod file_stream;
 mod frame;
-#[cfg(feature = "codec")]
-mod framed;
 #[cfg(feature = "futures-io")]
 mod futures_io;
 mod idle_timeout;
@@ -43,13 +39,10 @@ mod until;
 
 pub use crate::base::op_error::os_error;
 pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
-pub use buf_writer::BufWriter;
 pub use copy::{copy, copy_at_most, copy_range};
 #[doc(hidden)]
 pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
-#[cfg(feature = "codec")]
-pub use framed::Framed;
 #[cfg(feature = "futures-io")]
 pub use futures_io::FromFutures;
 pub use lines::Lines;

@@ -7,7 +7,6 @@ mod again;
 mod borrowed;
 mod bounds;
 mod budget;
-mod buf_writer;
 mod busy_poll;
 mod channel;
 mod concurrency;
