@@ -17,6 +17,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdUnixDatagram};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -209,10 +210,10 @@ async fn to_several(
     most: usize,
     rng: &mut Rng,
 ) -> io::Result<()> {
-    let sender = UnixOptions::new().bind_addr(&name(rng)?)?;
+    let sender = UnixOptions::new().bind_addr(&name()?)?;
     let mut targets = Vec::new();
     for _ in 0..3 {
-        let (address, way) = (name(rng)?, Way::new(rng, MOST_OF_UNIX, most, None));
+        let (address, way) = (name()?, Way::new(rng, MOST_OF_UNIX, most, None));
         let target = Rc::new(UnixDatagram::bind_addr(&address)?);
         tasks.spawn(receive(target.clone(), way.clone(), rng.fork()));
         targets.push((address, way, target));
@@ -230,9 +231,11 @@ async fn to_several(
 }
 
 /// A name that no other socket has.
-fn name(rng: &mut Rng) -> io::Result<SocketAddr> {
-    let name = format!("annulus-model-{}-{}", std::process::id(), rng.u64(..));
-    SocketAddr::from_abstract_name(name)
+fn name() -> io::Result<SocketAddr> {
+    // The sequences of one seed run on several drivers at once.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    SocketAddr::from_abstract_name(format!("annulus-model-{}-{number}", std::process::id()))
 }
 
 /// A blocking socket that sends so many datagrams back.
