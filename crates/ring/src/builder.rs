@@ -112,7 +112,7 @@ impl Builder {
     /// Sets the ring up, registers its descriptor with this thread, and enables it.
     ///
     /// # Errors
-    /// [`SetupError`], which names the likely cause and the remedy.
+    /// [`SetupError`], which names the step that failed.
     pub fn build(self) -> Result<Ring, SetupError> {
         in_range("a submission queue", self.entries, MAX_ENTRIES)?;
         in_range("a completion queue", self.completions, 2 * MAX_ENTRIES)?;

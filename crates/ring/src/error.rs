@@ -1,6 +1,5 @@
-//! Why a ring could not be set up, and the remedy.
+//! Why a ring could not be set up.
 
-use annulus_kernel::{Limit, Resource};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::fmt;
 use std::io;
@@ -39,29 +38,6 @@ impl SetupError {
     }
 }
 
-/// The likely cause of a refused set-up, and the remedy.
-fn advice(errno: Option<i32>) -> &'static str {
-    let errno = errno.map(rustix::io::Errno::from_raw_os_error);
-    match errno {
-        Some(rustix::io::Errno::PERM) => {
-            "blocked by seccomp (containers) or by the sysctl kernel.io_uring_disabled; allow io_uring_setup or use epoll"
-        }
-        Some(rustix::io::Errno::NOSYS) => "this kernel has no io_uring; use epoll",
-        Some(rustix::io::Errno::NOMEM) if Limit::of(Resource::AddressSpace).soft.is_some() => {
-            "the addresses of this process are limited; raise `ulimit -v`, make the queues smaller, or use epoll"
-        }
-        Some(rustix::io::Errno::NOMEM) => {
-            "not enough lockable memory; raise `ulimit -l`, make the queues smaller, or use epoll"
-        }
-        Some(rustix::io::Errno::OPNOTSUPP) => "io_uring is disabled on this host; use epoll",
-        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-            "no descriptor left; raise `ulimit -n`"
-        }
-        Some(rustix::io::Errno::INVAL) => "this kernel is older than 5.19; use epoll",
-        _ => "use epoll",
-    }
-}
-
 /// The likely cause of refused SQ polling, and the remedy.
 fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'static str {
     match (errno.map(rustix::io::Errno::from_raw_os_error), cpu) {
@@ -86,9 +62,7 @@ fn is_privileged() -> bool {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(error) => {
-                write!(f, "io_uring_setup: {error}: {}", advice(error.raw_os_error()))
-            }
+            Self::Refused(error) => write!(f, "io_uring_setup: {error}"),
             Self::SqPoll(cpu, error) => {
                 let place = cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
                 let advice = poll_advice(*cpu, error.raw_os_error(), is_privileged());
@@ -100,9 +74,7 @@ impl fmt::Display for SetupError {
             Self::Size { what, given, limit } => {
                 write!(f, "{what} of {given} is outside 1 to {limit}; choose one within")
             }
-            Self::Step(step, error) => {
-                write!(f, "{step}: {error}: {}", advice(error.raw_os_error()))
-            }
+            Self::Step(step, error) => write!(f, "{step}: {error}"),
         }
     }
 }

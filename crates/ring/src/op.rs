@@ -13,8 +13,8 @@ use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
 use annulus_kernel::Fd;
 
-pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMsgSelect, RecvMulti, RecvSelect};
-pub use rw::{Read, ReadSelect, ReadvSelect, Write, Writev, rwf};
+pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMulti, RecvSelect};
+pub use rw::{Read, Write, Writev, rwf};
 pub use send::{Send, SendMsg, SendTo, zero_copy};
 
 const ACCEPT_MULTISHOT: u16 = 1 << 0;

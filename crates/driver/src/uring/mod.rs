@@ -125,7 +125,7 @@ impl Uring {
     /// Sets up the ring and the pool of streams, for this thread.
     ///
     /// # Errors
-    /// [`SetupError`], which names the likely cause and the remedy.
+    /// [`SetupError`], which names the step that failed.
     pub fn new(config: UringConfig) -> Result<Self, SetupError> {
         let mut ring = config.ring()?;
         let features = Features::of(&mut ring)?;

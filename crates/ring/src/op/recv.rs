@@ -2,8 +2,7 @@
 
 use crate::entry::{Entry, EntryFlags, SafeEntry};
 use crate::opcode;
-use annulus_kernel::{Fd, MsgHeader};
-use std::cell::UnsafeCell;
+use annulus_kernel::Fd;
 
 /// `IORING_RECV_MULTISHOT`
 const RECV_MULTISHOT: u16 = 1 << 1;
@@ -66,36 +65,9 @@ impl RecvSelect {
     }
 }
 
-/// Receives a message once into a buffer that the kernel takes from a group, without sender and control messages.
-#[derive(Clone, Copy, Debug)]
-pub struct RecvMsgSelect {
-    /// The socket.
-    pub fd: Fd,
-    /// The buffer group.
-    pub group: u16,
-}
-
-impl RecvMsgSelect {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> SafeEntry {
-        let base = selecting(opcode::RECVMSG, self.fd, self.group);
-        SafeEntry::new(Entry { addr: EMPTY_HEADER.0.get() as u64, len: 1, ..base })
-    }
-}
-
-/// A header without vectors, name and control messages. The kernel writes lengths and flags into it; no code reads them.
-struct EmptyHeader(UnsafeCell<MsgHeader>);
-
-// SAFETY: no code of this process reads or writes the header: only its address is taken, for kernels.
-#[allow(unsafe_code)]
-unsafe impl Sync for EmptyHeader {}
-
-static EMPTY_HEADER: EmptyHeader = EmptyHeader(UnsafeCell::new(MsgHeader::EMPTY));
-
 /// An operation whose buffer the kernel takes from a group.
 #[inline]
-pub(super) fn selecting(opcode: u8, fd: Fd, group: u16) -> Entry {
+fn selecting(opcode: u8, fd: Fd, group: u16) -> Entry {
     Entry { buf_group: group, ..Entry::new(opcode, fd).with(EntryFlags::BUFFER_SELECT) }
 }
 

@@ -1,7 +1,6 @@
 //! Reads and writes: file operations, which work on streams as well.
 
-use super::recv::selecting;
-use crate::entry::{Entry, SafeEntry};
+use crate::entry::Entry;
 use crate::opcode;
 use annulus_kernel::file::CURSOR;
 use annulus_kernel::{Fd, IoVec};
@@ -33,48 +32,6 @@ impl Read {
         Entry { addr: self.buffer as u64, len: self.len, off: self.offset, ..base }
     }
 }
-
-/// Reads a stream once into a buffer that the kernel takes from a group.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadSelect {
-    /// The stream.
-    pub fd: Fd,
-    /// The buffer group.
-    pub group: u16,
-}
-
-impl ReadSelect {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> SafeEntry {
-        SafeEntry::new(Entry { off: CURSOR, ..selecting(opcode::READ, self.fd, self.group) })
-    }
-}
-
-/// As [`ReadSelect`], with the operation that takes vectors.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadvSelect {
-    /// The stream.
-    pub fd: Fd,
-    /// The buffer group.
-    pub group: u16,
-}
-
-impl ReadvSelect {
-    /// The entry.
-    #[inline]
-    pub fn entry(self) -> SafeEntry {
-        let addr = std::ptr::from_ref(&ANY_LENGTH) as u64;
-        let base = selecting(opcode::READV, self.fd, self.group);
-        SafeEntry::new(Entry { addr, len: 1, off: CURSOR, ..base })
-    }
-}
-
-/// The vector that such a read needs: its length limits what is read, and zero is the size of the buffer; its base is not used.
-/// Two zero words, since a static `IoVec` would not be `Sync`.
-static ANY_LENGTH: [usize; 2] = [0; 2];
-
-const _: () = assert!(size_of::<IoVec>() == size_of::<[usize; 2]>());
 
 /// Writes bytes to a stream, as many as there is space for: the count can be short.
 #[derive(Clone, Copy, Debug)]

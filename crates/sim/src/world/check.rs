@@ -30,7 +30,7 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
     let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
     let flags = EntryFlags::from_bits_retain(entry.flags);
     let selects = flags.contains(EntryFlags::BUFFER_SELECT);
-    if !known.contains(flags) || selects && !receives(entry) || !profile.has(entry.opcode) {
+    if !known.contains(flags) || selects && !selects_buffers(entry) || !profile.has(entry.opcode) {
         return Err(Errno::INVAL);
     }
     let sound = match entry.opcode {
@@ -42,8 +42,7 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
                 && (is_unaddressed(entry) || is_addressed(entry, profile))
         }
         opcode::SEND_ZC | opcode::SENDMSG_ZC => lent_send(entry, profile),
-        opcode::READV => (!selects || entry.len == 1) && file_flags(entry),
-        opcode::READ | opcode::WRITE | opcode::WRITEV => file_flags(entry),
+        opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV => file_flags(entry),
         opcode::READ_FIXED | opcode::WRITE_FIXED => file_flags(entry),
         opcode::ACCEPT => accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
@@ -84,6 +83,11 @@ fn lent_send(entry: &Submitted, profile: &Profile) -> bool {
 /// Whether it is a zero-copy send.
 pub(super) fn is_lent(entry: &Submitted) -> bool {
     matches!(entry.opcode, opcode::SEND_ZC | opcode::SENDMSG_ZC)
+}
+
+/// Whether the kernel may take its buffer from a group. Linux also has reads that do.
+fn selects_buffers(entry: &Submitted) -> bool {
+    matches!(entry.opcode, opcode::RECV | opcode::RECVMSG)
 }
 
 /// Whether it is a receive.

@@ -100,7 +100,10 @@ impl Uring {
                 Uring { available: true, error: None, features }
             }
             Err(error) => {
-                Uring { available: false, error: Some(error.to_string()), features: Vec::new() }
+                // The runtime knows what stands in the way, and what to do about it.
+                let known = Runtime::builder().driver(DriverChoice::Uring).build().err();
+                let error = known.map_or_else(|| error.to_string(), |known| known.to_string());
+                Uring { available: false, error: Some(error), features: Vec::new() }
             }
         }
     }
