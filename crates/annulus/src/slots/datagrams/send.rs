@@ -1,9 +1,8 @@
 //! Sending datagrams.
 //!
 //! What a turn has queued is submitted with its one enter, each datagram as a send that does not wait and posts an event only if it fails.
-//! Once the driver is settled, datagrams without an event have left. Datagrams that found no
-//! space stay queued, and the slot waits for space. None is left with the kernel to wait: when Linux tries a Unix datagram
-//! again, it sends it empty.
+//! Once the driver is settled, datagrams without an event have left. Datagrams that found no space stay queued, and the slot waits for
+//! space. None is left with the kernel to wait: when Linux tries a Unix datagram again, it sends it empty.
 //!
 //! An error belongs to its datagram, and the next send to the same destination returns it, or a drain. An error that the
 //! kernel kept from an earlier datagram (an ICMP answer) goes to the tasks that wait to receive, and the datagram is sent again.
