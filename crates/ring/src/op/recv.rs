@@ -79,7 +79,7 @@ fn selecting(opcode: u8, fd: Fd, group: u16) -> Entry {
 pub struct RecvMsg {
     /// The socket.
     pub fd: Fd,
-    /// Address of a [`MsgHeader`].
+    /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *mut u8,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
@@ -106,7 +106,7 @@ pub struct RecvMsgMulti {
     pub fd: Fd,
     /// The buffer group.
     pub group: u16,
-    /// Address of a [`MsgHeader`].
+    /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *const u8,
     /// [`msg`](annulus_kernel::msg) flags. With `TRUNC`, [`Message::payload_len`](annulus_kernel::Message::payload_len) is the
     /// length before truncation.
