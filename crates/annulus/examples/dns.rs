@@ -6,7 +6,6 @@
 
 use annulus::net::UdpSocket;
 use annulus::signal::until_terminated;
-use annulus::sync::{Semaphore, oneshot};
 use annulus::time::timeout;
 use annulus::{Lease, spawn};
 use std::cell::RefCell;
@@ -15,7 +14,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
 
 /// How long an upstream may take, how often a query is sent, and how many queries are forwarded at once.
 const PATIENCE: Duration = Duration::from_millis(800);
@@ -35,10 +36,10 @@ fn main() -> io::Result<()> {
         }
         let clients = Rc::new(UdpSocket::bind(address)?);
         eprintln!("listening on {}", clients.local_addr()?);
-        let limit = Semaphore::new(AT_ONCE);
+        let limit = Arc::new(Semaphore::new(AT_ONCE));
         loop {
             // While too many queries wait for answers, further ones wait in the kernel, which drops what is too much.
-            let permit = limit.acquire().await;
+            let permit = limit.clone().acquire_owned().await;
             let (query, client) = clients.recv_from().await?;
             let (clients, upstreams) = (clients.clone(), upstreams.clone());
             spawn(async move {

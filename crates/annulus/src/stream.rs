@@ -3,7 +3,7 @@
 //!
 //! | stream | items |
 //! |---|---|
-//! | [`sync::mpsc::Receiver`](mpsc::Receiver), [`shards::Receiver`] | values, until the senders are gone |
+//! | [`shards::Receiver`] | values, until the senders are gone |
 //! | [`time::Interval`](Interval) | when each tick was due, for ever |
 //! | [`Incoming`], of `incoming` and `into_incoming` of listeners | connections, or errors of single ones, for ever |
 //! | [`signal::Signals`](Signals) | signals, for ever |
@@ -13,10 +13,10 @@
 //!
 //! ```
 //! # annulus::run(async {
-//! use annulus::sync::mpsc;
+//! use annulus::shards;
 //! use futures_util::{StreamExt, select};
 //!
-//! let (sender, mut numbers) = mpsc::channel(8);
+//! let (sender, mut numbers) = shards::channel(8);
 //! let mut ticks = annulus::time::interval(std::time::Duration::from_secs(3600));
 //! annulus::spawn(async move { sender.send(7).await });
 //! let (mut seen, mut ticked) = (None, false);
@@ -33,31 +33,12 @@
 use crate::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::shards;
 use crate::signal::{Signal, Signals};
-use crate::sync::mpsc;
 use crate::time::Interval;
 use crate::timers::Instant;
 use futures_core::{FusedStream, Stream};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-
-impl<T> Stream for mpsc::Receiver<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        self.poll_recv(cx)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len(), None)
-    }
-}
-
-impl<T> FusedStream for mpsc::Receiver<T> {
-    fn is_terminated(&self) -> bool {
-        self.is_over()
-    }
-}
 
 impl<T> Stream for shards::Receiver<T> {
     type Item = T;

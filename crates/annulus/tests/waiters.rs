@@ -30,7 +30,7 @@ mod unwind {
     }
 }
 
-use free::FreeBuffers;
+use free::FreePermits;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use queue::ChannelQueue;
@@ -192,9 +192,9 @@ impl Queue for Lenient {
     }
 }
 
-/// The buffers of a pool, which are given in order.
+/// Permits, which are given in order.
 struct Pool {
-    free: FreeBuffers,
+    free: FreePermits,
     count: usize,
     taken: Vec<u32>,
     listed: bool,
@@ -202,7 +202,7 @@ struct Pool {
 
 impl Pool {
     fn new(count: u32) -> Self {
-        let mut free = FreeBuffers::new(count);
+        let mut free = FreePermits::new(count);
         let taken: Vec<u32> = std::iter::from_fn(|| free.take()).collect();
         Self { free, count: taken.len(), taken, listed: false }
     }

@@ -3,7 +3,6 @@
 mod common;
 
 use annulus::net::{ConnectOptions, TcpListener, TcpStream, UnixListener};
-use annulus::sync::oneshot;
 use annulus::time::{Instant, sleep};
 use annulus::{DriverChoice, Runtime};
 use annulus_compat::OnThread;
@@ -26,6 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tower_service::Service;
 
 type Pooled<C = Connector> = Client<C, Full<Bytes>>;

@@ -95,7 +95,7 @@ fn sockets_and_timers_of_tokio_go_on_while_a_task_of_annulus_is_always_ready() {
 #[test]
 fn a_loop_over_what_is_always_ready_lets_the_others_run() {
     on_both(async || {
-        let semaphore = annulus::sync::Semaphore::new(1);
+        let semaphore = tokio::sync::Semaphore::new(1);
         let greedy = spawn_local(async move {
             loop {
                 drop(semaphore.acquire().await.unwrap());

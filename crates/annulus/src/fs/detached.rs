@@ -46,8 +46,8 @@ impl File {
         let core = file.open.core.clone();
         let write = async move {
             let permit = match (taken, turn) {
-                (Some(Poll::Ready(permit)), _) => permit.ok(),
-                (_, Some(turn)) => turn.await.ok(),
+                (Some(Poll::Ready(permit)), _) => Some(permit),
+                (_, Some(turn)) => Some(turn.await),
                 (_, None) => None,
             };
             let written = match &cached {

@@ -2,24 +2,18 @@
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
-use super::free::FreeBuffers;
-use crate::base::recheck::{Recheck, RecheckQueue};
+use super::permits::{Permit, Permits};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::bytes::chunk::Chunk;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::unwind::{dispose_each, wake_each};
-use crate::waiters::WaiterId;
 use annulus_kernel::IoVec;
 use annulus_ring::BufferTable;
-use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::pin::Pin;
-use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::rc::Rc;
 
 /// The alignment of buffers, and of their size: enough for direct I/O on every device.
 const STEP: usize = 4096;
@@ -47,8 +41,12 @@ const STEP: usize = 4096;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct DirectPool(Rc<Shared>);
+pub struct DirectPool {
+    memory: Rc<Shared>,
+    permits: Permits,
+}
 
+/// The memory of the buffers, freed once none is in use.
 struct Shared {
     core: Rc<Core>,
     memory: AlignedBuf,
@@ -56,7 +54,6 @@ struct Shared {
     size: usize,
     /// Its number with the driver.
     registration: io::Result<u32>,
-    free: RefCell<FreeBuffers>,
 }
 
 impl DirectPool {
@@ -72,8 +69,9 @@ impl DirectPool {
         let vector = IoVec { base: IoBuf::as_ptr(&memory), len: bytes };
         // SAFETY: the memory is on the heap, and the drop of `Shared` makes the driver forget it before it is freed.
         let registration = unsafe { core.enter()?.io.driver.register_memory(vector) };
-        let free = RefCell::new(FreeBuffers::new(count as u32));
-        Ok(Self(Rc::new(Shared { core, memory, size, registration, free })))
+        let permits = Permits::new(core.clone(), count as u32);
+        let memory = Rc::new(Shared { core, memory, size, registration });
+        Ok(Self { memory, permits })
     }
 
     /// Whether the memory is registered, or why not.
@@ -82,17 +80,17 @@ impl DirectPool {
     /// `Unsupported` on epoll, `OutOfMemory` beyond `RLIMIT_MEMLOCK`, `QuotaExceeded` for a 65th pool, `PermissionDenied` in a
     /// locked-down runtime, `InvalidInput` before Linux 5.19.
     pub fn registered(&self) -> Result<(), &io::Error> {
-        self.0.registration.as_ref().map(drop)
+        self.memory.registration.as_ref().map(drop)
     }
 
     /// Bytes of a buffer.
     pub fn buffer_size(&self) -> usize {
-        self.0.size
+        self.memory.size
     }
 
     /// Buffers that can be taken now: free, and not reserved for a waiting task.
     pub fn available(&self) -> usize {
-        self.0.free.borrow().available()
+        self.permits.available()
     }
 
     /// Waits for a buffer: tasks get one in the order in which they asked. It has the bytes of its last use.
@@ -103,20 +101,21 @@ impl DirectPool {
     /// The buffer that it was to get goes to the next task. If the future is forgotten instead (`mem::forget`), the others are
     /// delayed by one or two turns of the loop.
     pub fn take(&self) -> impl Future<Output = DirectBuf> + use<> {
-        Take { pool: self.0.clone(), id: None }
+        let (memory, permit) = (self.memory.clone(), self.permits.take());
+        async { DirectBuf { memory, permit: permit.await } }
     }
 
     /// A buffer, if one is free and no task waits for it.
     pub fn try_take(&self) -> Option<DirectBuf> {
-        let number = self.0.update(FreeBuffers::take)?;
-        Some(DirectBuf { pool: self.0.clone(), number })
+        let permit = self.permits.try_take()?;
+        Some(DirectBuf { memory: self.memory.clone(), permit })
     }
 }
 
 impl fmt::Debug for DirectPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DirectPool")
-            .field("buffer_size", &self.0.size)
+            .field("buffer_size", &self.memory.size)
             .field("available", &self.available())
             .field("registered", &self.registered())
             .finish()
@@ -139,67 +138,11 @@ fn total(count: usize, size: usize) -> io::Result<usize> {
     }
 }
 
-impl Shared {
-    /// Changes the free list, then notifies the tasks that are next in line.
-    fn update<R>(self: &Rc<Self>, change: impl FnOnce(&mut FreeBuffers) -> R) -> R {
-        let mut free = self.free.borrow_mut();
-        let answer = change(&mut free);
-        let mut next = free.notify_next();
-        let recheck = free.needs_recheck();
-        drop(free);
-        if recheck && let Ok(mut inner) = self.core.enter() {
-            let weak: Weak<Self> = Rc::downgrade(self);
-            inner.io.rechecks.push(Recheck::Queue(weak));
-        }
-        while next.is_some() {
-            wake_each(next);
-            next = self.free.borrow_mut().notify_next();
-        }
-        answer
-    }
-}
-
-impl RecheckQueue for Shared {
-    fn recheck(&self, wakes: &mut Vec<Waker>) -> bool {
-        let mut free = self.free.borrow_mut();
-        free.recheck();
-        wakes.extend(std::iter::from_fn(|| free.notify_next()));
-        free.needs_recheck()
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
         // After the runtime's end, and in a forked child, no operation can start in it.
         if let (Ok(name), Ok(mut inner)) = (&self.registration, self.core.enter()) {
             inner.io.driver.unregister_memory(*name);
-        }
-    }
-}
-
-/// Waits for a buffer.
-struct Take {
-    pool: Rc<Shared>,
-    id: Option<WaiterId>,
-}
-
-impl Future for Take {
-    type Output = DirectBuf;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DirectBuf> {
-        let Self { pool, id } = &mut *self;
-        // Cloned and dropped while nothing is borrowed: both may run foreign code.
-        let mut waker = Some(cx.waker().clone());
-        let number = pool.update(|free| free.poll(id, &mut waker));
-        dispose_each(waker);
-        number.map_or(Poll::Pending, |number| Poll::Ready(DirectBuf { pool: pool.clone(), number }))
-    }
-}
-
-impl Drop for Take {
-    fn drop(&mut self) {
-        if self.id.is_some() {
-            dispose_each(self.pool.update(|free| free.leave(&mut self.id)));
         }
     }
 }
@@ -225,19 +168,14 @@ impl Drop for Take {
 /// # }).unwrap();
 /// ```
 pub struct DirectBuf {
-    pool: Rc<Shared>,
-    number: u32,
+    memory: Rc<Shared>,
+    permit: Permit,
 }
 
 impl DirectBuf {
     fn start(&self) -> *mut u8 {
-        self.pool.memory.start().wrapping_add(self.number as usize * self.pool.size)
-    }
-}
-
-impl Drop for DirectBuf {
-    fn drop(&mut self) {
-        self.pool.update(|free| free.give_back(self.number));
+        let offset = self.permit.number() as usize * self.memory.size;
+        self.memory.memory.start().wrapping_add(offset)
     }
 }
 
@@ -245,16 +183,16 @@ impl Deref for DirectBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the pool's memory, which was zeroed, and the free list gave its number to this buffer alone.
-        unsafe { std::slice::from_raw_parts(self.start(), self.pool.size) }
+        // SAFETY: the range lies within the pool's memory, which was zeroed, and its permit is the only one with this number.
+        unsafe { std::slice::from_raw_parts(self.start(), self.memory.size) }
     }
 }
 
 impl DerefMut for DirectBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the range lies within the pool's memory, which was zeroed; the free list gave its number to this buffer alone, which
+        // SAFETY: the range lies within the pool's memory, which was zeroed; its permit is the only one with this number, which
         // is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start(), self.pool.size) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.memory.size) }
     }
 }
 
@@ -265,7 +203,7 @@ unsafe impl IoBuf for DirectBuf {
     }
 
     fn bytes_init(&self) -> usize {
-        self.pool.size
+        self.memory.size
     }
 }
 
@@ -276,7 +214,7 @@ unsafe impl IoBufMut for DirectBuf {
     }
 
     fn bytes_total(&mut self) -> usize {
-        self.pool.size
+        self.memory.size
     }
 
     unsafe fn set_init(&mut self, _count: usize) {}
@@ -290,6 +228,6 @@ impl From<DirectBuf> for Chunk {
 
 impl fmt::Debug for DirectBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DirectBuf({} bytes)", self.pool.size)
+        write!(f, "DirectBuf({} bytes)", self.memory.size)
     }
 }

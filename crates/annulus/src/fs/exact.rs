@@ -1,9 +1,9 @@
 //! Reads and writes that move everything, in as many calls as it takes.
 
 use super::file::{File, check_offset};
+use super::permits::Permit;
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
-use crate::sync::Permit;
 use crate::tasks::consume_budget;
 use annulus_kernel::file::CURSOR;
 use std::io;

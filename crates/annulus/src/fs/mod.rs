@@ -26,6 +26,7 @@ mod open_file;
 mod path;
 mod path_calls;
 mod pending_call;
+mod permits;
 mod read_dir;
 mod send;
 mod shared_waker;

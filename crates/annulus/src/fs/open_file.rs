@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::metadata::Metadata;
+use super::permits::{Permits, Take};
 use crate::file_policy::PageCache;
 use crate::runtime::core::Core;
-use crate::sync::{Acquire, Semaphore};
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, FileStat, PathAt};
 use std::cell::{OnceCell, RefCell};
@@ -25,7 +25,7 @@ pub(crate) struct OpenFile {
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
     /// A permit for the cursor, had by the call at it that is in flight off the loop; made for the first of these.
-    cursor: OnceCell<Semaphore>,
+    cursor: OnceCell<Permits>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
 }
@@ -40,12 +40,13 @@ impl OpenFile {
     /// call at the cursor comes after it.
     #[inline]
     pub(super) fn is_cursor_taken(&self) -> bool {
-        self.cursor.get().is_some_and(|cursor| cursor.try_acquire().is_err())
+        self.cursor.get().is_some_and(|cursor| cursor.available() == 0)
     }
 
     /// A place in line for the cursor, from the first poll on; `None` if the file has none.
-    pub(super) fn cursor_turn(&self) -> Option<Acquire> {
-        self.is_ordinary().then(|| self.cursor.get_or_init(|| Semaphore::new(1)).acquire())
+    pub(super) fn cursor_turn(&self) -> Option<Take> {
+        let new = || Permits::new(self.core.clone(), 1);
+        self.is_ordinary().then(|| self.cursor.get_or_init(new).take())
     }
 
     /// Keeps the error of a write for the next call.

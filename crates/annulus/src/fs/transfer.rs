@@ -3,9 +3,9 @@
 
 use super::call::{CallArgs, CallSite};
 use super::file::{File, check_offset};
+use super::permits::Permit;
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::{Class, PageCache};
-use crate::sync::Permit;
 use crate::tasks::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
@@ -234,7 +234,7 @@ impl File {
     /// Waits until no call at the cursor is in flight off the loop, and keeps others from it until the permit is dropped; `None` if the
     /// file has no cursor.
     pub(crate) async fn turn(&self) -> Option<Permit> {
-        self.open.cursor_turn()?.await.ok()
+        Some(self.open.cursor_turn()?.await)
     }
 
     /// Small reads at an offset may be predicted to be in the page cache.

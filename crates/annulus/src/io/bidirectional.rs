@@ -59,7 +59,6 @@ pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
 /// ```
 /// use annulus::io::copy_bidirectional;
 /// use annulus::net::UnixStream;
-/// use annulus::sync::oneshot;
 /// use std::time::Duration;
 ///
 /// # annulus::run(async {

@@ -345,7 +345,7 @@ fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
         }
         writer.await.expect("no panic")?;
         let (mut sender, _silent) = pair(&listener).await?;
-        let went = Rc::new(crate::sync::Notify::new());
+        let went = Rc::new(tokio::sync::Notify::new());
         let _flood = spawn({
             let went = went.clone();
             async move {

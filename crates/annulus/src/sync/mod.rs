@@ -1,37 +1,30 @@
-//! Channels, locks and notifications between the tasks of one runtime.
+//! A token that asks tasks to end; and what to use for channels and locks.
 //!
-//! All but the [`CancellationToken`] stays on one thread: there is no lock and no atomic operation in it, values need not be
-//! `Send`, and the tasks that wait have their turns in the order of arrival. Between threads, use [`shards::channel`](crate::shards::channel).
+//! Between tasks of one runtime, use `tokio::sync`: its feature `sync` needs no runtime of tokio, and all of it works here, with values that
+//! are not `Send` as well. So do `futures::channel` and `async-channel`. Between the threads of [`Shards`](crate::Shards) there is
+//! [`shards::channel`](crate::shards::channel) too, which takes from the budget below by itself.
 //!
-//! | | for |
-//! |---|---|
-//! | [`mpsc`] | many senders, one receiver; bounded or not |
-//! | [`oneshot`] | one value |
-//! | [`Mutex`] | a value that one task uses across an `await` |
-//! | [`Semaphore`] | so many at once |
-//! | [`Notify`] | something happened |
-//! | [`CancellationToken`] | tasks are to end |
+//! Futures of other crates do not take from the [budget](crate::Builder::task_budget) of a task. A loop over a channel that never runs empty
+//! awaits through [`task::cooperative`](crate::task::cooperative), so that the other tasks have their turn:
 //!
-//! The names are those of `tokio::sync`, with the same meaning. All of `tokio::sync` (its feature `sync` needs no runtime of tokio), such as
-//! `broadcast`, `watch`, `RwLock` and `OnceCell`, and of `futures::channel` and `async-channel`, works here too, with values that are not `Send` as
-//! well; what it does not do is take from the [budget](crate::Builder::task_budget) of a task. A loop over it that never runs empty awaits
-//! through [`task::cooperative`](crate::task::cooperative).
+//! ```
+//! # annulus::run(async {
+//! use annulus::task::cooperative;
+//! use tokio::sync::mpsc;
 //!
-//! Every future here is cancel-safe: dropped before it is ready, it has taken nothing. One that is forgotten (`mem::forget`)
-//! delays those that came after it by a turn of the loop or two, and stops none; only an `acquire_many` that has found too few permits
-//! stops them until there are as many.
+//! let (sender, mut receiver) = mpsc::channel(64);
+//! annulus::spawn(async move { sender.send("a value").await });
+//! let mut seen = 0;
+//! while let Some(value) = cooperative(receiver.recv()).await {
+//!     assert_eq!(value, "a value");
+//!     seen += 1;
+//! }
+//! assert_eq!(seen, 1);
+//! # });
+//! ```
 
 mod cancellation;
-pub mod mpsc;
-mod mutex;
-mod notify;
-pub mod oneshot;
-mod permits;
-mod semaphore;
 
 pub use cancellation::{
     CancellationToken, Cancelled, CancelledOwned, DropGuard, RunUntilCancelled,
 };
-pub use mutex::{Locking, Mutex, MutexGuard};
-pub use notify::{Notified, Notify};
-pub use semaphore::{Acquire, AcquireError, Permit, Semaphore, TryAcquireError};

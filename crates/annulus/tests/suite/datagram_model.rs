@@ -7,7 +7,6 @@ use crate::sim::seeds::number;
 use crate::traffic::{self, bytes, simulated};
 
 use annulus::net::{UdpSocket, UnixDatagram, UnixOptions};
-use annulus::sync::Semaphore;
 use annulus::task::JoinSet;
 use annulus::time::sleep;
 use annulus::{DriverChoice, Lease, yield_now};
@@ -20,6 +19,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Conversations of each mode, unless the variable says how many.
 const SEQUENCES: u64 = 240;

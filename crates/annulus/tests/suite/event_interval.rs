@@ -3,12 +3,12 @@
 use crate::common;
 
 use annulus::net::UnixStream;
-use annulus::sync::mpsc;
 use annulus::{Builder, DriverChoice, Runtime, counters, spawn, yield_now};
 use common::run_on;
 use std::cell::Cell;
 use std::io::Write;
 use std::rc::Rc;
+use tokio::sync::mpsc;
 
 const ROUNDS: u32 = 1000;
 

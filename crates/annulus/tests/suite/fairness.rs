@@ -6,7 +6,7 @@ use annulus::fs::{self, File, FileCache};
 use annulus::io::AsyncRecv;
 use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
 use annulus::process::Command;
-use annulus::sync::{CancellationToken, Notify, Semaphore, mpsc, oneshot};
+use annulus::sync::CancellationToken;
 use annulus::{DriverChoice, JoinSet, Runtime, pipe, spawn, yield_now};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -121,27 +121,6 @@ loops! {
     } child.kill().await;
     "runtime/handle.rs stats": { let handle = annulus::handle()?; } handle.stats().await;
     "runtime/handle.rs tasks": { let handle = annulus::handle()?; } handle.tasks().await;
-    "sync/oneshot.rs Receiver": {} {
-        let (sender, receiver) = oneshot::channel();
-        sender.send(1).expect("a receiver");
-        receiver.await
-    };
-    "sync/oneshot.rs Receiver, whose sender is gone": {} oneshot::channel::<()>().1.await;
-    "sync/oneshot.rs closed": { let mut sender = oneshot::channel::<()>().0; } sender.closed().await;
-    "sync/mpsc.rs send": { let sender = mpsc::channel(1).0; } sender.send(1).await;
-    "sync/mpsc.rs recv": { let (_, mut receiver) = mpsc::channel::<()>(1); } receiver.recv().await;
-    "sync/mpsc.rs reserve": { let (sender, _receiver) = mpsc::channel::<()>(1); } sender.reserve().await;
-    "sync/semaphore.rs acquire": { let semaphore = Semaphore::new(1); } semaphore.acquire().await;
-    "sync/mutex.rs lock": { let mutex = annulus::sync::Mutex::new(1); } mutex.lock().await;
-    "sync/notify.rs notified": { let notify = Notify::new(); } {
-        notify.notify_one();
-        notify.notified().await
-    };
-    "sync/notify.rs notified, by all": { let notify = Notify::new(); } {
-        let notified = notify.notified();
-        notify.notify_waiters();
-        notified.await
-    };
     "sync/cancellation.rs cancelled": {
         let token = CancellationToken::new();
         token.cancel();

@@ -3,13 +3,13 @@
 use crate::common;
 
 use annulus::stats::{Stats, Timings};
-use annulus::sync::Notify;
 use annulus::time::Instant;
 use annulus::{Builder, DriverChoice, Runtime, spawn, yield_now};
 use common::run_on;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 const LIMIT: Duration = Duration::from_millis(5);
 

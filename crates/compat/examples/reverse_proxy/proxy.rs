@@ -3,7 +3,7 @@
 use crate::body::Passed;
 use crate::forward::{add_forwarded_for, host_of, join_cookies, remove_hop_by_hop, set_upgrade};
 use crate::tunnel::tunnel;
-use annulus::sync::{CancellationToken, Permit, Semaphore};
+use annulus::sync::CancellationToken;
 use annulus::time::sleep;
 use annulus_compat::hyper::{Executor, Timer};
 use annulus_compat::hyper_util::Connector;
@@ -22,7 +22,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
 
@@ -32,7 +34,7 @@ pub(crate) struct Proxy {
     client: Client<Connector, Passed>,
     limits: Limits,
     /// Of tunnels.
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 /// A request for the upstream.
@@ -90,7 +92,7 @@ impl Proxy {
             .pool_timer(Timer::new())
             .pool_idle_timeout(limits.idle)
             .build(Connector::new().timeout(limits.connect));
-        Ok(Self { upstream, client, limits, permits: Semaphore::new(limits.tunnels) })
+        Ok(Self { upstream, client, limits, permits: Arc::new(Semaphore::new(limits.tunnels)) })
     }
 
     /// The service of a connection from this peer.
@@ -114,7 +116,7 @@ impl Proxy {
             Ok(rewritten) => rewritten,
             Err(text) => return refuse(StatusCode::BAD_REQUEST, text),
         };
-        let permit = upgrade.is_some().then(|| self.permits.try_acquire());
+        let permit = upgrade.is_some().then(|| self.permits.clone().try_acquire_owned());
         let Ok(permit) = permit.transpose() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many upgraded connections");
         };
@@ -170,7 +172,7 @@ impl Proxy {
     fn passed_back(
         &self,
         mut response: Response<Incoming>,
-        upgrade: Option<(OnUpgrade, Permit)>,
+        upgrade: Option<(OnUpgrade, OwnedSemaphorePermit)>,
     ) -> Answer {
         let is_websocket = remove_hop_by_hop(response.headers_mut());
         // The upstream's is that of another connection.

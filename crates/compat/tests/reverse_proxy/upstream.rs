@@ -2,7 +2,6 @@
 
 use crate::Count;
 use annulus::net::TcpListener;
-use annulus::sync::Notify;
 use annulus_compat::OnThread;
 use annulus_compat::tower::serve_with;
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Role};
 

@@ -9,7 +9,7 @@ mod tls;
 mod websocket;
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sync::{CancellationToken, oneshot};
+use annulus::sync::CancellationToken;
 use annulus::time::{Instant, sleep};
 use annulus_compat::OnThread;
 use annulus_compat::hyper::{Executor, Io, Timer};
@@ -34,6 +34,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Role};

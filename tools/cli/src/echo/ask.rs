@@ -21,8 +21,8 @@ pub(super) async fn ask_all<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use annulus::sync::Notify;
     use std::cell::Cell;
+    use tokio::sync::Notify;
 
     /// The first answers once the second is asked.
     #[test]

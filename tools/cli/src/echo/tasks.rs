@@ -12,7 +12,7 @@ use crate::signals::Stop;
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
 use annulus::signal::{Signal, signals};
-use annulus::sync::{CancellationToken, Notify};
+use annulus::sync::CancellationToken;
 use annulus::{
     Builder, Counters, DriverChoice, DriverInfo, JoinHandle, JoinSet, Lease, Runtime, time,
 };
@@ -27,6 +27,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;

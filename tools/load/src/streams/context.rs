@@ -7,10 +7,10 @@ use crate::fault::Fault;
 use crate::fault_log::FaultLog;
 use crate::plan::{Plan, Streams};
 use crate::recording::{Collector, Recorder};
-use annulus::sync::Semaphore;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::sync::Semaphore;
 
 /// What the clients of a run share.
 pub(crate) struct StreamsRun {

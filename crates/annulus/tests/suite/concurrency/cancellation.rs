@@ -1,6 +1,6 @@
 use crate::common::{run, touch};
 use crate::concurrency::Drops;
-use annulus::sync::{CancellationToken, mpsc};
+use annulus::sync::CancellationToken;
 use annulus::{spawn, yield_now};
 use futures_util::future::{Either, select};
 use std::future::Future;
@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake};
+use tokio::sync::mpsc;
 
 #[test]
 fn every_waiter_is_woken_also_on_another_thread() {

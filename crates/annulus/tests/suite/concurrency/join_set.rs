@@ -137,7 +137,7 @@ fn a_dropped_join_next_loses_nothing() {
 fn it_can_move_to_another_task() {
     run(async {
         let mut set = JoinSet::new();
-        let (sender, receiver) = annulus::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         set.spawn(async { receiver.await.unwrap() });
         assert!(crate::common::touch(set.join_next()).is_none());
         let other = spawn(async move { set.join_next().await.unwrap().unwrap() });

@@ -3,7 +3,6 @@
 use crate::common::{pair, pattern, receive, touch};
 use annulus::io::{copy, copy_at_most, copy_bidirectional};
 use annulus::net::TcpStream;
-use annulus::sync::oneshot;
 use annulus::time::sleep;
 use annulus::{consume_budget, spawn};
 use futures_util::future::try_join;
@@ -12,6 +11,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Messages of a test.
 const MESSAGES: u64 = 100;

@@ -4,13 +4,13 @@ use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
 use annulus::io::{AsyncRecv, AsyncSend, copy, copy_at_most, copy_bidirectional};
 use annulus::net::{TcpStream, UnixStream};
-use annulus::sync::oneshot;
 use annulus::time::{sleep, timeout};
 use annulus::{Counters, JoinHandle, spawn};
 use annulus_sim::Random;
 use futures_util::future::try_join;
 use std::io;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// So many bytes that some come after the receives that were armed before, which go through a pipe.
 const LONG: usize = 2 << 20;

@@ -229,8 +229,8 @@ fn a_host_is_dropped_at_a_crash_and_started_again() -> io::Result<()> {
 #[test]
 fn tasks_of_one_host_wake_those_of_another() -> io::Result<()> {
     let network = Network::new(3);
-    let (sender, receiver) = annulus::sync::oneshot::channel();
-    let (back, forth) = annulus::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let (back, forth) = tokio::sync::oneshot::channel();
     network.client("one", async move {
         sender.send(1).expect("it waits");
         assert_eq!(forth.await, Ok(2));

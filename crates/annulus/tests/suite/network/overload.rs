@@ -2,13 +2,13 @@
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Sim, run_on};
-use annulus::sync::Mutex;
 use annulus::time::{Instant, sleep};
 use annulus::{JoinSet, Runtime, spawn};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// How long a request takes. One is worked on at a time.
 const WORK: Duration = Duration::from_millis(1);

@@ -127,7 +127,7 @@ fn a_handle_that_is_kept_to_a_crash_or_the_end_might_have_been_awaited() -> io::
 #[test]
 fn a_panic_is_that_of_its_host_whatever_host_drops_the_handle() -> io::Result<()> {
     let network = Network::new(1);
-    let (sender, receiver) = annulus::sync::oneshot::channel::<JoinHandle<()>>();
+    let (sender, receiver) = tokio::sync::oneshot::channel::<JoinHandle<()>>();
     let line = line!() + 2;
     network.client("one", async {
         _ = sender.send(spawn(fails()));
