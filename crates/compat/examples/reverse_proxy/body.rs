@@ -1,6 +1,5 @@
 //! Bodies that must make progress.
 
-use annulus::sync::DropGuard;
 use annulus::time::{Sleep, sleep};
 use annulus_compat::OnThread;
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// A body that is passed on as it comes. If nothing comes for too long while the other side waits for it, it is an error.
 pub(crate) struct Passed {
@@ -17,11 +17,11 @@ pub(crate) struct Passed {
     limit: Duration,
     waits: Option<OnThread<Sleep>>,
     /// Its drop signals the end of the body.
-    _ended: Option<DropGuard>,
+    _ended: Option<oneshot::Sender<()>>,
 }
 
 impl Passed {
-    pub(crate) fn new(body: Incoming, limit: Duration, ended: Option<DropGuard>) -> Self {
+    pub(crate) fn new(body: Incoming, limit: Duration, ended: Option<oneshot::Sender<()>>) -> Self {
         Self { body, limit, waits: None, _ended: ended }
     }
 }

@@ -3,7 +3,6 @@
 use crate::body::Passed;
 use crate::forward::{add_forwarded_for, host_of, join_cookies, remove_hop_by_hop, set_upgrade};
 use crate::tunnel::tunnel;
-use annulus::sync::CancellationToken;
 use annulus::time::sleep;
 use annulus_compat::hyper::{Executor, Timer};
 use annulus_compat::hyper_util::Connector;
@@ -24,7 +23,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
 
@@ -42,8 +41,8 @@ struct Rewritten {
     request: Request<Passed>,
     /// The client's upgrade, if it asks for one.
     upgrade: Option<OnUpgrade>,
-    /// Is cancelled when the body was sent.
-    sent: CancellationToken,
+    /// Ready when the body was sent.
+    sent: oneshot::Receiver<()>,
 }
 
 /// How long the upstream may take, and how many connections may be upgraded.
@@ -122,7 +121,7 @@ impl Proxy {
         };
         let response = pin!(self.client.request(request));
         let too_late = pin!(async {
-            sent.cancelled().await;
+            _ = sent.await;
             sleep(self.limits.response).await;
         });
         match select(response, too_late).await {
@@ -164,8 +163,8 @@ impl Proxy {
         if upgrade.is_some() {
             set_upgrade(&mut head.headers);
         }
-        let sent = CancellationToken::new();
-        let body = Passed::new(body, self.limits.progress, Some(sent.clone().drop_guard()));
+        let (ended, sent) = oneshot::channel();
+        let body = Passed::new(body, self.limits.progress, Some(ended));
         Ok(Rewritten { request: Request::from_parts(head, body), upgrade, sent })
     }
 
