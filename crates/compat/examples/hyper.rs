@@ -18,7 +18,7 @@ fn main() -> std::io::Result<()> {
         let listener = TcpListener::bind(&*address)?;
         println!("listening on {}", listener.local_addr()?);
         let mut server = http1::Builder::new();
-        server.timer(Timer::new()).pipeline_flush(true);
+        server.timer(Timer::new()).pipeline_flush(true).half_close(true);
         loop {
             let (stream, _) = listener.accept().await?;
             // Its error ends the connection; it is the peer's in most cases.

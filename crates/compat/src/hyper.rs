@@ -40,6 +40,7 @@ pub use http1::{Http1, Http1Connection};
 pub(crate) use releasable::Releasable;
 
 use crate::clock::Origin;
+use crate::late_end::LateEnd;
 use annulus::io::{AsyncRecv, AsyncSend};
 use hyper::rt::{self, Read, ReadBufCursor, Sleep, Write};
 use std::future::Future;
@@ -51,22 +52,25 @@ use std::time::{Duration, Instant};
 /// A stream of annulus, or anything with its [`AsyncRecv`] and [`AsyncSend`], as hyper reads and writes it: bytes are copied once from the
 /// buffer that the kernel has filled, and writes are vectored.
 #[derive(Debug)]
-pub struct Io<S>(S);
+pub struct Io<S> {
+    stream: S,
+    end: LateEnd,
+}
 
 impl<S> Io<S> {
     /// Wraps a stream.
     pub fn new(stream: S) -> Self {
-        Self(stream)
+        Self { stream, end: LateEnd::default() }
     }
 
     /// The stream, as after an upgrade.
     pub fn into_inner(self) -> S {
-        self.0
+        self.stream
     }
 
     /// The stream.
     pub fn inner(&self) -> &S {
-        &self.0
+        &self.stream
     }
 }
 
@@ -76,7 +80,9 @@ impl<S: AsyncRecv + Unpin> Read for Io<S> {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        poll_read(&mut self.get_mut().0, cx, &mut buf).map_ok(drop)
+        let this = self.get_mut();
+        let read = poll_read(&mut this.stream, cx, &mut buf);
+        this.end.show(cx, read)
     }
 }
 
@@ -99,15 +105,15 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().0.poll_write(cx, bytes)
+        self.get_mut().stream.poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().0.poll_flush(cx)
+        self.get_mut().stream.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().0.poll_shutdown(cx)
+        self.get_mut().stream.poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -119,7 +125,7 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().0.poll_write_vectored(cx, slices)
+        self.get_mut().stream.poll_write_vectored(cx, slices)
     }
 }
 

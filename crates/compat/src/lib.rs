@@ -61,6 +61,8 @@ mod clock;
 pub mod hyper;
 #[cfg(feature = "hyper-util")]
 pub mod hyper_util;
+#[cfg(any(feature = "hyper", feature = "send-stream"))]
+mod late_end;
 mod on_thread;
 mod on_thread_io;
 #[cfg(feature = "quinn")]

@@ -1,6 +1,7 @@
 //! Streams for libraries that ask for tokio's traits and `Send`.
 
 use crate::OnThread;
+use crate::late_end::LateEnd;
 use annulus::net::TcpStream;
 use std::io;
 use std::pin::Pin;
@@ -9,12 +10,15 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream for libraries that ask for tokio's traits and `Send`. A use on another thread than the one that made it is an error.
 #[derive(Debug)]
-pub struct SendStream<S = TcpStream>(OnThread<S>);
+pub struct SendStream<S = TcpStream> {
+    stream: OnThread<S>,
+    end: LateEnd,
+}
 
 impl<S> SendStream<S> {
     /// Wraps a stream of this thread.
     pub fn new(stream: S) -> Self {
-        Self(OnThread::new(stream))
+        Self { stream: OnThread::new(stream), end: LateEnd::default() }
     }
 
     /// The stream.
@@ -22,14 +26,14 @@ impl<S> SendStream<S> {
     /// # Errors
     /// On another thread than the one that made it.
     pub fn try_ref(&self) -> io::Result<&S> {
-        Ok(self.0.try_ref()?)
+        Ok(self.stream.try_ref()?)
     }
 
     fn pin(self: Pin<&mut Self>) -> io::Result<Pin<&mut S>>
     where
         S: Unpin,
     {
-        Ok(Pin::new(self.get_mut().0.try_mut()?))
+        Ok(Pin::new(self.get_mut().stream.try_mut()?))
     }
 }
 
@@ -39,7 +43,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for SendStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.pin()?.poll_read(cx, buf)
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let read = Pin::new(this.stream.try_mut()?).poll_read(cx, buf);
+        this.end.show(cx, read.map_ok(|()| buf.filled().len() - before))
     }
 }
 
@@ -74,7 +81,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SendStream<S> {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.try_ref().is_ok_and(AsyncWrite::is_write_vectored)
+        self.stream.try_ref().is_ok_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_write_vectored(

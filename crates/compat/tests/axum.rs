@@ -84,6 +84,25 @@ fn requests_are_answered() {
     });
 }
 
+/// As `nc -N` does: the end of the client's direction comes right behind the request.
+#[test]
+fn a_client_that_ends_its_direction_gets_its_reply() {
+    as_guests(async || {
+        let incoming = Incoming::bind("127.0.0.1:0")?;
+        let address = incoming.local_addr()?;
+        tokio::spawn(async move { axum::serve(incoming, router()).await });
+        for _ in 0..20 {
+            let mut client = tokio::net::TcpStream::connect(address).await?;
+            client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+            client.shutdown().await?;
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await?;
+            assert!(answer.ends_with("hello"), "{answer}");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_graceful_shutdown_finishes_what_has_begun() {
     as_guests(async || {

@@ -186,6 +186,24 @@ fn a_handler_that_panics_ends_its_connection_only() {
     });
 }
 
+/// A handler that answers at once, without hyper's `half_close`.
+#[test]
+fn a_client_that_ends_its_direction_gets_its_reply() {
+    everywhere(async || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        serve(Version::One, listener);
+        for _ in 0..20 {
+            let mut client = TcpStream::connect(address).await?;
+            client.send("GET /nothing HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+            client.shutdown().await?;
+            let status = client.recv().await?.expect("an answer");
+            assert!(status.starts_with(b"HTTP/1.1 404"), "{status:?}");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
     everywhere(async || {

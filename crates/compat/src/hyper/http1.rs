@@ -68,8 +68,10 @@ pub struct Http1 {
 }
 
 impl Http1 {
-    /// With hyper's settings.
-    pub fn new(http: Builder) -> Self {
+    /// With hyper's settings, and its `half_close`: a client that ends its direction of the stream behind a request gets its reply, and one that
+    /// breaks off ends its handler.
+    pub fn new(mut http: Builder) -> Self {
+        http.half_close(true);
         Self { http, release_after: Some(RELEASE_AFTER), idle_timeout: Some(IDLE_TIMEOUT) }
     }
 

@@ -34,12 +34,17 @@ impl State {
     /// Whether hyper holds nothing that matters: it waits for the first byte of the next request.
     pub(super) fn is_idle(&self) -> bool {
         let is_busy = self.has_unparsed.get() || self.has_unflushed.get() || self.has_body.get();
-        !is_busy && self.begun.get() == self.answered.get()
+        !is_busy && !self.is_handling()
     }
 
     /// How many responses have ended.
     pub(super) fn answered(&self) -> u64 {
         self.answered.get()
+    }
+
+    /// Whether a response has not ended.
+    fn is_handling(&self) -> bool {
+        self.begun.get() != self.answered.get()
     }
 
     fn begin(self: &Rc<Self>, has_body: bool) -> Unanswered {
@@ -132,7 +137,7 @@ impl<T: AsyncRecv + Unpin> Read for Watched<T> {
     }
 }
 
-impl<T: AsyncSend + Unpin> Write for Watched<T> {
+impl<T: AsyncRecv + AsyncSend + Unpin> Write for Watched<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -147,6 +152,12 @@ impl<T: AsyncSend + Unpin> Write for Watched<T> {
         let this = self.get_mut().noted()?;
         ready!(this.stream.poll_flush(cx))?;
         this.state.has_unflushed.set(false);
+        // hyper does not read while a request is handled, and flushes with each poll. The end is a half-close; an error ends the request.
+        if this.state.is_handling()
+            && let Poll::Ready(Err(error)) = this.stream.poll_fill_buf(cx)
+        {
+            return Poll::Ready(Err(error));
+        }
         Poll::Ready(Ok(()))
     }
 

@@ -118,11 +118,13 @@ where
     L: Listen,
     M: FnMut(&L::Peer) -> S,
 {
+    let mut http1 = http1::Builder::new();
+    http1.half_close(true);
     Serve {
         listener,
         make,
         handshake: |stream| std::future::ready(Ok(stream)),
-        http1: http1::Builder::new(),
+        http1,
         http2: http2::Builder::new(Executor),
         versions: Versions::Both,
         limits: Limits::default(),
@@ -247,7 +249,8 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Changes hyper's settings of HTTP/1: keep-alive, sizes. Timer and [limit on headers](Self::header_read_timeout) are set afterwards.
+    /// Changes hyper's settings of HTTP/1: keep-alive, sizes. `half_close` is on: a client that ends its direction of the stream behind a request
+    /// gets its reply, and one that breaks off ends its handler. Timer and [limit on headers](Self::header_read_timeout) are set afterwards.
     pub fn configure_http1(
         mut self,
         change: impl FnOnce(&mut http1::Builder) -> &mut http1::Builder,

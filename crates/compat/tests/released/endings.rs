@@ -32,6 +32,29 @@ fn an_idle_connection_ends_at_once() {
     }
 }
 
+/// After the release, too: the end of the client's direction comes right behind the request, whose answer takes a while.
+#[test]
+fn a_client_that_ends_its_direction_gets_its_reply() {
+    for kind in KINDS {
+        for pause in PAUSES {
+            simulated(async |_| {
+                let server = start(kind, "10.0.0.1:80");
+                let mut client = TcpStream::connect(server.address).await?;
+                if let Some(pause) = pause {
+                    ask(&mut client).await?;
+                    sleep(pause).await;
+                }
+                client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+                client.shutdown().await?;
+                response(&mut client, 0).await?;
+                assert!(end(&mut client).await < SECOND, "{kind:?}");
+                assert!(server.errors.borrow().is_empty(), "{kind:?}: {:?}", server.errors);
+                Ok(())
+            });
+        }
+    }
+}
+
 #[test]
 fn a_request_in_progress_is_finished() {
     for kind in KINDS {

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod errors;
+mod half_close;
 mod limits;
 mod peers;
 mod tls;
