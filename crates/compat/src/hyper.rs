@@ -42,12 +42,34 @@ pub(crate) use releasable::Releasable;
 use crate::clock::Origin;
 use crate::late_end::LateEnd;
 use annulus::io::{AsyncRecv, AsyncSend};
+use hyper::body::{Body, Incoming};
 use hyper::rt::{self, Read, ReadBufCursor, Sleep, Write};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The services of hyper that its servers take: a name for the bounds, which every such service has.
+pub trait HttpService:
+    Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>>
+{
+    /// The body of its responses.
+    type Body: Body<Error: Into<BoxError>> + 'static;
+}
+
+impl<S, B> HttpService for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>>,
+    B: Body<Error: Into<BoxError>> + 'static,
+{
+    type Body = B;
+}
 
 /// A stream of annulus, or anything with its [`AsyncRecv`] and [`AsyncSend`], as hyper reads and writes it: bytes are copied once from the
 /// buffer that the kernel has filled, and writes are vectored.

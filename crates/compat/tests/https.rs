@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 fn examples() -> &'static PathBuf {
-    programs::examples(&["https", "https_tokio", "axum_tls"])
+    programs::examples(&["https", "axum_tls"])
 }
 
 /// A certificate for localhost, signed by itself, and its key: the paths of both.
@@ -135,11 +135,6 @@ fn the_example_on_hyper() {
 }
 
 #[test]
-fn its_twin_on_tokio() {
-    check("https_tokio", "auto", "/", HELLO);
-}
-
-#[test]
 fn the_example_on_axum() {
     check("axum_tls", "auto", "/hello/you", ["hello, you"; 2]);
     check("axum_tls", "epoll", "/hello/you", ["hello, you"; 2]);
@@ -150,7 +145,7 @@ fn both_versions_without_tls() {
     if !has("curl", "--version") {
         return;
     }
-    for (name, driver) in [("https", "auto"), ("https", "epoll"), ("https_tokio", "auto")] {
+    for (name, driver) in [("https", "auto"), ("https", "epoll")] {
         let mut server = Server::start(name, driver, &["--plain", "127.0.0.1:0"]);
         let url = format!("http://127.0.0.1:{}/", server.listens("http"));
         for (option, body) in ["--http2-prior-knowledge", "--http1.1"].into_iter().zip(HELLO) {
@@ -182,7 +177,7 @@ fn files_that_are_not_there_or_not_valid_are_named() {
 
 #[test]
 fn arguments_that_are_not_understood_are_named() {
-    for name in ["https", "https_tokio", "axum_tls"] {
+    for name in ["https", "axum_tls"] {
         for (arguments, says) in [
             ("--cert a.pem", "--cert without --key"),
             ("--key a.pem 127.0.0.1:0", "--key without --cert"),

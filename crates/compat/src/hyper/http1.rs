@@ -1,20 +1,15 @@
 //! Connections of HTTP/1 that hold no buffers of hyper while they are idle.
 
 use super::releasable::Releasable;
+use super::{BoxError, HttpService};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::time::{Instant, Sleep, sleep};
-use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::Builder;
-use hyper::service::Service;
-use hyper::{Request, Response};
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-
-pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How long a connection keeps its buffers after a response, by default.
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
@@ -90,13 +85,10 @@ impl Http1 {
     }
 
     /// Serves a connection, with upgrades (`hyper::upgrade`). Awaiting the result runs it to its end.
-    pub fn serve_connection<T, S, B>(&self, stream: T, service: S) -> Http1Connection<'_, T, S, B>
+    pub fn serve_connection<T, S>(&self, stream: T, service: S) -> Http1Connection<'_, T, S>
     where
         T: AsyncRecv + AsyncSend + Unpin + 'static,
-        S: Service<Request<Incoming>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: Body + 'static,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         Http1Connection {
             connection: Releasable::new(&self.http, stream, service),
@@ -154,13 +146,8 @@ impl Http1 {
 /// # .unwrap();
 /// ```
 #[must_use = "a connection is not served unless awaited"]
-pub struct Http1Connection<'a, T, S, B>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body,
-{
-    connection: Releasable<'a, T, S, B>,
+pub struct Http1Connection<'a, T, S: HttpService> {
+    connection: Releasable<'a, T, S>,
     settings: &'a Http1,
     timer: Sleep,
     seen: Seen,
@@ -174,13 +161,10 @@ struct Seen {
     answered: u64,
 }
 
-impl<T, S, B> Http1Connection<'_, T, S, B>
+impl<T, S> Http1Connection<'_, T, S>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// Lets the connection end: at once if it is idle, and otherwise after the response to the request that it has begun. It has to be polled
     /// until it is ready. After its end this does nothing.
@@ -214,21 +198,12 @@ where
 }
 
 // Nothing in it is pinned: hyper boxes futures and bodies.
-impl<T, S, B> Unpin for Http1Connection<'_, T, S, B>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body,
-{
-}
+impl<T, S: HttpService> Unpin for Http1Connection<'_, T, S> {}
 
-impl<T, S, B> Future for Http1Connection<'_, T, S, B>
+impl<T, S> Future for Http1Connection<'_, T, S>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     type Output = Result<(), BoxError>;
 
@@ -255,12 +230,7 @@ where
     }
 }
 
-impl<T, S, B> fmt::Debug for Http1Connection<'_, T, S, B>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body,
-{
+impl<T, S: HttpService> fmt::Debug for Http1Connection<'_, T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http1Connection").finish_non_exhaustive()
     }

@@ -1,35 +1,22 @@
 //! A connection of HTTP/1 of which hyper's part can be freed while nothing is under way.
 
-use super::http1::BoxError;
 use super::watched::{Answering, State, Watched};
+use super::{BoxError, HttpService};
 use annulus::io::{AsyncRecv, AsyncSend};
-use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::{Builder, Parts, UpgradeableConnection};
-use hyper::service::Service;
-use hyper::{Request, Response};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// It has no timers: what drives it says when it is to be released.
-pub(crate) struct Releasable<'a, T, S, B>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body,
-{
+pub(crate) struct Releasable<'a, T, S: HttpService> {
     http: &'a Builder,
     state: Rc<State>,
-    phase: Phase<T, S, B>,
+    phase: Phase<T, S>,
     is_stopping: bool,
 }
 
-enum Phase<T, S, B>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body,
-{
+enum Phase<T, S: HttpService> {
     /// hyper holds nothing, and the next byte is awaited.
     Released(Watched<T>, Answering<S>),
     /// Boxed, so that the task does not have its size while it is released.
@@ -39,13 +26,10 @@ where
     Ended,
 }
 
-impl<'a, T, S, B> Releasable<'a, T, S, B>
+impl<'a, T, S> Releasable<'a, T, S>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// A connection that is released, until its first byte.
     pub(crate) fn new(http: &'a Builder, stream: T, service: S) -> Self {

@@ -79,4 +79,4 @@ pub use connector::TlsConnector;
 #[cfg(feature = "axum")]
 pub use incoming::TlsIncoming;
 pub use listener::TlsListener;
-pub use stream::TlsStream;
+pub use stream::{TlsInfo, TlsStream};

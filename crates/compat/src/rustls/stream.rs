@@ -108,6 +108,31 @@ impl<S> TlsStream<S> {
     }
 }
 
+/// What a handshake has agreed on: each request that `tower::Serve::tls` serves has an `Arc` of it among its extensions.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TlsInfo {
+    /// As [`TlsStream::alpn_protocol`].
+    pub alpn_protocol: Option<Vec<u8>>,
+    /// As [`TlsStream::protocol_version`].
+    pub protocol_version: Option<ProtocolVersion>,
+    /// As [`TlsStream::server_name`].
+    pub server_name: Option<String>,
+    /// As [`TlsStream::peer_certificates`].
+    pub peer_certificates: Option<Vec<CertificateDer<'static>>>,
+}
+
+impl<S> From<&TlsStream<S>> for TlsInfo {
+    fn from(stream: &TlsStream<S>) -> Self {
+        Self {
+            alpn_protocol: stream.alpn_protocol().map(<[u8]>::to_vec),
+            protocol_version: stream.protocol_version(),
+            server_name: stream.server_name().map(str::to_owned),
+            peer_certificates: stream.peer_certificates().map(<[_]>::to_vec),
+        }
+    }
+}
+
 impl<S> From<tokio_rustls::TlsStream<S>> for TlsStream<S> {
     fn from(session: tokio_rustls::TlsStream<S>) -> Self {
         Self { session, gathered: Gathered::default(), failed: None }

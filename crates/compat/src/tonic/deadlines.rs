@@ -1,13 +1,14 @@
 //! The server's side: services whose calls have deadlines.
 
 use super::deadline::{Deadline, allowed};
-use crate::tower::{self, Listen, Serve};
+#[cfg(doc)]
+use crate::tower::Serve;
+use crate::tower::{self, Listen, Plain};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::service::TowerToHyperService;
 use pin_project_lite::pin_project;
-use std::future::{Future, Ready};
-use std::io;
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -37,15 +38,10 @@ use tower_service::Service;
 /// })
 /// # .unwrap();
 /// ```
-#[expect(clippy::type_complexity, reason = "a server without a handshake")]
 pub fn serve<L, S, B>(
     listener: L,
     service: S,
-) -> Serve<
-    L,
-    impl FnMut(&L::Peer) -> TowerToHyperService<Deadlines<S>>,
-    fn(L::Stream) -> Ready<io::Result<L::Stream>>,
->
+) -> Plain<L, impl FnMut(&L::Peer) -> TowerToHyperService<Deadlines<S>>>
 where
     L: Listen,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone,

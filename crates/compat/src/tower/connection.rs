@@ -9,23 +9,18 @@ use super::protocol::{Protocol, Versions};
 use super::service::Counted;
 use super::stream::CountedStream;
 use super::timer::{Late, Timer};
-use crate::hyper::Executor;
+use crate::hyper::{BoxError, Executor, HttpService};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
 use annulus::time::timeout;
-use hyper::body::{Body, Incoming};
+use hyper::http::Extensions;
 use hyper::server::conn::{http1, http2};
-use hyper::service::Service;
-use hyper::{Request, Response};
-use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-
-pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What all connections of a server share.
 pub(super) struct Settings {
@@ -38,19 +33,15 @@ pub(super) struct Settings {
 }
 
 /// Serves a connection until it ends, and reports its error.
-pub(super) async fn run<T, S, B>(
-    stream: impl Future<Output = io::Result<T>>,
+pub(super) async fn run<T, S>(
+    stream: impl Future<Output = io::Result<(T, Extensions)>>,
     service: S,
     open: Open,
     settings: Rc<Settings>,
     report: Report,
 ) where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
-    S::Future: 'static,
-    S::Error: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<Future: 'static> + 'static,
 {
     let mut served = pin!(async {
         let stream = after_handshake(stream, settings.limits.header);
@@ -80,8 +71,8 @@ async fn after_handshake<T>(
     })
 }
 
-async fn serve<T, S, B>(
-    stream: T,
+async fn serve<T, S>(
+    (stream, known): (T, Extensions),
     service: S,
     open: Open,
     settings: &Settings,
@@ -89,14 +80,12 @@ async fn serve<T, S, B>(
 ) -> Result<(), BoxError>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
-    S::Future: 'static,
-    S::Error: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<Future: 'static> + 'static,
 {
     let activity = Activity::new();
-    let service = Counted::new(service, activity.clone(), settings.limits.request, report.clone());
+    let limit = settings.limits.request;
+    let report = report.clone();
+    let service = Counted { service, known, activity: activity.clone(), limit, report };
     let stream = CountedStream::new(stream, activity.clone(), open, settings.limits.write);
     let mut connection = Protocol::Unknown(settings, stream, service);
     let mut stopped = pin!(settings.stop.cancelled());

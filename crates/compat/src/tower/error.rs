@@ -1,6 +1,6 @@
 //! What a server reports.
 
-use super::connection::BoxError;
+use crate::hyper::BoxError;
 use std::error::Error;
 use std::fmt;
 use std::rc::Rc;
@@ -60,4 +60,10 @@ pub(super) type Report = Rc<dyn Fn(BoxError)>;
 pub(super) fn of_peer<P: 'static>(on_error: &OnError<P>, peer: P) -> Report {
     let on_error = on_error.clone();
     Rc::new(move |error| on_error(ServeError { peer: Some(&peer), error }))
+}
+
+/// An error with its causes, for a report; hyper gets the error itself.
+pub(super) fn text_of(error: &(dyn Error + 'static)) -> BoxError {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")).into()
 }

@@ -39,7 +39,7 @@
 //!   `OnThread::new(annulus::time::sleep(delay)).await`;
 //! - must use nothing that needs a runtime of tokio: `tokio::time`, `tokio::net`, `tokio::spawn`, and what is made of them. Among those are
 //!   axum's own `WebSocketUpgrade::on_upgrade`, which calls `tokio::spawn`, the keep-alive of its `Sse`, and `tower`'s `timeout` and `buffer`.
-//!   Used all the same, they panic, which ends the connection. For WebSockets, see below;
+//!   Used all the same, they panic. For WebSockets, see below;
 //!   for a time limit, [`Serve::request_timeout`].
 //!
 //! A program with such handlers keeps tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and
@@ -88,7 +88,8 @@
 //!
 //! # A handler that panics
 //!
-//! ends its connection in HTTP/1, and its stream in HTTP/2. The server goes on, and calls [`Serve::on_error`].
+//! before the head of its response is answered with `500 Internal Server Error` in HTTP/1, and one whose body panics ends its connection; in HTTP/2
+//! both end their stream. The server goes on, and calls [`Serve::on_error`].
 
 mod accepting;
 mod activity;
@@ -106,4 +107,4 @@ mod timer;
 
 pub use error::ServeError;
 pub use listen::Listen;
-pub use serve::{Serve, serve, serve_hyper, serve_with};
+pub use serve::{Plain, Serve, serve, serve_hyper, serve_with};

@@ -1,6 +1,6 @@
 //! Panics of services, as errors.
 
-use super::connection::BoxError;
+use crate::hyper::BoxError;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,12 +1,9 @@
 //! The version of HTTP that a connection speaks.
 
-use super::connection::{BoxError, Settings};
-use crate::hyper::{Executor, Io, Releasable};
+use super::connection::Settings;
+use crate::hyper::{BoxError, Executor, HttpService, Io, Releasable};
 use annulus::io::{AsyncRecv, AsyncSend};
-use hyper::body::{Body, Incoming};
 use hyper::server::conn::http2;
-use hyper::service::Service;
-use hyper::{Request, Response};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -25,30 +22,22 @@ pub(super) enum Versions {
 }
 
 /// A connection, once its first bytes say what it is.
-pub(super) enum Protocol<'a, T, S, B>
+pub(super) enum Protocol<'a, T, S>
 where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
     T: AsyncRecv + AsyncSend + Unpin,
+    S: HttpService<Future: 'static>,
 {
     Unknown(&'a Settings, T, S),
-    Http1(Releasable<'a, T, S, B>),
+    Http1(Releasable<'a, T, S>),
     /// Boxed, so that connections of HTTP/1 do not have its size.
     Http2(Pin<Box<http2::Connection<Io<T>, S, Executor>>>),
     Ended,
 }
 
-impl<'a, T, S, B> Protocol<'a, T, S, B>
+impl<'a, T, S> Protocol<'a, T, S>
 where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<Future: 'static>,
 {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         loop {

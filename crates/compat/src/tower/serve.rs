@@ -1,17 +1,20 @@
 //! The server: accepts connections, and drains them at its end.
 
 use super::accepting::{Accepting, drain};
-use super::connection::{self, BoxError, Settings};
+use super::connection::{self, Settings};
 use super::error::{self, OnError, ServeError};
 use super::limits::Limits;
 use super::listen::Listen;
 use super::panics;
 use super::protocol::Versions;
-use crate::hyper::{Executor, Timer};
+use crate::hyper::{Executor, HttpService, Timer};
+#[cfg(feature = "rustls")]
+use crate::rustls::TlsInfo;
 use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::sync::CancellationToken;
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
+use hyper::http::Extensions;
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper::{Request, Response};
@@ -21,6 +24,8 @@ use std::future::{Future, IntoFuture, Ready, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+#[cfg(feature = "rustls")]
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Serves a `tower` service, such as axum's `Router`, to all connections of a listener. Awaiting the result runs the server.
@@ -123,7 +128,7 @@ where
     Serve {
         listener,
         make,
-        handshake: |stream| std::future::ready(Ok(stream)),
+        handshake: |stream| std::future::ready(Ok((stream, Extensions::new()))),
         http1,
         http2: http2::Builder::new(Executor),
         versions: Versions::Both,
@@ -134,7 +139,7 @@ where
 }
 
 /// A server without a handshake: it serves the stream as it was accepted.
-type Plain<L, M> = Serve<L, M, fn(Stream<L>) -> Ready<io::Result<Stream<L>>>>;
+pub type Plain<L, M> = Serve<L, M, fn(Stream<L>) -> Ready<io::Result<(Stream<L>, Extensions)>>>;
 
 type Stream<L> = <L as Listen>::Stream;
 
@@ -288,30 +293,52 @@ impl<L: Listen, M, H> Serve<L, M, H> {
     }
 
     /// Makes the stream to serve of the one that was accepted, as TLS does, in the task of the connection, and within
-    /// [`header_read_timeout`](Self::header_read_timeout). An error ends the connection.
+    /// [`header_read_timeout`](Self::header_read_timeout). An error ends the connection. Each request gets the extensions, for what the handshake
+    /// has found out about the client.
     ///
     /// ```
+    /// use annulus::io::AsyncRecv;
     /// use annulus::net::{TcpListener, TcpStream};
     /// use annulus_compat::tower::serve;
-    /// use axum::Router;
+    /// use axum::extract::ConnectInfo;
+    /// use axum::{Router, routing::get};
+    /// use hyper::http::Extensions;
+    /// use std::io::{self, ErrorKind::InvalidData};
+    /// use std::net::{IpAddr, SocketAddr};
     ///
-    /// /// Takes the line that a load balancer sends ahead, `PROXY ...`, off the stream.
-    /// async fn proxied(mut stream: TcpStream) -> std::io::Result<TcpStream> {
-    ///     use annulus::io::AsyncRecv;
-    ///     stream.recv_until(b'\n', 107).await?;
-    ///     Ok(stream)
+    /// /// Takes the line that a load balancer sends ahead, `PROXY TCP4 CLIENT SERVER PORT PORT`, off the stream.
+    /// async fn proxied(mut stream: TcpStream) -> io::Result<(TcpStream, Extensions)> {
+    ///     let line = stream.recv_until(b'\n', 107).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    ///     let line = str::from_utf8(&line).map_err(|_| InvalidData)?;
+    ///     let words: Vec<_> = line.trim_end().split(' ').collect();
+    ///     let ["PROXY", "TCP4" | "TCP6", client, _, port, _] = words[..] else {
+    ///         return Err(io::Error::new(InvalidData, format!("no line of PROXY: {line:?}")));
+    ///     };
+    ///     let ip: IpAddr = client.parse().map_err(|_| InvalidData)?;
+    ///     let client = SocketAddr::new(ip, port.parse().map_err(|_| InvalidData)?);
+    ///     let mut known = Extensions::new();
+    ///     known.insert(ConnectInfo(client));
+    ///     Ok((stream, known))
     /// }
     ///
     /// # annulus::run(async {
-    /// let server = serve(TcpListener::bind("127.0.0.1:0")?, Router::new()).handshake(proxied);
-    /// # drop(server);
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let address = listener.local_addr()?;
+    /// let hello = async |ConnectInfo(client): ConnectInfo<SocketAddr>| client.to_string();
+    /// let server = serve(listener, Router::new().route("/", get(hello))).handshake(proxied);
+    /// # annulus::spawn(server.into_future());
+    /// # let mut client = TcpStream::connect(address).await?;
+    /// # client.send("PROXY TCP4 192.0.2.1 192.0.2.2 5000 80\r\nGET / HTTP/1.0\r\n\r\n").await?;
+    /// # let mut answer = Vec::new();
+    /// # client.read_to_end(&mut answer, 1000).await?;
+    /// # assert!(answer.ends_with(b"192.0.2.1:5000"), "{}", String::from_utf8_lossy(&answer));
     /// # std::io::Result::Ok(())
     /// # }).unwrap();
     /// ```
     pub fn handshake<F, Fut, T>(self, handshake: F) -> Serve<L, M, F>
     where
         F: Fn(L::Stream) -> Fut,
-        Fut: Future<Output = io::Result<T>>,
+        Fut: Future<Output = io::Result<(T, Extensions)>>,
     {
         let Self { listener, make, http1, http2, versions, limits, on_error, signal, .. } = self;
         Serve { listener, make, handshake, http1, http2, versions, limits, on_error, signal }
@@ -324,19 +351,25 @@ where
     L: Listen,
     L::Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    /// Serves over TLS: [`handshake`](Self::handshake), within the acceptor's limit as well. Offer `h2` and `http/1.1` by ALPN.
+    /// Serves over TLS: [`handshake`](Self::handshake), within the acceptor's limit as well. Offer `h2` and `http/1.1` by ALPN. Each request has
+    /// an `Arc<`[`TlsInfo`](crate::rustls::TlsInfo)`>` among its extensions: the client's certificates, the name that it has asked for, the protocol.
     ///
     /// ```no_run
     /// use annulus::net::TcpListener;
-    /// use annulus_compat::rustls::TlsAcceptor;
+    /// use annulus_compat::rustls::{TlsAcceptor, TlsInfo};
     /// use annulus_compat::tower::serve;
-    /// use axum::{Router, routing::get};
+    /// use axum::{Extension, Router, routing::get};
+    /// use std::sync::Arc;
+    ///
+    /// async fn hello(Extension(tls): Extension<Arc<TlsInfo>>) -> String {
+    ///     format!("hello, you have asked for {:?}", tls.server_name)
+    /// }
     ///
     /// fn main() -> std::io::Result<()> {
     ///     annulus::run(async {
     ///         let (certificate, key) = (std::fs::read("cert.pem")?, std::fs::read("key.pem")?);
     ///         let acceptor = TlsAcceptor::from_pem(&certificate, &key, &["h2", "http/1.1"])?;
-    ///         let router = Router::new().route("/", get(async || "hello"));
+    ///         let router = Router::new().route("/", get(hello));
     ///         serve(TcpListener::bind("127.0.0.1:8443")?, router).tls(acceptor).await
     ///     })
     /// }
@@ -348,85 +381,71 @@ where
         self.handshake(move |stream| -> TlsHandshake<L::Stream> {
             let acceptor = acceptor.clone();
             // Boxed, so that the connection's task does not have its size once for each of its states.
-            Box::pin(async move { acceptor.accept(stream).await.map(Box::new) })
+            Box::pin(async move {
+                let stream = acceptor.accept(stream).await?;
+                let mut known = Extensions::new();
+                known.insert(Arc::new(TlsInfo::from(&stream)));
+                Ok((Box::new(stream), known))
+            })
         })
     }
 }
 
 #[cfg(feature = "rustls")]
-type TlsHandshake<S> = Pin<Box<dyn Future<Output = io::Result<Box<crate::rustls::TlsStream<S>>>>>>;
+type TlsHandshake<S> =
+    Pin<Box<dyn Future<Output = io::Result<(Box<crate::rustls::TlsStream<S>>, Extensions)>>>>;
 
-impl<L, M, S, B, H, F, T> IntoFuture for Serve<L, M, H>
+impl<L, M, S, H, F, T> IntoFuture for Serve<L, M, H>
 where
     L: Listen + 'static,
     M: FnMut(&L::Peer) -> S + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
-    S::Future: 'static,
-    S::Error: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: HttpService<Future: 'static> + 'static,
     H: Fn(L::Stream) -> F + 'static,
-    F: Future<Output = io::Result<T>> + 'static,
+    F: Future<Output = io::Result<(T, Extensions)>> + 'static,
     T: AsyncRecv + AsyncSend + Unpin + 'static,
 {
     type Output = io::Result<()>;
     type IntoFuture = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
-
-impl<L: Listen, M, H> Serve<L, M, H> {
-    async fn run<S, B, F, T>(mut self) -> io::Result<()>
-    where
-        L: 'static,
-        M: FnMut(&L::Peer) -> S,
-        S: Service<Request<Incoming>, Response = Response<B>> + 'static,
-        S::Future: 'static,
-        S::Error: Into<BoxError>,
-        B: Body + 'static,
-        B::Error: Into<BoxError>,
-        H: Fn(L::Stream) -> F,
-        F: Future<Output = io::Result<T>> + 'static,
-        T: AsyncRecv + AsyncSend + Unpin + 'static,
-    {
-        let stop = CancellationToken::new();
-        self.http1.timer(Timer::new()).header_read_timeout(self.limits.header);
-        self.http2.timer(Timer::new());
-        let settings = Rc::new(Settings {
-            http1: self.http1,
-            http2: self.http2,
-            versions: self.versions,
-            limits: self.limits,
-            stop: stop.clone(),
-        });
-        let mut accepting = Accepting {
-            listener: &self.listener,
-            limit: self.limits.connections,
-            open: Rc::default(),
-            signal: self.signal,
-            connections: JoinSet::new(),
-            on_error: self.on_error.clone(),
-            pause: None,
-        };
-        while let Some((stream, peer)) = poll_fn(|cx| accepting.poll_next(cx)).await {
-            let made = panics::catch(|| ((self.make)(&peer), (self.handshake)(stream)));
-            let (open, report) = (accepting.open.add(), error::of_peer(&self.on_error, peer));
-            match made {
-                Ok((service, stream)) => {
-                    let settings = settings.clone();
-                    let connection = connection::run(stream, service, open, settings, report);
-                    accepting.connections.spawn(connection);
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let stop = CancellationToken::new();
+            self.http1.timer(Timer::new()).header_read_timeout(self.limits.header);
+            self.http2.timer(Timer::new());
+            let settings = Rc::new(Settings {
+                http1: self.http1,
+                http2: self.http2,
+                versions: self.versions,
+                limits: self.limits,
+                stop: stop.clone(),
+            });
+            let mut accepting = Accepting {
+                listener: &self.listener,
+                limit: self.limits.connections,
+                open: Rc::default(),
+                signal: self.signal,
+                connections: JoinSet::new(),
+                on_error: self.on_error.clone(),
+                pause: None,
+            };
+            while let Some((stream, peer)) = poll_fn(|cx| accepting.poll_next(cx)).await {
+                let made = panics::catch(|| ((self.make)(&peer), (self.handshake)(stream)));
+                let (open, report) = (accepting.open.add(), error::of_peer(&self.on_error, peer));
+                match made {
+                    Ok((service, stream)) => {
+                        let settings = settings.clone();
+                        let connection = connection::run(stream, service, open, settings, report);
+                        accepting.connections.spawn(connection);
+                    }
+                    Err(panic) => report(panics::error(&panic)),
                 }
-                Err(panic) => report(panics::error(&panic)),
             }
-        }
-        let connections = accepting.connections;
-        drop(self.listener);
-        stop.cancel();
-        drain(connections, self.limits.drain).await;
-        Ok(())
+            let connections = accepting.connections;
+            drop(self.listener);
+            stop.cancel();
+            drain(connections, self.limits.drain).await;
+            Ok(())
+        })
     }
 }
 

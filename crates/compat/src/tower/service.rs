@@ -1,11 +1,13 @@
-//! A service whose requests are counted, and limited in time.
+//! A service whose requests are counted, and limited in time; its panics and errors are reported.
 
 use super::activity::{self, Activity};
-use super::error::Report;
+use super::error::{Report, text_of};
 use super::panics;
+use crate::hyper::{BoxError, HttpService};
 use annulus::time::{Sleep, sleep};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, HeaderValue};
+use hyper::http::Extensions;
 use hyper::service::Service;
 use hyper::{Request, Response, StatusCode, Version};
 use pin_project_lite::pin_project;
@@ -17,38 +19,31 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 pub(super) struct Counted<S> {
-    service: S,
-    activity: Rc<Activity>,
-    limit: Option<Duration>,
-    report: Report,
+    pub(super) service: S,
+    /// What the handshake has found out, for each request.
+    pub(super) known: Extensions,
+    pub(super) activity: Rc<Activity>,
+    pub(super) limit: Option<Duration>,
+    pub(super) report: Report,
 }
 
-impl<S> Counted<S> {
-    pub(super) fn new(
-        service: S,
-        activity: Rc<Activity>,
-        limit: Option<Duration>,
-        report: Report,
-    ) -> Self {
-        Self { service, activity, limit, report }
-    }
-}
-
-impl<S, B> Service<Request<Incoming>> for Counted<S>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-{
-    type Response = Response<CountedBody<B>>;
-    type Error = S::Error;
+impl<S: HttpService> Service<Request<Incoming>> for Counted<S> {
+    type Response = Response<CountedBody<S::Body>>;
+    type Error = BoxError;
     type Future = CountedFuture<S::Future>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let (version, counted) = (request.version(), self.activity.begin());
+        if !self.known.is_empty() {
+            request.extensions_mut().extend(self.known.clone());
+        }
+        let called = panics::catch(|| self.service.call(request));
         CountedFuture {
-            version: request.version(),
-            request: Some(self.activity.begin()),
+            version,
+            request: Some(counted),
             limit: self.limit.map(sleep),
             report: self.report.clone(),
-            future: self.service.call(request),
+            future: called.inspect_err(|panic| (self.report)(panics::error(panic))).ok(),
         }
     }
 }
@@ -61,44 +56,67 @@ pin_project! {
         #[pin]
         limit: Option<Sleep>,
         report: Report,
+        // `None` after a panic.
         #[pin]
-        future: F,
+        future: Option<F>,
     }
 }
 
 impl<F, B, E> Future for CountedFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
 {
-    type Output = Result<Response<CountedBody<B>>, E>;
+    type Output = Result<Response<CountedBody<B>>, BoxError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let polled = match panics::catch(|| this.future.poll(cx)) {
-            Ok(polled) => polled,
-            Err(panic) => {
-                // In HTTP/1 this is the connection's own task, which reports it.
-                if *this.version == Version::HTTP_2 {
+        let mut this = self.project();
+        let version = *this.version;
+        // In HTTP/1 the connection ends with the error, and reports it.
+        let report = (version == Version::HTTP_2).then_some(&*this.report);
+        let polled =
+            this.future.as_mut().as_pin_mut().map(|future| panics::catch(|| future.poll(cx)));
+        let status = match polled {
+            Some(Ok(Poll::Ready(Ok(response)))) => {
+                let (request, report) = (this.request.take(), report.cloned());
+                let body = |body| CountedBody { body: Some(body), request, report };
+                return Poll::Ready(Ok(response.map(body)));
+            }
+            Some(Ok(Poll::Ready(Err(error)))) => {
+                let error = error.into();
+                report.inspect(|report| report(text_of(&*error)));
+                return Poll::Ready(Err(error));
+            }
+            Some(Ok(Poll::Pending)) => {
+                let limit = this.limit.as_pin_mut();
+                ready!(limit.map_or(Poll::Pending, |limit| limit.poll(cx)));
+                StatusCode::REQUEST_TIMEOUT
+            }
+            panicked => {
+                if let Some(Err(panic)) = panicked {
                     (this.report)(panics::error(&panic));
                 }
-                resume_unwind(panic)
+                this.future.set(None);
+                // For gRPC a reset of the stream is an internal error, and a status is not.
+                if version == Version::HTTP_2 {
+                    return Poll::Ready(Err("the service has panicked".into()));
+                }
+                StatusCode::INTERNAL_SERVER_ERROR
             }
         };
-        let Poll::Ready(response) = polled else {
-            let limit = this.limit.as_pin_mut();
-            ready!(limit.map_or(Poll::Pending, |limit| limit.poll(cx)));
-            return Poll::Ready(Ok(too_late(*this.version, this.request.take())));
-        };
-        let request = this.request.take();
-        let body = |body| CountedBody { body: Some(body), request };
-        Poll::Ready(response.map(|response| response.map(body)))
+        this.future.set(None);
+        Poll::Ready(Ok(without_service(status, version, this.request.take())))
     }
 }
 
-/// The service had its time. Of the request's body nothing more is read, so in HTTP/1 the connection ends.
-fn too_late<B>(version: Version, request: Option<activity::Request>) -> Response<CountedBody<B>> {
-    let mut response = Response::new(CountedBody { body: None, request });
-    *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
+/// The service had its time, or has panicked. Of the request's body nothing more is read, so in HTTP/1 the connection ends.
+fn without_service<B>(
+    status: StatusCode,
+    version: Version,
+    request: Option<activity::Request>,
+) -> Response<CountedBody<B>> {
+    let mut response = Response::new(CountedBody { body: None, request, report: None });
+    *response.status_mut() = status;
     if version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -106,30 +124,41 @@ fn too_late<B>(version: Version, request: Option<activity::Request>) -> Response
 }
 
 pin_project! {
-    /// A body of a response, empty if the request has timed out.
+    /// A body of a response, empty without one of the service.
     pub(super) struct CountedBody<B> {
         #[pin]
         body: Option<B>,
         request: Option<activity::Request>,
+        // In HTTP/2, where the task of a stream polls it, and an error ends the stream alone.
+        report: Option<Report>,
     }
 }
 
-impl<B: Body> Body for CountedBody<B> {
+impl<B: Body<Error: Into<BoxError>>> Body for CountedBody<B> {
     type Data = B::Data;
-    type Error = B::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let mut this = self.project();
         let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
         if let Some(request) = this.request {
             request.note_poll();
         }
-        let polled = body.poll_frame(cx);
-        if let (Poll::Ready(Some(Ok(_))), Some(request)) = (&polled, this.request) {
-            request.note_frame();
+        let polled = match panics::catch(|| body.poll_frame(cx)) {
+            Ok(polled) => polled.map_err(Into::into),
+            Err(panic) if this.report.is_some() => Poll::Ready(Some(Err(panics::error(&panic)))),
+            Err(panic) => resume_unwind(panic),
+        };
+        match (&polled, this.request, this.report) {
+            (Poll::Ready(Some(Ok(_))), Some(request), _) => request.note_frame(),
+            (Poll::Ready(Some(Err(error))), _, Some(report)) => {
+                report(text_of(&**error));
+                this.body.set(None);
+            }
+            _ => {}
         }
         polled
     }

@@ -188,7 +188,7 @@ fn handshakes_are_bounded_in_time_and_beside_each_other() {
             .handshake(async |mut stream: TcpStream| {
                 let line = annulus::io::AsyncRecv::recv_until(&mut stream, b'\n', 10).await?;
                 match line {
-                    Some(line) if line.starts_with(b"hi") => Ok(stream),
+                    Some(line) if line.starts_with(b"hi") => Ok((stream, Extensions::new())),
                     _ => Err(io::Error::other("no greeting")),
                 }
             });

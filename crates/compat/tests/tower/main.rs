@@ -14,7 +14,7 @@ use annulus::sync::CancellationToken;
 use annulus::time::{Instant, sleep};
 use annulus_compat::OnThread;
 use annulus_compat::hyper::{Executor, Io, Timer};
-use annulus_compat::tower::{Serve, serve, serve_hyper, serve_with};
+use annulus_compat::tower::{Plain, serve, serve_hyper, serve_with};
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
@@ -25,6 +25,7 @@ use common::{Outcome, as_guest, everywhere, on_drivers, simulated};
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
+use hyper::http::Extensions;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -47,6 +48,7 @@ fn router() -> Router {
         .route("/", get(async || "hello"))
         .route("/echo", post(async |body: Bytes| body))
         .route("/panic", get(panics))
+        .route("/panic-body", get(panics_later))
         .route("/sleep", get(sleeps))
         .route("/ws", get(websocket::upgrade))
         .route("/endless", get(endless))
@@ -54,6 +56,15 @@ fn router() -> Router {
 
 async fn panics() -> &'static str {
     panic!("as asked")
+}
+
+/// Panics once the head and a first part of the body have left.
+async fn panics_later() -> Body {
+    let parts = futures_util::stream::iter(0..2).then(async |n| {
+        assert_eq!(n, 0, "as asked");
+        io::Result::Ok(Bytes::from("first"))
+    });
+    Body::from_stream(parts)
 }
 
 /// Waits by a timer of annulus.
@@ -77,7 +88,7 @@ struct Running {
 }
 
 /// Starts the router's server with settings.
-fn start<F>(address: &str, settings: impl FnOnce(Serve<TcpListener, Make, Plain>) -> F) -> Running
+fn start<F>(address: &str, settings: impl FnOnce(Plain<TcpListener, Make>) -> F) -> Running
 where
     F: IntoFuture<Output = io::Result<()>, IntoFuture: 'static>,
 {
@@ -94,7 +105,6 @@ where
 }
 
 type Make = fn(&SocketAddr) -> TowerToHyperService<Router>;
-type Plain = fn(TcpStream) -> std::future::Ready<io::Result<TcpStream>>;
 
 /// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {

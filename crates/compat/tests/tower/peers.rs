@@ -129,21 +129,71 @@ fn a_connection_without_a_first_request_is_cut_without_an_idle_limit() {
     });
 }
 
+/// Before its response has begun it is answered for; afterwards its connection or stream ends.
 #[test]
-fn a_handler_that_panics_ends_its_connection_or_stream_only() {
+fn a_handler_that_panics_is_reported_and_the_server_goes_on() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
-        let mut one = client_1(server.address).await?;
-        assert!(one.send_request(to("/panic", b"")).await.is_err());
-        let mut two = client_2(server.address).await?;
+        let (mut one, mut two) = (client_1(server.address).await?, client_2(server.address).await?);
+        assert_eq!(one.send_request(to("/panic", b"")).await?.status(), 500);
         assert!(two.send_request(to("/panic", b"")).await.is_err());
+        one = client_1(server.address).await?;
+        // The reset may overtake the head.
+        let broken = async { text(one.send_request(to("/panic-body", b"")).await?).await };
+        assert!(broken.await.is_err());
+        let broken = async { text(two.send_request(to("/panic-body", b"")).await?).await };
+        assert!(broken.await.is_err());
         assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "hello");
-        let mut other = client_1(server.address).await?;
-        assert_eq!(text(other.send_request(to("/", b"")).await?).await?, "hello");
+        one = client_1(server.address).await?;
+        assert_eq!(text(one.send_request(to("/", b"")).await?).await?, "hello");
         server.stop.cancel();
         server.ended.await??;
-        let errors = server.errors.borrow().join("; ");
-        assert_eq!(errors.matches("the service has panicked: as asked").count(), 2, "{errors}");
+        let errors = server.errors.borrow();
+        assert_eq!(errors.len(), 4, "{errors:?}");
+        let is_expected = |error: &String| {
+            error.contains("the service has panicked: ") && error.contains("as asked")
+        };
+        assert!(errors.iter().all(is_expected), "{errors:?}");
+        Ok(())
+    });
+}
+
+/// Also in a service that panics before it has made a future, and whose errors are its own.
+#[test]
+fn panics_and_errors_of_a_service_are_reported_in_both_versions() {
+    everywhere(async || {
+        let fails = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
+            assert!(request.uri().path() != "/panic", "at once");
+            let body = futures_util::stream::iter([Err::<hyper::body::Frame<Bytes>, _>(
+                io::Error::other("of the body"),
+            )]);
+            let of_service = Err(io::Error::other("of the service"));
+            let is_body = request.uri().path() == "/body";
+            std::future::ready(if is_body {
+                Ok(hyper::Response::new(http_body_util::StreamBody::new(body)))
+            } else {
+                of_service
+            })
+        });
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let errors = Rc::new(RefCell::new(Vec::new()));
+        let reported = errors.clone();
+        let server = serve_hyper(listener, fails)
+            .on_error(move |error| reported.borrow_mut().push(chain(&error)));
+        annulus::spawn(server.into_future());
+        let mut two = client_2(address).await?;
+        assert_eq!(client_1(address).await?.send_request(to("/panic", b"")).await?.status(), 500);
+        assert!(two.send_request(to("/panic", b"")).await.is_err());
+        assert!(client_1(address).await?.send_request(to("/", b"")).await.is_err());
+        assert!(two.send_request(to("/", b"")).await.is_err());
+        assert!(client_1(address).await?.send_request(to("/body", b"")).await.is_err());
+        let broken = async { text(two.send_request(to("/body", b"")).await?).await };
+        assert!(broken.await.is_err());
+        let errors = errors.borrow().join("; ");
+        for text in ["has panicked: at once", "of the service", "of the body"] {
+            assert_eq!(errors.matches(text).count(), 2, "{text}: {errors}");
+        }
         Ok(())
     });
 }
@@ -165,7 +215,7 @@ fn panics_before_the_service_end_one_connection() {
             .handshake(move |stream: TcpStream| {
                 handshakes.update(|count| count + 1);
                 assert!(handshakes.get() != 1, "shaken {}", handshakes.get());
-                std::future::ready(Ok(stream))
+                std::future::ready(Ok((stream, Extensions::new())))
             })
             .on_error(move |error| reported.borrow_mut().push(error.to_string()));
         annulus::spawn(server.into_future());

@@ -2,7 +2,7 @@
 
 use crate::*;
 use annulus_compat::hyper_util::{Connector, HttpsConnector};
-use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
+use annulus_compat::rustls::{TlsAcceptor, TlsConnector, TlsInfo};
 use annulus_compat::tonic::Channel;
 use hyper_util::client::legacy::Client;
 use rustls::{ClientConfig, RootCertStore};
@@ -55,6 +55,72 @@ fn the_version_is_negotiated() {
         let plain = start("127.0.0.1:0", |server| server);
         let uri = format!("http://{}/", plain.address).parse()?;
         assert_eq!(text(client(&config, &["h2"]).get(uri).await?).await?, "hello");
+        Ok(())
+    });
+}
+
+/// The handler sees the name that the client has asked for, its certificate, and the protocol.
+#[test]
+fn a_handler_knows_what_the_handshake_does() {
+    on_drivers(async || {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+        let key = || rustls::pki_types::PrivateKeyDer::try_from(key.clone());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone())?;
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+            roots.clone().into(),
+            provider.clone(),
+        );
+        let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier.build()?)
+            .with_single_cert(vec![certificate.clone()], key()?)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let show = async |Extension(tls): Extension<std::sync::Arc<TlsInfo>>| {
+            let certificates = tls.peer_certificates.as_deref().unwrap_or_default();
+            format!(
+                "{:?} {:?} {:?}",
+                tls.server_name,
+                tls.alpn_protocol.as_deref().map(String::from_utf8_lossy),
+                certificates.iter().map(|one| one.len()).collect::<Vec<_>>()
+            )
+        };
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let uri: hyper::Uri =
+            format!("https://localhost:{}/", listener.local_addr()?.port()).parse()?;
+        let server =
+            serve(listener, Router::new().route("/", get(show))).tls(TlsAcceptor::new(config));
+        annulus::spawn(server.into_future());
+        let length = certificate.len();
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key()?)?;
+        for alpn in ["h2", "http/1.1"] {
+            let seen = text(client(&config, &[alpn]).get(uri.clone()).await?).await?;
+            assert_eq!(seen, format!("Some(\"localhost\") Some({alpn:?}) [{length}]"));
+        }
+        Ok(())
+    });
+}
+
+/// After the handshake a client that says nothing is disconnected, whichever version it has chosen.
+#[test]
+fn a_silent_client_is_cut_off() {
+    simulated(async |_| {
+        let (acceptor, mut config) = acceptor(&["h2", "http/1.1"]);
+        let server =
+            start("10.0.0.1:443", |server| server.header_read_timeout(SECOND * 20).tls(acceptor));
+        for alpn in ["h2", "http/1.1"] {
+            config.alpn_protocols = vec![alpn.into()];
+            let stream = TcpStream::connect(server.address).await?;
+            let mut silent = TlsConnector::new(config.clone()).connect("localhost", stream).await?;
+            let begun = Instant::now();
+            while let Ok(Some(_)) = annulus::io::AsyncRecv::recv(&mut silent).await {}
+            assert!(limits::about(20, begun.elapsed()), "{alpn}: {:?}", begun.elapsed());
+        }
         Ok(())
     });
 }
