@@ -45,6 +45,7 @@
 //! | `lookup_host` | a look-up that has begun goes on, and its answer is dropped |
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |
+//! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: what was ready still is |
 //! | `send` | once polled, the chunk is sent all the same, in order; it is not if an earlier, dropped `send` still fills the queue |
 //! | `AsyncSend::send`, as of generic code | nothing of the chunk is sent |
 //! | `write`, `write_vectored` | nothing was accepted |

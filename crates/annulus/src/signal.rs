@@ -3,17 +3,18 @@
 //! A signal that is caught here no longer does what it does by default, such as ending the process, even after whatever caught it is
 //! dropped. All that catch the same one get it.
 
+use crate::io::AsyncFd;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use annulus_kernel::named;
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
 use signal_hook::flag;
-use signal_hook::low_level::{pipe, unregister};
+use signal_hook::low_level::pipe::register;
+use signal_hook::low_level::unregister;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -325,9 +326,7 @@ impl Signals {
 struct Catch {
     signal: Signal,
     id: SigId,
-    pipe: UnixStream,
-    core: Rc<Core>,
-    slot: u32,
+    pipe: AsyncFd<UnixStream>,
 }
 
 impl Catch {
@@ -337,17 +336,15 @@ impl Catch {
         write.set_nonblocking(true).map_err(named("ioctl"))?;
         // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
         drain(&read)?;
-        let inner = &mut *core.enter()?;
-        let id = pipe::register(signal.number(), write)?;
-        let slot = inner.polls.add(&mut inner.io, read.as_fd(), "for a signal");
-        Ok(Self { signal, id, pipe: read, core: core.clone(), slot })
+        let pipe = AsyncFd::of_own(core.clone(), read, "for a signal")?;
+        let id = register(signal.number(), write)?;
+        Ok(Self { signal, id, pipe })
     }
 
-    fn poll(&mut self, cx: &Context<'_>) -> Poll<io::Result<Signal>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         loop {
-            let inner = &mut *self.core.enter_running()?;
-            ready!(inner.polls.poll(&mut inner.io, self.slot, cx));
-            if drain(&self.pipe)? {
+            ready!(self.pipe.poll_read_ready(cx))?.clear_ready();
+            if drain(self.pipe.get_ref())? {
                 return Poll::Ready(Ok(self.signal));
             }
         }
@@ -371,10 +368,6 @@ fn drain(mut pipe: &UnixStream) -> io::Result<bool> {
 impl Drop for Catch {
     fn drop(&mut self) {
         unregister(self.id);
-        if let Ok(mut inner) = self.core.enter() {
-            let inner = &mut *inner;
-            inner.polls.drop_poll(&mut inner.io, self.slot);
-        }
     }
 }
 

@@ -24,10 +24,12 @@ pub enum Kind {
     SendZeroCopy = 12,
     /// Waits until a listener has a connection to accept.
     AcceptReady = 13,
+    /// Waits until a descriptor that other code uses is writable.
+    PollWritable = 14,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Ignored,
         Self::Accept,
         Self::Recv,
@@ -42,6 +44,7 @@ impl Kind {
         Self::DatagramWritable,
         Self::SendZeroCopy,
         Self::AcceptReady,
+        Self::PollWritable,
     ];
 }
 

@@ -16,6 +16,7 @@
 //!
 //! Code that is generic over streams asks for [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
 
+mod async_fd;
 mod bidirectional;
 mod copy;
 mod copy_ends;
@@ -32,12 +33,15 @@ mod read_ahead;
 mod recv;
 mod send;
 mod send_file;
+mod stdio;
 #[cfg(feature = "tokio-io")]
 mod tokio_io;
 mod transfer;
 mod until;
 
 pub use crate::base::op_error::os_error;
+pub use crate::slots::polls::Interest;
+pub use async_fd::{AsyncFd, ReadyGuard, TryIoError};
 pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
 pub use copy::{copy, copy_at_most, copy_range};
 #[doc(hidden)]
@@ -49,5 +53,6 @@ pub use lines::Lines;
 pub use peek::Peek;
 pub use recv::AsyncRecv;
 pub use send::{AsyncSend, AsyncStream};
+pub use stdio::{stderr, stdin, stdout};
 #[cfg(feature = "tokio-io")]
 pub use tokio_io::FromTokio;

@@ -55,6 +55,20 @@ impl DatagramHandle {
         slot.poll_recv(shared, &mut inner.io, split, wait, cx)
     }
 
+    pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        budget::poll_with(cx, || {
+            let inner = &mut *self.core.enter_running()?;
+            let (slot, shared) = inner.datagrams.get(self.slot);
+            slot.poll_readable(shared, &mut inner.io, cx)
+        })
+    }
+
+    pub(super) fn try_recv(&self, split: bool) -> io::Result<ReceivedMessage> {
+        let inner = &mut *self.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(self.slot);
+        slot.try_recv(shared, &mut inner.io, split)
+    }
+
     #[inline]
     pub(super) fn send(&self, chunk: Chunk, meta: SendMeta) -> SendDatagram<'_> {
         SendDatagram { handle: self, datagram: Some((chunk, meta)), id: None }

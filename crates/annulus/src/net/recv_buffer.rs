@@ -80,6 +80,40 @@ impl RecvBuffer {
         polled.map_ok(|lease| lease.map(|lease| (lease, descriptors)))
     }
 
+    /// Ready once [`try_read`](Self::try_read) would be.
+    pub(super) fn poll_readable(
+        &self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        budget::poll_with(cx, || {
+            if self.shown().is_empty() {
+                stream.poll_with(|stream, shared, io| stream.poll_readable(shared, io, cx))
+            } else {
+                Poll::Ready(Ok(()))
+            }
+        })
+    }
+
+    /// Copies bytes that were received, as many as there are in one lease; zero at the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet; the stream's.
+    pub(super) fn try_read(
+        &mut self,
+        stream: &StreamHandle,
+        memory: &mut [u8],
+    ) -> io::Result<usize> {
+        let unread = self.0.get_or_insert_default();
+        if unread.first.is_none() && !memory.is_empty() {
+            unread.first = stream.try_recv()?;
+        }
+        let count = memory.len().min(unread.len());
+        memory[..count].copy_from_slice(&self.shown()[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+
     /// The bytes of the first lease.
     pub(super) fn take(&mut self) -> Option<Lease> {
         self.0.as_mut()?.take()

@@ -140,6 +140,20 @@ impl StreamHandle {
         })
     }
 
+    /// Ready once [`try_write`](Self::try_write) accepts something.
+    pub(super) fn poll_space(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        budget::poll_with(cx, || {
+            self.poll_with(|stream, shared, io| stream.poll_space(shared, io, cx))
+        })
+    }
+
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let inner = &mut *self.core.enter_running()?;
+        let (stream, shared) = inner.streams.get(self.slot);
+        let accepted = stream.try_copy(shared, &mut inner.io, &[IoSlice::new(bytes)])?;
+        accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
     pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io))))
     }

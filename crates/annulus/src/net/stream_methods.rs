@@ -49,6 +49,26 @@ macro_rules! shared {
             }
         }
 
+        /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes, the end of the stream or its error. The
+        /// bytes are in memory of the runtime then, and no longer in the kernel: system calls of your own would not find them.
+        ///
+        /// Cancel-safe. One task at a time may wait.
+        ///
+        /// # Errors
+        /// After the runtime's end.
+        pub async fn readable(&self) -> io::Result<()> {
+            poll_fn(|cx| self.unread.poll_readable(&self.handle, cx)).await
+        }
+
+        /// As [`try_recv`](Self::try_recv), copied into memory of the caller: as many bytes as there are in one lease, and 0 at the end of
+        /// the stream.
+        ///
+        /// # Errors
+        /// As [`try_recv`](Self::try_recv).
+        pub fn try_read(&mut self, memory: &mut [u8]) -> io::Result<usize> {
+            self.unread.try_read(&self.handle, memory)
+        }
+
         /// Shows the next bytes, at least one, where the kernel has put them; none at the end of the stream. They stay until they
         /// are [consumed](Self::consume).
         ///
@@ -166,6 +186,25 @@ macro_rules! shared {
             chunks: impl IntoIterator<Item = C>,
         ) -> io::Result<()> {
             self.handle.send_all(chunks.into_iter().map(Into::into)).await
+        }
+
+        /// Waits until [`try_write`](Self::try_write) accepts something: until less than the send bound is queued, also if the kernel has no
+        /// space for more.
+        ///
+        /// Cancel-safe. One task at a time may wait.
+        ///
+        /// # Errors
+        /// As [`send`](Self::send).
+        pub async fn writable(&self) -> io::Result<()> {
+            poll_fn(|cx| self.handle.poll_space(cx)).await
+        }
+
+        /// As [`write`](Self::write), without waiting.
+        ///
+        /// # Errors
+        /// `WouldBlock` if the send bound is reached; as [`send`](Self::send).
+        pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.handle.try_write(bytes)
         }
 
         /// Accepts as many bytes as the kernel takes now and the send bound allows, and returns how many; pending while that is none.

@@ -23,6 +23,7 @@ use annulus_kernel::{Address, SocketOption, SocketQuery};
 use recv_from::{RecvFrom, whole};
 use std::cell::Cell;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -152,6 +153,24 @@ impl UdpSocket {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(Datagram::new)
     }
 
+    /// Waits until [`try_recv_from`](Self::try_recv_from) returns something. The datagram is in memory of the runtime then, and no longer
+    /// in the kernel: system calls of your own would not find it. Every task that waits is woken. Cancel-safe.
+    ///
+    /// # Errors
+    /// Outside its runtime.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.handle.poll_readable(cx)).await
+    }
+
+    /// As [`recv_from`](Self::recv_from), without waiting: what earlier turns of the loop have received. The first call starts
+    /// receiving, so it returns nothing yet.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet; as [`recv_from`](Self::recv_from).
+    pub fn try_recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
+        whole(self.handle.try_recv(true)?)
+    }
+
     /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's send bound. It leaves at the
     /// end of the turn and is not copied.
     ///
@@ -207,7 +226,15 @@ impl UdpSocket {
         self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
     }
 
-    /// Ready once a datagram would be accepted. Every task that polled is woken.
+    /// Waits until [`try_send`](Self::try_send) would accept a datagram. Every task that waits is woken. Cancel-safe.
+    ///
+    /// # Errors
+    /// Outside its runtime.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_send_ready(cx)).await
+    }
+
+    /// As [`writable`](Self::writable), by polling. Every task that polled is woken.
     ///
     /// # Errors
     /// Outside its runtime.

@@ -1,6 +1,7 @@
 //! A process that runs, or ended and was not waited for; and the awaiting of its end.
 
 use crate::error_text::with_text;
+use crate::io::{AsyncFd, Interest};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use annulus_kernel::{named, process};
@@ -21,15 +22,14 @@ pub(super) fn reap_orphans() {
     orphans.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-/// A process and a descriptor of it, which a poll watches.
+/// A process and a descriptor of it, which is readable once it has ended.
 pub(super) struct Running {
     /// Until it was waited for, or is an orphan.
     child: Option<Child>,
     id: u32,
     status: Option<ExitStatus>,
-    process: OwnedFd,
+    process: AsyncFd<OwnedFd>,
     core: Rc<Core>,
-    slot: u32,
 }
 
 impl Running {
@@ -57,15 +57,11 @@ impl Running {
     /// Watches a child. If that fails, it is killed.
     pub(super) fn watch(core: Rc<Core>, mut child: Child) -> io::Result<Self> {
         let id = child.id();
-        let watched = process::open(id).map_err(named("pidfd_open")).and_then(|process| {
-            let inner = &mut *core.enter()?;
-            let slot = inner.polls.add(&mut inner.io, process.as_fd(), "for a child process");
-            Ok((process, slot))
-        });
+        let watched = process::open(id)
+            .map_err(named("pidfd_open"))
+            .and_then(|process| AsyncFd::of_own(core.clone(), process, "for a child process"));
         match watched {
-            Ok((process, slot)) => {
-                Ok(Self { child: Some(child), id, status: None, process, core, slot })
-            }
+            Ok(process) => Ok(Self { child: Some(child), id, status: None, process, core }),
             Err(error) => {
                 _ = child.kill();
                 adopt(child);
@@ -99,8 +95,7 @@ impl Running {
             if let Some(status) = self.try_wait()? {
                 return Poll::Ready(Ok(status));
             }
-            let inner = &mut *self.core.enter_running()?;
-            ready!(inner.polls.poll(&mut inner.io, self.slot, cx));
+            ready!(self.process.poll_ready(Interest::Readable, cx))?.clear_ready();
         }
     }
 
@@ -130,10 +125,6 @@ impl AsFd for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.core.enter() {
-            let inner = &mut *inner;
-            inner.polls.drop_poll(&mut inner.io, self.slot);
-        }
         if let Some(child) = self.child.take()
             && self.core.at_home()
         {

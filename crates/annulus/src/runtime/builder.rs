@@ -431,7 +431,7 @@ impl Builder {
         driver.set_budget(memory.first_budget());
         let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
         if let Some(wake_fd) = remote.wake_fd() {
-            inner.wake_poll = Some(inner.polls.add(&mut inner.io, wake_fd, "to be woken"));
+            inner.wake_poll = Some(inner.polls.add_wake(&mut inner.io, wake_fd));
         }
         let inline_policy = InlinePolicy::new(self.file_policy);
         let blocking =

@@ -3,7 +3,7 @@
 
 use crate::common::pair;
 use annulus::fs::{self, File, FileCache};
-use annulus::io::AsyncRecv;
+use annulus::io::{AsyncFd, AsyncRecv, Interest};
 use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
 use annulus::process::Command;
 use annulus::sync::CancellationToken;
@@ -69,6 +69,23 @@ loops! {
     "net/stream_methods.rs flush": { let (mut s, _other) = pair().await?; } s.flush().await;
     "net/stream_methods.rs drain": { let (mut s, _other) = pair().await?; } s.drain().await;
     "net/stream_methods.rs shutdown": { let (mut s, _other) = pair().await?; } s.shutdown().await;
+    "net/stream_methods.rs readable": { let s = ended().await?; } s.readable().await;
+    "net/stream_methods.rs writable": { let (s, _other) = pair().await?; } s.writable().await;
+    "net/udp.rs writable": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.writable().await;
+    "net/udp.rs readable": {
+        let s = UdpSocket::bind("127.0.0.1:0")?;
+        s.send_to("stays", s.local_addr()?).await?;
+    } s.readable().await;
+    "io/async_fd.rs readable": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.readable().await;
+    "io/async_fd.rs readable, of what is always ready": { let fd = AsyncFd::new(std::fs::File::open("/dev/zero")?)?; } {
+        fd.readable().await.map(|mut guard| guard.clear_ready())
+    };
+    "io/async_fd.rs writable": { let fd = AsyncFd::new(std::os::unix::net::UnixDatagram::unbound()?)?; } fd.writable().await;
+    "io/async_fd.rs async_io": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io(Interest::Readable, |_| Ok(())).await;
+    "io/async_fd.rs async_io, of what always would block": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } {
+        fd.async_io(Interest::Readable, |_| io::Result::<()>::Err(io::ErrorKind::WouldBlock.into())).await
+    };
+    "io/async_fd.rs async_io_mut": { let mut fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io_mut(Interest::Readable, |_| Ok(())).await;
     "tokio read": { let mut s = ended().await?; } tokio::io::AsyncReadExt::read(&mut s, &mut [0; 9]).await;
     "tokio write": { let mut s = failed().await?; } tokio::io::AsyncWriteExt::write(&mut s, b"x").await;
     "tokio flush": { let (mut s, _other) = pair().await?; } tokio::io::AsyncWriteExt::flush(&mut s).await;

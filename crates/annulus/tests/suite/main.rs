@@ -41,6 +41,7 @@ mod shards;
 mod shards_together;
 mod sim;
 mod stats;
+mod stdio;
 mod stream_model;
 mod streams;
 mod tcp;

@@ -266,11 +266,7 @@ impl Epoll {
     fn cancel(&mut self, target: Token) {
         let Some(fd) = self.watches.fd_of(target) else { return };
         let watch = self.watches.known(fd);
-        if let Some((_, input)) = watch.input.take_if(|(token, _)| *token == target) {
-            if matches!(input, Input::Readable { multi: true }) {
-                // From here on its owner may close it without the driver.
-                self.release(fd);
-            }
+        if watch.input.take_if(|(token, _)| *token == target).is_some() {
             self.end(target, Err(Errno::CANCELED));
         } else if let Some(output) = watch.output.map(|index| self.outputs.get(index))
             && output.token == target

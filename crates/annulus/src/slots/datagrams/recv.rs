@@ -120,6 +120,40 @@ impl DatagramSlot {
         Poll::Ready(outcome)
     }
 
+    /// Ready once [`try_recv`](Self::try_recv) returns something.
+    pub(crate) fn poll_readable(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.recv.available() > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let After { wakes, drops, .. } = &mut io.after;
+        self.recv.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
+        self.list_to_arm(shared);
+        Poll::Pending
+    }
+
+    /// As [`poll_recv`](Self::poll_recv), without waiting.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet; as there.
+    pub(crate) fn try_recv(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        split: bool,
+    ) -> io::Result<ReceivedMessage> {
+        let Some(outcome) = self.take_next(shared, io, split) else {
+            self.list_to_arm(shared);
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        self.note_taken(io, Wait::Polling);
+        outcome
+    }
+
     /// The next datagram and its sender, if it is [plain](plain_source) and lies in a lent buffer, as nearly all do: taken without the
     /// steps that the others need. `None` says nothing about what there is.
     #[inline]

@@ -173,11 +173,31 @@ impl Stream {
         self.tx.error.map_or_else(ended, |errno| self.failed(io, Operation::Send, errno))
     }
 
-    /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
-    /// the runtime's own.
+    /// Ready once [`try_copy`](Self::try_copy) accepts something.
     ///
     /// # Errors
     /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
+    pub(crate) fn poll_space(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.tx.refuses() {
+            return Poll::Ready(Err(self.refusal(io)));
+        }
+        if self.tx.bytes < self.send_bound(io) {
+            return Poll::Ready(Ok(()));
+        }
+        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
+        self.wait_for_memory(shared, io);
+        Poll::Pending
+    }
+
+    /// As [`try_copy`](Self::try_copy), once that accepts something.
+    ///
+    /// # Errors
+    /// As there.
     pub(crate) fn poll_copy(
         &mut self,
         shared: &mut Shared,
@@ -185,8 +205,28 @@ impl Stream {
         slices: &[IoSlice<'_>],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        if let Some(count) = self.try_copy(shared, io, slices)? {
+            return Poll::Ready(Ok(count));
+        }
+        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
+        self.wait_for_memory(shared, io);
+        Poll::Pending
+    }
+
+    /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
+    /// the runtime's own. `None` if it leaves none.
+    ///
+    /// # Errors
+    /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
+    #[inline]
+    pub(crate) fn try_copy(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<Option<usize>> {
         if self.tx.refuses() {
-            return Poll::Ready(Err(self.refusal(io)));
+            return Err(self.refusal(io));
         }
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let direct =
@@ -196,11 +236,9 @@ impl Stream {
         if count > 0 {
             self.append_copy(shared, io, slices, direct..direct + count);
         } else if total > direct && direct == 0 {
-            note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
-            self.wait_for_memory(shared, io);
-            return Poll::Pending;
+            return Ok(None);
         }
-        Poll::Ready(Ok(direct + count))
+        Ok(Some(direct + count))
     }
 
     /// Copies the bytes of a range, which begins at the first of several slices, to the end of the queue: into the last buffer of the

@@ -51,10 +51,29 @@ impl Stream {
         if let Some(end) = self.rx.end {
             return self.poll_told(io, end, cx);
         }
+        self.wait_to_receive(shared, io, cx);
+        Poll::Pending
+    }
+
+    /// Ready once there are bytes, the end or an error.
+    pub(crate) fn poll_readable(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.rx.bytes > 0 || self.rx.end.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        self.wait_to_receive(shared, io, cx);
+        Poll::Pending
+    }
+
+    #[inline]
+    fn wait_to_receive(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) {
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.unlink();
         self.want(shared, io);
-        Poll::Pending
     }
 
     /// As [`poll_recv`](Self::poll_recv), with an error if nothing has been received yet. The task that polled stays noted.

@@ -1,6 +1,7 @@
 //! The same behaviour on every driver and every kernel. Each body is written once, over the public API, with client and server on
 //! one runtime, and runs in every mode.
 
+mod async_fds;
 mod buffered;
 mod cancels;
 mod codecs;
@@ -19,6 +20,7 @@ mod mode;
 mod nops;
 mod options;
 mod pressure;
+mod readiness;
 mod splices;
 mod stats;
 mod streams;
@@ -221,6 +223,10 @@ suite! {
     cancels::dropped_sends_are_sent_once_polled, with small_bounds;
     cancels::drains_lose_nothing, with small_bounds;
     cancels::shutdowns_happen_once_polled, with small_bounds;
+    readiness::bytes_go_both_ways_by_readiness, with small_bounds;
+    readiness::an_end_and_a_reset_are_ready;
+    readiness::a_full_queue_is_not_writable, with small_bounds;
+    readiness::trying_leaves_a_waiting_task_its_wake;
     drops::an_unpolled_send_sends_nothing;
     drops::a_dropped_stream_sends_what_it_accepted;
     drops::halves_may_be_dropped_in_any_order;
@@ -300,6 +306,7 @@ message_suite! {
     datagrams::segments_arrive_as_datagrams;
     datagrams::segments_of_no_bytes_are_refused;
     datagrams::try_send_copies;
+    readiness::datagrams_are_taken_by_readiness;
     datagrams::datagrams_dropped_in_a_flood_are_counted;
     datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
     datagrams::a_task_that_polled_once_takes_no_wake;
@@ -328,6 +335,19 @@ message_suite! {
 }
 
 linux_suite! {
+    readiness::pipes_are_read_and_written_by_readiness;
+    async_fds::inotify_under_a_select_loses_no_event;
+    async_fds::what_was_read_in_part_is_ready_still;
+    async_fds::the_directions_are_apart;
+    async_fds::every_task_that_waits_is_woken;
+    async_fds::several_may_have_one_descriptor;
+    async_fds::a_stream_receives_beside_a_poll_of_its_descriptor;
+    async_fds::a_descriptor_that_was_replaced_is_closed_and_disturbs_no_other;
+    async_fds::what_is_dropped_leaves_nothing;
+    async_fds::what_is_always_ready_lets_others_run;
+    async_fds::a_regular_file_is_refused_and_a_device_is_always_ready;
+    async_fds::timers_and_pipes_are_awaited;
+    async_fds::the_end_of_a_runtime_ends_a_wait;
     connections::a_connection_that_was_reset_does_not_move;
     options::sockets_are_bound_to_an_interface;
     buffered::descriptors_of_shown_bytes_stay;

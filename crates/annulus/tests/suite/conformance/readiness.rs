@@ -1,0 +1,215 @@
+//! Readiness of the sockets and pipes of this crate, and what can be done without waiting.
+
+use crate::common::{pair, pattern, touch};
+use annulus::net::{TcpStream, Transmit, UdpSocket, UnixStream};
+use annulus::time::sleep;
+use annulus::{pipe, spawn, yield_now};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+fn would_block<T>(outcome: io::Result<T>) -> bool {
+    matches!(outcome, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Sends all of `bytes` and reads as many, by readiness alone, in one task.
+macro_rules! exchange {
+    ($stream:ident, $bytes:ident) => {{
+        let (mut sent, mut got) = (0, Vec::new());
+        let mut memory = [0; 1000];
+        while sent < $bytes.len() || got.len() < $bytes.len() {
+            tokio::select! {
+                readable = $stream.readable(), if got.len() < $bytes.len() => {
+                    readable?;
+                    let count = $stream.try_read(&mut memory)?;
+                    assert!(count > 0, "ready, and neither the end nor empty");
+                    got.extend_from_slice(&memory[..count]);
+                }
+                writable = $stream.writable(), if sent < $bytes.len() => {
+                    writable?;
+                    let most = $bytes.len().min(sent + 3000);
+                    let count = $stream.try_write(&$bytes[sent..most])?;
+                    assert!(count > 0);
+                    sent += count;
+                }
+                // The waits are dropped now and then.
+                () = yield_now() => {}
+            }
+        }
+        got
+    }};
+}
+
+async fn exchange_tcp(mut stream: TcpStream, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    Ok(exchange!(stream, bytes))
+}
+
+async fn exchange_unix(mut stream: UnixStream, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    Ok(exchange!(stream, bytes))
+}
+
+pub(crate) async fn bytes_go_both_ways_by_readiness() -> io::Result<()> {
+    let (one, other) = pair().await?;
+    let there = pattern(200_000);
+    let back: Vec<_> = there.iter().rev().copied().collect();
+    let other = spawn(exchange_tcp(other, back.clone()));
+    assert_eq!(exchange_tcp(one, there.clone()).await?, back);
+    assert_eq!(other.await.expect("no panic")?, there);
+    let (one, other) = UnixStream::pair()?;
+    let other = spawn(exchange_unix(other, back.clone()));
+    assert_eq!(exchange_unix(one, there.clone()).await?, back);
+    assert_eq!(other.await.expect("no panic")?, there);
+    Ok(())
+}
+
+pub(crate) async fn an_end_and_a_reset_are_ready() -> io::Result<()> {
+    let (mut one, mut other) = pair().await?;
+    assert!(would_block(one.try_read(&mut [0; 9])));
+    other.send("last").await?;
+    other.shutdown().await?;
+    one.readable().await?;
+    // What is shown is ready too.
+    assert_eq!(&one.peek(4).await?[..4], b"last");
+    one.readable().await?;
+    let mut memory = [0; 3];
+    assert_eq!((one.try_read(&mut memory)?, &memory), (3, b"las"));
+    one.readable().await?;
+    assert_eq!((one.try_read(&mut [])?, one.try_read(&mut memory)?, memory[0]), (0, 1, b't'));
+    for _ in 0..3 {
+        one.readable().await?;
+        assert_eq!(one.try_read(&mut memory)?, 0);
+    }
+    one.abort();
+    other.readable().await?;
+    let error = other.try_read(&mut memory).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    while other.try_write(b"refused").is_ok() {
+        yield_now().await;
+    }
+    assert!(!would_block(other.try_write(b"refused")));
+    assert!(other.writable().await.is_err());
+    Ok(())
+}
+
+pub(crate) async fn a_full_queue_is_not_writable() -> io::Result<()> {
+    let (mut one, mut other) = pair().await?;
+    let chunk = [7; 8192];
+    let mut accepted = 0;
+    // Until the kernel has no space either.
+    while ready_soon(one.writable()).await {
+        while let Ok(count) = one.try_write(&chunk) {
+            accepted += count;
+        }
+        assert!(would_block(one.try_write(&chunk)));
+        assert!(touch(one.writable()).is_none(), "both say that there is no space");
+    }
+    let mut received = std::pin::pin!(async {
+        let mut received = 0;
+        while let Some(lease) = other.recv().await? {
+            received += lease.len();
+        }
+        io::Result::Ok(received)
+    });
+    tokio::select! {
+        biased;
+        writable = one.writable() => writable?,
+        _ = &mut received => panic!("the stream has not ended"),
+    }
+    accepted += one.try_write(b"x")?;
+    let ((), received) = tokio::try_join!(one.shutdown(), received)?;
+    assert_eq!(received, accepted);
+    Ok(())
+}
+
+async fn ready_soon(wait: impl Future<Output = io::Result<()>>) -> bool {
+    tokio::select! {
+        biased;
+        ready = wait => ready.is_ok(),
+        () = sleep(Duration::from_millis(20)) => false,
+    }
+}
+
+pub(crate) async fn trying_leaves_a_waiting_task_its_wake() -> io::Result<()> {
+    let (mut one, mut other) = pair().await?;
+    let mut tried = false;
+    one.write_all(b"first").await?;
+    let receiver = spawn(async move { other.recv_exact(6).await });
+    poll_fn(|cx| match one.poll_drain(cx) {
+        Poll::Pending if !tried => {
+            tried = true;
+            assert_eq!(one.try_write(b"x").expect("space"), 1);
+            Poll::Pending
+        }
+        polled => polled,
+    })
+    .await?;
+    assert_eq!(&*receiver.await.expect("no panic")?, b"firstx");
+    Ok(())
+}
+
+pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
+    const COUNT: usize = 200;
+    let (server, client) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    assert!(would_block(server.try_recv_from()));
+    let (to, from) = (server.local_addr()?, client.local_addr()?);
+    let server = Rc::new(server);
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let server = server.clone();
+            spawn(async move { server.readable().await })
+        })
+        .collect();
+    let mut seen = [false; COUNT];
+    let mut sent = 0;
+    while seen.contains(&false) {
+        // So few that no queue overflows.
+        for n in sent..COUNT.min(sent + 20) {
+            client.writable().await?;
+            client.try_send(&n.to_ne_bytes(), &Transmit::to(to))?;
+        }
+        sent = COUNT.min(sent + 20);
+        while seen[..sent].contains(&false) {
+            server.readable().await?;
+            let (lease, source) = server.try_recv_from()?;
+            assert_eq!(source, from);
+            let n = usize::from_ne_bytes(lease[..].try_into().expect("eight bytes"));
+            assert!(!std::mem::replace(&mut seen[n], true), "{n} twice");
+        }
+    }
+    // One that stays is for all that wait.
+    client.try_send(b"stays", &Transmit::to(to))?;
+    for task in waiting {
+        task.await.expect("no panic")?;
+    }
+    assert_eq!(&*server.try_recv_from()?.0, b"stays");
+    assert!(would_block(server.try_recv_from()));
+    Ok(())
+}
+
+pub(crate) async fn pipes_are_read_and_written_by_readiness() -> io::Result<()> {
+    let (mut sender, mut receiver) = pipe::pipe()?;
+    assert!(would_block(receiver.try_read(&mut [0; 9])));
+    let bytes = pattern(300_000);
+    let sent = bytes.clone();
+    let sending = spawn(async move {
+        let mut left = &sent[..];
+        while !left.is_empty() {
+            sender.writable().await?;
+            left = &left[sender.try_write(left)?..];
+        }
+        sender.shutdown().await
+    });
+    let (mut got, mut memory) = (Vec::new(), [0; 777]);
+    loop {
+        receiver.readable().await?;
+        match receiver.try_read(&mut memory)? {
+            0 => break,
+            count => got.extend_from_slice(&memory[..count]),
+        }
+    }
+    sending.await.expect("no panic")?;
+    assert!(got == bytes, "{} bytes", got.len());
+    Ok(())
+}
