@@ -49,6 +49,7 @@
 //! | `send` | once polled, the chunk is sent all the same, in order; it is not if an earlier, dropped `send` still fills the queue |
 //! | `AsyncSend::send`, as of generic code | nothing of the chunk is sent |
 //! | `write`, `write_vectored` | nothing was accepted |
+//! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes as a dropped one does |
 //! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
 //! | `nop` | it is completed, and its result discarded |
 //! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |

@@ -24,12 +24,10 @@ pub enum Kind {
     SendZeroCopy = 12,
     /// Waits until a listener has a connection to accept.
     AcceptReady = 13,
-    /// Waits until a descriptor that other code uses is writable.
-    PollWritable = 14,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Ignored,
         Self::Accept,
         Self::Recv,
@@ -44,7 +42,6 @@ impl Kind {
         Self::DatagramWritable,
         Self::SendZeroCopy,
         Self::AcceptReady,
-        Self::PollWritable,
     ];
 }
 

@@ -107,6 +107,17 @@ impl Dir {
         self.stat(path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).await
     }
 
+    /// Whether there is something at a path; what a symbolic link points to.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, …: then it is not known.
+    pub async fn try_exists(&self, path: impl AsRef<Path>) -> io::Result<bool> {
+        match self.metadata(path).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            known => known.map(|_| true),
+        }
+    }
+
     /// Removes a file, or a symbolic link.
     ///
     /// # Errors
@@ -147,8 +158,11 @@ impl Dir {
     /// # Errors
     /// `AlreadyExists`, `NotFound` if its parent is missing, ….
     pub async fn create_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.change("making the directory", path.as_ref(), PathChange::MakeDir { mode: 0o777 })
-            .await
+        self.make_dir(path.as_ref(), 0o777).await
+    }
+
+    pub(super) async fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.change("making the directory", path, PathChange::MakeDir { mode }).await
     }
 
     /// Makes a directory and its missing parents. It is no error if it exists.
@@ -156,25 +170,28 @@ impl Dir {
     /// # Errors
     /// `AlreadyExists` if a file is in the way, ….
     pub async fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
+        self.make_dirs(path.as_ref(), 0o777).await
+    }
+
+    pub(super) async fn make_dirs(&self, path: &Path, mode: u32) -> io::Result<()> {
         consume_budget().await;
         let mut missing = Vec::new();
         for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
-            match self.ensure_dir(dir).await {
+            match self.ensure_dir(dir, mode).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(dir),
                 Err(error) => return Err(error),
                 Ok(()) => break,
             }
         }
         for dir in missing.into_iter().rev() {
-            self.ensure_dir(dir).await?;
+            self.ensure_dir(dir, mode).await?;
         }
         Ok(())
     }
 
     /// Makes a directory unless it exists.
-    async fn ensure_dir(&self, dir: &Path) -> io::Result<()> {
-        match self.create_dir(dir).await {
+    async fn ensure_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
+        match self.make_dir(dir, mode).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let known = self.metadata(dir).await;
                 if known.is_ok_and(|known| known.is_dir()) { Ok(()) } else { Err(error) }

@@ -203,6 +203,16 @@ impl File {
         }
     }
 
+    /// Closes the file once the calls at its cursor whose futures were dropped are done. Clones keep the descriptor open.
+    ///
+    /// # Errors
+    /// That of a write whose future was dropped. What a file system reports at a close only, as NFS does, [`sync_all`](Self::sync_all)
+    /// returns before.
+    pub async fn close(self) -> io::Result<()> {
+        drop(self.turn().await);
+        self.open.take_error()
+    }
+
     /// Waits until everything that was written is on the device, and the file's attributes too.
     ///
     /// # Errors

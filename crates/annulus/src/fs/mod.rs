@@ -14,6 +14,7 @@ mod copy;
 mod descriptor;
 mod detached;
 mod dir;
+mod dir_builder;
 mod direct;
 mod exact;
 mod file;
@@ -39,6 +40,7 @@ pub use crate::bytes::buf::{IoBuf, IoBufMut, Slice};
 pub use crate::file_policy::{Policy, QUICK};
 pub use aligned::AlignedBuf;
 pub use dir::Dir;
+pub use dir_builder::DirBuilder;
 pub use direct::{DirectBuf, DirectPool};
 pub use file::{Advice, Alignment, File};
 pub use file_cache::{CachedFile, FileCache, FileCacheStats};
@@ -50,5 +52,5 @@ pub use stream::FileStream;
 pub use whole::{
     canonicalize, copy, create_dir, create_dir_all, hard_link, metadata, read, read_dir, read_link,
     read_to_string, remove_dir, remove_dir_all, remove_file, rename, set_permissions, symlink,
-    symlink_metadata, write,
+    symlink_metadata, try_exists, write,
 };

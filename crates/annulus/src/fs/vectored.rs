@@ -5,8 +5,9 @@ use super::call::CallArgs;
 use super::file::{File, check_offset};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::Class;
+use crate::sync::Permit;
 use annulus_kernel::IoVec;
-use annulus_kernel::file::FileCall;
+use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -18,43 +19,53 @@ struct Vectored<B> {
     bufs: Vec<B>,
     vectors: Box<[IoVec]>,
     offset: u64,
+    writes: bool,
+    /// Of the cursor, while this is made off the loop at it.
+    turn: Option<Permit>,
 }
 
 impl<B> Vectored<B> {
+    fn reading(bufs: Vec<B>, offset: u64) -> Result<Self, (io::Error, Vec<B>)>
+    where
+        B: IoBufMut,
+    {
+        let vector = |buf: &mut B| IoVec { base: buf.as_mut_ptr(), len: buf.bytes_total() };
+        Self::new(bufs, vector, offset, false)
+    }
+
+    fn writing(bufs: Vec<B>, offset: u64) -> Result<Self, (io::Error, Vec<B>)>
+    where
+        B: IoBuf,
+    {
+        let vector = |buf: &mut B| IoVec { base: buf.as_ptr(), len: buf.bytes_init() };
+        Self::new(bufs, vector, offset, true)
+    }
+
     fn new(
         mut bufs: Vec<B>,
         vector: impl FnMut(&mut B) -> IoVec,
         offset: u64,
+        writes: bool,
     ) -> Result<Self, (io::Error, Vec<B>)> {
         let vectors: Box<[IoVec]> = bufs.iter_mut().map(vector).collect();
-        match check(&vectors, offset) {
-            Ok(()) => Ok(Self { bufs, vectors, offset }),
+        match check(&vectors) {
+            Ok(()) => Ok(Self { bufs, vectors, offset, writes, turn: None }),
             Err(error) => Err((error, bufs)),
         }
     }
-
-    fn bytes(&self) -> usize {
-        self.vectors.iter().map(|vector| vector.len).sum()
-    }
 }
 
-struct ReadVectored<B>(Vectored<B>);
-
-struct WriteVectored<B>(Vectored<B>);
-
-// SAFETY: the vectors are in a box. They name memory that `IoBufMut` promises to be valid, the buffers' own, and not to move with them.
-unsafe impl<B: IoBufMut> CallArgs for ReadVectored<B> {
+// SAFETY: the vectors are in a box. They name memory that `IoBufMut`, for reads, and `IoBuf`, for writes, promise to be valid, the
+// buffers' own, and not to move with them.
+unsafe impl<B> CallArgs for Vectored<B> {
     fn call(&mut self, fd: RawFd) -> FileCall {
-        let (vectors, count) = (self.0.vectors.as_ptr(), self.0.vectors.len() as u32);
-        FileCall::ReadVector { fd, vectors, count, offset: self.0.offset, nowait: false }
-    }
-}
-
-// SAFETY: the vectors are in a box. They name memory that `IoBuf` promises to be initialised, unchanged, and not to move with the buffers.
-unsafe impl<B: IoBuf> CallArgs for WriteVectored<B> {
-    fn call(&mut self, fd: RawFd) -> FileCall {
-        let (vectors, count) = (self.0.vectors.as_ptr(), self.0.vectors.len() as u32);
-        FileCall::WriteVector { fd, vectors, count, offset: self.0.offset }
+        let (vectors, count) = (self.vectors.as_ptr(), self.vectors.len() as u32);
+        let offset = self.offset;
+        if self.writes {
+            FileCall::WriteVector { fd, vectors, count, offset }
+        } else {
+            FileCall::ReadVector { fd, vectors, count, offset, nowait: false }
+        }
     }
 }
 
@@ -68,22 +79,21 @@ impl File {
         bufs: Vec<B>,
         offset: u64,
     ) -> (io::Result<usize>, Vec<B>) {
-        let vector = |buf: &mut B| IoVec { base: buf.as_mut_ptr(), len: buf.bytes_total() };
-        let args = match Vectored::new(bufs, vector, offset) {
-            Ok(args) => ReadVectored(args),
-            Err((error, bufs)) => return (Err(error), bufs),
-        };
-        let site = self.site(Class::Read, args.0.bytes(), false);
-        let (answer, ReadVectored(Vectored { mut bufs, .. })) = site.make(args).await;
-        let answer = answer.map(|count| count as usize);
-        let mut left = *answer.as_ref().unwrap_or(&0);
-        for buf in &mut bufs {
-            let here = left.min(buf.bytes_total());
-            // SAFETY: the kernel fills the buffers in order, and the share of this one is `here`.
-            unsafe { buf.set_init(here) };
-            left -= here;
+        match check_offset(offset) {
+            Ok(offset) => self.read_pieces(bufs, offset).await,
+            Err(error) => (Err(error), bufs),
         }
-        (answer, bufs)
+    }
+
+    /// As [`read`](Self::read), into several pieces of memory, one after the other.
+    ///
+    /// # Errors
+    /// As [`read_vectored_at`](Self::read_vectored_at).
+    pub async fn read_vectored<B: IoBufMut>(
+        &mut self,
+        bufs: Vec<B>,
+    ) -> (io::Result<usize>, Vec<B>) {
+        self.read_pieces(bufs, CURSOR).await
     }
 
     /// As [`write_at`](Self::write_at), from several pieces of memory, one after the other.
@@ -95,20 +105,71 @@ impl File {
         bufs: Vec<B>,
         offset: u64,
     ) -> (io::Result<usize>, Vec<B>) {
-        let vector = |buf: &mut B| IoVec { base: buf.as_ptr(), len: buf.bytes_init() };
-        let args = match Vectored::new(bufs, vector, offset) {
-            Ok(args) => WriteVectored(args),
+        match check_offset(offset).and_then(|offset| self.open.take_error().map(|()| offset)) {
+            Ok(offset) => self.make_vectored(Vectored::writing(bufs, offset)).await,
+            Err(error) => (Err(error), bufs),
+        }
+    }
+
+    /// As [`write`](Self::write), from several pieces of memory, one after the other.
+    ///
+    /// # Errors
+    /// As [`write_vectored_at`](Self::write_vectored_at).
+    pub async fn write_vectored<B: IoBuf>(&mut self, bufs: Vec<B>) -> (io::Result<usize>, Vec<B>) {
+        match self.open.take_error() {
+            Ok(()) => self.make_vectored(Vectored::writing(bufs, CURSOR)).await,
+            Err(error) => (Err(error), bufs),
+        }
+    }
+
+    async fn read_pieces<B: IoBufMut>(
+        &self,
+        bufs: Vec<B>,
+        offset: u64,
+    ) -> (io::Result<usize>, Vec<B>) {
+        let (answer, mut bufs) = self.make_vectored(Vectored::reading(bufs, offset)).await;
+        let mut left = *answer.as_ref().unwrap_or(&0);
+        for buf in &mut bufs {
+            let here = left.min(buf.bytes_total());
+            // SAFETY: the kernel fills the buffers in order, and the share of this one is `here`.
+            unsafe { buf.set_init(here) };
+            left -= here;
+        }
+        (answer, bufs)
+    }
+
+    async fn make_vectored<B: Unpin + 'static>(
+        &self,
+        args: Result<Vectored<B>, (io::Error, Vec<B>)>,
+    ) -> (io::Result<usize>, Vec<B>) {
+        let mut args = match args {
+            Ok(args) => args,
             Err((error, bufs)) => return (Err(error), bufs),
         };
-        let site = self.site(Class::Write, args.0.bytes(), false);
-        let (answer, WriteVectored(Vectored { bufs, .. })) = site.make(args).await;
-        (answer.map(|count| count as usize), bufs)
+        let bytes = args.vectors.iter().map(|vector| vector.len).sum();
+        let at_cursor = args.offset == CURSOR;
+        let class = if args.writes { Class::Write } else { Class::Read };
+        let site = self.site(class, bytes, at_cursor);
+        let is_taken = at_cursor && self.open.is_cursor_taken();
+        let inline = if is_taken { None } else { site.try_inline(&mut args) };
+        let (answer, args) = match inline {
+            Some(answer) => (answer, args),
+            None => {
+                if at_cursor {
+                    args.turn = self.turn().await;
+                }
+                site.offload(args).await
+            }
+        };
+        (answer.map(|count| count as usize), args.bufs)
     }
 }
 
-fn check(vectors: &[IoVec], offset: u64) -> io::Result<()> {
+/// # Errors
+/// `InvalidInput` for too many vectors.
+fn check(vectors: &[IoVec]) -> io::Result<()> {
     if vectors.len() <= MAX_VECTORS {
-        return check_offset(offset).map(drop);
+        return Ok(());
     }
     let text = format!("{} pieces in a call: at most {MAX_VECTORS}", vectors.len());
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))

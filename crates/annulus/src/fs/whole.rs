@@ -118,6 +118,14 @@ pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     Dir::working()?.metadata(path).await
 }
 
+/// As [`Dir::try_exists`], from the working directory.
+///
+/// # Errors
+/// As there; or outside a runtime.
+pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
+    Dir::working()?.try_exists(path).await
+}
+
 /// As [`Dir::symlink_metadata`], from the working directory.
 ///
 /// # Errors

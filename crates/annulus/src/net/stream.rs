@@ -97,7 +97,7 @@ impl TcpStream {
 
     shared!(stream);
 
-    shared!(parts);
+    shared!(parts std::net::TcpStream);
 
     /// The peer's address.
     ///

@@ -229,6 +229,16 @@ impl StreamHandle {
         self.is_released = true;
     }
 
+    /// Closes a stream that was taken off the runtime.
+    pub(super) fn close(self, (fd, _received, permit): Released) -> io::Result<()> {
+        let core = self.core.clone();
+        self.forget();
+        let io = &mut core.enter()?.io;
+        io.close_now(fd);
+        permit.into_iter().for_each(|permit| io.release_permit(permit));
+        Ok(())
+    }
+
     /// Discards what is queued and closes; a TCP connection is reset.
     pub(super) fn abort(self) {
         if let Ok(mut inner) = self.core.enter() {

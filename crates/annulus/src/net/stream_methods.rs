@@ -324,6 +324,16 @@ macro_rules! shared {
         shared!(recv);
         shared!(send);
 
+        /// Closes the stream once the kernel has taken what was accepted, and waits for that. What was received and not taken is lost. If the
+        /// future is dropped, the stream closes as a dropped one does.
+        ///
+        /// # Errors
+        /// The error of a send, or of the connection; it is closed all the same.
+        pub async fn close(self) -> io::Result<()> {
+            let released = poll_fn(|cx| self.handle.poll_release(cx)).await?;
+            self.handle.close(released)
+        }
+
         /// Closes at once: discards what is queued; a TCP connection is reset.
         pub fn abort(self) {
             self.handle.abort();
@@ -347,8 +357,23 @@ macro_rules! shared {
         }
     };
 
-    // `into_parts` and `from_parts` of a stream.
-    (parts) => {
+    // `into_parts`, `into_std` and `from_parts` of a stream.
+    (parts $std:ty) => {
+        /// Takes the connection off this runtime as a stream of the standard library, which is non-blocking: as
+        /// [`into_parts`](Self::into_parts), if nothing was received ahead.
+        ///
+        /// # Errors
+        /// As there; `InvalidData` if bytes were received that no task has taken, which are lost: [`into_parts`](Self::into_parts) has them.
+        pub async fn into_std(self) -> io::Result<$std> {
+            let Parts { socket, received, .. } = self.into_parts().await?;
+            if received.is_empty() {
+                rustix::io::ioctl_fionbio(&socket, true).map_err(annulus_kernel::named("ioctl"))?;
+                return Ok(socket.into());
+            }
+            let text = format!("{} bytes received ahead: into_parts has them", received.len());
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+
         /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
         /// kernel has taken what was sent and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
         /// the result, and not in the socket any more. If the future is dropped, the connection closes as a dropped stream does.

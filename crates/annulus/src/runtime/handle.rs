@@ -13,9 +13,10 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{Location, resume_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// Spawns tasks on a runtime, wakes it and stops it, from any thread. `Send`, `Sync`, cloned freely; it does not keep the runtime
@@ -83,6 +84,31 @@ impl Handle {
     {
         let caller = Location::caller();
         self.spawn(async move { Made(spawn_at(make(), caller)).await })
+    }
+
+    /// Runs a future, which `make` creates on the runtime's thread, as a task there, and blocks this thread until it is done. A panic of
+    /// it goes on here.
+    ///
+    /// # Errors
+    /// After the runtime's end, or if that comes first; on a thread that has a runtime, whose loop this would hold up.
+    #[track_caller]
+    pub fn block_on<M, F>(&self, make: M) -> io::Result<F::Output>
+    where
+        M: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send,
+    {
+        if current::get().is_ok() {
+            let text = "block_on would hold up the loop of this thread: await a task of spawn_with";
+            return Err(io::Error::other(text));
+        }
+        match wait_for(self.spawn_with(make)?) {
+            Ok(value) => Ok(value),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_cancelled) => Err(io::Error::other("the runtime has ended")),
+            },
+        }
     }
 
     /// How many streams are open on the runtime, as of its last turn.
@@ -154,6 +180,26 @@ impl Handle {
     /// panics then.
     pub fn stop(&self) {
         self.remote.stop();
+    }
+}
+
+/// Blocks this thread until a future is ready.
+fn wait_for<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
     }
 }
 

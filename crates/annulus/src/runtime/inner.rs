@@ -92,7 +92,7 @@ impl Inner {
             Kind::Accept => self.listeners.on_accept(io, event),
             Kind::AcceptReady => self.listeners.on_accept_ready(io, event),
             Kind::Connect => self.connects.on_event(io, event),
-            Kind::Poll | Kind::PollWritable => self.polls.on_event(io, event),
+            Kind::Poll => self.polls.on_event(io, event),
             Kind::Nop => self.nops.on_event(io, event),
             Kind::File => self.file_ops.on_event(io, event),
             Kind::RecvDatagram => self.datagrams.on_recv(io, event),

@@ -141,16 +141,14 @@ impl Polls {
     }
 
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
+        let (name, generation) = (event.token.slot(), event.token.generation());
+        let (slot, is_writable) = (name / 2, name % 2 == 1);
         let Some(poll) = self.0.find(slot, generation) else { return io.late(event) };
         if event.more {
             return;
         }
         io.in_flight -= 1;
-        let interest = match event.token.kind() {
-            Kind::PollWritable => Interest::Writable,
-            _ => Interest::Readable,
-        };
+        let interest = if is_writable { Interest::Writable } else { Interest::Readable };
         let direction = poll.direction(interest);
         direction.state = match event.result {
             // A descriptor that epoll refuses is always ready, as poll(2) has it.
@@ -223,11 +221,9 @@ impl Polls {
         io.start(token, op);
     }
 
+    /// Two a slot: a kind of its own for one direction would cost each event of a stream an instruction.
     fn token(&self, slot: u32, interest: Interest) -> Token {
-        let kind = match interest {
-            Interest::Readable => Kind::Poll,
-            Interest::Writable => Kind::PollWritable,
-        };
-        Token::new(kind, self.0.generation(slot), slot)
+        let name = slot * 2 + u32::from(interest == Interest::Writable);
+        Token::new(Kind::Poll, self.0.generation(slot), name)
     }
 }

@@ -181,6 +181,11 @@ loops! {
     "fs/exact.rs write_all": { let mut file = File::open("/dev/null").await?; } file.write_all(Vec::new()).await;
     "fs/vectored.rs read_vectored_at": { let file = File::open("/dev/null").await?; } file.read_vectored_at(Vec::<Vec<u8>>::new(), 0).await;
     "fs/vectored.rs write_vectored_at": { let file = File::open("/dev/null").await?; } file.write_vectored_at(Vec::<Vec<u8>>::new(), 0).await;
+    "fs/vectored.rs read_vectored": { let mut file = File::open("/dev/null").await?; } file.read_vectored(vec![vec![0; 9]]).await;
+    "fs/vectored.rs write_vectored": { let mut file = fs::OpenOptions::new().write(true).open("/dev/null").await?; } file.write_vectored(vec!["x"]).await;
+    "fs/dir_builder.rs create": {} fs::DirBuilder::new().create("a\0b").await;
+    "fs/dir_builder.rs create, of what is there": {} fs::DirBuilder::new().recursive(true).create("/").await;
+    "fs/whole.rs try_exists": {} fs::try_exists("/missing").await;
     "fs/file.rs seek": { let mut file = File::open("/dev/null").await?; } file.seek(io::SeekFrom::Start(u64::MAX)).await;
     "fs/file.rs set_len": { let file = File::open("/dev/null").await?; } file.set_len(u64::MAX).await;
     "fs/file.rs allocate": { let file = File::open("/dev/null").await?; } file.allocate(u64::MAX, 9).await;
@@ -211,6 +216,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("net/unix/stream.rs connect", "connects by `net/unix/options.rs connect`"),
     ("net/unix/options.rs connect_addr", "as connect"),
     ("net/stream_methods.rs into_parts", "takes the stream"),
+    ("net/stream_methods.rs into_std", "takes the stream"),
+    ("net/stream_methods.rs close", "takes the stream"),
     ("net/stream_methods.rs accept", "of what each turn has accepted"),
     ("net/udp.rs recv", "of what each turn has received"),
     ("net/unix/datagram.rs send_to_addr", "as send_to"),

@@ -250,3 +250,37 @@ fn another_thread_can_ask_what_tasks_wait_for() {
         Ok(())
     });
 }
+
+#[test]
+fn a_thread_without_a_runtime_blocks_on_one_of_another() {
+    let (ready, handles) = mpsc::channel();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        run(async {
+            ready.send(annulus::handle()?).expect("a receiver");
+            stopped.await.expect("a sender");
+            // It is refused where it would hold up a loop.
+            let error = annulus::handle()?.block_on(|| async {}).unwrap_err();
+            assert!(error.to_string().contains("would hold up the loop"), "{error}");
+            Ok(())
+        });
+    });
+    let handle: Handle = handles.recv().expect("a handle");
+    let echoed = handle.block_on(|| async {
+        let (mut one, mut other) = pair().await?;
+        one.send("over there").await?;
+        // Not `Send`, and made there.
+        let lease: Lease = other.recv_exact(10).await?;
+        annulus::time::sleep(Duration::from_millis(2)).await;
+        io::Result::Ok(lease.to_vec())
+    });
+    assert_eq!(echoed.unwrap().unwrap(), b"over there");
+    let panicked = std::panic::catch_unwind(|| handle.block_on(|| async { panic!("on purpose") }));
+    assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "on purpose");
+    let waits = handle.clone();
+    let waits = std::thread::spawn(move || waits.block_on(std::future::pending::<()>));
+    stop.send(()).expect("it runs");
+    thread.join().expect("no panic");
+    assert!(waits.join().expect("no panic").is_err(), "the runtime has ended");
+    assert!(handle.block_on(|| async {}).is_err());
+}

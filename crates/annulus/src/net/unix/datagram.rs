@@ -125,6 +125,14 @@ impl UnixDatagram {
         UnixOptions::new().bind_addr(address)
     }
 
+    /// Opens a socket without an address, which sends, and receives from the peer that it is connected to.
+    ///
+    /// # Errors
+    /// Out of descriptors, or outside a runtime.
+    pub fn unbound() -> io::Result<Self> {
+        UnixOptions::new().unbound()
+    }
+
     /// Two sockets, connected to each other.
     ///
     /// # Errors

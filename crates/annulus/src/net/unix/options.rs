@@ -185,12 +185,17 @@ impl UnixOptions {
     /// # Errors
     /// As [`UnixDatagram::bind`].
     pub fn bind_addr(&self, address: &SocketAddr) -> io::Result<UnixDatagram> {
-        if address.is_unnamed() {
-            let core = current::get()?;
-            let socket = self.socket(&core, SocketType::Datagram)?;
-            return self.datagram(&core, socket, None);
-        }
-        self.bind_at(of_std(address)?)
+        if address.is_unnamed() { self.unbound() } else { self.bind_at(of_std(address)?) }
+    }
+
+    /// A datagram socket without an address; see [`UnixDatagram::unbound`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unbound(&self) -> io::Result<UnixDatagram> {
+        let core = current::get()?;
+        let socket = self.socket(&core, SocketType::Datagram)?;
+        self.datagram(&core, socket, None)
     }
 
     fn bind_at(&self, address: Address) -> io::Result<UnixDatagram> {

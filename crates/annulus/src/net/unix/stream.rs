@@ -75,7 +75,7 @@ impl UnixStream {
     const FAMILY: Family = Family::Unix;
 
     shared!(stream);
-    shared!(parts);
+    shared!(parts std::os::unix::net::UnixStream);
 
     /// The next bytes, and the descriptors that came with them; those of all bytes that [`peek`](Self::peek) or
     /// [`recv_exact`](Self::recv_exact) gathered come with the first. Cancel-safe.

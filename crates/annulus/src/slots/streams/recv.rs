@@ -51,7 +51,9 @@ impl Stream {
         if let Some(end) = self.rx.end {
             return self.poll_told(io, end, cx);
         }
-        self.wait_to_receive(shared, io, cx);
+        note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
+        self.unlink();
+        self.want(shared, io);
         Poll::Pending
     }
 
@@ -65,13 +67,14 @@ impl Stream {
         if self.rx.bytes > 0 || self.rx.end.is_some() {
             return Poll::Ready(Ok(()));
         }
-        self.wait_to_receive(shared, io, cx);
+        note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
+        self.ask(shared, io);
         Poll::Pending
     }
 
-    #[inline]
-    fn wait_to_receive(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) {
-        note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
+    /// Has the receive armed for its reader. A function of its own, so that those that are inlined into `poll_recv` have no more callers.
+    #[cold]
+    fn ask(&mut self, shared: &mut Shared, io: &mut Io) {
         self.unlink();
         self.want(shared, io);
     }
@@ -90,8 +93,7 @@ impl Stream {
         }
         // A receive into heap memory is made only for a task that waits.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
-        self.unlink();
-        self.want(shared, io);
+        self.ask(shared, io);
         Err(io::ErrorKind::WouldBlock.into())
     }
 

@@ -312,6 +312,34 @@ pub(crate) async fn timers_and_pipes_are_awaited() -> io::Result<()> {
     Ok(())
 }
 
+/// `SOCK_SEQPACKET`, which has no type of its own here.
+pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> {
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+    use rustix::net::{recv, send, socketpair};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let (one, other) = (AsyncFd::new(one)?, AsyncFd::new(other)?);
+    let receiver = spawn(async move {
+        let (mut lens, mut packet) = (Vec::new(), [0; 4096]);
+        loop {
+            let receive = |fd: &OwnedFd| Ok(recv(fd, &mut packet, RecvFlags::empty())?.1);
+            match other.async_io(Interest::Readable, receive).await? {
+                0 => return io::Result::Ok(lens),
+                len => lens.push(len),
+            }
+        }
+    });
+    // More than the socket holds.
+    for len in 1..1500 {
+        let packet = vec![7; len];
+        let send = |fd: &OwnedFd| Ok(send(fd, &packet, SendFlags::NOSIGNAL)?);
+        assert_eq!(one.async_io(Interest::Writable, send).await?, len);
+    }
+    drop(one);
+    assert_eq!(receiver.await.expect("no panic")?, (1..1500).collect::<Vec<_>>());
+    Ok(())
+}
+
 pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
     // This is polled by a runtime: another one ends on a thread of its own.
     let ended = annulus::spawn_blocking(|| {

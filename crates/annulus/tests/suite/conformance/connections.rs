@@ -250,3 +250,48 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
     }
     panic!("connections that were reset have moved");
 }
+
+/// What a stream of the standard library gets is what was not received here.
+pub(crate) async fn a_connection_goes_to_the_standard_library() -> io::Result<()> {
+    let (mut client, server) = pair().await?;
+    client.send("to be read there").await?;
+    client.drain().await?;
+    let mut server = server.into_std().await?;
+    let mut bytes = [0; 16];
+    assert_eq!((io::Read::read(&mut server, &mut bytes)?, &bytes), (16, b"to be read there"));
+    let waits = io::Read::read(&mut server, &mut bytes).unwrap_err();
+    assert_eq!(waits.kind(), io::ErrorKind::WouldBlock);
+    let (mut one, mut other) = annulus::net::UnixStream::pair()?;
+    one.send("received ahead").await?;
+    other.peek(1).await?;
+    let error = other.into_std().await.unwrap_err();
+    assert!(error.to_string().contains("14 bytes"), "{error}");
+    Ok(())
+}
+
+/// A close is ready once the descriptor is closed, and all that was accepted is with the kernel.
+pub(crate) async fn a_close_waits_for_what_was_sent() -> io::Result<()> {
+    let streams = || annulus::stats().expect("in a runtime").resources.streams;
+    let (mut one, mut other) = pair().await?;
+    let before = streams();
+    let bytes = pattern(1_000_000);
+    // Twice, dropped at its first poll: what was accepted is sent all the same.
+    _ = touch(one.send(bytes.clone()));
+    let close = spawn(one.close());
+    yield_now().await;
+    assert!(!close.is_finished(), "the peer has not read");
+    assert!(receive(&mut other, bytes.len()).await? == bytes);
+    close.await.expect("no panic")?;
+    assert_eq!(streams(), before - 1);
+    assert!(other.recv().await?.is_none());
+    let (one, other) = pair().await?;
+    other.abort();
+    // The reset is seen by the receive that a close ends, or was not there yet.
+    sleep(Duration::from_millis(5)).await;
+    _ = one.close().await;
+    let (mut one, other) = pair().await?;
+    other.abort();
+    while one.recv().await.is_ok() {}
+    assert_eq!(one.close().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    Ok(())
+}

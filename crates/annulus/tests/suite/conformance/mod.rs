@@ -133,6 +133,7 @@ suite! {
     connections::connections_are_accepted_before_a_task_waits;
     connections::a_limit_holds_over_several_listeners;
     connections::a_limit_counts_until_the_close;
+    connections::a_close_waits_for_what_was_sent, with small_bounds;
     connections::a_connection_moves_with_what_it_had_received;
     streams::the_client_half_closes_and_still_receives;
     streams::the_server_half_closes_and_still_receives;
@@ -328,6 +329,7 @@ message_suite! {
     unix::datagrams_at_paths_come_back;
     unix::a_slow_receiver_loses_no_datagram;
     unix::several_tasks_drain_one_socket;
+    unix::a_socket_without_an_address_sends;
     unix::a_drain_returns_the_error_of_a_refused_datagram;
     unix::every_path_has_its_own_failure;
     unix::receivers_that_do_not_read_block_no_other, with small_bounds;
@@ -348,7 +350,9 @@ linux_suite! {
     async_fds::a_regular_file_is_refused_and_a_device_is_always_ready;
     async_fds::timers_and_pipes_are_awaited;
     async_fds::the_end_of_a_runtime_ends_a_wait;
+    connections::a_connection_goes_to_the_standard_library;
     connections::a_connection_that_was_reset_does_not_move;
+    async_fds::packets_of_a_connection_keep_their_ends;
     options::sockets_are_bound_to_an_interface;
     buffered::descriptors_of_shown_bytes_stay;
     buffered::descriptors_stay_with_their_bytes_if_a_peek_is_dropped;

@@ -478,3 +478,15 @@ pub(crate) async fn datagrams_bring_no_descriptors_unless_asked_for() -> io::Res
     }
     Ok(())
 }
+
+pub(crate) async fn a_socket_without_an_address_sends() -> io::Result<()> {
+    let path = TestPath::new();
+    let (server, client) = (UnixDatagram::bind(&path)?, UnixDatagram::unbound()?);
+    client.send_to("from no one", path.as_ref()).await?;
+    assert_eq!(&*server.recv().await?, b"from no one");
+    client.connect(&path)?;
+    client.send("again").await?;
+    let (bytes, source) = server.recv_from().await?;
+    assert!(&*bytes == b"again" && source.is_unnamed());
+    Ok(())
+}

@@ -175,3 +175,52 @@ fn a_copy_that_fails_tells_a_later_call_and_leaves_the_cursors_where_it_ended() 
         Ok(())
     });
 }
+
+#[test]
+fn pieces_are_read_and_written_at_the_cursor() {
+    everywhere(|place| async move {
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let mut file = options.open(place.join("file")).await?;
+        let large = vec![b'l'; 300_000];
+        let pieces = vec![b"one ".to_vec(), Vec::new(), large.clone(), b" two".to_vec()];
+        let total = 300_008;
+        let (written, pieces) = file.write_vectored(pieces).await;
+        assert_eq!((written?, pieces[3].as_slice()), (total, &b" two"[..]));
+        // Behind it, and dropped: the next call at the cursor comes after it.
+        begin(file.write_vectored(vec![large.clone()])).await;
+        assert_eq!(file.write_vectored(vec!["end"]).await.0?, 3);
+        let len = file.metadata().await?.len();
+        assert!(len == total as u64 + 3 || len == 2 * total as u64 - 5, "{len}");
+        file.seek(SeekFrom::Start(0)).await?;
+        let mut got = Vec::new();
+        loop {
+            let pieces = vec![Vec::with_capacity(3), Vec::with_capacity(5), vec![0; 70_000]];
+            let (read, pieces) = file.read_vectored(pieces).await;
+            match read? {
+                0 => break,
+                count => got.extend_from_slice(&pieces.concat()[..count]),
+            }
+        }
+        let first = [b"one ", &large[..], b" two"].concat();
+        assert!(got.len() as u64 == len && got.starts_with(&first) && got.ends_with(b"end"));
+        let error = file.read_vectored(vec![vec![0]; 1025]).await.0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_close_comes_after_what_was_dropped_and_returns_its_error() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let mut file = File::create(&path).await?;
+        begin(file.write(vec![b'x'; 300_000])).await;
+        let before = crate::common::open_descriptors();
+        let clone = file.try_clone()?;
+        file.close().await?;
+        assert_eq!(std::fs::metadata(&path)?.len() % 300_000, 0);
+        clone.close().await?;
+        assert!(crate::common::open_descriptors() < before + 1);
+        Ok(())
+    });
+}

@@ -86,3 +86,30 @@ fn a_file_where_a_directory_is_to_be_made() {
         Ok(())
     });
 }
+
+#[test]
+fn directories_have_the_mode_that_was_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    everywhere(|place| async move {
+        let private = fs::DirBuilder::new().mode(0o700);
+        let mode = |path: &str| std::fs::metadata(place.join(path)).unwrap().permissions().mode();
+        assert!(!fs::try_exists(place.join("a")).await?);
+        private.create(place.join("a")).await?;
+        assert!(fs::try_exists(place.join("a")).await?);
+        let again = private.create(place.join("a")).await.unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        let missing = private.create(place.join("b/c")).await.unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        let private = private.recursive(true);
+        private.create(place.join("b/c")).await?;
+        private.create(place.join("b/c")).await?;
+        assert_eq!([mode("a"), mode("b"), mode("b/c")].map(|mode| mode & 0o777), [0o700; 3]);
+        // A link to nothing is nothing.
+        fs::symlink("nowhere", place.join("link")).await?;
+        assert!(!fs::try_exists(place.join("link")).await?);
+        std::fs::write(place.join("file"), "")?;
+        let unknown = fs::try_exists(place.join("file/below")).await.unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::NotADirectory);
+        Ok(())
+    });
+}
