@@ -3,9 +3,9 @@
 
 use super::call::CallArgs;
 use super::file::{File, check_offset};
+use super::permits::Permit;
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::Class;
-use crate::sync::Permit;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
