@@ -1,0 +1,21 @@
+//! The results that are kept in `docs/results`: whatever the engine becomes, their figures stay.
+
+use std::fs;
+use std::path::Path;
+
+use annulus_lab::page::{Loaded, files};
+
+/// Values, their intervals, the best rounds and ratios with theirs, of every contender in every cell.
+#[test]
+fn kept_results_give_the_figures_that_they_gave() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let kept = files(&directory).expect("the directory of results");
+    assert!(kept.len() >= 15, "{kept:?}");
+    for path in kept {
+        let loaded = Loaded::read(&path).expect("a file of results");
+        let csv = fs::read_to_string(path.with_extension("csv")).expect("its figures");
+        let found = loaded.document().csv();
+        let differs = csv.lines().zip(found.lines()).find(|(kept, now)| kept != now);
+        assert_eq!((differs, csv.lines().count()), (None, found.lines().count()), "{path:?}");
+    }
+}
