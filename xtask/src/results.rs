@@ -12,47 +12,41 @@ const BEGIN: &str = "<!-- results: `cargo xtask results --write` writes this tab
 const END: &str = "<!-- results end -->";
 
 const HEAD: &str = "\
-| run | what is compared | annulus is best or tied in | × the best, mean and worst | behind in | next: mean and worst |
-|---|---|---|---|---|---|
+| run | what is compared | better | same | worse | undecided | × the best rival, mean and worst | worse in |
+|---|---|---|---|---|---|---|---|
 ";
 
 /// A row of the table.
 struct Run {
-    /// What `annulus lab` calls it, and its files.
+    /// What `annulus bench` calls it, and its files.
     name: &'static str,
     about: &'static str,
-    /// The contender that stands for annulus.
-    contender: &'static str,
 }
 
 impl Run {
-    const fn new(name: &'static str, about: &'static str, contender: &'static str) -> Run {
-        Run { name, about, contender }
+    const fn new(name: &'static str, about: &'static str) -> Run {
+        Run { name, about }
     }
 }
 
 /// The rows: published tables, then programs.
 const RUNS: [Run; 15] = [
-    Run::new("tcp", "echo over TCP, with a C epoll loop, tokio and monoio", "uring"),
-    Run::new("udp", "echo over UDP, with a C epoll loop", "uring"),
-    Run::new("go-uring", "echo, with Go's poller and a ring under Go", "uring"),
-    Run::new("bench-echo", "a connection a message, with asio, netpoll, tokio, monoio", "uring"),
-    Run::new("fibers", "echo, with a thread a connection", "uring"),
-    Run::new("op-modes", "echo, with other operations of the ring", "uring"),
-    Run::new("file", "open, write, read, close, with threads", "tasks"),
-    Run::new("nop", "NOPs, with liburing and the io-uring crate", "ring"),
-    Run::new("http", "hyper, on tokio, monoio and compio", "uring"),
-    Run::new("https", "hyper under rustls, on tokio", "uring"),
-    Run::new("files", "static files, with nginx", "uring"),
-    Run::new("store", "the protocol of Redis, with redis-server", "uring"),
-    Run::new("proxy", "a TCP proxy, with HAProxy, nginx and socat", "uring"),
-    Run::new("proxy-2", "the same on two threads, with HAProxy", "uring"),
-    Run::new("overload", "the proxy at fixed rates, up to 120 % of its peak", "uring"),
+    Run::new("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
+    Run::new("udp", "echo over UDP, with a C epoll loop"),
+    Run::new("go-uring", "echo, with Go's poller and a ring under Go"),
+    Run::new("bench-echo", "a connection a message, with asio, netpoll, tokio, monoio"),
+    Run::new("fibers", "echo, with a thread a connection"),
+    Run::new("op-modes", "echo, with other operations of the ring"),
+    Run::new("file", "open, write, read, close, with threads"),
+    Run::new("nop", "NOPs, with liburing and the io-uring crate"),
+    Run::new("http", "hyper, on tokio, monoio and compio"),
+    Run::new("https", "hyper under rustls, on tokio"),
+    Run::new("files", "static files, with nginx"),
+    Run::new("store", "the protocol of Redis, with redis-server"),
+    Run::new("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
+    Run::new("proxy-2", "the same on two threads, with HAProxy"),
+    Run::new("overload", "the proxy at fixed rates, up to 120 % of its peak"),
 ];
-
-/// The contenders that are annulus, and so never the next best.
-const OURS: [&str; 9] =
-    ["uring", "epoll", "guest", "guest-tasks", "uring-1", "ring", "lookup", "task", "tasks"];
 
 /// Checks the table, or writes it with `--write`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -108,7 +102,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 
 fn row(run: &Run) -> Result<String, Failure> {
     let comparison = comparison(run)?;
-    let missing = || format!("docs/results/{}.json has no {}", run.name, run.contender);
+    let missing = || format!("docs/results/{}.json compares annulus with nothing", run.name);
     cells(run, &comparison).ok_or_else(|| Failure::Failed(missing()))
 }
 
@@ -121,73 +115,32 @@ fn comparison(run: &Run) -> Result<Value, Failure> {
     Ok(report.get_mut("comparison").map(Value::take).unwrap_or(report))
 }
 
-/// The cells of a row.
+/// The cells of a row: annulus against the best of its rivals in each cell. Only cells with a verdict are in the mean.
 fn cells(run: &Run, comparison: &Value) -> Option<String> {
-    let decided = decided(comparison)?;
-    let contenders = primary(comparison)?["contenders"].as_array()?;
-    let ours = contenders.iter().find(|it| it["contender"] == run.contender)?;
-    let standing = |cell: usize| ours["cells"][cell]["standing"].as_str().unwrap_or("failed");
-    let leads = |cell: &&usize| ["best", "tied"].contains(&standing(**cell));
-    let behind: Vec<String> = decided
-        .iter()
-        .filter(|cell| !leads(cell))
-        .map(|&cell| {
-            let ratio = &ours["cells"][cell]["ratio"]["median"];
-            let cell = &comparison["settings"]["cells"][cell];
-            format!("{} ({:.2} ×)", name(cell), ratio.as_f64().unwrap_or(f64::NAN))
+    let against = comparison["against"].as_array().filter(|all| !all.is_empty())?;
+    let with = |verdict: &'static str| against.iter().filter(move |it| it["verdict"] == verdict);
+    let cost = |it: &Value| it["cost"]["median"].as_f64().unwrap_or(f64::NAN);
+    let costs: Vec<f64> =
+        ["better", "same", "worse"].into_iter().flat_map(with).map(cost).collect();
+    let mean = (costs.iter().map(|cost| cost.ln()).sum::<f64>() / costs.len() as f64).exp();
+    let worst = costs.iter().copied().fold(f64::NAN, f64::max);
+    let shown = |cost: f64| if cost.is_nan() { "–".into() } else { format!("{cost:.2}") };
+    let worse: Vec<String> = with("worse")
+        .map(|it| {
+            let rival = it["rival"].as_str().unwrap_or("");
+            format!("{} ({:.2} × {rival})", name(&it["cell"]), cost(it))
         })
         .collect();
-    let behind = if behind.is_empty() { "–".to_owned() } else { behind.join("; ") };
-    let next = next(contenders).map_or("–".to_owned(), |it| {
-        format!("{}: {}", it["contender"].as_str().unwrap_or(""), distance(it))
-    });
-    let count = decided.iter().filter(leads).count();
+    let worse = if worse.is_empty() { "–".to_owned() } else { worse.join("; ") };
+    let [better, same, lost] = ["better", "same", "worse"].map(|verdict| with(verdict).count());
+    let open = against.len() - better - same - lost;
     Some(format!(
-        "| [{0}](docs/results/{0}.md) | {1} | {count} of {2} cells | {3} | {behind} | {next} |\n",
+        "| [{0}](docs/results/{0}.md) | {1} | {better} | {same} | {lost} | {open} | {2}, {3} | {worse} |\n",
         run.name,
         run.about,
-        decided.len(),
-        distance(ours),
+        shown(mean),
+        shown(worst),
     ))
-}
-
-/// The closest to the best of those that are not annulus; annulus with other settings, if there are only such.
-fn next(contenders: &[Value]) -> Option<&Value> {
-    let closest = |is: fn(&str) -> bool| {
-        let mean = |it: &Value| it["mean"]["median"].as_f64().unwrap_or(f64::MAX);
-        let some = contenders.iter().filter(|it| it["contender"].as_str().is_some_and(is));
-        some.min_by(|a, b| mean(a).total_cmp(&mean(b)))
-    };
-    closest(|name| !OURS.contains(&name) && !is_set(name)).or(closest(is_set))
-}
-
-/// Whether it is annulus with other settings than the usual ones.
-fn is_set(name: &str) -> bool {
-    name.starts_with("uring+")
-}
-
-/// The cells in which contenders could be compared: as many as the summary of the run counts.
-fn decided(comparison: &Value) -> Option<Vec<usize>> {
-    let verdicts = comparison["verdicts"].as_array()?.iter().enumerate();
-    let decided = verdicts.filter(|(_, it)| {
-        it["outcome"].as_str().is_some_and(|outcome| ["win", "guarded", "tie"].contains(&outcome))
-    });
-    Some(decided.map(|(cell, _)| cell).collect())
-}
-
-/// The distances by the metric that decides.
-fn primary(comparison: &Value) -> Option<&Value> {
-    let metrics = comparison["settings"]["metrics"].as_array()?;
-    let metric = metrics.iter().find(|metric| metric["role"] == "primary")?;
-    comparison["envelopes"].as_array()?.iter().find(|it| it["metric"] == metric["key"])
-}
-
-/// A contender's mean and worst distance from the best.
-fn distance(contender: &Value) -> String {
-    let figure =
-        |value: &Value| value.as_f64().map_or("–".to_owned(), |value| format!("{value:.2}"));
-    let worst = &contender["worst"]["ratio"];
-    format!("{}, {}", figure(&contender["mean"]["median"]), figure(worst))
 }
 
 /// A cell's name, as the run's page has it: the name of a load, or all parameters, the bytes last. (Read from JSON they come in the
@@ -206,41 +159,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_counts_distances_and_what_is_behind() {
-        let at = |ratio: f64, standing: &str| serde_json::json!({"ratio": {"median": ratio}, "standing": standing});
-        let contender = |name: &str, cells: [Value; 3], mean: f64, worst: f64| {
-            serde_json::json!({"contender": name, "cells": cells, "mean": {"median": mean},
-                "worst": {"ratio": worst}})
-        };
-        let comparison = serde_json::json!({
-            "settings": {
-                "metrics": [{"key": "rate", "role": "shown"}, {"key": "cpu", "role": "primary"}],
-                "cells": [{"load": "4k"}, {"clients": 5, "bytes": 1}, {"load": "noisy"}],
-            },
-            "verdicts": [{"outcome": "tie"}, {"outcome": "guarded"}, {"outcome": "control_unsteady"}],
-            "envelopes": [{"metric": "rate"}, {"metric": "cpu", "contenders": [
-                contender("uring", [at(1.0, "best"), at(1.3, "behind"), at(2.0, "behind")], 1.14, 1.3),
-                contender("epoll", [at(1.0, "tied"), at(1.0, "best"), at(1.0, "best")], 1.0, 1.0),
-                contender("slow", [at(9.0, "behind"), at(9.0, "behind"), at(9.0, "behind")], 9.0, 9.0),
-                contender("nginx", [at(1.1, "tied"), at(1.2, "behind"), at(1.0, "best")], 1.15, 1.2),
-            ]}],
-        });
-        let run = Run::new("files", "static files", "uring");
-        let row = cells(&run, &comparison).unwrap();
+    fn a_row_has_counts_and_only_cells_with_a_verdict_in_its_mean() {
+        let at = |verdict: &str, cost: f64, cell: Value| serde_json::json!({"verdict": verdict, "cost": {"median": cost}, "cell": cell, "rival": "nginx"});
+        let comparison = serde_json::json!({"against": [
+            at("better", 0.5, serde_json::json!({"load": "4k"})),
+            at("worse", 2.0, serde_json::json!({"clients": 5, "bytes": 1})),
+            at("undecided", 9.0, serde_json::json!({"load": "noisy"})),
+            at("void", 9.0, serde_json::json!({"load": "noisier"})),
+        ]});
+        let run = Run::new("files", "static files");
         assert_eq!(
-            row,
-            "| [files](docs/results/files.md) | static files | 1 of 2 cells | 1.14, 1.30 \
-             | 5 clients × 1 bytes (1.30 ×) | nginx: 1.15, 1.20 |\n"
+            cells(&run, &comparison).unwrap(),
+            "| [files](docs/results/files.md) | static files | 1 | 0 | 1 | 2 | 1.00, 2.00 \
+             | 5 clients × 1 bytes (2.00 × nginx) |\n"
         );
-        assert_eq!(cells(&Run::new("files", "", "other"), &comparison), None);
-    }
-
-    #[test]
-    fn as_many_cells_are_decided_as_each_run_counts() {
-        for run in &RUNS {
-            let Ok(comparison) = comparison(run) else { panic!("no report of {}", run.name) };
-            let decided = decided(&comparison).unwrap().len();
-            assert_eq!(comparison["summary"]["decided"], decided, "{}", run.name);
-        }
+        assert_eq!(cells(&run, &serde_json::json!({"against": []})), None);
     }
 }

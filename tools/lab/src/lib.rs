@@ -2,8 +2,8 @@
 //!
 //! A [`bench`](mod@bench) is data: contenders × cells, with metrics. Its engine measures every contender in every cell
 //! in turn, in short slices, round after round. The first contender runs a second time as the A/A control. Figures are
-//! compared within a round, as ratios with intervals of the sign test ([`stats`]). A winner is named only if its interval
-//! to each of the others, which holds together with those of all cells, is beyond 2 % and beyond what the control
+//! compared within a round, as ratios with intervals of the sign test ([`stats`](annulus_load::stats)). A winner is named only if its interval
+//! to each of the others, which holds together with those of all cells, is beyond 3 % and beyond what the control
 //! deviates (ADR 0050).
 //!
 //! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
@@ -39,7 +39,6 @@ pub mod results;
 pub mod scratch;
 pub mod server_bench;
 pub mod setup;
-pub mod stats;
 pub mod suite;
 mod tasks;
 

@@ -3,7 +3,7 @@
 use annulus_load::recording::{Latencies, Recording, WorkloadKind};
 use annulus_load::{Observer, Plan};
 
-use crate::bench::{CLIENT_CPU_SHARE, Sample};
+use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
 
 /// Runs a load. A slice with any error is not accepted: the requests that remain are faster than they should be.
 pub(crate) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
@@ -36,6 +36,8 @@ fn sample(recording: &Recording) -> Option<Sample> {
         ("p50_us", at(times, 0.5)),
         ("p99_us", at(times, 0.99)),
         (CLIENT_CPU_SHARE, recording.cpu_share()),
+        (REFUSED_KEY, total.refused as f64),
+        (RECEIVED_KEY, total.bytes_received as f64),
     ]);
     if workload == WorkloadKind::Streams {
         sample.set("p99_9_us", at(&total.response, 0.999));

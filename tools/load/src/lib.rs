@@ -54,6 +54,7 @@ mod load_error;
 #[cfg(feature = "page")]
 pub mod page;
 pub mod recording;
+pub mod stats;
 
 pub use annulus::affinity;
 pub use exchange::http::{Http, HttpError, HttpRequest};

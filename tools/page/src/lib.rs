@@ -18,7 +18,7 @@
 //! };
 //! let page = Page {
 //!     title: "A run".into(),
-//!     sections: vec![Section { heading: "Over time".into(), blocks: vec![Block::Figure(chart.figure())] }],
+//!     sections: vec![Section::new("Over time", vec![Block::Figure(chart.figure())])],
 //!     ..Page::default()
 //! };
 //! let html = page.html();

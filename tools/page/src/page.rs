@@ -51,6 +51,20 @@ pub struct Section {
     pub heading: String,
     /// What is in it. Figures beside one another share a row if there is space.
     pub blocks: Vec<Block>,
+    /// Whether a reader opens it first.
+    pub is_folded: bool,
+}
+
+impl Section {
+    /// A section that is open.
+    pub fn new(heading: &str, blocks: Vec<Block>) -> Section {
+        Section { heading: heading.into(), blocks, is_folded: false }
+    }
+
+    /// The same, folded.
+    pub fn folded(self) -> Section {
+        Section { is_folded: true, ..self }
+    }
 }
 
 /// A piece of a section.
@@ -196,16 +210,19 @@ pub(crate) mod tests {
             links: vec![Link { href: "a%26b.csv".into(), text: "CSV".into() }],
             tiles: vec![Tile { label: "p99".into(), value: "1.2 ms".into(), note: String::new() }],
             notices: vec![Notice { text: "too short".into(), advice: "measure for longer".into() }],
-            sections: vec![Section {
-                heading: "Errors".into(),
-                blocks: vec![
-                    Block::Table(table),
-                    Block::Code("annulus load '<x>'".into()),
-                    Block::Text("Text.".into()),
-                    Block::Matrix(matrix()),
-                    Block::Entries(vec![entry("b.html"), entry("")]),
-                ],
-            }],
+            sections: vec![
+                Section::new("Errors", vec![Block::Table(table)]),
+                Section::new(
+                    "The rest",
+                    vec![
+                        Block::Code("annulus load '<x>'".into()),
+                        Block::Text("Text.".into()),
+                        Block::Matrix(matrix()),
+                        Block::Entries(vec![entry("b.html"), entry("")]),
+                    ],
+                )
+                .folded(),
+            ],
         }
     }
 
@@ -224,6 +241,8 @@ pub(crate) mod tests {
             "<td class=\"heat-h0 strong\">1</td><td class=\"heat-h8\">2.5 | &lt;3&gt;</td><td>–</td>",
             "<tr class=\"muted\"><th scope=\"row\">50</th><th scope=\"row\">published</th>",
             "<a href=\"b.html\">another &lt;page&gt;</a>",
+            "<h2>Errors</h2>",
+            "<details>\n<summary><h2>The rest</h2></summary>",
         ] {
             assert!(html.contains(part), "{part} is not in {html}");
         }

@@ -113,9 +113,9 @@ pub(crate) struct EchoArgs {
 }
 
 pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
-    let json = args.output.json.clone();
+    let output = (args.output.json.clone(), args.output.verbose);
     let setup = setup(&args, transport)?;
-    compare(json, || setup.prepare())
+    compare(output, || setup.prepare())
 }
 
 /// Our servers, and the peers of the directory `peers` here or above.

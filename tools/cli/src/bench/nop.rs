@@ -54,9 +54,10 @@ pub(crate) fn run(args: NopArgs) -> Result<ExitCode> {
     if let Some(name) = &args.contender {
         return nop::answer_all(name).map(|()| ExitCode::SUCCESS);
     }
-    let json = args.programs.output.json.clone();
+    let output = &args.programs.output;
+    let output = (output.json.clone(), output.verbose);
     let setup = setup(args)?;
-    super::run::compare(json, || setup.prepare())
+    super::run::compare(output, || setup.prepare())
 }
 
 /// Checks the arguments.

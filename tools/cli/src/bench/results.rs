@@ -1,26 +1,92 @@
 //! The report of a bench as text.
 
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{Bench, Column, Layout, Metric, NOTHING, Report, Role, Row, Summary};
+use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOTHING, Report, Role, Row};
 use annulus_lab::environment::Environment;
+use annulus_load::stats::{Interval, Ratio};
 
 /// The longest name of a baseline that fits the title of a column.
 const BASELINE: usize = 17;
 
-/// The whole report: settings, tables, memory, the verdict on the run and doubts.
-pub(crate) fn of_report(report: &Report) -> String {
-    [heading(report), tables(report), memory(report), summary(report), doubts(report)].concat()
+/// Half the width of a bar, in characters.
+const HALF: usize = 12;
+
+/// The report as a person wants it: the answer, the ratios, and what to doubt; or all of it.
+pub(crate) fn of_report(report: &Report, is_verbose: bool) -> String {
+    let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
+    let blank = if answer.is_empty() { "" } else { "\n" };
+    match ratios(report).filter(|_| !is_verbose) {
+        Some(ratios) => {
+            [answer, blank.into(), ratios, noise(report), run(report), doubts(report)].concat()
+        }
+        None => {
+            let tables = [heading(report), tables(report), memory(report), doubts(report)];
+            [answer, blank.into(), tables.concat()].concat()
+        }
+    }
 }
 
-/// The verdict on a run of several cells; with one, its verdict stands below its table.
-fn summary(report: &Report) -> String {
-    let Summary { sentences, family, .. } = &report.summary;
-    if sentences.is_empty() || *family < 2 {
-        return String::new();
+/// A row for each contender in each cell: what decides, and the ratio as a number and as a bar; none if nothing decides.
+fn ratios(report: &Report) -> Option<String> {
+    let (metric, settings) = (report.settings.primary()?, &report.settings);
+    let ratio = |row: &Row| row.figures.get(&metric.key).and_then(|figure| figure.ratio);
+    let ends = report.results.iter().filter_map(ratio).flat_map(|ratio| {
+        ratio.interval.map_or([ratio.median; 2], |found| [found.low, found.high])
+    });
+    let span = ends.map(|end| end.log2().abs()).fold(0.3, f64::max).min(3.0);
+    let titles = [metric.title.clone(), title(report, (metric, Column::Ratio)), String::new()];
+    let titles: Vec<String> = [String::new()].into_iter().chain(titles).collect();
+    let of_cell = |cell: &Cell| {
+        let mut lines = vec![titles.clone()];
+        for row in report.results.iter().filter(|row| row.cell == *cell) {
+            let [value, shown] =
+                [Column::Value, Column::Ratio].map(|column| report.shown(row, metric, column));
+            let bar = ratio(row).map_or(String::new(), |ratio| bar(ratio, span));
+            lines.push(vec![row.contender.clone(), value, shown, bar]);
+        }
+        let absent = &settings.contenders.absent;
+        lines.extend(absent.iter().map(|name| absent_row(name, 3)));
+        let title = if settings.cells.len() > 1 { format!("{cell}\n") } else { String::new() };
+        title + &table(1, &lines)
+    };
+    (!report.results.is_empty()).then(|| settings.cells.iter().map(of_cell).collect())
+}
+
+/// A ratio on an axis of ratios, from 1 ÷ 2 to the power of `span` to 2 to that power.
+fn bar(ratio: Ratio, span: f64) -> String {
+    let place = |value: f64| {
+        let share = (value.log2() / span).clamp(-1.0, 1.0);
+        ((share + 1.0) * HALF as f64).round() as usize
+    };
+    let mut line = [' '; 2 * HALF + 1];
+    line[HALF] = '│';
+    if let Some(Interval { low, high }) = ratio.interval {
+        line[place(low)..=place(high)].fill('─');
     }
-    let together = format!("The {family} verdicts hold together in 95 % of runs.");
-    let lines = sentences.iter().chain([&together]).map(|line| wrapped("→ ", line));
-    ["\n".to_owned()].into_iter().chain(lines).collect()
+    line[place(ratio.median)] = '●';
+    line.iter().collect()
+}
+
+/// How far the machine moved by itself, at worst.
+fn noise(report: &Report) -> String {
+    let Some(metric) = report.settings.primary() else { return String::new() };
+    let ratio = |row: &Row| row.figures.get(&metric.key).and_then(|figure| figure.ratio);
+    let controls = report.controls.iter().filter_map(|row| Some((ratio(row)?, row)));
+    let worst = controls.max_by(|a, b| a.0.reach().total_cmp(&b.0.reach()));
+    worst.map_or(String::new(), |(ratio, row)| {
+        let at = match report.settings.cells.len() {
+            1 => String::new(),
+            _ => format!(", at {}", row.cell),
+        };
+        wrapped("noise: ", &format!("{} itself, measured twice{at}", ratio.times()))
+    })
+}
+
+/// How it was measured, in a line.
+fn run(report: &Report) -> String {
+    let Bench { plan, terms, .. } = &report.settings;
+    let rounds = report.samples.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
+    wrapped("", &format!("{}: {rounds} rounds{terms}; --verbose shows all figures", plan.name))
 }
 
 /// What was run, where, and an explanation of the figures.

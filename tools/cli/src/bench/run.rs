@@ -29,6 +29,9 @@ pub(crate) struct OutputArgs {
     /// The seed of the order of slices and of the payload
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Print every figure, not only what decides
+    #[arg(long)]
+    pub(crate) verbose: bool,
 }
 
 /// Takes the machine's lock, measures, and prints the report; meanwhile saves the results so far as JSON.
@@ -58,10 +61,10 @@ pub(crate) fn carry_out(
 
 /// As [`carry_out`], with the usual tables.
 pub(crate) fn compare(
-    json: Option<Target>,
+    (json, is_verbose): (Option<Target>, bool),
     prepare: impl FnOnce() -> Result<Prepared>,
 ) -> Result<ExitCode> {
-    carry_out(json, prepare, results::of_report)
+    carry_out(json, prepare, |report| results::of_report(report, is_verbose))
 }
 
 /// The peers of the directory `peers` here or above.

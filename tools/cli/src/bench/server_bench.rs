@@ -109,9 +109,9 @@ pub(crate) struct ServerBenchArgs {
 }
 
 pub(crate) fn run(args: ServerBenchArgs) -> Result<ExitCode> {
-    let json = args.output.json.clone();
+    let output = (args.output.json.clone(), args.output.verbose);
     let setup = setup(args)?;
-    compare(json, || setup.prepare())
+    compare(output, || setup.prepare())
 }
 
 /// Checks the arguments.

@@ -4,9 +4,10 @@ use crate::output::{self, Target, note};
 use crate::text::{table, wrapped};
 use crate::usage::UsageError;
 use annulus_lab::bench::Bench;
-use annulus_lab::compare::{self, Change, Comparison, Kind, Options};
+use annulus_lab::compare::{self, Change, Comparison, Options};
 use annulus_lab::page;
 use annulus_lab::results::{ENDING, Results};
+use annulus_load::stats::Verdict;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -17,7 +18,7 @@ const EXPLAIN: &str = "\
 Two files of results are compared, or all files of the same name in two
 directories. Every contender that both have is compared in every cell by every
 metric that decides something. A figure is worse or better if the whole
-interval of NEW ÷ OLD is beyond the threshold, beyond the interval of the
+interval of NEW ÷ OLD is beyond the margin, beyond the interval of the
 control in both runs, and beyond how far either run moved by itself. All
 intervals hold together in 95 % of comparisons.
 
@@ -30,13 +31,13 @@ Exit status: 0 nothing is worse; 1 something is; 2 the runs cannot be compared.
 
 Examples:
   annulus lab compare old/tcp.jsonl new/tcp.jsonl
-  annulus lab compare old new --threshold 3 --reference tokio
+  annulus lab compare old new --margin 5 --reference tokio
   annulus lab compare old new --json - | jq '.comparisons[].changes[]'";
 
 /// The format of the comparison as JSON.
 const FORMAT: &str = "annulus-lab-comparison";
 /// Its version.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Compare two runs: what is worse, and what is better, cell by cell
 #[derive(Args, Debug)]
@@ -47,8 +48,8 @@ pub(super) struct CompareArgs {
     /// The new results, of the same kind
     new: PathBuf,
     /// Differences up to this many percent are none that matter
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    threshold: f64,
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    margin: f64,
     /// A contender that is the same in both runs, to which the others are compared
     #[arg(long, value_name = "CONTENDER")]
     reference: Option<String>,
@@ -75,7 +76,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
         .iter()
         .map(|pair| Ok([read(&pair[0])?, read(&pair[1])?]))
         .collect::<Result<_, UsageError>>()?;
-    let options = Options { threshold: args.threshold / 100.0, reference: args.reference.clone() };
+    let options = Options { margin: args.margin / 100.0, reference: args.reference.clone() };
     let comparisons = compared(&pairs, &options)?;
     let json = args.json.map(Target::open).transpose()?;
     let document = Document {
@@ -88,7 +89,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     let shown = comparisons.iter().zip(&pairs);
     let text: String = shown.map(|(found, pair)| text(found, pair[1].bench(), args.all)).collect();
     output::deliver(json, &document, Some(text))?;
-    Ok(judge(&comparisons))
+    Ok(status(&comparisons))
 }
 
 /// The files of each bench: those named, or of the same name in both directories.
@@ -153,8 +154,8 @@ fn of(results: &Results) -> compare::Run<'_> {
 }
 
 /// The exit status, with a line that says why it is not 0.
-fn judge(comparisons: &[Comparison]) -> ExitCode {
-    let worse: usize = comparisons.iter().map(|found| found.of(Kind::Regression).count()).sum();
+fn status(comparisons: &[Comparison]) -> ExitCode {
+    let worse: usize = comparisons.iter().map(|found| found.of(Verdict::Worse).count()).sum();
     if worse == 0 {
         return ExitCode::SUCCESS;
     }
@@ -169,7 +170,7 @@ fn text(comparison: &Comparison, bench: &Bench, all: bool) -> String {
     text.extend(comparison.differences.iter().map(|line| wrapped("≠ ", line)));
     for cell in &bench.cells {
         let is_shown = |change: &&Change| {
-            let is_changed = matches!(change.kind, Kind::Regression | Kind::Improvement);
+            let is_changed = change.verdict.is_different();
             change.cell == *cell && (all || is_changed)
         };
         let rows: Vec<Vec<String>> =
@@ -199,6 +200,6 @@ fn row(change: &Change, bench: &Bench) -> Vec<String> {
         number(change.old),
         number(change.new),
         change.ratio.to_string(),
-        change.kind.to_string(),
+        change.verdict.to_string(),
     ]
 }

@@ -103,6 +103,9 @@ pub(super) struct RunArgs {
     /// The seed of the order of slices and of the payload
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Print every figure, not only what decides
+    #[arg(long)]
+    verbose: bool,
     #[command(flatten)]
     pins: Pins,
     #[command(flatten)]
@@ -126,7 +129,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
             Err(error) => failed.push(report_failure(named.word(), &error)),
         }
     }
-    measure_all(open, &directory, &lock, &mut failed)?;
+    measure_all((open, args.verbose), &directory, &lock, &mut failed)?;
     report::beside(&directory)?;
     if lock.is_stopped() {
         note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
@@ -152,7 +155,7 @@ fn report_failure(name: &str, error: &anyhow::Error) -> String {
 
 /// Measures every comparison that is not finished; adds the names of those that fail.
 fn measure_all(
-    subjects: Vec<Subject>,
+    (subjects, is_verbose): (Vec<Subject>, bool),
     directory: &Path,
     lock: &RunLock,
     failed: &mut Vec<String>,
@@ -165,7 +168,7 @@ fn measure_all(
     for (index, subject) in subjects.into_iter().enumerate() {
         later = later.saturating_sub(subject.setup.cost());
         let name = subject.name.clone();
-        match measure(subject, directory, lock, (index + 1, of), later) {
+        match measure((subject, is_verbose), directory, lock, (index + 1, of), later) {
             Ok(true) => {}
             Ok(false) => failed.push(name),
             Err(error) if of == 1 || error.is::<UsageError>() => return Err(error),
@@ -180,7 +183,7 @@ fn measure_all(
 
 /// Measures one, and prints it; false if a slice failed.
 fn measure(
-    subject: Subject,
+    (subject, is_verbose): (Subject, bool),
     directory: &Path,
     lock: &RunLock,
     (number, of): (usize, usize),
@@ -209,7 +212,7 @@ fn measure(
     let mut progress = Progress::new(lock, title, known, later);
     let results = results::measure(prepared, suite, &path, &mut progress)?;
     drop(progress);
-    deliver(&results)
+    deliver(&results, is_verbose)
 }
 
 /// The precision is that of the metric that decides.
@@ -224,7 +227,7 @@ fn set_precision(prepared: &mut Prepared) {
 }
 
 /// Prints the tables; false if a slice failed, or nothing was measured.
-fn deliver(results: &Results) -> Result<bool> {
+fn deliver(results: &Results, is_verbose: bool) -> Result<bool> {
     let report = results.report();
     match results.suite() {
         Some(suite) => {
@@ -233,7 +236,7 @@ fn deliver(results: &Results) -> Result<bool> {
                 bail!("suite {}: nothing of it could be measured here", suite.name);
             }
         }
-        None => output::print(&of_report(&report))?,
+        None => output::print(&of_report(&report, is_verbose))?,
     }
     Ok(report.failures().next().is_none())
 }

@@ -5,9 +5,10 @@ use super::summary::printable;
 use crate::output::{self, JsonFile, Target, note};
 use crate::text::{Listing, table, thousands, wrapped};
 use crate::usage::UsageError;
-use annulus_load::compare::{self, CompareError, Comparison, MetricRatio, Options, Side, Verdict};
+use annulus_load::compare::{self, CompareError, Comparison, MetricRatio, Options, Side};
 use annulus_load::page::{self, Compared};
 use annulus_load::recording::Recording;
+use annulus_load::stats::Verdict;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -35,7 +36,7 @@ Examples:
 /// The format of the comparison as JSON.
 const FORMAT: &str = "annulus-load-comparison";
 /// Its version.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Compare runs: ratios with intervals, and what they support
 #[derive(Args, Debug)]
@@ -48,14 +49,11 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "RECORDING", num_args = 1..)]
     with: Vec<PathBuf>,
     /// Differences up to this many percent are none that matter
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     margin: f64,
     /// Exit with 1 if B is different from A, or if it is worse by any figure
     #[arg(long, value_name = "WHAT")]
     fail_if: Option<FailIf>,
-    /// The seed of what is drawn for the intervals
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Write the comparison as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
@@ -96,7 +94,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
         );
     }
     let [a, b] = [open(files[0])?, open(files[1])?];
-    let options = Options { margin: args.margin / 100.0, seed: args.seed };
+    let options = Options { margin: args.margin / 100.0 };
     let comparison = compare::compare(&a, &b, &options).map_err(|error| classify(error, files))?;
     let json = args.json.map(Target::open).transpose()?;
     let html = args.html.map(Target::open).transpose()?;
@@ -106,7 +104,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     }
     let document = Document { format: FORMAT, version: VERSION, files, comparison: &comparison };
     output::deliver(json, &document, is_shown.then(|| text(&comparison)))?;
-    Ok(judge(&comparison, args.fail_if))
+    Ok(status(&comparison, args.fail_if))
 }
 
 /// The files of A and of B.
@@ -147,18 +145,13 @@ fn classify(error: CompareError, [a, b]: [&[PathBuf]; 2]) -> anyhow::Error {
 }
 
 /// The exit status, with a line that says why it is not 0.
-fn judge(comparison: &Comparison, fail_if: Option<FailIf>) -> ExitCode {
-    let is_worse = |ratio: &MetricRatio| match ratio.verdict {
-        Verdict::Higher => !ratio.metric.is_better_if_higher(),
-        Verdict::Lower => ratio.metric.is_better_if_higher(),
-        Verdict::Equal | Verdict::Undecided => false,
-    };
-    let (what, fails): (_, &dyn Fn(&MetricRatio) -> bool) = match fail_if {
+fn status(comparison: &Comparison, fail_if: Option<FailIf>) -> ExitCode {
+    let (what, fails): (_, fn(Verdict) -> bool) = match fail_if {
         None => return ExitCode::SUCCESS,
-        Some(FailIf::Different) => ("different from", &|ratio| ratio.verdict.is_different()),
-        Some(FailIf::Worse) => ("worse than", &is_worse),
+        Some(FailIf::Different) => ("different from", Verdict::is_different),
+        Some(FailIf::Worse) => ("worse than", |verdict| verdict == Verdict::Worse),
     };
-    let found: Vec<_> = comparison.ratios.iter().filter(|ratio| fails(ratio)).collect();
+    let found: Vec<_> = comparison.ratios.iter().filter(|ratio| fails(ratio.verdict)).collect();
     if found.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -194,15 +187,14 @@ fn side(side: &Side) -> String {
 }
 
 fn rows(comparison: &Comparison) -> Vec<Vec<String>> {
-    let head = ["", "A", "B", "B ÷ A", "interval", "verdict"].map(String::from).into();
+    let head = ["", "A", "B", "B ÷ A", "verdict"].map(String::from).into();
     let row = |ratio: &MetricRatio| {
         let value = |side: Option<f64>| side.map_or("–".into(), |value| ratio.metric.text(value));
         vec![
             ratio.metric.to_string(),
             value(ratio.a),
             value(ratio.b),
-            ratio.ratio.map_or("–".into(), |ratio| format!("{ratio:.3}")),
-            ratio.bounds.map_or("–".into(), |bounds| bounds.to_string()),
+            ratio.ratio.map_or("–".into(), |ratio| ratio.to_string()),
             ratio.verdict.to_string(),
         ]
     };

@@ -359,13 +359,13 @@ fn a_slower_run_is_worse_and_the_exit_status_says_so() {
     let json: Value = serde_json::from_str(&better.stdout).unwrap();
     assert_eq!(json["format"], "annulus-lab-comparison");
     let changes = json["comparisons"][0]["changes"].as_array().unwrap();
-    let kind = |name: &str| {
+    let verdict = |name: &str| {
         let mut of = changes.iter().filter(|change| change["contender"] == name);
-        of.next().unwrap()["kind"].clone()
+        of.next().unwrap()["verdict"].clone()
     };
-    assert_eq!(kind("threads"), "improvement");
+    assert_eq!(verdict("threads"), "better");
     // The values are equal; whether their spread lets that be said is the machine's matter.
-    assert!(kind("tasks") == "same" || kind("tasks") == "undecided", "{better:?}");
+    assert!(verdict("tasks") == "same" || verdict("tasks") == "undecided", "{better:?}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Directory {
 
     /// As [`run`](Self::run), of servers.
     fn compare(&self, arguments: &[&str]) -> Finished {
-        self.run(&[arguments, &["--seconds", "0.1", "--start-timeout", "20"]].concat())
+        self.run(&[arguments, &["--seconds", "0.1", "--start-timeout", "20", "--verbose"]].concat())
     }
 
     /// The lines of a file, of which there may be none.
@@ -285,7 +285,7 @@ fn a_file_has_servers_and_what_is_wrong_in_it_is_named_with_its_line() {
          configuration = \"where.txt\"\n[[load]]\nurl = \"tcp://{{address}}\"\nconnections = 2\n"
     );
     let file = directory.write("mine.toml", &text);
-    let finished = directory.run(&[&file]);
+    let finished = directory.run(&[&file, "--verbose"]);
     assert_table(&finished, &["tcp × 2 connections × depth 1", "one (control)"]);
     assert!(directory.0.join("results/mine.jsonl").exists(), "{finished:?}");
     let wrong = directory.write("wrong.toml", &text.replace("connections =", "conections ="));

@@ -124,7 +124,7 @@ fn installed_servers_are_configured_and_missing_ones_are_dashes() {
     let pretended = Pretended::new("configured");
     pretended.install("nginx", NGINX);
     pretended.configure("nginx/tuned.conf");
-    let arguments = "files --servers nginx,epoll,tokio --loads 4k --rounds 1";
+    let arguments = "files --servers nginx,epoll,tokio --loads 4k --rounds 1 --verbose";
     let finished = finish(&mut pretended.bench(arguments));
     assert_eq!(finished.code, Some(0), "{finished:?}");
     assert!(finished.stderr.contains("tokio-examples is left out: no cargo"), "{finished:?}");

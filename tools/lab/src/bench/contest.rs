@@ -2,26 +2,35 @@
 
 use std::collections::BTreeMap;
 
+use annulus_load::stats::{Interval, MARGIN, MISS, Ratio, Verdict, shared_miss};
+
 use super::Bench;
 use super::metric::{Better, Metric};
 use super::record::Record;
-use crate::stats::{MISS, Ratio, shared_miss};
 
-/// How far from 1 the whole interval of the control may lie; beyond that, the cell is worthless. Smaller differences between
-/// contenders are none: two starts of one program differ by some percent too.
-pub(super) const MARGIN: f64 = 0.02;
-
-/// Half the width that the control's interval may have; beyond that, a cell without a winner is worthless.
+/// Half the width that the control's interval may have; beyond that, it is too unsteady to compare with.
 const CONTROL_HALF_WIDTH: f64 = 0.10;
 
-/// Whether the control differs so much from the contender that it copies that the cell is worthless.
-pub(super) fn control_failed(control: Ratio) -> bool {
-    control.distance() > MARGIN || is_unsteady(control)
-}
+/// A contender of which more of its slices than this share failed is not compared: those that remain are not as the others.
+const MOST_FAILED: f64 = 0.2;
 
-/// Whether the control's interval is too wide.
-pub(super) fn is_unsteady(control: Ratio) -> bool {
-    control.half_width() > Some(CONTROL_HALF_WIDTH)
+/// Contenders whose shares of refused requests differ by more than this did not do the same work.
+const REFUSED: f64 = 0.001;
+
+/// Nor did those whose replies differ by more than this share, and by more bytes than headers do.
+const REPLY_SHARE: f64 = 0.25;
+const REPLY_BYTES: f64 = 512.0;
+
+/// Numbers of a sample: requests that were refused, and bytes of all replies.
+pub(crate) const REFUSED_KEY: &str = "refused";
+pub(crate) const RECEIVED_KEY: &str = "received_bytes";
+
+/// A contender compared with itself.
+const ITSELF: Ratio = Ratio { median: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) };
+
+/// Whether the control differs so much from the contender that it copies, or strays so much, that small effects cannot be found.
+pub(super) fn control_failed(control: Ratio) -> bool {
+    control.distance() > MARGIN || control.half_width() > Some(CONTROL_HALF_WIDTH)
 }
 
 /// A cell and a metric.
@@ -34,7 +43,7 @@ pub(super) struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// The best value; none if none has one. A contender with failures is not eligible.
+    /// The best value; none if none has one. A contender that failed too often is not eligible.
     pub(super) fn best(&self) -> Option<usize> {
         let value = |index: usize| self.record.value(self.metric, index, self.cell);
         let cost = |index: usize| match (value(index)?, self.metric.better) {
@@ -48,9 +57,48 @@ impl Contest<'_> {
         costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 
-    /// Whether a slice of this contender failed.
+    /// Whether too many slices of this contender failed.
     pub(super) fn has_failed(&self, contender: usize) -> bool {
-        self.record.outcomes(contender, self.cell).any(Result::is_err)
+        let [failed, all] = self.record.failed(contender, self.cell);
+        failed as f64 > MOST_FAILED * all as f64
+    }
+
+    /// Why nothing can be compared in this cell, whatever the figures are.
+    pub(super) fn void(&self) -> Option<String> {
+        let all = 0..self.bench.contenders.all().count();
+        let failed = all.clone().find(|&index| self.has_failed(index)).map(|index| {
+            let [failed, all] = self.record.failed(index, self.cell);
+            let mut errors =
+                self.record.outcomes(index, self.cell).filter_map(|it| it.as_ref().err());
+            let why = errors.next().map_or("", String::as_str);
+            format!("{} failed in {failed} of {all} slices: {why}", self.name(index))
+        });
+        failed.or_else(|| self.other_work())
+    }
+
+    /// Which contenders did not do the same work: one refused more, or answered with less.
+    fn other_work(&self) -> Option<String> {
+        let each = |key: &str, of: &dyn Fn(f64, f64) -> bool| {
+            let share =
+                |index| Some((self.record.share(key, "operations", index, self.cell)?, index));
+            let shares: Vec<(f64, usize)> =
+                (0..self.bench.contenders.specs.len()).filter_map(share).collect();
+            let least = shares.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0))?;
+            let most = shares.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
+            of(least.0, most.0).then_some([most, least])
+        };
+        let refused = each(REFUSED_KEY, &|least, most| most - least > REFUSED);
+        let refused = refused.map(|[most, least]| {
+            let [a, b] = [most, least].map(|(share, index)| (100.0 * share, self.name(index)));
+            format!("{} refused {:.1} % of its requests, and {} {:.1} %", a.1, a.0, b.1, b.0)
+        });
+        let differs = |least: f64, most: f64| most > least * (1.0 + REPLY_SHARE) + REPLY_BYTES;
+        let sizes = || {
+            let [most, least] = each(RECEIVED_KEY, &differs)?;
+            let [a, b] = [most, least].map(|(bytes, index)| (bytes.round(), self.name(index)));
+            Some(format!("a reply of {} has {} bytes, and of {} {}", a.1, a.0, b.1, b.0))
+        };
+        Some(refused.or_else(sizes)? + ": they did not do the same work")
     }
 
     /// The ratio of two contenders, with an interval that holds together with those of all other cells.
@@ -73,23 +121,45 @@ impl Contest<'_> {
 
     /// The ratio of two contenders, inverted if higher is better, so that lower is better.
     pub(super) fn cost(&self, contender: usize, other: usize) -> Option<Ratio> {
+        if contender == other {
+            return Some(ITSELF);
+        }
         let ratio = self.ratio(contender, other)?;
         Some(if self.metric.better == Better::Higher { ratio.inverse() } else { ratio })
     }
 
-    /// Whether a contender is better than another by more than what may be chance, and by more than the control deviates.
-    pub(super) fn is_better(&self, contender: usize, other: usize) -> bool {
-        self.cost(contender, other).is_some_and(|cost| cost.is_below_one(self.least()))
-    }
-
-    /// The difference that the whole interval of two contenders must exceed.
+    /// The difference that the whole interval of two contenders must exceed: the margin, or how much the control deviates if
+    /// that is more. If the control failed, that is twice the farther end of its interval: only what is far above it is found.
     pub(super) fn least(&self) -> f64 {
-        self.control().map_or(MARGIN, least_difference)
+        let deviation = self.control().map_or(0.0, |control| match control_failed(control) {
+            true => 2.0 * control.reach(),
+            false => (control.median - 1.0).abs(),
+        });
+        deviation.max(MARGIN)
     }
 
-    /// Whether a cell cannot be judged by this metric, since the control is not equal to the contender that it copies.
-    pub(super) fn is_worthless(&self) -> bool {
-        self.control().is_some_and(|control| control.distance() > MARGIN)
+    /// The verdict on a contender, compared with another.
+    pub(super) fn verdict(&self, contender: usize, other: usize) -> Verdict {
+        if self.void().is_some() {
+            return Verdict::Void;
+        }
+        let cost = self.cost(contender, other);
+        let found = cost.map_or(Verdict::Undecided, |cost| Verdict::of(cost, self.least()));
+        let is_void = || self.control().is_some_and(control_failed);
+        if !found.is_different() && is_void() { Verdict::Void } else { found }
+    }
+
+    /// The verdict on the best contender, compared with all others: better only if it is than each.
+    pub(super) fn verdict_of_best(&self, best: usize) -> Verdict {
+        let others = (0..self.bench.contenders.specs.len()).filter(|&other| other != best);
+        let found: Vec<Verdict> = others.map(|other| self.verdict(best, other)).collect();
+        let first = |verdict: &Verdict| found.contains(verdict);
+        let order = [Verdict::Void, Verdict::Worse, Verdict::Undecided, Verdict::Same];
+        match order.into_iter().find(first) {
+            // By another round's value it was the best.
+            Some(Verdict::Worse) => Verdict::Undecided,
+            found => found.unwrap_or(Verdict::Better),
+        }
     }
 
     /// The costs of a contender as multiples of another's, by round.
@@ -100,12 +170,8 @@ impl Contest<'_> {
         };
         self.record.ratios(self.metric, a, b, self.cell)
     }
-}
 
-/// The difference that the whole interval of two contenders must exceed: the margin, or how much the control deviates if
-/// that is more. If the control is unsteady, that is the farther end of its interval.
-fn least_difference(control: Ratio) -> f64 {
-    let deviation =
-        if is_unsteady(control) { control.reach() } else { (control.median - 1.0).abs() };
-    deviation.max(MARGIN)
+    pub(super) fn name(&self, contender: usize) -> &str {
+        self.bench.contenders.all().nth(contender).map_or("", |spec| &spec.name)
+    }
 }

@@ -5,9 +5,8 @@ use super::cell::Cell;
 use super::contest::control_failed;
 use super::record::Record;
 use super::report::Row;
-use super::verdict::Verdict;
 use crate::cores::Cores;
-use crate::stats::median;
+use annulus_load::stats::median;
 
 /// Above this share of its core the load, not the server, may be the bottleneck.
 const SATURATED: f64 = 0.9;
@@ -16,19 +15,14 @@ const SATURATED: f64 = 0.9;
 pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 
 /// All doubts about a run so far.
-pub(super) fn all(
-    bench: &Bench,
-    record: &Record,
-    controls: &[Row],
-    verdicts: &[Verdict],
-) -> Vec<String> {
+pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<String> {
     let shared = bench.cores.filter(|cores| cores.are_shared()).map(shared_core);
     let all = [
         shared,
         interrupted(bench, record),
         imprecise(bench, record),
         saturated(bench, record),
-        control(controls, verdicts),
+        control(controls),
     ];
     all.into_iter().flatten().collect()
 }
@@ -83,17 +77,12 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     ))
 }
 
-fn control(controls: &[Row], verdicts: &[Verdict]) -> Option<String> {
-    let worthless = verdicts.iter().filter(|verdict| verdict.outcome.is_worthless());
+fn control(controls: &[Row]) -> Option<String> {
     let deviating = controls.iter().filter(|row| row.checked().any(control_failed));
-    let mut cells: Vec<&Cell> = worthless.map(|verdict| &verdict.cell).collect();
-    cells.extend(
-        deviating.map(|row| &row.cell).filter(|cell| !cells.contains(cell)).collect::<Vec<_>>(),
-    );
-    let cells = list(cells.into_iter())?;
+    let cells = list(deviating.map(|row| &row.cell))?;
     Some(format!(
-        "the same contender, measured twice, did not come out the same at {cells}: this run is worth nothing there; take \
-         more rounds on a quieter machine"
+        "the same contender, measured twice, did not come out the same at {cells}: only effects far above that count \
+         there; take more rounds on a quieter machine"
     ))
 }
 

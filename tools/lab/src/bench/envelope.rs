@@ -1,5 +1,6 @@
 //! The envelope: the best of each cell, and how far each contender is from it.
 
+use annulus_load::stats::{Interval, MISS, Ratio, Verdict, interval};
 use serde::Serialize;
 
 use super::Bench;
@@ -7,7 +8,6 @@ use super::cell::Cell;
 use super::contest::Contest;
 use super::metric::Metric;
 use super::record::Record;
-use crate::stats::{Interval, MISS, Ratio, interval};
 
 /// The best of each cell by one metric, and each contender's distance from it.
 ///
@@ -30,6 +30,8 @@ pub struct Best {
     pub contender: String,
     /// Its value.
     pub value: f64,
+    /// The verdict on it, compared with all others.
+    pub verdict: Verdict,
 }
 
 /// The distances of one contender.
@@ -39,45 +41,20 @@ pub struct Distances {
     pub contender: String,
     /// Its distance in each cell, in the order of the cells; `null` if it was not measured there.
     pub cells: Vec<Option<Distance>>,
-    /// The cell in which it is farthest from the best, without worthless cells.
+    /// The cell in which it is farthest from the best, of those with a verdict on it.
     pub worst: Option<Worst>,
-    /// The geometric mean of its distances in all cells that have a best and are not worthless, with the 95 % interval over the rounds
-    /// that have them all; `null` if it failed or was not measured in one of them. A cell in which every contender failed has no best.
+    /// The geometric mean of its distances in all cells with a verdict on it, with the 95 % interval over the rounds that have them
+    /// all; `null` if there are none.
     pub mean: Option<Ratio>,
 }
 
 /// The distance of a contender from the best of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Distance {
-    /// The ratio, with the interval on which its standing rests, which holds together with those of all cells.
+    /// The ratio, with the interval on which the verdict rests, which holds together with those of all cells.
     pub ratio: Ratio,
-    /// What that says.
-    pub standing: Standing,
-}
-
-/// How a contender stands to the best of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Standing {
-    /// It has the best value.
-    Best,
-    /// It cannot be distinguished from the best.
-    Tied,
-    /// It is worse than the best, by more than chance and the margin.
-    Behind,
-    /// There are too few rounds to say.
-    Undecided,
-    /// It failed in a slice.
-    Failed,
-    /// The control differs from the contender that it copies, so that nothing can be said here.
-    Worthless,
-}
-
-impl Standing {
-    /// Whether it is the best, or cannot be distinguished from it.
-    pub fn is_best_or_tied(self) -> bool {
-        matches!(self, Standing::Best | Standing::Tied)
-    }
+    /// The verdict on the contender, compared with the best; of the best itself, with all others.
+    pub verdict: Verdict,
 }
 
 /// The cell in which a contender is farthest from the best.
@@ -87,6 +64,60 @@ pub struct Worst {
     pub cell: Cell,
     /// The distance.
     pub ratio: f64,
+}
+
+/// The contenders that are annulus, the one that stands for it first.
+pub const OURS: [&str; 9] =
+    ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
+
+/// What a run is about, compared with the best of its rivals in a cell by what decides.
+///
+/// It is about annulus, if that takes part, and its rivals are all that are not annulus; else about the baseline, and all others.
+#[derive(Clone, Debug, Serialize)]
+pub struct Against {
+    /// The contender that the run is about.
+    pub contender: String,
+    /// The cell.
+    pub cell: Cell,
+    /// The best of the rivals.
+    pub rival: String,
+    /// The contender's cost as a multiple of the rival's, with an interval that holds together with those of all cells.
+    pub cost: Ratio,
+    /// The verdict on the contender.
+    pub verdict: Verdict,
+}
+
+impl Against {
+    /// One for each cell in which both were measured; none without a metric that decides.
+    pub fn all(bench: &Bench, record: &Record) -> Vec<Against> {
+        let (names, Some(metric)) = (&bench.contenders.specs, bench.primary()) else {
+            return Vec::new();
+        };
+        let place = |name: &&str| names.iter().position(|spec| spec.name == **name);
+        let subject = OURS.iter().find_map(place).unwrap_or(bench.contenders.baseline_index());
+        let is_ours = |index: usize| {
+            let name = names[index].name.as_str();
+            OURS.contains(&name) || name.starts_with("uring+")
+        };
+        let others = (0..names.len()).filter(|&other| other != subject);
+        let (ours, mut rivals): (Vec<usize>, Vec<usize>) = others.partition(|&it| is_ours(it));
+        if rivals.is_empty() {
+            rivals = ours;
+        }
+        let of = |cell: usize| {
+            let contest = Contest { bench, record, cell, metric };
+            let costs = rivals.iter().filter_map(|&it| Some((it, contest.cost(it, subject)?)));
+            let (rival, _) = costs.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+            Some(Against {
+                contender: names[subject].name.clone(),
+                cell: bench.cells[cell].clone(),
+                rival: names[rival].name.clone(),
+                cost: contest.cost(subject, rival)?,
+                verdict: contest.verdict(subject, rival),
+            })
+        };
+        (0..bench.cells.len()).filter_map(of).collect()
+    }
 }
 
 impl Envelope {
@@ -110,7 +141,9 @@ impl Envelope {
         let named = |(contest, best): (&Contest<'_>, &Option<usize>)| {
             let index = (*best)?;
             let contender = bench.contenders.specs[index].name.clone();
-            Some(Best { contender, value: record.value(metric, index, contest.cell)? })
+            let (value, verdict) =
+                (record.value(metric, index, contest.cell)?, contest.verdict_of_best(index));
+            Some(Best { contender, value, verdict })
         };
         let contenders = 0..bench.contenders.specs.len();
         Envelope {
@@ -133,14 +166,13 @@ impl Distances {
             Distance::of(contest, contender, (*best)?)
         };
         let cells: Vec<Option<Distance>> = contests.iter().zip(best).map(of).collect();
-        let counts = |&cell: &usize| best[cell].is_some() && !contests[cell].is_worthless();
-        let places = || (0..cells.len()).filter(counts);
+        let counts = |&cell: &usize| cells[cell].is_some_and(|found| found.verdict.is_decided());
+        let places: Vec<usize> = (0..cells.len()).filter(counts).collect();
+        let places = || places.iter().copied();
         let worst = places().filter_map(|cell| Some((cell, cells[cell]?.ratio.median)));
         let worst = worst.reduce(|a, b| if b.1 > a.1 { b } else { a });
-        let logs: Option<Vec<f64>> = places()
-            .map(|cell| cells[cell].filter(|found| found.standing != Standing::Failed))
-            .map(|distance| distance.map(|distance| distance.ratio.median.ln()))
-            .collect();
+        let logs: Option<Vec<f64>> =
+            places().map(|cell| cells[cell].map(|distance| distance.ratio.median.ln())).collect();
         let mean = logs.filter(|logs| !logs.is_empty()).map(|logs| {
             let median = mean_of_logs(&logs);
             let compared = places().filter_map(|cell| Some((&contests[cell], best[cell]?)));
@@ -162,25 +194,13 @@ impl Distances {
 
 impl Distance {
     fn of(contest: &Contest<'_>, contender: usize, best: usize) -> Option<Distance> {
-        let ratio = if contender == best {
-            Ratio { median: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) }
+        let ratio = contest.cost(contender, best)?;
+        let verdict = if contender == best {
+            contest.verdict_of_best(best)
         } else {
-            contest.cost(contender, best)?
+            contest.verdict(contender, best)
         };
-        let standing = if contest.is_worthless() {
-            Standing::Worthless
-        } else if contest.has_failed(contender) {
-            Standing::Failed
-        } else if contender == best {
-            Standing::Best
-        } else if ratio.interval.is_none() {
-            Standing::Undecided
-        } else if contest.is_better(best, contender) {
-            Standing::Behind
-        } else {
-            Standing::Tied
-        };
-        Some(Distance { ratio: Ratio { median: ratio.median.max(1.0), ..ratio }, standing })
+        Some(Distance { ratio: Ratio { median: ratio.median.max(1.0), ..ratio }, verdict })
     }
 }
 
@@ -221,8 +241,8 @@ mod tests {
         (bench, record)
     }
 
-    fn standings(distances: &Distances) -> Vec<Option<Standing>> {
-        distances.cells.iter().map(|cell| cell.map(|distance| distance.standing)).collect()
+    fn verdicts(distances: &Distances) -> Vec<Option<Verdict>> {
+        distances.cells.iter().map(|cell| cell.map(|distance| distance.verdict)).collect()
     }
 
     #[test]
@@ -235,13 +255,13 @@ mod tests {
             all[0].best.iter().flatten().map(|best| best.contender.as_str()).collect();
         assert_eq!(best, ["a", "b"]);
         let a = all[0].of_contender("a").expect("a contender");
-        assert_eq!(standings(a), [Some(Standing::Best), Some(Standing::Behind)]);
+        assert_eq!(verdicts(a), [Some(Verdict::Same), Some(Verdict::Worse)]);
         let worst = Worst { cell: bench.cells[1].clone(), ratio: 2.0 };
         assert_eq!(a.worst.as_ref(), Some(&worst));
         let mean = a.mean.expect("both cells");
         assert!((mean.median - 2.0_f64.sqrt()).abs() < 1e-9 && mean.interval.is_some());
         let c = all[0].of_contender("c").expect("a contender");
-        assert_eq!(standings(c), [Some(Standing::Tied), Some(Standing::Behind)]);
+        assert_eq!(verdicts(c), [Some(Verdict::Same), Some(Verdict::Worse)]);
         assert!((c.mean.expect("both cells").median - (1.01_f64 * 4.0).sqrt()).abs() < 1e-9);
     }
 
@@ -251,42 +271,35 @@ mod tests {
         let rate = Envelope::of(&bench, &record, &bench.metrics[1]);
         assert_eq!(rate.best[0].as_ref().map(|best| best.value), Some(5e5));
         assert_eq!(rate.contenders[1].cells[0].map(|found| found.ratio.median), Some(2.0));
-        assert_eq!(standings(&rate.contenders[1]), [Some(Standing::Behind); 2]);
+        assert_eq!(verdicts(&rate.contenders[1]), [Some(Verdict::Worse); 2]);
     }
 
     #[test]
-    fn a_contender_that_failed_is_not_the_best_and_has_no_mean() {
+    fn a_contender_that_failed_often_is_not_the_best_and_its_cell_counts_in_no_mean() {
         let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
-        record.keep(Slice { round: 3, cell: 1, contender: 0 }, Err("reset".into()));
+        for round in 0..5 {
+            record.keep(Slice { round, cell: 1, contender: 0 }, Err("reset".into()));
+        }
         let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
         assert_eq!(envelope.best[1].as_ref().map(|best| best.contender.as_str()), Some("b"));
         let [a, b] = [0, 1].map(|index| &envelope.contenders[index]);
-        assert_eq!(standings(a), [Some(Standing::Best), Some(Standing::Failed)]);
-        assert!(a.mean.is_none() && b.mean.is_some());
-        assert_eq!(standings(b)[1], Some(Standing::Best));
+        assert_eq!(verdicts(a), [Some(Verdict::Better), Some(Verdict::Void)]);
+        assert_eq!(verdicts(b), [Some(Verdict::Worse), Some(Verdict::Void)]);
+        assert_eq!(
+            (a.mean.map(|it| it.median), b.mean.map(|it| it.median)),
+            (Some(1.0), Some(2.0))
+        );
     }
 
     #[test]
-    fn a_cell_in_which_all_failed_does_not_count() {
-        let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
-        for contender in [0, 1] {
-            record.keep(Slice { round: 3, cell: 1, contender }, Err("reset".into()));
-        }
-        let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
-        assert_eq!(envelope.best[1], None);
-        let means = envelope.contenders.iter().map(|it| it.mean.map(|mean| mean.median));
-        assert_eq!(means.collect::<Vec<_>>(), [Some(1.0), Some(2.0)]);
-    }
-
-    #[test]
-    fn worthless_cells_do_not_count_and_few_rounds_decide_nothing() {
-        let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 8.0]]);
+    fn cells_without_a_verdict_do_not_count_and_few_rounds_decide_nothing() {
+        let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 2.5]]);
         for round in 0..15 {
             record.keep(Slice { round, cell: 1, contender: 2 }, Ok(sample(3.0)));
         }
         let envelope = Envelope::of(&bench, &record, &bench.metrics[0]);
         let b = &envelope.contenders[1];
-        assert_eq!(standings(b), [Some(Standing::Behind), Some(Standing::Worthless)]);
+        assert_eq!(verdicts(b), [Some(Verdict::Worse), Some(Verdict::Void)]);
         assert_eq!((b.worst.as_ref().map(|worst| worst.ratio), b.mean.map(|mean| mean.median)), {
             (Some(2.0), Some(2.0))
         });
@@ -294,8 +307,8 @@ mod tests {
         let first = record.slices().iter().filter(|(slice, _)| slice.round < 5);
         first.for_each(|(&slice, outcome)| few.keep(slice, outcome.clone()));
         let envelope = Envelope::of(&bench, &few, &bench.metrics[0]);
-        assert_eq!(standings(&envelope.contenders[1])[0], Some(Standing::Undecided));
-        assert_eq!(envelope.contenders[1].mean.and_then(|mean| mean.interval), None);
+        assert_eq!(verdicts(&envelope.contenders[1])[0], Some(Verdict::Undecided));
+        assert!(envelope.contenders[1].mean.is_none());
     }
 
     #[test]

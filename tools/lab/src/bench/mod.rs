@@ -34,8 +34,9 @@ use crate::scratch::Scratch;
 
 pub use cell::{Cell, Value};
 pub use contenders::Contenders;
+pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
 pub use doubt::CLIENT_CPU_SHARE;
-pub use envelope::{Best, Distance, Distances, Envelope, Standing, Worst};
+pub use envelope::{Against, Best, Distance, Distances, Envelope, OURS, Worst};
 pub use formula::Formula;
 pub use metric::{
     Better, CPU_KEY, Column, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped,
@@ -46,7 +47,7 @@ pub use report::{Comparison, Figure, Footprint, NOTHING, Report, Row, SliceRow};
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use summary::Summary;
-pub use verdict::{Outcome as VerdictOutcome, Verdict};
+pub use verdict::CellVerdict;
 
 /// How many times an unfinished run is saved.
 const SAVES: usize = 10;

@@ -1,10 +1,10 @@
 //! The results of all slices, and queries over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
-use crate::stats::{MISS, Ratio, median};
+use annulus_load::stats::{MISS, Ratio, median};
 
 /// The result of a slice: its sample, or the reason in one line why it is not accepted.
 pub type Outcome = Result<Sample, String>;
@@ -13,6 +13,8 @@ pub type Outcome = Result<Sample, String>;
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     slices: BTreeMap<Slice, Outcome>,
+    /// The rounds of each contender in each cell.
+    rounds: BTreeMap<(usize, usize), BTreeSet<usize>>,
 }
 
 impl Record {
@@ -23,6 +25,8 @@ impl Record {
 
     /// Adds the result of a slice.
     pub fn keep(&mut self, slice: Slice, outcome: Outcome) {
+        let Slice { round, cell, contender } = slice;
+        self.rounds.entry((contender, cell)).or_default().insert(round);
         self.slices.insert(slice, outcome);
     }
 
@@ -41,6 +45,20 @@ impl Record {
     /// The results of one contender in one cell, ordered by round.
     pub fn outcomes(&self, contender: usize, cell: usize) -> impl Iterator<Item = &Outcome> {
         self.of(contender, cell).map(|(_, outcome)| outcome)
+    }
+
+    /// How many slices of a contender in a cell failed, and how many there are.
+    pub(super) fn failed(&self, contender: usize, cell: usize) -> [usize; 2] {
+        let failed = self.outcomes(contender, cell).filter(|outcome| outcome.is_err()).count();
+        [failed, self.outcomes(contender, cell).count()]
+    }
+
+    /// A number of the accepted samples as a share of another, summed over the rounds that have both.
+    pub(super) fn share(&self, key: &str, of: &str, contender: usize, cell: usize) -> Option<f64> {
+        let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
+        let pairs = samples.filter_map(|sample| Some((sample.get(key)?, sample.get(of)?)));
+        let (part, all) = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        (all > 0.0).then(|| part / all)
     }
 
     /// The accepted values of a metric, one per round.
@@ -104,8 +122,9 @@ impl Record {
     }
 
     fn of(&self, contender: usize, cell: usize) -> impl Iterator<Item = (Slice, &Outcome)> {
-        let slices = self.slices.iter().map(|(&slice, outcome)| (slice, outcome));
-        slices.filter(move |(slice, _)| (slice.contender, slice.cell) == (contender, cell))
+        let rounds = self.rounds.get(&(contender, cell)).into_iter().flatten();
+        let slices = rounds.map(move |&round| Slice { round, cell, contender });
+        slices.filter_map(|slice| Some((slice, self.slices.get(&slice)?)))
     }
 }
 

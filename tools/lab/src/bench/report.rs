@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use super::Bench;
 use super::cell::Cell;
 use super::doubt;
-use super::envelope::Envelope;
+use super::envelope::{Against, Envelope};
 use super::metric::{Column, Fold, Metric, Role, Sample, grouped};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::summary::Summary;
-use super::verdict::Verdict;
+use super::verdict::CellVerdict;
 use crate::environment::Environment;
 use crate::proc::Memory;
-use crate::stats::Ratio;
+use annulus_load::stats::Ratio;
 use serde::{Deserialize, Serialize};
 
 /// Shown for what was not measured.
@@ -35,9 +35,11 @@ pub struct Report {
     /// Every contender against every later one in the list; the control against the first.
     pub comparisons: Vec<Comparison>,
     /// One per cell, if there is a control.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<CellVerdict>,
     /// Each compared metric's envelope, the primary one first; none with a single contender.
     pub envelopes: Vec<Envelope>,
+    /// What the run is about, against the best of its rivals in each cell.
+    pub against: Vec<Against>,
     /// The verdict on the whole run.
     pub summary: Summary,
     /// Reasons to doubt the results.
@@ -58,19 +60,20 @@ impl Report {
         let results = (0..contenders).flat_map(|index| rows(index, baseline)).collect();
         let control = bench.contenders.control_index();
         let controls: Vec<Row> = control.into_iter().flat_map(|index| rows(index, 0)).collect();
-        let verdicts: Vec<Verdict> =
-            cells.clone().filter_map(|cell| Verdict::of(bench, record, cell)).collect();
+        let verdicts: Vec<CellVerdict> =
+            cells.clone().filter_map(|cell| CellVerdict::of(bench, record, cell)).collect();
         let envelopes = Envelope::all(bench, record);
         Report {
             settings: bench.clone(),
             environment: environment.clone(),
-            doubts: doubt::all(bench, record, &controls, &verdicts),
+            doubts: doubt::all(bench, record, &controls),
             results,
             controls,
             memory: Vec::new(),
             comparisons: comparisons(bench, record),
             summary: Summary::new(bench, &envelopes, &verdicts),
             envelopes,
+            against: Against::all(bench, record),
             verdicts,
             samples: record.slices().iter().map(|(&s, o)| SliceRow::of(bench, s, o)).collect(),
         }
@@ -84,6 +87,14 @@ impl Report {
     /// The row of a contender in a cell.
     pub fn row(&self, contender: &str, cell: &Cell) -> Option<&Row> {
         self.rows().find(|row| row.contender == contender && row.cell == *cell)
+    }
+
+    /// The answer, in a sentence or three: the verdict on the only cell, or that on the whole run.
+    pub fn answer(&self) -> Vec<String> {
+        match self.verdicts.as_slice() {
+            [only] => vec![format!("{}.", only.text.trim_end_matches('.'))],
+            _ => self.summary.sentences.clone(),
+        }
     }
 
     /// What a table shows of a metric in a row.
@@ -179,7 +190,7 @@ impl Row {
                 .is_compared()
                 .then(|| record.ratio(metric, contender, against, cell))
                 .flatten(),
-            checked: metric.role == Role::Checked,
+            checked: matches!(metric.role, Role::Checked | Role::Primary),
         };
         let outcomes = || record.outcomes(contender, cell);
         let errors = || outcomes().filter_map(|outcome| outcome.as_ref().err());

@@ -7,7 +7,7 @@ use super::metric::{Metric, Sample};
 use super::schedule::Schedule;
 use super::tests::bench;
 use super::*;
-use crate::stats::{Interval, MISS, interval, median};
+use annulus_load::stats::{Interval, MISS, Verdict, interval, median};
 
 /// How many times the simulations of this file run that take this many in an optimized build: fewer in others.
 pub(crate) const fn times(optimized: u64) -> u64 {
@@ -123,46 +123,25 @@ impl Run<'_> {
         &self,
         machine: Machine,
         times: u64,
-    ) -> impl Iterator<Item = (Envelope, Vec<Verdict>)> {
+    ) -> impl Iterator<Item = (Envelope, Vec<CellVerdict>)> {
         let bench = self.bench();
         (0..times).map(move |seed| {
             let record = self.record(machine, seed);
-            let verdicts = (0..self.cells).filter_map(|cell| Verdict::of(&bench, &record, cell));
+            let verdicts =
+                (0..self.cells).filter_map(|cell| CellVerdict::of(&bench, &record, cell));
             (Envelope::of(&bench, &record, &bench.metrics[0]), verdicts.collect())
         })
     }
 
     /// How many of so many runs call any contender different from the best of a cell.
     fn called_different(&self, machine: Machine, times: u64) -> usize {
-        let is_different = |(envelope, verdicts): &(Envelope, Vec<Verdict>)| {
+        let is_different = |(envelope, verdicts): &(Envelope, Vec<CellVerdict>)| {
             let distances = envelope.contenders.iter().flat_map(|found| &found.cells).flatten();
             verdicts.iter().any(|verdict| verdict.winner.is_some())
-                || distances.into_iter().any(|found| found.standing == Standing::Behind)
+                || distances.into_iter().any(|found| found.verdict == Verdict::Worse)
         };
         self.repeated(machine, times).filter(is_different).count()
     }
-
-    /// The share of cells of so many runs in which the first contender wins.
-    fn won(&self, machine: Machine, times: u64) -> f64 {
-        let won = |(_, verdicts): (Envelope, Vec<Verdict>)| {
-            let first = |verdict: &&Verdict| verdict.winner.as_deref() == Some("c0");
-            verdicts.iter().filter(first).count()
-        };
-        let found: usize = self.repeated(machine, times).map(won).sum();
-        found as f64 / (times as usize * self.cells) as f64
-    }
-}
-
-/// At most 5 %: 50 of 1000 for each machine, or for all of them together in a build that is not optimized.
-#[test]
-fn of_a_thousand_comparisons_of_equals_at_most_fifty_are_called_different() {
-    let different = MACHINES.map(|(name, machine)| {
-        let pair = Run { costs: &[1.0; 2], cells: 1, rounds: 15 };
-        let different = pair.called_different(machine, times(1000)) as u64;
-        println!("two equals in a cell, {name}: {different} of {}", times(1000));
-        different
-    });
-    assert!(different.iter().sum::<u64>() <= 50, "{different:?}");
 }
 
 #[test]
@@ -181,23 +160,29 @@ fn many_cells_and_contenders_are_corrected_for() {
     }
 }
 
-/// The share of cells in which a contender wins over one that costs 5 % more.
+/// The rule in three figures, with the rounds that a comparison takes unless others are asked for: equals are called different in 5 % of
+/// 1000 runs at most, 10 % is found in 90 % at least, and 1.5 % counts in none on a quiet machine, in 2 of 1000 on others.
 #[test]
-fn a_difference_of_five_percent_is_found_with_enough_rounds() {
-    let drifts = Machine { drift: 0.01, ..QUIET };
-    let bursts = Machine { bursts: 0.02, ..QUIET };
-    let noisy = Machine { noise: 0.03, ..QUIET };
-    for (name, machine, cells, rounds, least) in [
-        ("quiet", QUIET, 1, 15, 0.95),
-        ("drifts", drifts, 1, 15, 0.9),
-        ("drifts", drifts, 8, 15, 0.7),
-        ("bursts", bursts, 1, 15, 0.8),
-        ("noisy", noisy, 1, 60, 0.9),
-        ("all of these", MOODY, 1, 60, 0.8),
-    ] {
-        let won = Run { costs: &[1.0, 1.05], cells, rounds }.won(machine, times(350));
-        println!("5 % in {cells} cells, {rounds} rounds, {name}: found in {won:.2} of cells");
-        assert!(won >= least, "{name}: {won}");
+fn equals_are_called_so_ten_percent_is_found_and_one_and_a_half_does_not_count() {
+    let verdicts = |machine: Machine, other: f64, rounds: usize| {
+        let run = Run { costs: &[1.0, other], cells: 1, rounds };
+        let bench = run.bench();
+        let verdict = |seed| {
+            let found = CellVerdict::of(&bench, &run.record(machine, seed), 0);
+            found.expect("a control and a primary metric")
+        };
+        let found: Vec<CellVerdict> = (0..1000).map(verdict).collect();
+        let won = |name: &str| found.iter().filter(|it| it.winner.as_deref() == Some(name)).count();
+        let void = found.iter().filter(|found| found.verdict == Verdict::Void).count();
+        [won("c0"), won("c1"), void]
+    };
+    for (name, machine) in [0, 1, 4, 6].map(|index| MACHINES[index]) {
+        let [[a, b, _], [found, wrong, void], [small, _, _]] =
+            [1.0, 1.1, 1.015].map(|other| verdicts(machine, other, 15));
+        println!("{name}: of equals {}, of 10 % {found}, void {void}, of 1.5 % {small}", a + b);
+        assert!(a + b <= 50, "{name}: {} of 1000 equals are called different", a + b);
+        assert!(found >= 900 && wrong == 0, "{name}: {found} of 1000");
+        assert!(small <= 2 && (small == 0 || name != "quiet"), "{name}: {small} of 1000");
     }
 }
 
@@ -205,7 +190,7 @@ fn a_difference_of_five_percent_is_found_with_enough_rounds() {
 fn a_peer_twice_as_slow_is_found_so_within_five_percent() {
     for (name, machine) in MACHINES {
         let run = Run { costs: &[1.0, 2.0], cells: 2, rounds: 15 };
-        let is_found = |(envelope, verdicts): &(Envelope, Vec<Verdict>)| {
+        let is_found = |(envelope, verdicts): &(Envelope, Vec<CellVerdict>)| {
             let mut winners = verdicts.iter().map(|verdict| verdict.winner.as_deref());
             assert!(winners.all(|winner| winner != Some("c1")), "{name}");
             let mean = envelope.contenders[1].mean.map_or(0.0, |mean| mean.median);

@@ -1,11 +1,12 @@
 //! The verdict on a whole run, in a sentence or three.
 
+use annulus_load::stats::Verdict;
 use serde::Serialize;
 
 use super::Bench;
 use super::cell::Cell;
-use super::envelope::{Distances, Envelope, Standing};
-use super::verdict::{Outcome, Verdict};
+use super::envelope::{Distances, Envelope};
+use super::verdict::CellVerdict;
 
 /// The most cells that a sentence names.
 const NAMED: usize = 3;
@@ -15,18 +16,18 @@ const NAMED: usize = 3;
 pub struct Summary {
     /// The sentences; none if the bench has no control, no primary metric or one contender.
     pub sentences: Vec<String>,
-    /// Cells in which contenders could be compared.
+    /// Cells with a verdict.
     pub decided: usize,
     /// How many verdicts there are, one a cell: together they are right in 95 % of runs.
     pub family: usize,
 }
 
 impl Summary {
-    pub(super) fn new(bench: &Bench, envelopes: &[Envelope], verdicts: &[Verdict]) -> Summary {
+    pub(super) fn new(bench: &Bench, envelopes: &[Envelope], verdicts: &[CellVerdict]) -> Summary {
         let primary = bench.primary().map(|metric| &metric.key);
         let envelope = envelopes.iter().find(|envelope| Some(&envelope.metric) == primary);
         let decided: Vec<usize> =
-            (0..verdicts.len()).filter(|&cell| verdicts[cell].outcome.is_decided()).collect();
+            (0..verdicts.len()).filter(|&cell| verdicts[cell].verdict.is_decided()).collect();
         let sentences = match envelope {
             Some(envelope) if !verdicts.is_empty() => {
                 let standing = standings(bench, envelope, &decided);
@@ -41,72 +42,66 @@ impl Summary {
 /// The contender that is best most often, and the baseline if it is another one.
 fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize]) -> Vec<String> {
     if decided.is_empty() {
-        return vec!["No cell has a verdict.".to_owned()];
+        return vec!["No cell has a winner.".to_owned()];
     }
-    let count = |distances: &Distances, is: fn(Standing) -> bool| {
-        let standing =
-            |&&cell: &&usize| distances.cells[cell].is_some_and(|distance| is(distance.standing));
-        decided.iter().filter(standing).count()
+    let count = |distances: &Distances, verdict: Verdict| {
+        let is = |&&cell: &&usize| distances.cells[cell].is_some_and(|it| it.verdict == verdict);
+        decided.iter().filter(is).count()
     };
-    let rank = |distances: &&Distances| {
-        let mean = distances.mean.map_or(f64::MAX, |mean| mean.median);
-        (std::cmp::Reverse(count(distances, Standing::is_best_or_tied)), mean)
-    };
+    let leads = |it: &Distances| count(it, Verdict::Better) + count(it, Verdict::Same);
     let order = |a: &&Distances, b: &&Distances| {
-        let (a, b) = (rank(a), rank(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        let mean = |of: &Distances| of.mean.map_or(f64::MAX, |mean| mean.median);
+        leads(b).cmp(&leads(a)).then(mean(a).total_cmp(&mean(b)))
     };
     let leader = envelope.contenders.iter().min_by(order);
     let baseline = envelope.of_contender(&bench.contenders.baseline);
     let second = baseline.filter(|it| leader.is_some_and(|l| l.contender != it.contender));
     let noun = bench.primary().map_or("", |metric| metric.noun.as_str());
     let sentence = |distances: &Distances| {
-        let best = count(distances, |standing| standing == Standing::Best);
-        let tied = count(distances, |standing| standing == Standing::Tied);
-        standing(distances, [best, tied, decided.len()], noun)
+        let counts = [Verdict::Better, Verdict::Same].map(|verdict| count(distances, verdict));
+        standing(distances, counts, decided.len(), noun)
     };
     leader.into_iter().chain(second).map(sentence).collect()
 }
 
-fn standing(distances: &Distances, [best, tied, of]: [usize; 3], noun: &str) -> String {
+fn standing(distances: &Distances, [better, same]: [usize; 2], of: usize, noun: &str) -> String {
     let name = &distances.contender;
     let count = |n: usize| match of {
         1 => "in the only cell with a verdict".to_owned(),
         _ => format!("in {n} of {of} cells"),
     };
-    let mut text = match (best, tied) {
-        (0, 0) => format!("{name} is behind the best by {noun} {}", count(of)),
-        (_, 0) => format!("{name} is best by {noun} {}", count(best)),
-        (0, _) => format!("{name} is tied with the best by {noun} {}", count(tied)),
-        _ => format!("{name} is best or tied by {noun} {}", count(best + tied)),
+    let mut text = match (better, same) {
+        (0, 0) => format!("{name} is worse by {noun} {}", count(of)),
+        (_, 0) => format!("{name} is better by {noun} {}", count(better)),
+        (0, _) => format!("{name} is the same by {noun} {}", count(same)),
+        _ => format!("{name} is better or the same by {noun} {}", count(better + same)),
     };
     if let Some(mean) = distances.mean.filter(|_| of > 1) {
         text += &format!("; {:.2} × the best in the mean", mean.median);
     }
-    if let Some(worst) = distances.worst.as_ref().filter(|worst| worst.ratio >= 1.005) {
+    if let Some(worst) = distances.worst.as_ref().filter(|worst| of > 1 && worst.ratio >= 1.005) {
         text += &format!(", {:.2} × at worst, at {}", worst.ratio, worst.cell);
     }
     text + "."
 }
 
-/// The cells without a verdict, by reason.
-fn undecided(verdicts: &[Verdict]) -> Vec<String> {
-    let of = |outcomes: &[Outcome], why: &str| {
-        let found = verdicts.iter().filter(|verdict| outcomes.contains(&verdict.outcome));
+/// The cells without a verdict.
+fn undecided(verdicts: &[CellVerdict]) -> Vec<String> {
+    let of = |verdict: Verdict, what: &str| {
+        let found = verdicts.iter().filter(|found| found.verdict == verdict);
         let cells: Vec<&Cell> = found.map(|verdict| &verdict.cell).collect();
-        (!cells.is_empty()).then(|| format!("{}: {}.", count(cells.len(), why), list(&cells)))
+        let count = if cells.len() == 1 {
+            "1 cell is".into()
+        } else {
+            format!("{} cells are", cells.len())
+        };
+        (!cells.is_empty()).then(|| format!("{count} {what}: {}.", list(&cells)))
     };
-    let reasons = [
-        of(&[Outcome::ControlDiffers], "worthless, since the control differs from itself"),
-        of(&[Outcome::ControlUnsteady], "worthless, since the control is too unsteady"),
-        of(&[Outcome::Failed], "without a verdict, since slices failed"),
-        of(&[Outcome::FewRounds], "without a verdict, for lack of rounds"),
+    let both = [
+        of(Verdict::Undecided, "undecided"),
+        of(Verdict::Void, "void, as contenders could not be compared"),
     ];
-    reasons.into_iter().flatten().collect()
-}
-
-fn count(cells: usize, why: &str) -> String {
-    if cells == 1 { format!("1 cell is {why}") } else { format!("{cells} cells are {why}") }
+    both.into_iter().flatten().collect()
 }
 
 /// The first few cells.
@@ -143,8 +138,8 @@ mod tests {
                 record.keep(Slice { round, cell, contender }, outcome);
             }
         }
-        let verdicts: Vec<Verdict> =
-            (0..cells).filter_map(|cell| Verdict::of(&bench, &record, cell)).collect();
+        let verdicts: Vec<CellVerdict> =
+            (0..cells).filter_map(|cell| CellVerdict::of(&bench, &record, cell)).collect();
         Summary::new(&bench, &Envelope::all(&bench, &record), &verdicts).sentences
     }
 
@@ -157,14 +152,14 @@ mod tests {
         };
         let found = sentences(&["uring", "threads"], 4, cpu);
         let expected = [
-            "threads is best by CPU in 3 of 4 cells; 1.19 × the best in the mean, 2.00 × at worst, at 1 client.",
-            "uring is best by CPU in 1 of 4 cells; 1.68 × the best in the mean, 2.00 × at worst, at 2 clients.",
+            "threads is better by CPU in 3 of 4 cells; 1.19 × the best in the mean, 2.00 × at worst, at 1 client.",
+            "uring is better by CPU in 1 of 4 cells; 1.68 × the best in the mean, 2.00 × at worst, at 2 clients.",
         ];
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn ties_count_and_one_cell_is_no_number() {
+    fn sameness_counts_and_one_cell_is_no_number() {
         let found =
             sentences(
                 &["a", "b"],
@@ -174,33 +169,29 @@ mod tests {
                 },
             );
         assert!(
-            found[0].starts_with("a is best or tied by CPU in 4 of 4 cells; 1.00 ×"),
+            found[0].starts_with("a is better or the same by CPU in 4 of 4 cells; 1.00 ×"),
             "{found:?}"
         );
         assert_eq!(found.len(), 1);
         let found = sentences(&["a", "b"], 1, |index, _, _| [2.0, 4.0, 2.0][index]);
-        assert_eq!(found, ["a is best by CPU in the only cell with a verdict."]);
+        assert_eq!(found, ["a is better by CPU in the only cell with a verdict."]);
     }
 
     #[test]
     fn cells_without_a_verdict_are_named_with_the_reason() {
         let cpu = |contender: usize, cell: usize, round: usize| match (cell, contender) {
-            (1, 2) => 3.0,
-            (2, 0) if round == 7 => 0.0,
+            (2, 0) if round < 5 => 0.0,
+            (1, 1) => [1.9, 2.1][round % 2],
+            (1, _) => 2.0,
             (_, 1) => 4.0,
             _ => 2.0,
         };
         let found = sentences(&["a", "b"], 3, cpu);
-        assert!(
-            found[0].starts_with("a is best by CPU in the only cell with a verdict"),
-            "{found:?}"
-        );
-        let why = "1 cell is worthless, since the control differs from itself: 2 clients.";
-        assert_eq!(found[1], why);
-        let why = "1 cell is without a verdict, since slices failed: 3 clients.";
-        assert_eq!(found[2], why);
-        let all = sentences(&["a", "b"], 5, |index, _, _| [2.0, 4.0, 3.0][index]);
-        assert_eq!(all[0], "No cell has a verdict.");
+        assert_eq!(found[0], "a is better by CPU in the only cell with a verdict.");
+        assert_eq!(found[1], "1 cell is undecided: 2 clients.");
+        assert_eq!(found[2], "1 cell is void, as contenders could not be compared: 3 clients.");
+        let all = sentences(&["a", "b"], 5, |index, _, _| [2.0, 2.5, 3.0][index]);
+        assert_eq!(all[0], "No cell has a winner.");
         assert!(all[1].ends_with("1 client, 2 clients, 3 clients, and 2 more."), "{all:?}");
     }
 

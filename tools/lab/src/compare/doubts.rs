@@ -1,7 +1,7 @@
 //! What two runs have not in common, and reasons to doubt their comparison.
 
-use super::{Change, Kind, Options, Run, names};
-use crate::stats::median;
+use super::{Change, Options, Run, names};
+use annulus_load::stats::{Verdict, median};
 
 /// All contenders moved by more than this the same way: rather the machine than they.
 const COMMON: f64 = 0.03;
@@ -40,7 +40,7 @@ pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
 /// Reasons to doubt a comparison.
 pub(super) fn all(runs: [Run<'_>; 2], changes: &[Change], options: &Options) -> Vec<String> {
     let common = if options.reference.is_some() { None } else { common(changes) };
-    [machine(runs), control(runs), noise(changes, options.threshold), common, rounds(changes)]
+    [machine(runs), control(runs), noise(changes, options.margin), common, rounds(changes)]
         .into_iter()
         .flatten()
         .collect()
@@ -71,8 +71,8 @@ fn control(runs: [Run<'_>; 2]) -> Option<String> {
     })
 }
 
-fn noise(changes: &[Change], threshold: f64) -> Option<String> {
-    let hidden = changes.iter().filter(|change| change.noise > threshold);
+fn noise(changes: &[Change], margin: f64) -> Option<String> {
+    let hidden = changes.iter().filter(|change| change.noise > margin);
     let most = hidden.clone().map(|change| change.noise).fold(0.0, f64::max);
     let count = hidden.count();
     (count > 0).then(|| {
@@ -109,7 +109,7 @@ fn rounds(changes: &[Change]) -> Option<String> {
     debug_assert!(
         changes
             .iter()
-            .all(|change| change.ratio.interval.is_some() || change.kind == Kind::Undecided)
+            .all(|change| change.ratio.interval.is_some() || change.verdict == Verdict::Undecided)
     );
     (without > 0).then(|| {
         format!(

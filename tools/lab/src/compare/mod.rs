@@ -2,14 +2,14 @@
 //!
 //! The runs were measured at different times, so their rounds have nothing to do with each other. A contender's values in a cell
 //! are compared as two groups, new with old. All intervals of a comparison hold together in 95 % of comparisons. A difference
-//! counts only if the whole interval is beyond the threshold, and beyond what the machine did by itself while either run was
+//! counts only if the whole interval is beyond the margin, and beyond what the machine did by itself while either run was
 //! measured ([`Change::noise`]).
 //!
 //! What changes from run to run, such as the clock of the processor, is not seen by one run of each. If a contender is known to be
 //! the same in both, such as a peer, all others can be compared by their ratios to it within the rounds
 //! ([`Options::reference`]): the machine affects both.
 //!
-//! The command is `annulus lab compare`; the decision is ADR 0050.
+//! The command is `annulus bench compare`; the decision is ADR 0050.
 
 mod doubts;
 mod noise;
@@ -17,22 +17,15 @@ mod noise;
 mod simulated;
 #[cfg(test)]
 mod tests;
-mod unpaired;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use annulus_load::compare::{Bounds, Verdict};
+use annulus_load::stats::{Groups, MARGIN, MAX_MARGIN, Ratio, Verdict, median, shared_miss};
 use serde::Serialize;
 
 use crate::bench::{Bench, Better, Cell, Metric, Record, Role};
 use crate::environment::Environment;
-use crate::stats::{Ratio, median, shared_miss};
 use crate::usage::UsageError;
-use unpaired::Ratios;
-
-/// The largest threshold.
-pub const MAX_THRESHOLD: f64 = 10.0;
 
 /// A run to compare.
 #[derive(Clone, Copy, Debug)]
@@ -48,30 +41,30 @@ pub struct Run<'a> {
 /// How to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Differences up to this share are none that matter: 0.05 is 5 %. From 0 to [`MAX_THRESHOLD`].
-    pub threshold: f64,
+    /// Differences up to this share are none that matter: 0.03 is 3 %. From 0 to [`MAX_MARGIN`].
+    pub margin: f64,
     /// A contender that is the same in both runs; all others are compared by their ratios to it within each round.
     pub reference: Option<String>,
 }
 
 impl Default for Options {
-    /// Five percent, and no reference.
+    /// Three percent, and no reference.
     fn default() -> Options {
-        Options { threshold: 0.05, reference: None }
+        Options { margin: MARGIN, reference: None }
     }
 }
 
 impl Options {
-    /// Checks the threshold.
+    /// Checks the margin.
     ///
     /// # Errors
     /// If it is out of its range.
     pub fn check(&self) -> Result<(), UsageError> {
-        let (given, most) = (self.threshold * 100.0, MAX_THRESHOLD * 100.0);
-        if (0.0..=MAX_THRESHOLD).contains(&self.threshold) {
+        let (given, most) = (self.margin * 100.0, MAX_MARGIN * 100.0);
+        if (0.0..=MAX_MARGIN).contains(&self.margin) {
             return Ok(());
         }
-        Err(UsageError(format!("a threshold of {given} %: it must be from 0 to {most} %")))
+        Err(UsageError(format!("a margin of {given} %: it must be from 0 to {most} %")))
     }
 }
 
@@ -81,7 +74,7 @@ pub struct Comparison {
     /// The name of the bench.
     pub bench: String,
     /// Differences up to this share are none that matter.
-    pub threshold: f64,
+    pub margin: f64,
     /// The contender to which ratios were taken within the rounds, if one was named.
     pub reference: Option<String>,
     /// Every contender in every cell by every metric that decides something, of what both runs have.
@@ -110,22 +103,8 @@ pub struct Change {
     /// How far the machine moved by itself in either run: the largest deviation of a control from the contender that it copies,
     /// and of the second half of a run from its first. 0.03 is 3 %.
     pub noise: f64,
-    /// What the interval supports.
-    pub kind: Kind,
-}
-
-/// What an interval supports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Worse, by more than the threshold and the noise.
-    Regression,
-    /// Better, by more than both.
-    Improvement,
-    /// No difference that is larger than the threshold.
-    Same,
-    /// The interval is too wide to say, there is none, or the noise hides a difference.
-    Undecided,
+    /// What the interval supports: undecided, too, if the noise hides a difference.
+    pub verdict: Verdict,
 }
 
 /// Compares a new run with an old one. All intervals hold together with so many of `others`: of the other benches of a
@@ -147,12 +126,12 @@ pub fn compare(
             "the runs have no figure in common: no contender was measured in the same cell in both";
         return Err(UsageError(none.into()));
     }
-    let mut ratios = Ratios::new(shared_miss(pairs.len() + others));
+    let mut ratios = Groups::new(shared_miss(pairs.len() + others));
     let changes: Vec<Change> =
-        pairs.iter().filter_map(|pair| pair.change(options.threshold, &mut ratios)).collect();
+        pairs.iter().filter_map(|pair| pair.change(options.margin, &mut ratios)).collect();
     Ok(Comparison {
         bench: new.bench.plan.name.clone(),
-        threshold: options.threshold,
+        margin: options.margin,
         reference: options.reference.clone(),
         differences: doubts::differences(runs),
         doubts: doubts::all(runs, &changes, options),
@@ -238,7 +217,7 @@ impl Run<'_> {
 }
 
 impl Pair<'_> {
-    fn change(&self, threshold: f64, ratios: &mut Ratios) -> Option<Change> {
+    fn change(&self, margin: f64, ratios: &mut Groups) -> Option<Change> {
         let groups = [0, 1].map(|side| self.group(side));
         let ratio = ratios.of(&groups[0], &groups[1])?;
         let median_of =
@@ -251,8 +230,20 @@ impl Pair<'_> {
             new: median_of(1)?,
             ratio,
             noise: self.noise,
-            kind: Kind::of(ratio, self.metric.better, threshold, self.noise),
+            verdict: self.verdict(ratio, margin),
         })
+    }
+
+    /// New ÷ old, as the margin and the noise let it be read.
+    fn verdict(&self, ratio: Ratio, margin: f64) -> Verdict {
+        let cost = if self.metric.better == Better::Higher { ratio.inverse() } else { ratio };
+        let found = Verdict::of(cost, margin.max(self.noise));
+        let within = || Verdict::of(cost, margin) == Verdict::Same;
+        match found {
+            Verdict::Same if !within() => Verdict::Undecided,
+            Verdict::Undecided if within() => Verdict::Same,
+            found => found,
+        }
     }
 
     /// The values of a side, or their ratios to the reference in the same rounds.
@@ -268,49 +259,22 @@ impl Pair<'_> {
     }
 }
 
-impl Kind {
-    /// New ÷ old, as the threshold and the noise let it be judged.
-    fn of(ratio: Ratio, better: Better, threshold: f64, noise: f64) -> Kind {
-        let bounds = ratio.interval.map(|found| Bounds { low: found.low, high: found.high });
-        let beyond = Verdict::of(bounds, threshold.max(noise));
-        match (beyond, better) {
-            (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => Kind::Regression,
-            (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => {
-                Kind::Improvement
-            }
-            _ if Verdict::of(bounds, threshold) == Verdict::Equal => Kind::Same,
-            _ => Kind::Undecided,
-        }
-    }
-}
-
 impl Comparison {
-    /// The changes of a kind.
-    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Change> {
-        self.changes.iter().filter(move |change| change.kind == kind)
+    /// The changes with this verdict.
+    pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.verdict == verdict)
     }
 
     /// What the intervals support, in a sentence.
     pub fn sentence(&self) -> String {
-        let count = |kind| self.of(kind).count();
+        let count = |verdict| self.of(verdict).count();
         let [worse, better, same, open] =
-            [Kind::Regression, Kind::Improvement, Kind::Same, Kind::Undecided].map(count);
+            [Verdict::Worse, Verdict::Better, Verdict::Same, Verdict::Undecided].map(count);
         format!(
             "Of {} figures {worse} are worse and {better} better by more than {:.1} %, {same} are the same, and {open} are \
              undecided.",
             self.changes.len(),
-            100.0 * self.threshold
+            100.0 * self.margin
         )
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Kind::Regression => "worse",
-            Kind::Improvement => "better",
-            Kind::Same => "same",
-            Kind::Undecided => "undecided",
-        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::bench::{Cell, Metric};
-use crate::stats::median;
+use annulus_load::stats::median;
 
 /// The largest deviation in a cell of either run: of the control from the contender that it copies; and, unless values are
 /// taken relative to a reference, of the second half of a contender's rounds from the first.

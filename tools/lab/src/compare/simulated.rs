@@ -23,7 +23,7 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
         });
         let comparison = compare(old, new, &options, 0).expect("the same bench");
         let [is_worse, is_better] =
-            [Kind::Regression, Kind::Improvement].map(|kind| comparison.of(kind).next().is_some());
+            [Verdict::Worse, Verdict::Better].map(|kind| comparison.of(kind).next().is_some());
         let is_different = is_worse || is_better;
         found[0] += u64::from(is_worse);
         found[1] += u64::from(is_different);

@@ -22,35 +22,35 @@ fn compared(old: &[f64], new: &[f64], options: &Options) -> Comparison {
     compare(old, new, options, 0).expect("the same bench")
 }
 
-fn kinds(comparison: &Comparison, metric: &str) -> Vec<Kind> {
+fn kinds(comparison: &Comparison, metric: &str) -> Vec<Verdict> {
     let of = comparison.changes.iter().filter(|change| change.metric == metric);
-    of.map(|change| change.kind).collect()
+    of.map(|change| change.verdict).collect()
 }
 
 #[test]
 fn a_regression_is_worse_in_the_direction_of_each_metric() {
     let found = compared(&[2.0, 4.0, 2.0], &[2.0, 6.0, 2.0], &Options::default());
     for metric in ["cpu_us", "rate", "p99_us"] {
-        assert_eq!(kinds(&found, metric), [Kind::Same, Kind::Regression], "{metric}");
+        assert_eq!(kinds(&found, metric), [Verdict::Same, Verdict::Worse], "{metric}");
     }
-    let rate = found.of(Kind::Regression).find(|change| change.metric == "rate").expect("a rate");
+    let rate = found.of(Verdict::Worse).find(|change| change.metric == "rate").expect("a rate");
     assert!(rate.new < rate.old && (rate.ratio.median - 2.0 / 3.0).abs() < 0.01, "{rate:?}");
     assert!(found.doubts.is_empty(), "{:?}", found.doubts);
     assert!(found.sentence().starts_with("Of 6 figures 3 are worse and 0 better"));
     let back = compared(&[2.0, 6.0, 2.0], &[2.0, 4.0, 2.0], &Options::default());
-    assert_eq!(back.of(Kind::Regression).count(), 0);
-    assert_eq!(kinds(&back, "cpu_us"), [Kind::Same, Kind::Improvement]);
+    assert_eq!(back.of(Verdict::Worse).count(), 0);
+    assert_eq!(kinds(&back, "cpu_us"), [Verdict::Same, Verdict::Better]);
 }
 
 #[test]
-fn differences_below_the_threshold_or_the_noise_do_not_count() {
-    let small = compared(&[2.0, 4.0, 2.0], &[2.0, 4.12, 2.0], &Options::default());
-    assert_eq!(kinds(&small, "cpu_us"), [Kind::Same; 2]);
-    let strict = Options { threshold: 0.01, ..Options::default() };
+fn differences_below_the_margin_or_the_noise_do_not_count() {
+    let small = compared(&[2.0, 4.0, 2.0], &[2.0, 4.04, 2.0], &Options::default());
+    assert_eq!(kinds(&small, "cpu_us"), [Verdict::Same; 2]);
+    let strict = Options { margin: 0.01, ..Options::default() };
     let small = compared(&[2.0, 4.0, 2.0], &[2.0, 4.12, 2.0], &strict);
-    assert_eq!(kinds(&small, "cpu_us"), [Kind::Same, Kind::Regression]);
+    assert_eq!(kinds(&small, "cpu_us"), [Verdict::Same, Verdict::Worse]);
     let noisy = compared(&[2.0, 4.0, 2.0], &[2.0, 5.0, 2.6], &Options::default());
-    assert_eq!(kinds(&noisy, "cpu_us")[1], Kind::Undecided);
+    assert_eq!(kinds(&noisy, "cpu_us")[1], Verdict::Undecided);
     assert!(noisy.doubts[0].contains("moved by up to 3"), "{:?}", noisy.doubts);
 }
 
@@ -61,10 +61,10 @@ fn a_machine_that_is_slower_is_a_doubt_and_a_reference_takes_it_out() {
     assert!(found.doubts[0].contains("all contenders moved alike"), "{:?}", found.doubts);
     let options = Options { reference: Some("a".into()), ..Options::default() };
     let found = compared(&[2.0, 4.0, 2.0], &slower, &options);
-    assert_eq!(kinds(&found, "cpu_us"), [Kind::Regression]);
+    assert_eq!(kinds(&found, "cpu_us"), [Verdict::Worse]);
     assert!((found.changes[0].ratio.median - 1.25).abs() < 0.01 && found.doubts.is_empty());
     let found = compared(&[2.0, 4.0, 2.0], &[2.4, 4.8, 2.4], &options);
-    assert_eq!(kinds(&found, "cpu_us"), [Kind::Same]);
+    assert_eq!(kinds(&found, "cpu_us"), [Verdict::Same]);
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn what_is_not_common_is_listed_and_another_machine_is_a_doubt() {
     );
     assert!(found.doubts[0].contains("different machines (processor)"), "{:?}", found.doubts);
     // Five values a group have an interval of 95 % if one is wanted, and of 98.3 % too, but not of 99.9 %.
-    assert_eq!(kinds(&found, "cpu_us"), [Kind::Same]);
+    assert_eq!(kinds(&found, "cpu_us"), [Verdict::Same]);
     let among = compare(old, new, &Options::default(), 100).expect("a is common");
-    assert_eq!(kinds(&among, "cpu_us"), [Kind::Undecided]);
+    assert_eq!(kinds(&among, "cpu_us"), [Verdict::Undecided]);
     assert!(among.doubts[1].contains("too few rounds"), "{:?}", among.doubts);
 }
 
@@ -100,15 +100,15 @@ fn what_cannot_be_compared_names_the_way_out() {
     let (one, mut other, environment) = (bench(&["a", "b"]), bench(&["a"]), Environment::read());
     let full = record(15, &[2.0, 4.0, 2.0]);
     let run = |bench, record| Run { bench, record, environment: &environment };
-    let threshold = Options { threshold: -1.0, ..Options::default() };
+    let margin = Options { margin: -1.0, ..Options::default() };
     let reference = Options { reference: Some("z".into()), ..Options::default() };
     let empty = Record::new();
     let error = |old, new, options: &Options| {
         compare(old, new, options, 0).expect_err("an error").to_string()
     };
     let same = run(&one, &full);
-    let text = threshold.check().expect_err("below 0").to_string();
-    assert!(text.starts_with("a threshold of -100 %: it must be from 0 to 1000 %"), "{text}");
+    let text = margin.check().expect_err("below 0").to_string();
+    assert!(text.starts_with("a margin of -100 %: it must be from 0 to 1000 %"), "{text}");
     let text = error(same, same, &reference);
     assert!(text.ends_with("one has a, b") && text.contains("'z'"), "{text}");
     let text = error(same, run(&one, &empty), &Options::default());

@@ -27,8 +27,9 @@ impl Document<'_> {
 
     /// One sentence for each cell.
     pub(super) fn verdicts(&self) -> Option<Block> {
-        let row =
-            |verdict: &crate::bench::Verdict| vec![verdict.cell.to_string(), verdict.text.clone()];
+        let row = |verdict: &crate::bench::CellVerdict| {
+            vec![verdict.cell.to_string(), verdict.text.clone()]
+        };
         let rows: Vec<Vec<String>> = self.report.verdicts.iter().map(row).collect();
         (!rows.is_empty()).then(|| Block::Table(Table { head: Vec::new(), rows }))
     }

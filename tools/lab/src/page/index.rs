@@ -1,12 +1,10 @@
 //! The index of several runs.
 
-use annulus_page::{Block, Entry, Link, Page, Section, Table, Tile};
+use annulus_page::{Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Page, Section};
 
-use super::distance_map::DistanceMap;
-use super::summary::failed;
-use super::tables::times;
+use super::tables::{heat_cell, steps};
 use super::{Document, Form, address};
-use crate::bench::{Distances, Report, Standing};
+use crate::bench::{Distances, OURS, Report};
 use crate::environment::Environment;
 
 /// A run in an index.
@@ -17,12 +15,10 @@ pub struct Listed {
     title: String,
     note: String,
     text: String,
-    /// In which cells each contender is the best, tied with it, or behind it.
-    standings: Vec<Vec<String>>,
+    /// The mean distance of each contender from the best of each cell with a verdict.
+    means: Vec<(String, f64)>,
     /// Whether all of it was measured; none if it cannot be read.
     is_finished: Option<bool>,
-    failed: usize,
-    doubts: usize,
 }
 
 impl Listed {
@@ -38,10 +34,8 @@ impl Listed {
                 "{state}, began {time}, Linux {kernel}, {cpu}, annulus {version}{commit}"
             ),
             text: document.verdict(),
-            standings: standings(document.report),
+            means: means(document.report),
             is_finished: Some(document.is_finished),
-            failed: failed(document.report),
-            doubts: document.report.doubts.len(),
         }
     }
 
@@ -52,10 +46,8 @@ impl Listed {
             title: name.to_owned(),
             note: "cannot be read".into(),
             text: why.to_owned(),
-            standings: Vec::new(),
+            means: Vec::new(),
             is_finished: None,
-            failed: 0,
-            doubts: 0,
         }
     }
 
@@ -72,59 +64,60 @@ impl Listed {
     }
 }
 
-/// The contenders, each with the cells in which it is the best by what decides, and those in which it is not. Cells that were lost are named as
-/// those that were won.
-fn standings(report: &Report) -> Vec<Vec<String>> {
-    let maps = DistanceMap::all(report);
-    let map = maps.first().filter(|map| map.contenders.len() > 1);
-    let contenders = map.into_iter().flat_map(|map| &map.contenders);
-    contenders.map(|of| vec![of.contender.clone(), standing(report, of)]).collect()
+fn means(report: &Report) -> Vec<(String, f64)> {
+    let mean = |of: &Distances| Some((of.contender.clone(), of.mean?.median));
+    let first = report.envelopes.first();
+    first.map_or(Vec::new(), |envelope| envelope.contenders.iter().filter_map(mean).collect())
 }
 
-fn standing(report: &Report, of: &Distances) -> String {
-    const KINDS: [(Standing, &str); 6] = [
-        (Standing::Best, "best"),
-        (Standing::Tied, "tied"),
-        (Standing::Behind, "behind"),
-        (Standing::Failed, "failed"),
-        (Standing::Undecided, "too few rounds"),
-        (Standing::Worthless, "worthless"),
-    ];
-    let cells = || report.settings.cells.iter().zip(&of.cells);
-    let parts = KINDS.into_iter().filter_map(|(kind, word)| {
-        let found = cells().filter_map(|(cell, distance)| {
-            let distance = distance.filter(|distance| distance.standing == kind)?;
-            let by = format!(" ({} ×)", times(distance.ratio.median));
-            Some(format!("{cell}{}", if kind == Standing::Behind { &by } else { "" }))
-        });
-        let found: Vec<String> = found.collect();
-        (!found.is_empty()).then(|| format!("{word} in {}: {}", found.len(), found.join(", ")))
-    });
-    parts.collect::<Vec<_>>().join("; ")
+/// Every run, with how far each contender is from the best of each cell, in the mean. Contenders of one run only are named in its row.
+fn matrix(runs: &[Listed]) -> Option<Matrix> {
+    let count = |name: &str| {
+        runs.iter().filter(|run| run.means.iter().any(|(known, _)| known == name)).count()
+    };
+    let mut columns: Vec<&str> = Vec::new();
+    for (name, _) in runs.iter().flat_map(|run| &run.means) {
+        if count(name) > 1 && !columns.contains(&name.as_str()) {
+            columns.push(name);
+        }
+    }
+    columns.sort_by_key(|name| !OURS.contains(name));
+    let row = |run: &Listed| {
+        let cell = |name: &&str| {
+            let mean = run.means.iter().find(|(known, _)| known == name).map(|(_, mean)| *mean);
+            MatrixCell {
+                is_strong: OURS.contains(name) && mean.is_some(),
+                ..heat_cell(mean, false)
+            }
+        };
+        let others = run.means.iter().filter(|(name, _)| !columns.contains(&name.as_str()));
+        let others: Vec<String> = others.map(|(name, mean)| format!("{name} {mean:.2}")).collect();
+        MatrixRow {
+            names: vec![run.name.clone()],
+            cells: columns.iter().map(cell).chain([others.join(", ").into()]).collect(),
+            is_muted: false,
+        }
+    };
+    let rows: Vec<MatrixRow> = runs.iter().filter(|run| !run.means.is_empty()).map(row).collect();
+    let head = [""].into_iter().chain(columns.iter().copied()).chain(["others"]);
+    (!rows.is_empty()).then(|| Matrix {
+        title: "× the best of each cell, in the mean".into(),
+        note: "1 is the best of every cell. Only cells with a verdict count; annulus is bold."
+            .into(),
+        key: steps(),
+        head: head.map(str::to_owned).collect(),
+        rows,
+    })
 }
 
 /// The page that lists these runs, as HTML or as Markdown. The runs are in files beside it.
 pub fn index(title: &str, runs: &[Listed], form: Form) -> String {
-    let count = |is: fn(&&Listed) -> bool| runs.iter().filter(is).count().to_string();
-    let sum = |of: fn(&Listed) -> usize| runs.iter().map(of).sum::<usize>().to_string();
-    let tile = |label: &str, value| Tile { label: label.into(), value, note: String::new() };
-    let compared = runs.iter().filter(|run| !run.standings.is_empty()).map(|run| Section {
-        heading: format!("{}: cells by contender", run.name),
-        blocks: vec![Block::Table(Table { head: Vec::new(), rows: run.standings.clone() })],
-    });
     let entries = runs.iter().map(|run| run.entry(form)).collect();
-    let list = Section { heading: "Runs".into(), blocks: vec![Block::Entries(entries)] };
+    let compared = matrix(runs).map(|of| Section::new("By contender", vec![Block::Matrix(of)]));
+    let list = Section::new("Runs", vec![Block::Entries(entries)]);
     let page = Page {
         title: title.to_owned(),
-        tiles: vec![
-            tile("runs", runs.len().to_string()),
-            tile("finished", count(|run| run.is_finished == Some(true))),
-            tile("unfinished", count(|run| run.is_finished == Some(false))),
-            tile("unreadable", count(|run| run.is_finished.is_none())),
-            tile("failed slices", sum(|run| run.failed)),
-            tile("doubts", sum(|run| run.doubts)),
-        ],
-        sections: [list].into_iter().chain(compared).collect(),
+        sections: compared.into_iter().chain([list]).collect(),
         ..Page::default()
     };
     if form == Form::Markdown { page.markdown() } else { page.html() }

@@ -32,8 +32,6 @@
 mod charts;
 mod csv;
 mod details;
-mod distance_map;
-mod families;
 mod files;
 mod index;
 mod summary;
@@ -46,9 +44,6 @@ use annulus_page::{Block, Link, Page, Section};
 
 use crate::bench::Report;
 use crate::suite::SuiteReport;
-use charts::Subject;
-use distance_map::DistanceMap;
-use values::Values;
 
 pub use files::{Directory, Loaded, Shown, Written, files, write};
 pub use index::{Listed, index};
@@ -151,30 +146,26 @@ impl Document<'_> {
     }
 
     fn page(&self) -> Page {
-        let values = Values::new(self.report);
+        let blocks = |block: Option<Block>| block.into_iter().collect::<Vec<_>>();
+        let chart = charts::ratios(self.report).map(Block::Figure);
+        let memory = tables::memory(self.report).map(Block::Matrix);
         let mut sections = vec![
-            section("Distance from the best", self.distances()),
-            section("Published and measured", self.tables()),
+            Section::new("Ratios", blocks(chart)),
+            Section::new("Verdicts", blocks(self.verdicts())),
+            Section::new("Published and measured", self.tables()).folded(),
+            Section::new("Distance from the best", self.distances()).folded(),
+            Section::new("Figures", vec![Block::Matrix(tables::all(self.report))]).folded(),
+            Section::new("Memory", blocks(memory)).folded(),
+            Section::new("Missing here", self.missing()).folded(),
+            Section::new("Commands", self.commands()).folded(),
+            Section::new("Host", self.host()).folded(),
         ];
-        sections.extend(
-            Subject::ALL.map(|subject| {
-                section(subject.heading(), charts::of(self.report, &values, subject))
-            }),
-        );
-        sections.extend([
-            section("Verdicts", self.verdicts().into_iter().collect()),
-            section("Figures", vec![Block::Matrix(tables::all(self.report))]),
-            section("Memory", tables::memory(self.report).map(Block::Matrix).into_iter().collect()),
-            section("Missing here", self.missing()),
-            section("Commands", self.commands()),
-            section("Host", self.host()),
-        ]);
         sections.retain(|section| !section.blocks.is_empty());
         Page {
             title: self.title(),
             subtitle: self.verdict(),
             links: self.links(),
-            tiles: self.tiles(),
+            tiles: Vec::new(),
             notices: self.notices(),
             sections,
         }
@@ -182,9 +173,8 @@ impl Document<'_> {
 
     /// A heat map for each metric, if there is more than one contender.
     fn distances(&self) -> Vec<Block> {
-        let all = DistanceMap::all(self.report);
-        let compared = all.iter().filter(|of| of.contenders.len() > 1);
-        compared.map(|of| Block::Matrix(tables::heat_map(self.report, of))).collect()
+        let all = self.report.envelopes.iter();
+        all.filter_map(|of| tables::heat_map(self.report, of)).map(Block::Matrix).collect()
     }
 
     fn tables(&self) -> Vec<Block> {
@@ -200,10 +190,6 @@ impl Document<'_> {
         let index = Link { href: "index.html".into(), text: "All runs".into() };
         [index].into_iter().chain(others).collect()
     }
-}
-
-fn section(heading: &str, blocks: Vec<Block>) -> Section {
-    Section { heading: heading.into(), blocks }
 }
 
 /// The name of a file beside the others, as it stands in an address.

@@ -3,21 +3,25 @@
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
 use super::charts::label;
-use super::distance_map::{DistanceMap, NEAR, Overall};
-use crate::bench::{Column, Footprint, Metric, NOTHING, Report, Role};
+use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOTHING, Report, Role};
 use crate::suite::{PUBLISHED, TableReport};
+
+/// Up to here a distance is marked as good as the best.
+const NEAR: f64 = 1.02;
 
 /// Below a distance of the first, a cell has the first colour, and so on; from the last on the last.
 const STEPS: [f64; HEATS - 1] = [NEAR, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
-/// How far every contender is from the best in each cell, and over all cells.
-pub(super) fn heat_map(report: &Report, distances: &DistanceMap<'_>) -> Matrix {
+/// How far every contender is from the best in each cell by one metric, and over all cells.
+pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
+    let metric = report.settings.metrics.iter().find(|metric| metric.key == envelope.metric)?;
     let cells = report.settings.cells.iter().enumerate();
     let mut rows: Vec<MatrixRow> = cells
         .map(|(index, cell)| {
-            let doubted = is_worthless(report, cell);
+            let doubted =
+                !envelope.best[index].as_ref().is_some_and(|best| best.verdict.is_decided());
             let name = if doubted { format!("{cell} ?") } else { cell.to_string() };
-            let cells = distances.contenders.iter().map(|of| {
+            let cells = envelope.contenders.iter().map(|of| {
                 let failed = report.row(&of.contender, cell).is_some_and(|row| row.failed > 0);
                 heat_cell(of.cells[index].map(|distance| distance.ratio.median), failed)
             });
@@ -25,18 +29,14 @@ pub(super) fn heat_map(report: &Report, distances: &DistanceMap<'_>) -> Matrix {
         })
         .collect();
     if rows.len() > 1 {
-        rows.extend(overall(distances));
+        rows.extend(overall(envelope));
     }
-    let names = distances.contenders.iter().map(|of| of.contender.clone());
+    let names = envelope.contenders.iter().map(|of| of.contender.clone());
     let head = [String::new()].into_iter().chain(names);
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
-    let doubt = if any('?') {
-        " ?: the control differs, so figures of this row are not to be compared."
-    } else {
-        ""
-    };
-    Matrix {
-        title: format!("{}: × the best of each row", label(distances.metric)),
+    let doubt = if any('?') { " ?: no verdict; such rows count in no mean." } else { "" };
+    Some(Matrix {
+        title: format!("{}: × the best of each row", label(metric)),
         note: format!(
             "1 is the best, 2 is twice as bad; bold is within {}.{doubt}",
             text::percent(NEAR - 1.0)
@@ -44,10 +44,10 @@ pub(super) fn heat_map(report: &Report, distances: &DistanceMap<'_>) -> Matrix {
         key: steps(),
         head: head.collect(),
         rows,
-    }
+    })
 }
 
-fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
+pub(super) fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
     let Some(distance) = distance else {
         return MatrixCell::from(if failed { "failed" } else { NOTHING }.to_owned());
     };
@@ -57,30 +57,25 @@ fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
 }
 
 /// The mean and the worst of each contender.
-fn overall(distances: &DistanceMap<'_>) -> [MatrixRow; 2] {
-    let all: Vec<_> = distances.contenders.iter().map(|of| DistanceMap::overall(of)).collect();
-    let row = |name: &str, of: fn(&Overall<'_>) -> f64| MatrixRow {
+fn overall(envelope: &Envelope) -> [MatrixRow; 2] {
+    let row = |name: &str, of: fn(&Distances) -> Option<f64>| MatrixRow {
         names: vec![name.into()],
-        cells: all.iter().map(|overall| heat_cell(overall.as_ref().map(of), false)).collect(),
+        cells: envelope.contenders.iter().map(|it| heat_cell(of(it), false)).collect(),
         is_muted: false,
     };
-    [row("geometric mean", |of| of.mean), row("worst", |of| of.worst.ratio)]
+    let mean = |of: &Distances| of.mean.map(|mean| mean.median);
+    let worst = |of: &Distances| of.worst.as_ref().map(|worst| worst.ratio);
+    [row("geometric mean", mean), row("worst", worst)]
 }
 
-fn steps() -> Vec<String> {
+pub(super) fn steps() -> Vec<String> {
     let up_to = STEPS.iter().map(|step| format!("≤ {}", text::number(*step)));
     up_to.chain([format!("> {}", text::number(STEPS[STEPS.len() - 1]))]).collect()
 }
 
 /// A distance with two decimals, or fewer digits if it is large.
-pub(super) fn times(distance: f64) -> String {
+fn times(distance: f64) -> String {
     if distance < 10.0 { format!("{distance:.2}") } else { text::number(distance) }
-}
-
-/// Whether the control says that figures of a cell are worth nothing.
-pub(super) fn is_worthless(report: &Report, cell: &crate::bench::Cell) -> bool {
-    let verdicts = report.verdicts.iter();
-    verdicts.filter(|verdict| verdict.cell == *cell).any(|verdict| verdict.outcome.is_worthless())
 }
 
 /// A table of a document, the published figures above the measured ones.

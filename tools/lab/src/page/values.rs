@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::bench::{Fold, Metric, Report, Sample};
-use crate::stats::{Interval, MISS, interval};
+use annulus_load::stats::{Interval, MISS, interval};
 
 /// The accepted samples of a report.
 pub(super) struct Values<'a> {

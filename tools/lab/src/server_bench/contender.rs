@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use annulus_load::ServerAddress;
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +19,9 @@ use crate::process::Spec;
 /// What may stand in braces in the command line of a server, and in its configuration.
 const WORDS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
+
+/// How long each address of a host that has several may take to accept a connection.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The start of the address of a Unix socket.
 pub(super) const UNIX: &str = "unix:";
@@ -75,8 +79,13 @@ fn resolved(text: &str) -> Result<ServerAddress> {
         let address: ServerAddress = text.parse()?;
         return address.validate().map(|()| address).with_context(|| format!("address '{text}'"));
     }
-    let mut found = text.to_socket_addrs().with_context(|| format!("address '{text}'"))?;
-    Ok(found.next().with_context(|| format!("address '{text}': the host has none"))?.into())
+    let found = text.to_socket_addrs().with_context(|| format!("address '{text}'"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    // A server on localhost may listen at one of its addresses only.
+    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, PATIENCE).is_ok();
+    let several = found.len() > 1;
+    let address = found.iter().find(|address| !several || answers(address)).or(found.first());
+    Ok((*address.with_context(|| format!("address '{text}': the host has none"))?).into())
 }
 
 impl Contender {

@@ -51,13 +51,27 @@ pub(super) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     )
 }
 
+/// What only a shell knows: words that begin so, or a variable in front of the program.
+const OF_SHELLS: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
+
 /// The words of a command line, as a shell splits it.
 ///
 /// # Errors
-/// If it has no word, or a quotation without an end.
+/// If it has no word, a quotation without an end, or what only a shell knows.
 pub(super) fn split(line: &str) -> Result<Vec<String>> {
     let words = shlex::split(line)
         .ok_or_else(|| anyhow!("`{line}` has a quotation or an escape without an end"))?;
+    let is_variable = |word: &String| {
+        let name = word.split_once('=').map_or("", |(name, _)| name);
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let first = words.first().filter(|word| is_variable(word));
+    let others = words.iter().find(|word| OF_SHELLS.iter().any(|start| word.starts_with(start)));
+    if let Some(word) = first.or(others) {
+        bail!(
+            "`{word}` in `{line}` is for a shell, and none reads this: write sh -c '…' around it"
+        );
+    }
     match words.first() {
         Some(program) if !program.is_empty() => Ok(words),
         _ => bail!("a command line is empty: write a program and its arguments"),
@@ -95,6 +109,26 @@ mod tests {
         assert_eq!(split("a 'b c' \"d\"e\\ f").expect("words"), ["a", "b c", "de f"]);
         for line in ["a 'b", "  ", "''", "a \\"] {
             split(line).expect_err(line);
+        }
+    }
+
+    #[test]
+    fn what_only_a_shell_knows_is_refused_by_name() {
+        for (line, word) in [
+            ("FOO=1 cmd", "FOO=1"),
+            ("cd x && cmd", "&&"),
+            ("cmd > out", ">"),
+            ("cmd 2>/dev/null", "2>/dev/null"),
+            ("a | b", "|"),
+            ("cmd &", "&"),
+        ] {
+            let error = split(line).expect_err(line).to_string();
+            assert!(error.starts_with(&format!("`{word}` in ")), "{error}");
+            assert!(error.ends_with("write sh -c '…' around it"), "{error}");
+        }
+        for line in ["sh -c 'a > b && c'", "wrk http://a/?b=1&c=2", "cmd --a=1 b=2", "a '' '-p|q'"]
+        {
+            split(line).expect(line);
         }
     }
 }

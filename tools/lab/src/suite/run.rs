@@ -21,7 +21,7 @@ use crate::peer::Peers;
 use crate::proc::Memory;
 use crate::programs;
 use crate::setup::Setup;
-use crate::stats::median;
+use annulus_load::stats::median;
 
 /// About how long a quick run may take.
 const QUICK: Duration = Duration::from_secs(50);

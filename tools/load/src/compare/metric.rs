@@ -1,6 +1,6 @@
 //! What is compared.
 
-use super::sample::Sample;
+use super::piece::Piece;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -53,14 +53,16 @@ impl Metric {
         }
     }
 
-    /// Its value over the pieces of a sample, each taken so many times: answers a second, or ns.
-    pub(super) fn of(self, sample: &Sample, times: &[u32]) -> Option<f64> {
-        match self {
-            Metric::Rate => sample.rate(times),
-            Metric::Mean => sample.mean(times),
-            Metric::Cpu => sample.cpu(times).map(|seconds| seconds * 1e9),
-            Metric::P50 | Metric::P99 | Metric::P999 => sample.quantile(times, self.share()?),
-        }
+    /// Its value for a piece: answers a second, or ns; none if it was not measured there, or by too few latencies.
+    pub(super) fn of(self, piece: &Piece) -> Option<f64> {
+        let Piece { seconds, answered, cpu, latencies } = piece;
+        let value = match (self, self.share()) {
+            (_, Some(share)) => latencies.quantile(share) as f64,
+            (Metric::Rate, _) => *answered as f64 / seconds,
+            (Metric::Cpu, _) => (*cpu)? / *answered as f64 * 1e9,
+            (_, None) => latencies.mean(),
+        };
+        (value.is_finite() && value > 0.0).then_some(value)
     }
 }
 

@@ -1,15 +1,15 @@
 //! Comparing runs: ratios with intervals, and what they support.
 //!
-//! Two sides, A and B, each of one run or several, are compared by each [`Metric`]: the ratio B ÷ A with an interval. All
-//! intervals hold together in 95 % of comparisons at least, so that two sides that do not differ are called different in 5 % at
-//! most, by whichever metric.
+//! Two sides, A and B, each of one run or several, are compared by each [`Metric`]: the ratio B ÷ A with the interval of two
+//! [`Groups`]. All intervals hold together in 95 % of comparisons at least, so that two sides that do not differ are called different
+//! in 5 % at most, by whichever metric.
 //!
-//! What varies from run to run is only seen by several runs. A side of several runs is therefore judged by how its runs differ
-//! from one another, each as a whole; a side of one run by how the blocks of its time differ, and [`Comparison::doubts`] says
-//! so. How the intervals are computed is written at the top of `estimate.rs`, and why so in the decision 0045.
+//! What varies from run to run is only seen by several runs. A side of several runs is therefore a group of runs,
+//! each as a whole; a side of one run a group of the blocks of its time, and [`Comparison::doubts`] says so.
 //!
 //! ```
-//! use annulus_load::compare::{self, Options, Outcome};
+//! use annulus_load::compare::{self, Options};
+//! use annulus_load::stats::Verdict;
 //! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
 //!
 //! let run = |micros: u64| {
@@ -22,52 +22,43 @@
 //!     Recording { seconds: 20.0, intervals, ..Recording::new(RunInfo::default()) }
 //! };
 //! let comparison = compare::compare(&[run(100)], &[run(150)], &Options::default()).unwrap();
-//! assert_eq!(comparison.outcome, Outcome::Different);
-//! let p50 = &comparison.ratios[1];
-//! assert!(p50.ratio.unwrap() > 1.4 && p50.bounds.unwrap().low > 1.4);
+//! assert_eq!(comparison.verdict, Verdict::Worse);
+//! let p50 = comparison.ratios[1].ratio.unwrap();
+//! assert!(p50.median > 1.4 && p50.interval.unwrap().low > 1.4);
 //! ```
 
-mod estimate;
 mod metric;
+mod piece;
 mod plans;
 mod reservations;
-mod sample;
-mod student;
-mod text;
 
 use crate::recording::{Interval, Percentiles, Recording};
-use estimate::{Draws, Pair};
-use sample::{Piece, Sample};
+use crate::stats::{Groups, MARGIN, MAX_MARGIN, Ratio, Verdict, shared_miss};
+use piece::Piece;
 use serde::Serialize;
 
-pub use estimate::Bounds;
 pub use metric::Metric;
 pub use plans::PlanDifference;
-
-/// The largest margin.
-pub const MAX_MARGIN: f64 = 10.0;
 
 /// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Differences up to this share are none that matter: 0.01 is one percent. From 0 to [`MAX_MARGIN`].
     pub margin: f64,
-    /// The seed of what is drawn. The same runs with the same seed give the same intervals.
-    pub seed: u64,
 }
 
 impl Default for Options {
-    /// One percent.
+    /// Three percent.
     fn default() -> Options {
-        Options { margin: 0.01, seed: 1 }
+        Options { margin: MARGIN }
     }
 }
 
 /// How two sides compare.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// What all ratios together support.
-    pub outcome: Outcome,
+    /// What all ratios together support: worse if any is, else better if any is.
+    pub verdict: Verdict,
     /// Differences up to this share are none that matter.
     pub margin: f64,
     /// The side that is compared with.
@@ -109,38 +100,10 @@ pub struct MetricRatio {
     pub a: Option<f64>,
     /// Its value for B.
     pub b: Option<f64>,
-    /// B ÷ A.
-    pub ratio: Option<f64>,
-    /// The interval of that; none if there are too few samples, blocks or runs for one.
-    pub bounds: Option<Bounds>,
-    /// What the interval supports.
+    /// B ÷ A, with its interval; none if it was not measured on a side.
+    pub ratio: Option<Ratio>,
+    /// What that supports, for B.
     pub verdict: Verdict,
-}
-
-/// What an interval supports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// B is higher, by more than the margin.
-    Higher,
-    /// B is lower, by more than the margin.
-    Lower,
-    /// The sides differ by no more than the margin.
-    Equal,
-    /// The interval is too wide to say, or there is none.
-    Undecided,
-}
-
-/// What all intervals support.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The sides differ by some metric.
-    Different,
-    /// The sides differ by no metric that has an interval, by more than the margin.
-    Equal,
-    /// They differ by no metric, and some could not be decided.
-    Undecided,
 }
 
 /// Runs that cannot be compared.
@@ -172,18 +135,13 @@ pub fn compare(
     }
     check('A', a)?;
     check('B', b)?;
-    let samples = [a, b].map(|runs| Sample::new(pieces(runs)));
-    let mut random = fastrand::Rng::with_seed(options.seed);
-    let draws = samples.each_ref().map(|sample| Draws::new(sample.len(), &mut random));
-    let wholes = [a, b].map(|runs| Sample::new(runs.iter().map(Piece::run).collect()));
-    let (drawn, draws, wholes) = (samples.each_ref(), draws.each_ref(), wholes.each_ref());
-    let ratios = ratios(&Pair { samples: drawn, draws, wholes }, options.margin);
-    let sides = [Side::new(a, &samples[0]), Side::new(b, &samples[1])];
+    let groups = [a, b].map(pieces);
+    let ratios = ratios([a, b].map(Piece::sum), groups.each_ref(), options.margin);
+    let sides = [Side::new(a, groups[0].len()), Side::new(b, groups[1].len())];
     let doubts = reservations::all([a, b], sides.each_ref(), &ratios);
     let [a_side, b_side] = sides;
-    let outcome = Outcome::of(&ratios);
-    let plans = plans::differences(a, b);
-    Ok(Comparison { outcome, margin: options.margin, a: a_side, b: b_side, ratios, plans, doubts })
+    let (verdict, plans) = (overall(&ratios), plans::differences(a, b));
+    Ok(Comparison { verdict, margin: options.margin, a: a_side, b: b_side, ratios, plans, doubts })
 }
 
 fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {
@@ -195,7 +153,7 @@ fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {
     found.map_or(Ok(()), |place| Err(CompareError::NothingMeasured(side, place + 1)))
 }
 
-/// What a side's spread is taken from. A run that is too short for blocks is one piece, which has no spread.
+/// The group of a side. A run that is too short for blocks is one piece.
 fn pieces(runs: &[Recording]) -> Vec<Piece> {
     let blocks = match runs {
         [run] => Piece::blocks(run),
@@ -204,27 +162,44 @@ fn pieces(runs: &[Recording]) -> Vec<Piece> {
     if blocks.is_empty() { runs.iter().map(Piece::run).collect() } else { blocks }
 }
 
-fn ratios(pair: &Pair<'_>, margin: f64) -> Vec<MetricRatio> {
-    let errors = Metric::ALL.map(|metric| {
-        let is_enough = |sample: &&Sample| {
-            let least = metric.share().map_or(0, Percentiles::samples_for);
-            sample.latencies() >= least
-        };
-        if pair.samples.iter().all(is_enough) { pair.error(metric) } else { None }
-    });
-    let compared = errors.iter().flatten().count();
-    let of = |(metric, error): (Metric, Option<(f64, u32)>)| {
-        let [a, b] = pair.values(metric);
-        let ratio = a.zip(b).map(|(a, b)| b / a);
-        let bounds =
-            ratio.zip(error).map(|(ratio, error)| estimate::bounds(ratio, error, compared));
-        MetricRatio { metric, a, b, ratio, bounds, verdict: Verdict::of(bounds, margin) }
+fn ratios(sums: [Piece; 2], groups: [&Vec<Piece>; 2], margin: f64) -> Vec<MetricRatio> {
+    let is_enough = |metric: Metric| {
+        let least = metric.share().map_or(0, Percentiles::samples_for);
+        sums.iter().all(|side| side.latencies.len() >= least && metric.of(side).is_some())
     };
-    Metric::ALL.into_iter().zip(errors).map(of).collect()
+    let compared = Metric::ALL.iter().filter(|metric| is_enough(**metric)).count();
+    let mut statistic = Groups::new(shared_miss(compared));
+    let of = |metric: Metric| {
+        let [a, b] = sums.each_ref().map(|side| metric.of(side));
+        let values = |group: &Vec<Piece>| group.iter().filter_map(|p| metric.of(p)).collect();
+        let [old, new]: [Vec<f64>; 2] = groups.map(values);
+        let ratio = statistic.of(&old, &new);
+        // A percentile of too few latencies has no interval.
+        let ratio = ratio
+            .map(|found| Ratio { interval: found.interval.filter(|_| is_enough(metric)), ..found });
+        let cost =
+            |ratio: Ratio| if metric.is_better_if_higher() { ratio.inverse() } else { ratio };
+        let verdict = ratio.map_or(Verdict::Undecided, |found| Verdict::of(cost(found), margin));
+        MetricRatio { metric, a, b, ratio, verdict }
+    };
+    Metric::ALL.into_iter().map(of).collect()
+}
+
+/// A metric that was measured on neither side says nothing.
+fn overall(ratios: &[MetricRatio]) -> Verdict {
+    let has = |verdict| ratios.iter().any(|ratio| ratio.verdict == verdict);
+    let measured = || ratios.iter().filter(|ratio| ratio.ratio.is_some());
+    if let Some(found) = [Verdict::Worse, Verdict::Better].into_iter().find(|one| has(*one)) {
+        found
+    } else if measured().count() > 0 && measured().all(|ratio| ratio.verdict == Verdict::Same) {
+        Verdict::Same
+    } else {
+        Verdict::Undecided
+    }
 }
 
 impl Side {
-    fn new(runs: &[Recording], sample: &Sample) -> Side {
+    fn new(runs: &[Recording], pieces: usize) -> Side {
         let label = runs[0].run.label.clone();
         let is_shared = runs.iter().all(|run| run.run.label == label);
         let count = |of: fn(&Recording) -> u64| runs.iter().map(of).sum();
@@ -234,45 +209,38 @@ impl Side {
             seconds: runs.iter().map(|run| run.seconds).sum(),
             responses: count(|run| run.intervals.iter().map(|interval| interval.answered).sum()),
             failed: count(|run| run.intervals.iter().map(failed).sum()),
-            pieces: if sample.len() > 1 { sample.len() } else { 0 },
+            pieces: if pieces > 1 { pieces } else { 0 },
         }
     }
 }
 
-impl Verdict {
-    /// What an interval supports, if differences up to this share are none that matter.
-    pub fn of(bounds: Option<Bounds>, margin: f64) -> Verdict {
-        let Some(Bounds { low, high }) = bounds else { return Verdict::Undecided };
-        let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
-        if low > most {
-            Verdict::Higher
-        } else if high < least {
-            Verdict::Lower
-        } else if low >= least && high <= most {
-            Verdict::Equal
-        } else {
-            Verdict::Undecided
-        }
-    }
-
-    /// Whether it says that the sides differ.
-    pub fn is_different(self) -> bool {
-        matches!(self, Verdict::Higher | Verdict::Lower)
+impl Comparison {
+    /// What the intervals support, in a sentence or two.
+    pub fn sentence(&self) -> String {
+        let margin = self.margin * 100.0;
+        let parts = [
+            (Verdict::Worse, "B is worse".to_owned()),
+            (Verdict::Better, "B is better".to_owned()),
+            (Verdict::Same, format!("The same within {margin} %")),
+            (Verdict::Undecided, "Undecided".to_owned()),
+        ];
+        let sentence = |(verdict, what): (Verdict, String)| {
+            let found = self.ratios.iter().filter(|it| it.verdict == verdict);
+            let names = found.filter_map(|it| Some(named(it.metric, it.ratio?, verdict)));
+            let names: Vec<String> = names.collect();
+            (!names.is_empty()).then(|| format!("{what}: {}.", names.join(", ")))
+        };
+        parts.into_iter().filter_map(sentence).collect::<Vec<_>>().join(" ")
     }
 }
 
-impl Outcome {
-    /// A metric that was measured on neither side says nothing.
-    fn of(ratios: &[MetricRatio]) -> Outcome {
-        let mut measured = ratios.iter().filter(|ratio| ratio.ratio.is_some()).peekable();
-        if ratios.iter().any(|ratio| ratio.verdict.is_different()) {
-            Outcome::Different
-        } else if measured.peek().is_some() && measured.all(|ratio| ratio.verdict == Verdict::Equal)
-        {
-            Outcome::Equal
-        } else {
-            Outcome::Undecided
-        }
+/// The metric, with how far it differs if it does.
+fn named(metric: Metric, ratio: Ratio, verdict: Verdict) -> String {
+    match ratio.median {
+        _ if !verdict.is_different() => metric.to_string(),
+        value @ ..1.0 => format!("{metric} {:.1} % lower", (1.0 - value) * 100.0),
+        value @ ..10.0 => format!("{metric} {:.1} % higher", (value - 1.0) * 100.0),
+        value => format!("{metric} {value:.0} times as high"),
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{MetricRatio, Side};
 use crate::recording::{Percentiles, Recording};
 
-/// Fewer runs than this make wide intervals.
-const FEW_RUNS: usize = 4;
+/// Fewer runs than this a side have no interval by six metrics.
+const FEW_RUNS: usize = 5;
 
 /// Each reason once, with the sides that it holds for.
 pub(super) fn all(
@@ -38,7 +38,9 @@ fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
              intervals; compare several runs",
             seconds / *pieces as f64
         )),
-        (2..FEW_RUNS, _) => Some(format!("{count} runs make wide intervals: take five or more")),
+        (2..FEW_RUNS, _) => Some(format!(
+            "{count} runs are few for intervals that hold together: take five or more"
+        )),
         _ => None,
     };
     let interrupted = runs.iter().filter(|run| run.interrupted).count();

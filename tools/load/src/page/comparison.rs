@@ -3,8 +3,9 @@
 use super::charts::{percentile_chart, percentiles};
 use super::details;
 use super::summary::time;
-use crate::compare::{Comparison, Metric, MetricRatio, Outcome, Side, Verdict};
+use crate::compare::{Comparison, Metric, MetricRatio, Side};
 use crate::recording::{Latencies, Percentiles, Recording};
+use crate::stats::Verdict;
 use annulus_page::{
     Axis, Block, IntervalChart, IntervalRow, Line, Notice, Page, Section, Table, Tile, text,
 };
@@ -28,7 +29,7 @@ pub fn comparison_html(compared: Compared<'_>) -> String {
 impl Compared<'_> {
     fn page(self) -> Page {
         let Compared { comparison, .. } = self;
-        let section = |heading: &str, blocks| Section { heading: heading.into(), blocks };
+        let section = Section::new;
         let notice = |text: &String| Notice { text: text.clone(), advice: String::new() };
         let mut sections = vec![section(
             "Ratios",
@@ -97,44 +98,33 @@ fn side(name: &str, side: &Side) -> String {
 }
 
 fn title(comparison: &Comparison) -> String {
-    let found = match comparison.outcome {
-        Outcome::Different => "different",
-        Outcome::Equal => "no difference",
-        Outcome::Undecided => "undecided",
-    };
-    format!("{} and {}: {found}", side("A", &comparison.a), side("B", &comparison.b))
+    let [a, b] = [side("A", &comparison.a), side("B", &comparison.b)];
+    format!("{a} and {b}: {}", comparison.verdict)
 }
 
 fn tile(ratio: &MetricRatio) -> Option<Tile> {
-    let value = ratio.ratio?;
-    let note = match ratio.verdict {
-        Verdict::Higher => "B is higher",
-        Verdict::Lower => "B is lower",
-        Verdict::Equal => "no difference",
-        Verdict::Undecided => "undecided",
-    };
     Some(Tile {
         label: format!("{}, B ÷ A", ratio.metric),
-        value: text::ratio(value),
-        note: note.into(),
+        value: text::ratio(ratio.ratio?.median),
+        note: ratio.verdict.to_string(),
     })
 }
 
 /// The colour of a verdict: better, worse, or neither.
-fn series(ratio: &MetricRatio) -> usize {
-    let is_higher = match ratio.verdict {
-        Verdict::Higher => true,
-        Verdict::Lower => false,
-        Verdict::Equal | Verdict::Undecided => return 5,
-    };
-    if is_higher == ratio.metric.is_better_if_higher() { 2 } else { 1 }
+fn series(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Better => 2,
+        Verdict::Worse => 1,
+        _ => 5,
+    }
 }
 
 fn intervals(comparison: &Comparison) -> annulus_page::Figure {
     let row = |ratio: &MetricRatio| {
-        let interval = ratio.bounds.map(|bounds| bounds.low..bounds.high);
-        let name = ratio.metric.name().to_owned();
-        Some(IntervalRow { name, value: ratio.ratio?, interval, series: series(ratio) })
+        let found = ratio.ratio?;
+        let interval = found.interval.map(|interval| interval.low..interval.high);
+        let (name, series) = (ratio.metric.name().to_owned(), series(ratio.verdict));
+        Some(IntervalRow { name, value: found.median, interval, series })
     };
     let rows: Vec<IntervalRow> = comparison.ratios.iter().filter_map(row).collect();
     let ends = rows.iter().flat_map(|row| {
@@ -161,18 +151,15 @@ fn intervals(comparison: &Comparison) -> annulus_page::Figure {
 fn ratios(comparison: &Comparison) -> Table {
     let row = |ratio: &MetricRatio| {
         let value = |side: Option<f64>| side.map_or("–".into(), |value| ratio.metric.text(value));
-        let interval = ratio.bounds.map_or("–".into(), |bounds| bounds.to_string());
-        let ratio_text = ratio.ratio.map_or("–".into(), text::ratio);
         vec![
             ratio.metric.to_string(),
             value(ratio.a),
             value(ratio.b),
-            ratio_text,
-            interval,
+            ratio.ratio.map_or("–".into(), |ratio| ratio.to_string()),
             ratio.verdict.to_string(),
         ]
     };
-    let head = ["", "A", "B", "B ÷ A", "interval", "verdict"];
+    let head = ["", "A", "B", "B ÷ A", "verdict"];
     Table { head: head.map(String::from).into(), rows: comparison.ratios.iter().map(row).collect() }
 }
 

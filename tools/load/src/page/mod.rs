@@ -39,7 +39,7 @@ fn page(recording: &Recording) -> Page {
     let mut requests = vec![Block::Figure(charts::rates(recording, &columns))];
     requests.push(Block::Figure(charts::failures(recording, &columns)));
     requests.extend(details::outcomes(recording));
-    let section = |heading: &str, blocks| Section { heading: heading.into(), blocks };
+    let section = Section::new;
     Page {
         title: summary::title(&recording.run),
         subtitle: summary::subtitle(recording),

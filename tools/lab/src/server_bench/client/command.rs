@@ -5,7 +5,7 @@ use std::time::Duration;
 use annulus_load::{Observer, clock};
 
 use super::parser::Parser;
-use crate::bench::{CLIENT_CPU_SHARE, Sample};
+use crate::bench::{CLIENT_CPU_SHARE, REFUSED_KEY, Sample};
 use crate::cpu_clock::children_cpu;
 use crate::process::{Process, Spec};
 use crate::server::one_line;
@@ -68,8 +68,12 @@ impl Run {
         let sample = parser.sample(&self.printed, requests, self.took);
         let mut sample = sample.map_err(|why| format!("the output of {} {why}", self.program))?;
         sample.set(CLIENT_CPU_SHARE, self.cpu_share);
+        let refused = sample.get(REFUSED_KEY).unwrap_or_default();
         match (sample.get("errors").unwrap_or_default(), sample.get("operations")) {
-            (0.0, Some(1.0..)) => Ok(sample),
+            (0.0, Some(all @ 1.0..)) if refused < all => Ok(sample),
+            (0.0, _) if refused > 0.0 => {
+                Err(format!("every reply is a refusal ({refused}): check what is asked for"))
+            }
             (0.0, _) => Err("no request was answered; make the slice longer".into()),
             (errors, _) => Err(format!("{errors} requests failed")),
         }
@@ -93,11 +97,12 @@ mod tests {
 
     #[test]
     fn failed_requests_no_requests_and_other_output_are_refused() {
-        let good = sample("echo measured 10 1000 5 5 5 5 0").expect("a sample");
+        let good = sample("echo measured 10 1000 5 5 5 5 0 1").expect("a sample");
         assert!(good.get(CLIENT_CPU_SHARE) >= Some(0.0), "{good:?}");
         for (script, part) in [
-            ("echo measured 65000 1003000 812.5 790 1600 2000 3", "3 requests failed"),
-            ("echo measured 0 1003000 0.0 0 0 0 0", "no request was answered"),
+            ("echo measured 65000 1003000 812.5 790 1600 2000 3 0", "3 requests failed"),
+            ("echo measured 65 1003000 812.5 790 1600 2000 0 65", "every reply is a refusal (65)"),
+            ("echo measured 0 1003000 0.0 0 0 0 0 0", "no request was answered"),
             ("echo so much", "the output of sh makes no sense: so much"),
             ("echo no route >&2; exit 3", "sh failed (exit status: 3); its last line: no route"),
             ("kill -KILL $$", "sh failed (signal: 9 (SIGKILL)); it printed nothing"),
@@ -120,8 +125,8 @@ mod tests {
 
     #[test]
     fn of_an_output_without_an_end_only_the_end_is_kept() {
-        let script = "yes line | head -c 4000000; echo; echo measured 10 1000 5 5 5 5 0";
+        let script = "yes line | head -c 4000000; echo; echo measured 10 1000 5 5 5 5 0 1";
         let run = shell(script, LONG).expect("it ends");
-        assert!(run.printed.len() <= KEPT && run.printed.ends_with("5 0\n"));
+        assert!(run.printed.len() <= KEPT && run.printed.ends_with("5 0 1\n"));
     }
 }

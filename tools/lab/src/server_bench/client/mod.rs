@@ -1,6 +1,7 @@
 //! The clients: our load, and programs.
 
 mod command;
+mod known;
 mod own;
 mod parser;
 mod redis_benchmark;
@@ -158,7 +159,7 @@ impl Clients {
             Client::Command { words, before, parser } => {
                 let mut known = load.words(address);
                 known.push(("seconds", self.time.as_secs_f64().ceil().to_string()));
-                known.extend(rate.map(|rate| ("rate", rate.round().to_string())));
+                known.extend(rate.map(|rate| ("rate", shown(rate))));
                 if has(words, "script") {
                     let path = wrk::write_script(load.depth, &self.directory).map_err(one_line)?;
                     known.push(("script", path.display().to_string()));
@@ -200,5 +201,20 @@ impl Clients {
         let probe = run(least, &mut ())?;
         let rate = rate().of.of(&probe).unwrap_or_default().min(MOST_RATE);
         run(least.max((rate * self.time.as_secs_f64()) as u64), observer)
+    }
+}
+
+/// A rate as programs take it: whole, unless that would be another one.
+fn shown(rate: f64) -> String {
+    let whole = rate.round();
+    let rate = if (rate - whole).abs() <= 0.01 * rate { whole } else { rate };
+    rate.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_small_rate_stays_what_it_is() {
+        assert_eq!([0.4, 2.5, 1000.4, 2.0].map(super::shown), ["0.4", "2.5", "1000", "2"]);
     }
 }

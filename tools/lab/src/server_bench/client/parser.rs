@@ -1,13 +1,15 @@
 //! How the output of a client is read: expressions, for the clients that are known and for others.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use regex_lite::Regex;
 
+use super::known::KNOWN;
 use super::redis_benchmark;
-use crate::bench::Sample;
+use crate::bench::{REFUSED_KEY, Sample};
 
 /// How the output of a client is read.
 #[derive(Clone, Debug)]
@@ -38,19 +40,21 @@ enum Number {
     Requests,
     Rate,
     Time,
-    /// Summed over all places.
+    /// Summed over all places: requests without a reply, and replies that refuse.
     Errors,
+    Refused,
     /// A latency, by its name in a sample.
     Latency(&'static str),
 }
 
 /// Names of numbers.
-const NUMBERS: [(&str, Number); 9] = [
+const NUMBERS: [(&str, Number); 10] = [
     ("requests", Number::Requests),
     ("requests_per_second", Number::Rate),
     ("rate", Number::Rate),
     ("time", Number::Time),
     ("errors", Number::Errors),
+    ("refused", Number::Refused),
     ("mean", Number::Latency("mean_us")),
     ("p50", Number::Latency("p50_us")),
     ("p99", Number::Latency("p99_us")),
@@ -68,63 +72,6 @@ const UNITS: [(&str, f64); 8] = [
     ("secs", 1e6),
     ("m", 6e7),
 ];
-
-/// Of wrk: of the script of ours, and its own.
-const WRK: &[&str] = &[
-    r"requests=(?m)^measured (\d+)",
-    r"time_us=(?m)^measured \d+ (\d+)",
-    r"mean_us=(?m)^measured \d+ \d+ ([\d.]+)",
-    r"p50_us=(?m)^measured \d+ \d+ \S+ (\d+)",
-    r"p99_us=(?m)^measured \d+ \d+ \S+ \d+ (\d+)",
-    r"p99.9_us=(?m)^measured \d+ \d+ \S+ \d+ \d+ (\d+)",
-    r"errors=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ (\d+)",
-    r"requests=(?m)^\s*(\d+) requests in ",
-    r"rate=(?m)^Requests/sec:\s+([\d.]+)",
-    r"mean=(?m)^\s+Latency\s+([\d.]+[a-z]+)",
-    r"p50=(?m)^\s+50%\s+([\d.]+[a-z]+)",
-    r"p99=(?m)^\s+99%\s+([\d.]+[a-z]+)",
-    r"errors=Non-2xx or 3xx responses: (\d+)",
-    r"errors=Socket errors: connect (\d+)",
-    r"errors=Socket errors: .*read (\d+)",
-    r"errors=Socket errors: .*write (\d+)",
-    r"errors=Socket errors: .*timeout (\d+)",
-];
-
-/// There are no percentiles.
-const H2LOAD: &[&str] = &[
-    r"rate=(?m)^finished in [^,]+, ([\d.]+) req/s",
-    r"requests=(\d+) succeeded",
-    r"errors=(\d+) failed",
-    r"errors=(\d+) timeout",
-    r"mean=(?m)^time for request:\s+\S+\s+\S+\s+(\S+)",
-];
-
-/// Of hey, and of oha, which prints the same. What was in flight at the end of oha is no failure.
-const HEY: &[&str] = &[
-    r"rate=Requests/sec:\s+([\d.]+)",
-    r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
-    r"mean=(?m)^\s+Average:\s+([\d.]+ \w+)",
-    r"p50=(?m)^\s+50(?:\.00)?% in ([\d.]+ \w+)",
-    r"p99=(?m)^\s+99(?:\.00)?% in ([\d.]+ \w+)",
-    r"p99.9=(?m)^\s+99\.90?% in ([\d.]+ \w+)",
-    r"errors=\[[45]\d\d\]\s+(\d+) responses",
-    r"errors=(?m)^\s+\[(\d+)\]\s+(?:[A-Zb-z]|a[^b])",
-];
-
-/// Its percentiles are whole ms.
-const AB: &[&str] = &[
-    r"requests=(?m)^Complete requests:\s+(\d+)",
-    r"rate=(?m)^Requests per second:\s+([\d.]+)",
-    r"mean_ms=(?m)^Time per request:\s+([\d.]+) \[ms\] \(mean\)",
-    r"p50_ms=(?m)^\s+50%\s+(\d+)",
-    r"p99_ms=(?m)^\s+99%\s+(\d+)",
-    r"errors=(?m)^Failed requests:\s+(\d+)",
-    r"errors=(?m)^Non-2xx responses:\s+(\d+)",
-];
-
-/// The clients whose output is known.
-const KNOWN: [(&str, &[&str]); 5] =
-    [("wrk", WRK), ("h2load", H2LOAD), ("hey", HEY), ("oha", HEY), ("ab", AB)];
 
 impl Parser {
     /// The parser for the output of a program: these expressions, `KEY=EXPRESSION` each, or without them those that are known for it.
@@ -200,6 +147,7 @@ struct Found {
     /// In µs.
     time: Option<f64>,
     errors: f64,
+    refused: f64,
     latencies: Vec<(&'static str, f64)>,
 }
 
@@ -208,8 +156,8 @@ impl Found {
         let mut found = Found::default();
         for pattern in patterns {
             let mut numbers = pattern.numbers(printed);
-            if pattern.number == Number::Errors {
-                found.errors += numbers.sum::<Result<f64>>()?;
+            if let Number::Errors | Number::Refused = pattern.number {
+                found.set(pattern.number, numbers.sum::<Result<f64>>()?);
                 continue;
             }
             match numbers.next().transpose()? {
@@ -227,6 +175,7 @@ impl Found {
             Number::Rate => self.rate = self.rate.or(Some(number)),
             Number::Time => self.time = self.time.or(Some(number)),
             Number::Errors => self.errors += number,
+            Number::Refused => self.refused += number,
             Number::Latency(name) if self.latencies.iter().all(|(known, _)| *known != name) => {
                 self.latencies.push((name, number));
             }
@@ -242,8 +191,12 @@ impl Found {
             (Some(requests), _) => (requests, took_us),
             (None, rate) => ((rate? * took_us / 1e6).round(), took_us),
         };
-        let mut sample =
-            Sample::from([("operations", operations), ("ns", us * 1e3), ("errors", self.errors)]);
+        let mut sample = Sample::from([
+            ("operations", operations),
+            ("ns", us * 1e3),
+            ("errors", self.errors),
+            (REFUSED_KEY, self.refused),
+        ]);
         for (name, number) in &self.latencies {
             // wrk's correction for coordinated omission can leave no percentile if requests are pipelined: it prints 0 then. Percentiles
             // of whole ms can be 0, too.
@@ -292,10 +245,7 @@ impl Pattern {
     }
 
     fn number(&self, text: &str) -> Option<f64> {
-        let text = text.trim();
-        let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | ',')).unwrap_or(text.len());
-        let (number, rest) = text.split_at(end);
-        let number: f64 = number.replace(',', "").parse().ok()?;
+        let (number, rest) = split_number(text.trim())?;
         let rest = rest.trim();
         if !matches!(self.number, Number::Time | Number::Latency(_)) {
             return rest.is_empty().then_some(number);
@@ -316,6 +266,23 @@ impl Pattern {
             _ => "",
         }
     }
+}
+
+/// The number at the start of a text, and the rest. A comma is one of thousands, if three digits follow each; else that of decimals.
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("an expression that is a constant")
+    });
+    let found = NUMBER.find(text)?.as_str();
+    let whole = found.split('.').next().unwrap_or(found);
+    let groups: Vec<&str> = whole.split(',').collect();
+    let are_thousands = groups[0].len() <= 3 && groups[1..].iter().all(|group| group.len() == 3);
+    let plain = match found.contains(',') {
+        true if are_thousands => found.replace(',', ""),
+        true => found.replacen(',', ".", 1),
+        false => found.to_owned(),
+    };
+    Some((plain.parse().ok()?, &text[found.len()..]))
 }
 
 impl fmt::Display for Pattern {
@@ -371,7 +338,8 @@ mod tests {
             ("mean_us", 812.5),
             ("p50_us", 790.0),
             ("p99_us", 1600.0),
-            ("errors", 10.0),
+            ("errors", 6.0),
+            ("refused", 4.0),
         ];
         assert_numbers(&read("/usr/bin/wrk", printed).expect("a sample"), &numbers);
     }
@@ -379,9 +347,16 @@ mod tests {
     #[test]
     fn h2load_hey_oha_and_ab_are_read() {
         let h2load = "finished in 2.00s, 50000.00 req/s, 4.24MB/s\n\
-            requests: 101000 total, 101000 started, 100000 done, 100000 succeeded, 7 failed, 7 errored, 1 timeout\n\
+            requests: 101000 total, 101000 started, 100000 done, 100000 succeeded, 7 failed, 5 errored, 1 timeout\n\
+            status codes: 100000 2xx, 0 3xx, 1 4xx, 1 5xx\n\
             time for request:      403us     20.51ms     15.81ms      2.16ms    72.30%\n";
-        let numbers = [("operations", 1e5), ("ns", 2e9), ("mean_us", 15_810.0), ("errors", 8.0)];
+        let numbers = [
+            ("operations", 1e5),
+            ("ns", 2e9),
+            ("mean_us", 15_810.0),
+            ("errors", 6.0),
+            ("refused", 2.0),
+        ];
         assert_numbers(&read("h2load", h2load).expect("a sample"), &numbers);
         let hey = "Summary:\n  Total:\t2.0000 secs\n  Slowest:\t0.0100 secs\n  Average:\t0.0012 secs\n  Requests/sec:\t5000.0000\n\n\
             Latency distribution:\n  50% in 0.0011 secs\n  99% in 0.0030 secs\n\nStatus code distribution:\n  [200]\t9990 responses\n  \
@@ -392,7 +367,8 @@ mod tests {
             ("mean_us", 1200.0),
             ("p50_us", 1100.0),
             ("p99_us", 3000.0),
-            ("errors", 13.0),
+            ("errors", 3.0),
+            ("refused", 10.0),
         ];
         assert_numbers(&read("hey", hey).expect("a sample"), &numbers);
         let oha = "Summary:\n  Success rate:\t100.00%\n  Total:\t2000.0 ms\n  Average:\t1.2 ms\n  Requests/sec:\t5000.0\n\n\
@@ -415,7 +391,8 @@ mod tests {
             ("mean_us", 10_000.0),
             ("p50_us", 9000.0),
             ("p99_us", 20_000.0),
-            ("errors", 3.0),
+            ("errors", 1.0),
+            ("refused", 2.0),
         ];
         assert_numbers(&read("ab", ab).expect("a sample"), &numbers);
     }
@@ -447,6 +424,23 @@ mod tests {
             .sample(&printed.replace("3 ms", "3 fortnights"), None, TOOK)
             .expect_err("a unit");
         assert!(error.contains("'3 fortnights' is no number"), "{error}");
+    }
+
+    /// Other programs print numbers as their users write them.
+    #[test]
+    fn commas_are_of_thousands_or_of_decimals_and_exponents_count() {
+        for (text, number, rest) in [
+            ("1,500 x", 1500.0, " x"),
+            ("1,234,567.5", 1_234_567.5, ""),
+            ("1,5 ms", 1.5, " ms"),
+            ("12,25s", 12.25, "s"),
+            ("1.2e-05", 1.2e-5, ""),
+            ("3E2us", 300.0, "us"),
+            ("7", 7.0, ""),
+        ] {
+            assert_eq!(split_number(text), Some((number, rest)), "{text}");
+        }
+        assert!(["", "ms", ",5", "1,2,3,4.5.6"].iter().all(|text| split_number(text).is_none()));
     }
 
     #[test]

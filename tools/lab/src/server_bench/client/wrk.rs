@@ -14,9 +14,9 @@ pub(super) fn write_script(depth: u64, directory: &Path) -> io::Result<PathBuf> 
 const DONE: &str = "\
 done = function(summary, latency)
   local e = summary.errors
-  io.write(string.format('measured %d %d %f %d %d %d %d\\n',
+  io.write(string.format('measured %d %d %f %d %d %d %d %d\\n',
     summary.requests, summary.duration, latency.mean, latency:percentile(50), latency:percentile(99),
-    latency:percentile(99.9), e.connect + e.read + e.write + e.status + e.timeout))
+    latency:percentile(99.9), e.connect + e.read + e.write + e.timeout, e.status))
 end
 ";
 

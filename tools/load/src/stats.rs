@@ -1,11 +1,21 @@
-//! Medians, and ratios with intervals that hold whatever the values are distributed like (ADR 0050).
+//! The one statistic: medians, and ratios with intervals that hold whatever the values are distributed like (ADR 0050).
+//!
+//! Rounds are pairs of values, and their ratios are compared by the sign test ([`interval`]). Values of two runs have no common rounds:
+//! their ratio is that of two groups ([`Groups`]). What an interval supports is a [`Verdict`], for both.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 /// The probability that a 95 % interval misses.
 pub const MISS: f64 = 0.05;
+
+/// Differences up to this share are none that matter: two starts of one program differ by some percent, too.
+pub const MARGIN: f64 = 0.03;
+
+/// The largest margin that can be asked for.
+pub const MAX_MARGIN: f64 = 10.0;
 
 /// The median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -68,6 +78,14 @@ impl Ratio {
         median(ratios).map(|median| Ratio { median, interval: interval(ratios, miss) })
     }
 
+    /// As it stands in a sentence: `1.20 × [1.10, 1.23]`.
+    pub fn times(self) -> String {
+        match self.interval {
+            Some(Interval { low, high }) => format!("{:.2} × [{low:.2}, {high:.2}]", self.median),
+            None => format!("{:.2} ×", self.median),
+        }
+    }
+
     /// The ratio the other way round.
     pub fn inverse(self) -> Ratio {
         let interval = self.interval.map(|i| Interval { low: 1.0 / i.high, high: 1.0 / i.low });
@@ -82,11 +100,6 @@ impl Ratio {
     /// The largest distance of the interval from 1: 0 if there is none.
     pub fn reach(self) -> f64 {
         self.interval.map_or(0.0, |i| (i.high - 1.0).max(1.0 - i.low))
-    }
-
-    /// Whether the whole interval is below 1 by more than `margin`.
-    pub fn is_below_one(self, margin: f64) -> bool {
-        self.median < 1.0 && self.distance() > margin
     }
 
     /// Half the width of the interval, if there is one.
@@ -114,6 +127,134 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
+}
+
+/// What the interval of a ratio of costs supports.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Less, by more than the margin.
+    Better,
+    /// Within [`MARGIN`].
+    Same,
+    /// The interval is too wide to say, or there is none.
+    Undecided,
+    /// More, by more than the margin.
+    Worse,
+    /// Nothing can be compared: a control differs from what it copies, slices failed, or the work was not the same.
+    Void,
+}
+
+impl Verdict {
+    /// The verdict on a ratio of costs, if differences up to `margin` are none that matter.
+    pub fn of(cost: Ratio, margin: f64) -> Verdict {
+        let Some(Interval { low, high }) = cost.interval else { return Verdict::Undecided };
+        let within = |margin: f64| low >= 1.0 / (1.0 + margin) && high <= 1.0 + margin;
+        if high < 1.0 / (1.0 + margin) {
+            Verdict::Better
+        } else if low > 1.0 + margin {
+            Verdict::Worse
+        } else if within(margin.min(MARGIN)) {
+            Verdict::Same
+        } else {
+            Verdict::Undecided
+        }
+    }
+
+    /// Whether it says that there is a difference.
+    pub fn is_different(self) -> bool {
+        matches!(self, Verdict::Better | Verdict::Worse)
+    }
+
+    /// Whether it says anything.
+    pub fn is_decided(self) -> bool {
+        self.is_different() || self == Verdict::Same
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Better => "better",
+            Verdict::Same => "same",
+            Verdict::Undecided => "undecided",
+            Verdict::Worse => "worse",
+            Verdict::Void => "void",
+        })
+    }
+}
+
+/// The most values of a group; neighbours are combined to their median if there are more.
+const MOST: usize = 60;
+
+/// Ratios of two groups of values that belong to no common rounds, with intervals that miss with one probability.
+///
+/// The interval is that of Hodges and Lehmann (1963) with the rank test of Mann and Whitney (1947): two of the ratios of every value
+/// of the one group to every value of the other, so many from either end as the distribution of the ranks of equal groups says. It
+/// needs no assumption on how values are distributed, but that they are independent and that the groups differ by a factor.
+#[derive(Debug)]
+pub struct Groups {
+    miss: f64,
+    /// How many ratios are left out at either end, by the sizes of the groups, of which there are few.
+    depths: BTreeMap<[usize; 2], usize>,
+}
+
+impl Groups {
+    /// Ratios that miss with this probability.
+    pub fn new(miss: f64) -> Groups {
+        Groups { miss, depths: BTreeMap::new() }
+    }
+
+    /// The ratio of `new` to `old`, all above 0, with its interval; `None` if a group is empty.
+    pub fn of(&mut self, old: &[f64], new: &[f64]) -> Option<Ratio> {
+        let [old, new] = [combined(old), combined(new)];
+        let mut ratios: Vec<f64> =
+            new.iter().flat_map(|new| old.iter().map(move |old| new / old)).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        let sizes = [old.len(), new.len()];
+        let depth = *self.depths.entry(sizes).or_insert_with(|| group_depth(sizes, self.miss));
+        let interval = (depth > 0)
+            .then(|| Interval { low: ratios[depth - 1], high: ratios[ratios.len() - depth] });
+        median(&ratios).map(|median| Ratio { median, interval })
+    }
+}
+
+/// At most [`MOST`] values: the medians of neighbours, if there are more.
+fn combined(values: &[f64]) -> Vec<f64> {
+    values.chunks(values.len().div_ceil(MOST).max(1)).filter_map(median).collect()
+}
+
+/// The largest k with 2 · P(U < k) ≤ miss, if U is the statistic of Mann and Whitney for groups that do not differ: how many
+/// ratios may be left out at either end.
+fn group_depth([old, new]: [usize; 2], miss: f64) -> usize {
+    let mut below = 0.0;
+    let mut is_rare = |probability: &f64| {
+        below += probability;
+        2.0 * below <= miss
+    };
+    distribution(old, new).iter().take_while(|probability| is_rare(probability)).count()
+}
+
+/// P(U = u) for groups of these sizes, for every u from 0 to `old` × `new`.
+///
+/// The largest of all values is one of either group with a probability of its share. If it is of the one, it exceeds all
+/// values of the other; the rest is a smaller case of the same.
+fn distribution(old: usize, new: usize) -> Vec<f64> {
+    let most = old * new + 1;
+    // Of (i, j) for all j, beginning with i = 0: nothing exceeds anything.
+    let mut row: Vec<Vec<f64>> = vec![vec![1.0]; new + 1];
+    for i in 1..=old {
+        let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
+        for j in 1..=new {
+            let share = i as f64 / (i + j) as f64;
+            let mut found = vec![0.0; (i * j + 1).min(most)];
+            row[j].iter().enumerate().for_each(|(u, p)| found[u + j] += share * p);
+            next[j - 1].iter().enumerate().for_each(|(u, p)| found[u] += (1.0 - share) * p);
+            next.push(found);
+        }
+        row = next;
+    }
+    row.pop().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -177,13 +318,20 @@ mod tests {
     }
 
     #[test]
-    fn below_one_needs_the_whole_interval_and_the_margin() {
-        let ratio = Ratio { median: 0.9, interval: Some(Interval { low: 0.85, high: 0.95 }) };
-        assert!(ratio.is_below_one(0.0) && ratio.is_below_one(0.04));
-        assert!(!ratio.is_below_one(0.06));
-        assert!(!ratio.inverse().is_below_one(0.0));
-        let touching = Ratio { median: 0.9, interval: Some(Interval { low: 0.8, high: 1.0 }) };
-        assert!(!touching.is_below_one(0.0));
+    fn a_verdict_needs_the_whole_interval() {
+        let of = |low, high, margin| {
+            let cost =
+                Ratio { median: f64::midpoint(low, high), interval: Some(Interval { low, high }) };
+            Verdict::of(cost, margin)
+        };
+        assert_eq!(of(0.85, 0.95, MARGIN), Verdict::Better);
+        assert_eq!(of(0.85, 0.98, MARGIN), Verdict::Undecided);
+        assert_eq!(of(1.05, 1.2, MARGIN), Verdict::Worse);
+        assert_eq!(of(1.05, 1.2, 0.1), Verdict::Undecided);
+        assert_eq!(of(0.98, 1.02, MARGIN), Verdict::Same);
+        // A control that strays makes no wider interval the same.
+        assert_eq!(of(0.95, 1.05, 0.1), Verdict::Undecided);
+        assert_eq!(Verdict::of(Ratio { median: 0.1, interval: None }, MARGIN), Verdict::Undecided);
     }
 
     #[test]
@@ -193,6 +341,55 @@ mod tests {
         assert_eq!(Ratio { interval: None, ..ratio }.to_string(), "0.412");
         let large = Ratio { median: 12.34, interval: Some(Interval { low: 9.99, high: 13.0 }) };
         assert_eq!(large.to_string(), "12.3 [10.0, 13.0]");
+    }
+
+    fn ratio(old: &[f64], new: &[f64], miss: f64) -> Option<Ratio> {
+        Groups::new(miss).of(old, new)
+    }
+
+    /// Of two groups of 2 the six orders are equally likely: U is 0, 1, 2, 2, 3, 4.
+    #[test]
+    fn the_distribution_counts_orders() {
+        let close = |found: Vec<f64>, expected: &[f64]| {
+            found.len() == expected.len()
+                && found.iter().zip(expected).all(|(a, b)| (a - b / 6.0).abs() < 1e-12)
+        };
+        assert!(close(distribution(2, 2), &[1.0, 1.0, 2.0, 1.0, 1.0]));
+        assert!((distribution(30, 40).iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    /// Critical values of the usual tables, of two sides and 5 % and 1 %: the largest U that is rejected.
+    #[test]
+    fn depths_are_those_of_the_tables() {
+        for (old, new, miss, most) in
+            [(5, 5, 0.05, 2), (8, 8, 0.05, 13), (10, 10, 0.05, 23), (15, 15, 0.05, 64)]
+        {
+            assert_eq!(group_depth([old, new], miss), most + 1, "{old} and {new}");
+        }
+        assert_eq!(group_depth([10, 12], 0.01), 21 + 1);
+        assert_eq!((group_depth([3, 3], MISS), group_depth([0, 9], MISS)), (0, 0));
+    }
+
+    #[test]
+    fn a_factor_is_found_and_groups_too_small_have_no_interval() {
+        let old: Vec<f64> = (0..15).map(|n| 100.0 + f64::from(n)).collect();
+        let new: Vec<f64> = old.iter().map(|value| value * 2.0).collect();
+        let found = ratio(&old, &new, MISS).expect("values");
+        assert_eq!(found.median, 2.0);
+        let interval = found.interval.expect("enough");
+        assert!(interval.low > 1.9 && interval.high < 2.1, "{found}");
+        let wider = ratio(&old, &new, MISS / 100.0).and_then(|found| found.interval);
+        assert!(wider.is_some_and(|wider| wider.low < interval.low));
+        assert_eq!(ratio(&old[..3], &new[..3], MISS).map(|found| found.interval), Some(None));
+        assert_eq!(ratio(&[], &new, MISS), None);
+    }
+
+    #[test]
+    fn many_values_are_combined() {
+        let many: Vec<f64> = (0..1000).map(|n| 1.0 + f64::from(n % 7) / 100.0).collect();
+        assert_eq!(combined(&many).len(), 59);
+        let found = ratio(&many, &many, MISS).expect("values");
+        assert_eq!(found.median, 1.0);
     }
 
     fn rounds() -> impl Strategy<Value = Vec<f64>> {

@@ -1,0 +1,61 @@
+//! Where the numbers are in the outputs of known clients.
+
+/// Of wrk: of the script of ours, and its own.
+const WRK: &[&str] = &[
+    r"requests=(?m)^measured (\d+)",
+    r"time_us=(?m)^measured \d+ (\d+)",
+    r"mean_us=(?m)^measured \d+ \d+ ([\d.]+)",
+    r"p50_us=(?m)^measured \d+ \d+ \S+ (\d+)",
+    r"p99_us=(?m)^measured \d+ \d+ \S+ \d+ (\d+)",
+    r"p99.9_us=(?m)^measured \d+ \d+ \S+ \d+ \d+ (\d+)",
+    r"errors=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ (\d+)",
+    r"refused=(?m)^measured \d+ \d+ \S+ \d+ \d+ \d+ \d+ (\d+)",
+    r"requests=(?m)^\s*(\d+) requests in ",
+    r"rate=(?m)^Requests/sec:\s+([\d.]+)",
+    r"mean=(?m)^\s+Latency\s+([\d.]+[a-z]+)",
+    r"p50=(?m)^\s+50%\s+([\d.]+[a-z]+)",
+    r"p99=(?m)^\s+99%\s+([\d.]+[a-z]+)",
+    r"refused=Non-2xx or 3xx responses: (\d+)",
+    r"errors=Socket errors: connect (\d+)",
+    r"errors=Socket errors: .*read (\d+)",
+    r"errors=Socket errors: .*write (\d+)",
+    r"errors=Socket errors: .*timeout (\d+)",
+];
+
+/// There are no percentiles.
+const H2LOAD: &[&str] = &[
+    r"rate=(?m)^finished in [^,]+, ([\d.]+) req/s",
+    r"requests=(\d+) succeeded",
+    r"errors=(\d+) errored",
+    r"refused=(\d+) 4xx",
+    r"refused=(\d+) 5xx",
+    r"errors=(\d+) timeout",
+    r"mean=(?m)^time for request:\s+\S+\s+\S+\s+(\S+)",
+];
+
+/// Of hey, and of oha, which prints the same. What was in flight at the end of oha is no failure.
+const HEY: &[&str] = &[
+    r"rate=Requests/sec:\s+([\d.]+)",
+    r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
+    r"mean=(?m)^\s+Average:\s+([\d.]+ \w+)",
+    r"p50=(?m)^\s+50(?:\.00)?% in ([\d.]+ \w+)",
+    r"p99=(?m)^\s+99(?:\.00)?% in ([\d.]+ \w+)",
+    r"p99.9=(?m)^\s+99\.90?% in ([\d.]+ \w+)",
+    r"refused=\[[45]\d\d\]\s+(\d+) responses",
+    r"errors=(?m)^\s+\[(\d+)\]\s+(?:[A-Zb-z]|a[^b])",
+];
+
+/// Its percentiles are whole ms.
+const AB: &[&str] = &[
+    r"requests=(?m)^Complete requests:\s+(\d+)",
+    r"rate=(?m)^Requests per second:\s+([\d.]+)",
+    r"mean_ms=(?m)^Time per request:\s+([\d.]+) \[ms\] \(mean\)",
+    r"p50_ms=(?m)^\s+50%\s+(\d+)",
+    r"p99_ms=(?m)^\s+99%\s+(\d+)",
+    r"errors=(?m)^Failed requests:\s+(\d+)",
+    r"refused=(?m)^Non-2xx responses:\s+(\d+)",
+];
+
+/// The clients whose output is known.
+pub(super) const KNOWN: [(&str, &[&str]); 5] =
+    [("wrk", WRK), ("h2load", H2LOAD), ("hey", HEY), ("oha", HEY), ("ab", AB)];
