@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the servers of `bench programs` in a directory: starts each, in each of its modes, and requests what the loads request.
+"""Checks the servers of the comparisons of programs in a directory: starts each, in each of its modes, and requests what the loads request.
 
     check_programs.py DIRECTORY
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the memory of idle HTTP/1 connections: hyper on annulus (io_uring, epoll; driven by hyper itself, or released while idle by
-`annulus_compat::hyper::Http1` and `annulus_compat::tower::serve`) and on tokio, the programs of `bench programs`.
+`annulus_compat::hyper::Http1` and `annulus_compat::tower::serve`) and on tokio, the programs of the comparisons.
 
     compare_idle.py [--connections N] [--rounds N] [--wait S] [--json FILE] [DIRECTORY]
 

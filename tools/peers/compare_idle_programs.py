@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the memory of idle connections of whole programs: our examples `static_files`, `redis` and `proxy` (io_uring, epoll) beside nginx,
-redis-server and HAProxy, with the tuned configurations of `bench programs`.
+redis-server and HAProxy, with the tuned configurations of the comparisons.
 
     compare_idle_programs.py [--connections N] [--rounds N] [--wait S] [--json FILE] DIRECTORY
 

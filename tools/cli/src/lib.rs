@@ -6,6 +6,7 @@
 
 mod address;
 mod bench;
+mod contender;
 mod doctor;
 mod duration;
 mod echo;
@@ -13,7 +14,6 @@ mod endpoint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
-mod lab;
 mod load;
 mod manual;
 mod output;
@@ -29,8 +29,8 @@ const EXAMPLES: &str = "\
 Examples:
   annulus echo                         serve on 127.0.0.1:7000
   annulus load -c 200 -l 128 -t 10     200 clients, 128 bytes, 10 seconds
-  annulus bench echo                   compare the servers, a minute
-  annulus lab run quick                the published tables, measured again
+  annulus bench echo                   compare our echo servers, a minute
+  annulus bench quick                  the published tables, measured again
   annulus doctor                       what this machine offers
 
 Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141:
@@ -48,8 +48,8 @@ struct Cli {
 enum Command {
     Echo(echo::EchoArgs),
     Load(Box<load::LoadArgs>),
-    Bench(bench::BenchArgs),
-    Lab(lab::LabArgs),
+    Bench(Box<bench::BenchArgs>),
+    Contender(contender::ContenderArgs),
     Doctor(doctor::DoctorArgs),
     Completions(manual::CompletionsArgs),
     Manual(manual::ManualArgs),
@@ -64,8 +64,8 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Echo(args) => echo::run(args),
         Command::Load(args) => load::run(*args),
-        Command::Bench(args) => bench::run(args),
-        Command::Lab(args) => lab::run(args),
+        Command::Bench(args) => bench::run(*args),
+        Command::Contender(args) => contender::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Manual(args) => manual::manual(&args, Cli::command()),

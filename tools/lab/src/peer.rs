@@ -28,7 +28,7 @@ const SERVES: &str = "serves";
 const MODES: &str = "modes";
 
 /// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`
-/// or `bench programs`, or twins of the examples. The check of each, beside the peers, has its name.
+/// or of programs, or twins of the examples. The check of each, beside the peers, has its name.
 const CONTESTS: [&str; 4] = ["nop", "file", "programs", "examples"];
 
 /// How the build of a peer ended.

@@ -1,45 +1,40 @@
 //! Benches whose contenders are programs that answer jobs: their definitions as data, and their comparison.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::{Map, Value as Json, json};
+use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::bench::{Bench, Cell, Contenders, Layout, Metric, Plan, Prepared, parameters};
-use crate::cores::Cores;
 use crate::jobs::{Job, Known, Programs, find};
 use crate::peer::Peers;
+use crate::scratch::Scratch;
 
-/// How much longer than its slice an answer may take: for the warm-up, and for a machine that is slow at times.
-const ANSWER_SLACK: Duration = Duration::from_secs(10);
+/// Checks that the cells fit a directory; returns the name of its file system.
+type Check = fn(&[Cell], &Path) -> Result<String>;
 
-/// The core that a contender is pinned to, if it does not pin itself, and its arguments.
-type Run = fn(&Known, Cores) -> (Option<usize>, Vec<OsString>);
-
-/// The definition of a bench, common to all its comparisons.
+/// The definition of a bench, common to all its comparisons. All contenders run on one core.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its name.
+    /// Its name, which is that of our contenders' command, too.
     pub name: &'static str,
     /// The contenders, by name.
     pub contenders: &'static [Known],
-    /// The contenders that are measured unless others are named.
-    pub usual: &'static [&'static str],
-    /// The length of a slice unless another is given.
-    pub usual_slice: Duration,
     /// The contender that ratios are taken to, if it is measured; else the first.
-    pub(crate) baseline: &'static str,
+    pub(crate) baseline: Option<&'static str>,
     pub(crate) metrics: fn() -> Vec<Metric>,
     /// The numbers of an answer that must be above 0.
     pub(crate) required: &'static [&'static str],
     pub(crate) layout: Layout,
-    pub(crate) legend: &'static str,
-    /// Whether a contender uses both cores, or only that of the server.
-    pub(crate) on_two_cores: bool,
-    pub(crate) run: Run,
-    /// The cores, as text and as parameters of the report.
-    pub(crate) placement: fn(Cores) -> (String, Json),
+    /// How long slices are measured, usually and quickly, if they have a time.
+    pub(crate) slices: Option<[Duration; 2]>,
+    /// The job of a cell, and about how long it takes.
+    pub(crate) job: fn(&Cell, Duration) -> Job,
+    pub(crate) cost: fn(&Cell, Duration) -> Duration,
+    /// If contenders work in a directory, which is their last argument.
+    pub(crate) check: Option<Check>,
 }
 
 /// A comparison.
@@ -55,8 +50,8 @@ pub struct Setup {
     pub cells: Vec<Cell>,
     /// How long a slice is measured.
     pub slice: Duration,
-    /// The cores; a bench on one core uses that of the server.
-    pub cores: Cores,
+    /// The core of all contenders.
+    pub core: usize,
     /// The peers.
     pub peers: Option<Peers>,
 }
@@ -65,35 +60,42 @@ impl Setup {
     /// Builds peers and starts all contenders.
     ///
     /// # Errors
-    /// If a contender cannot be built or started, or none is left.
+    /// If a contender cannot be built or started, or none is left, or a directory cannot be made.
     pub fn prepare(self) -> Result<Prepared> {
-        let Setup { definition, plan, contenders, cells, slice, cores, peers } = self;
-        let contenders = gather(definition, &contenders, peers.as_ref(), cores)?;
-        let job = |cell: &Cell| Job { line: cell.timed_job(slice), timeout: slice + ANSWER_SLACK };
-        let jobs = cells.iter().map(job).collect();
+        let Setup { definition, plan, contenders, cells, slice, core, peers } = self;
+        let directory = std::env::temp_dir();
+        let file_system = definition.check.map(|check| check(&cells, &directory)).transpose()?;
+        let scratch = file_system.as_ref().map(|_| Scratch::within(&directory));
+        let scratch = scratch.transpose().with_context(|| {
+            format!("cannot make a directory in {}: set TMPDIR elsewhere", directory.display())
+        })?;
+        let place = scratch.as_ref().map(Scratch::path);
+        let contenders = gather(definition, &contenders, peers.as_ref(), core, place)?;
+        let jobs = cells.iter().map(|cell| (definition.job)(cell, slice)).collect();
         let measure = Programs::start(&contenders, jobs, definition.required)?;
-        let seconds = slice.as_secs_f64();
-        let (placement, of_cores) = (definition.placement)(cores);
-        let mut all: Map<String, Json> = parameters(json!({ "seconds": seconds }));
-        all.extend(parameters(of_cores));
+        let mut all = parameters(json!({ "core": core }));
+        let timed = definition.slices.map(|_| slice.as_secs_f64());
+        all.extend(timed.map(|seconds| ("seconds".to_owned(), seconds.into())));
+        all.extend(file_system.map(|name| ("file_system".to_owned(), name.into())));
+        let slices = timed.map_or(String::new(), |seconds| format!(" of {seconds} s"));
         let bench = Bench {
             plan,
-            terms: format!(" of {seconds} s, {placement}"),
-            legend: definition.legend.into(),
+            terms: format!("{slices}, all on core {core}"),
+            legend: String::new(),
             layout: definition.layout,
             contenders,
             cells,
             metrics: (definition.metrics)(),
             idle: None,
-            cores: definition.on_two_cores.then_some(cores),
+            cores: None,
             parameters: all,
         };
-        Ok(Prepared { bench, measure: Box::new(measure), scratch: None })
+        Ok(Prepared { bench, measure: Box::new(measure), scratch })
     }
 
-    /// About how long a slice takes: contenders warm up for a fifth of it.
-    pub fn cost(&self) -> Duration {
-        self.slice * 6 / 5
+    /// About how long a slice of a cell takes.
+    pub fn cost(&self, cell: &Cell) -> Duration {
+        (self.definition.cost)(cell, self.slice)
     }
 }
 
@@ -101,14 +103,17 @@ fn gather(
     definition: &Definition,
     names: &[String],
     peers: Option<&Peers>,
-    cores: Cores,
+    core: usize,
+    place: Option<&Path>,
 ) -> Result<Contenders> {
     let found = names.iter().map(|name| {
         let known = find(definition.contenders, name)?;
-        let (pin, arguments) = (definition.run)(known, cores);
-        known.prepare(peers, pin, arguments)
+        let directory = || place.map(OsString::from).into_iter();
+        let own = ["contender", definition.name, known.name].map(OsString::from).into_iter();
+        let own = own.chain(directory()).collect();
+        known.prepare(peers, Some(core), known.arguments(own, directory().collect()))
     });
-    Contenders::gather(found, Some(definition.baseline))
+    Contenders::gather(found, definition.baseline)
 }
 
 #[cfg(test)]
@@ -119,11 +124,10 @@ mod tests {
     #[test]
     fn outside_the_repository_only_peers_are_missing() {
         let names = ["task", "liburing-one"].map(String::from);
-        let cores = Cores { server: 3, load: 3 };
-        let contenders = gather(&nop::BENCH, &names, None, cores).expect("a contender of ours");
+        let contenders = gather(&nop::BENCH, &names, None, 3, None).expect("a contender of ours");
         let spec = &contenders.specs[0];
-        assert_eq!((spec.name.as_str(), spec.pin, spec.arguments.len()), ("task", Some(3), 4));
+        assert_eq!((spec.name.as_str(), spec.pin, spec.arguments.len()), ("task", Some(3), 3));
         assert!(contenders.missing[0].contains("liburing-nop is left out"), "{contenders:?}");
-        assert!(gather(&nop::BENCH, &["rio".into()], None, cores).is_err());
+        assert!(gather(&nop::BENCH, &["rio".into()], None, 3, None).is_err());
     }
 }

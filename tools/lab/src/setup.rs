@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use crate::bench::{Cell, Plan, Prepared};
 use crate::server_bench::Load;
 use crate::usage::UsageError;
-use crate::{echo, file, programs, server_bench};
+use crate::{echo, programs, server_bench};
 
 /// A comparison of one of the kinds there are.
 #[derive(Debug)]
@@ -16,8 +16,6 @@ pub enum Setup {
     Echo(Box<echo::Setup>),
     /// Programs that answer jobs.
     Programs(programs::Setup),
-    /// Programs that read and write files.
-    File(file::Setup),
     /// Whole programs under clients.
     Servers(server_bench::Setup),
 }
@@ -28,7 +26,6 @@ impl Setup {
         match self {
             Setup::Echo(setup) => &setup.plan,
             Setup::Programs(setup) => &setup.plan,
-            Setup::File(setup) => &setup.plan,
             Setup::Servers(setup) => &setup.plan,
         }
     }
@@ -38,7 +35,6 @@ impl Setup {
         match self {
             Setup::Echo(setup) => &mut setup.plan,
             Setup::Programs(setup) => &mut setup.plan,
-            Setup::File(setup) => &mut setup.plan,
             Setup::Servers(setup) => &mut setup.plan,
         }
     }
@@ -48,7 +44,6 @@ impl Setup {
         match self {
             Setup::Echo(setup) => setup.servers.iter().map(|one| one.name.clone()).collect(),
             Setup::Programs(setup) => setup.contenders.clone(),
-            Setup::File(setup) => setup.contenders.clone(),
             Setup::Servers(setup) => {
                 setup.comparison.contenders.iter().map(|one| one.name.clone()).collect()
             }
@@ -60,7 +55,6 @@ impl Setup {
         match self {
             Setup::Echo(setup) => setup.cells.clone(),
             Setup::Programs(setup) => setup.cells.clone(),
-            Setup::File(setup) => setup.work.cells(),
             Setup::Servers(setup) => setup.comparison.loads.iter().map(Load::cell).collect(),
         }
     }
@@ -93,12 +87,6 @@ impl Setup {
                 setup.contenders.retain(|name| only.has_contender(name));
                 setup.cells.retain(|cell| only.has_cell(cell));
             }
-            Setup::File(setup) => {
-                setup.contenders.retain(|name| only.has_contender(name));
-                if let file::Work::Cycles(cycles) = &mut setup.work {
-                    cycles.retain(|cycles| only.has_cell(&cycles.cell()));
-                }
-            }
             Setup::Servers(setup) => {
                 let comparison = &mut setup.comparison;
                 comparison.contenders.retain(|one| only.has_contender(&one.name));
@@ -118,8 +106,10 @@ impl Setup {
                 let round = setup.cells.iter().map(|cell| setup.cost(cell)).sum();
                 (round, setup.idle.unwrap_or_default())
             }
-            Setup::Programs(setup) => (setup.cost() * setup.cells.len() as u32, Duration::ZERO),
-            Setup::File(setup) => (setup.work.cost(), Duration::ZERO),
+            Setup::Programs(setup) => {
+                let round = setup.cells.iter().map(|cell| setup.cost(cell)).sum();
+                (round, Duration::ZERO)
+            }
             // System calls are counted in the first round by slices of their own.
             Setup::Servers(setup) => {
                 let round: Duration = setup.cost() * setup.comparison.loads.len() as u32;
@@ -140,10 +130,6 @@ impl Setup {
                 setup.prepare()
             }
             Setup::Programs(setup) => setup.prepare(),
-            Setup::File(setup) => {
-                let scratch = setup.check()?;
-                setup.prepare(scratch)
-            }
             Setup::Servers(setup) => setup.prepare(),
         }
     }
@@ -196,7 +182,6 @@ fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::bench::Rounds;
-    use crate::cores::Cores;
     use crate::nop;
 
     fn setup() -> Setup {
@@ -206,7 +191,7 @@ mod tests {
             contenders: ["ring", "task", "liburing"].map(String::from).into(),
             cells: [64, 128, 1024].map(nop::cell).into(),
             slice: Duration::from_millis(50),
-            cores: Cores { server: 0, load: 0 },
+            core: 0,
             peers: None,
         })
     }

@@ -20,25 +20,10 @@ pub(crate) struct Pins {
     load_pin: Option<usize>,
 }
 
-/// One core for all contenders.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Pin {
-    /// The core of all of them [default: the first that may be used]
-    #[arg(long, value_name = "CPU")]
-    pin: Option<usize>,
-}
-
 impl Pins {
     /// The cores to use.
     pub(crate) fn choose(self) -> Result<Cores> {
         choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
-    }
-}
-
-impl Pin {
-    /// The core to use.
-    pub(crate) fn choose(self) -> Result<usize> {
-        Ok(choose(("--pin", self.pin), ("", None))?.server)
     }
 }
 
@@ -61,14 +46,6 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of bytes that is not zero.
-pub(crate) fn some_bytes(text: &str) -> Result<u64, String> {
-    match bytes(text)? {
-        0 => Err("0 bytes are nothing to measure: write 4096, 16K, 4M or 1G".into()),
-        bytes => Ok(bytes),
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -85,10 +62,5 @@ pub(crate) mod tests {
     pub(crate) fn refused<T: std::fmt::Debug>(outcome: Result<T>, part: &str) {
         let error = outcome.expect_err(part);
         assert!(error.is::<UsageError>() && error.to_string().contains(part), "{part}: {error}");
-    }
-
-    #[test]
-    fn no_bytes_are_refused() {
-        assert!(some_bytes("0K").unwrap_err().contains("0 bytes"));
     }
 }

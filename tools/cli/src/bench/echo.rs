@@ -1,4 +1,4 @@
-//! `annulus bench echo`, `udp` and `unix`: comparisons of echo servers.
+//! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
 use super::args::{Pins, bytes, some_time};
 use super::run::{OutputArgs, compare, peers};
@@ -49,6 +49,9 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(crate) struct EchoArgs {
+    /// What connects clients and servers: tcp, udp or unix
+    #[arg(long, value_name = "KIND", default_value = "tcp")]
+    transport: Transport,
     /// Connections: one number or several [default: 1,50,200]
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
@@ -89,7 +92,7 @@ pub(crate) struct EchoArgs {
     /// What the clients run on: auto, uring or epoll
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: DriverChoice,
-    /// Clients send with segmentation and receive with coalescing (GSO and GRO): for bench udp, with --pipeline
+    /// Clients send with segmentation and receive with coalescing (GSO and GRO): for --transport udp, with --pipeline
     #[arg(long)]
     segments: bool,
     /// A connection per message: connect, send, receive, close; compares average and p99, too
@@ -112,9 +115,9 @@ pub(crate) struct EchoArgs {
     output: OutputArgs,
 }
 
-pub(crate) fn run(args: EchoArgs, transport: Transport) -> Result<ExitCode> {
+pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     let output = (args.output.json.clone(), args.output.verbose);
-    let setup = setup(&args, transport)?;
+    let setup = setup(&args)?;
     compare(output, || setup.prepare())
 }
 
@@ -135,7 +138,8 @@ pub(crate) fn catalogue() -> Catalogue {
 }
 
 /// Checks the arguments.
-pub(crate) fn setup(args: &EchoArgs, transport: Transport) -> Result<Setup> {
+pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
+    let transport = args.transport;
     let (cores, catalogue) = (args.pins.choose()?, catalogue());
     let load = annulus_load::Plan {
         warm_up: args.warm_up,
@@ -205,7 +209,7 @@ fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageErro
             refuse("--per-connection: datagrams have no connection")
         }
         Transport::Udp => Ok(Datagrams { window: pipeline, segments, driver }.into()),
-        _ if args.segments => refuse("--segments: only bench udp has them, leave it out"),
+        _ if args.segments => refuse("--segments: only --transport udp has them, leave it out"),
         _ if args.per_connection => {
             let connections = args.connections.map(|count| count as usize);
             let threads = args.threads.unwrap_or(1) as usize;
@@ -242,7 +246,8 @@ mod tests {
     use annulus_load::limits;
 
     fn setup(line: &str, transport: Transport) -> Result<Setup> {
-        super::setup(&parsed(line).expect("it parses"), transport)
+        let line = format!("--transport {} {line}", transport.kind().unwrap_or("tcp"));
+        super::setup(&parsed(&line).expect("it parses"))
     }
 
     #[test]
@@ -317,7 +322,7 @@ mod tests {
             ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
             ("--clients 5,5", "5 clients × 128 bytes is given twice"),
             ("--clients 50 --cells 50x128", "50 clients × 128 bytes is given twice"),
-            ("--segments", "only bench udp has them"),
+            ("--segments", "only --transport udp has them"),
             ("--server-pin 9999", "--server-pin 9999: this process may use "),
         ] {
             refused(setup(line, Transport::Tcp), part);
@@ -340,7 +345,7 @@ mod tests {
         assert!(
             matches!(plain.load.workload, Workload::PerConnection(_)) && plain.servers.len() == 2
         );
-        refused(setup("--segments", Transport::Unix), "only bench udp has them");
+        refused(setup("--segments", Transport::Unix), "only --transport udp has them");
         refused(
             setup("--servers uring,threads", Transport::Unix),
             "server 'threads' serves TCP only",

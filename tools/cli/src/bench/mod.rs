@@ -1,45 +1,52 @@
-//! `annulus bench`: servers side by side, in one run.
+//! `annulus bench`: contenders side by side, in one run whose results are kept.
 
 pub(crate) mod args;
-pub(crate) mod echo;
-pub(crate) mod file;
-pub(crate) mod nop;
-mod programs;
-pub(crate) mod results;
-pub(crate) mod run;
-pub(crate) mod server_bench;
+mod build;
+mod compare;
+mod echo;
+mod list;
+mod measure;
+mod page;
+mod results;
+mod run;
+mod serve;
+mod servers;
+mod subject;
+mod tables;
 
-use annulus_lab::echo::Transport;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-/// Compare servers side by side
+/// Compare servers and other programs side by side
 #[derive(Args, Debug)]
+#[command(after_help = measure::EXPLAIN, args_conflicts_with_subcommands = true,
+          subcommand_negates_reqs = true)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    bench: Bench,
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: measure::RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
-enum Bench {
-    Echo(echo::EchoArgs),
-    /// Compare UDP echo servers: as bench echo, with datagrams; --pipeline is how many are in flight per client
-    Udp(echo::EchoArgs),
-    /// Compare echo servers over Unix sockets: as bench echo, with streams at paths
-    Unix(echo::EchoArgs),
-    File(file::FileArgs),
-    Nop(nop::NopArgs),
-    Programs(server_bench::ServerBenchArgs),
+enum Verb {
+    Echo(Box<echo::EchoArgs>),
+    List(list::ListArgs),
+    Build(build::BuildArgs),
+    Compare(compare::CompareArgs),
+    Page(page::PageArgs),
+    Serve(serve::ServeArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
-    match args.bench {
-        Bench::Echo(args) => echo::run(args, Transport::Tcp),
-        Bench::Udp(args) => echo::run(args, Transport::Udp),
-        Bench::Unix(args) => echo::run(args, Transport::Unix),
-        Bench::File(args) => file::run(args),
-        Bench::Nop(args) => nop::run(args),
-        Bench::Programs(args) => server_bench::run(args),
+    match args.verb {
+        None => measure::run(args.run),
+        Some(Verb::Echo(args)) => echo::run(*args),
+        Some(Verb::List(args)) => list::run(&args),
+        Some(Verb::Build(args)) => build::run(&args),
+        Some(Verb::Compare(args)) => compare::run(args),
+        Some(Verb::Page(args)) => page::run(args),
+        Some(Verb::Serve(args)) => serve::run(args),
     }
 }

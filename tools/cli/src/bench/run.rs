@@ -35,10 +35,9 @@ pub(crate) struct OutputArgs {
 }
 
 /// Takes the machine's lock, measures, and prints the report; meanwhile saves the results so far as JSON.
-pub(crate) fn carry_out(
-    json: Option<Target>,
+pub(crate) fn compare(
+    (json, is_verbose): (Option<Target>, bool),
     prepare: impl FnOnce() -> Result<Prepared>,
-    text: impl FnOnce(&Report) -> String,
 ) -> Result<ExitCode> {
     let lock = RunLock::take()?;
     // An unwritable path is reported before the measurement.
@@ -52,19 +51,12 @@ pub(crate) fn carry_out(
     }
     let report = prepared.run(&mut progress)?;
     drop(progress);
-    output::deliver(json.map(Target::open).transpose()?, &report, Some(text(&report)))?;
+    let text = results::of_report(&report, is_verbose);
+    output::deliver(json.map(Target::open).transpose()?, &report, Some(text))?;
     match report.failures().next() {
         Some(failure) => bail!(failure),
         None => Ok(lock.status()),
     }
-}
-
-/// As [`carry_out`], with the usual tables.
-pub(crate) fn compare(
-    (json, is_verbose): (Option<Target>, bool),
-    prepare: impl FnOnce() -> Result<Prepared>,
-) -> Result<ExitCode> {
-    carry_out(json, prepare, |report| results::of_report(report, is_verbose))
 }
 
 /// The peers of the directory `peers` here or above.

@@ -70,7 +70,7 @@ pub(crate) fn free_address() -> SocketAddr {
 /// Gives jobs to one of our contenders; returns its exit status, its answers, and its error output.
 pub(crate) fn ask(bench: &str, contender: &str, jobs: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(ANNULUS);
-    command.args(["bench", bench, "--contender", contender]);
+    command.args(["contender", bench, contender]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A contender that ends at once reads nothing.

@@ -75,15 +75,12 @@ fn the_servers_of_a_killed_bench_end_with_it() {
         kill(&[&["echo"], &servers[..]].concat(), 3, signal);
     }
     for transport in ["udp", "unix"] {
-        kill(&[transport, "--servers", "epoll", "--clients", "2"], 2, Signal::KILL);
+        kill(
+            &["echo", "--transport", transport, "--servers", "epoll", "--clients", "2"],
+            2,
+            Signal::KILL,
+        );
     }
-}
-
-#[test]
-fn the_contenders_of_a_killed_bench_end_with_it() {
-    kill(&["nop", "--contenders", "ring", "--entries", "1"], 2, Signal::KILL);
-    let file = ["file", "--pattern", "randread", "--file-size", "1M", "--depth", "1"];
-    kill(&[&file[..], &["--mode", "both"]].concat(), 3, Signal::KILL);
 }
 
 /// Slices that take some milliseconds each.
@@ -132,7 +129,7 @@ fn a_full_disk_ends_the_lab_and_once_there_is_room_it_goes_on() {
             &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\""),
             ANNULUS,
         ]);
-        command.args(["lab", "run", "./small.toml", "--rounds", "40", "--out", "out"]);
+        command.args(["bench", "./small.toml", "--rounds", "40", "--out", "out"]);
         finish(command.current_dir(&directory).env("TMPDIR", &directory).own_lock())
     };
     let full = run("24");
@@ -158,7 +155,7 @@ fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
     let directory = directory("killed");
     let run = || {
         let mut command = Command::new(ANNULUS);
-        command.args(["lab", "run", "./small.toml", "--rounds", "40", "--out", "out"]);
+        command.args(["bench", "./small.toml", "--rounds", "40", "--out", "out"]);
         command.current_dir(&directory).env("TMPDIR", &directory).own_lock();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
@@ -199,7 +196,7 @@ fn a_lab_that_is_killed_then_interrupted_ends_what_servers_started_and_goes_on()
     std::fs::write(directory.join("server"), SERVER.replace("ANNULUS", ANNULUS)).unwrap();
     let run = || {
         let mut command = Command::new(ANNULUS);
-        command.args(["lab", "run", "sh server {port}", "--load", "tcp://{address} -l 64"]);
+        command.args(["bench", "sh server {port}", "--load", "tcp://{address} -l 64"]);
         command.args(["--connections", "2", "--seconds", "0.2", "--rounds", "10", "--out", "out"]);
         command.current_dir(&directory).env("TMPDIR", &directory);
         command
@@ -225,7 +222,7 @@ fn a_lab_that_is_killed_then_interrupted_ends_what_servers_started_and_goes_on()
     }
     let rest = finish(&mut run());
     // A slice in which a busy machine answers nothing fails.
-    assert!(matches!(rest.code, Some(0 | 1)), "{rest:?}");
+    assert!(matches!(rest.code, Some(0 | 1 | 3)), "{rest:?}");
     assert!(rest.stdout.contains("interrupted 2 times and resumed"), "{rest:?}");
     let all = Results::read(&path).unwrap();
     assert_eq!((all.record().slices().len(), all.is_finished(), all.resumed()), (20, true, 2));

@@ -36,10 +36,10 @@ impl Directory {
         Directory(directory)
     }
 
-    /// `annulus lab run` within it.
+    /// `annulus bench` within it.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(ANNULUS);
-        command.args(["lab", "run"]).args(args).current_dir(&self.0).own_lock();
+        command.args(["bench"]).args(args).current_dir(&self.0).own_lock();
         command
     }
 
@@ -69,21 +69,19 @@ fn suite(test: &str, text: &str, args: &[&str]) -> (Finished, Option<Value>) {
 
 #[test]
 fn everything_is_listed_with_its_size_and_its_time() {
-    let finished = annulus(["lab", "list"]);
+    let finished = annulus(["bench", "list"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
-    for part in [
-        "\nnop         suite, nop ",
-        "\nhttp        programs ",
-        "\nbench:nop   nop ",
-        "TCP echo (003: nimuring, TCP)",
-    ] {
+    for part in
+        ["\nnop         suite, nop ", "\nhttp        programs ", "TCP echo (003: nimuring, TCP)"]
+    {
         assert!(finished.stdout.contains(part), "{part}: {}", finished.stdout);
     }
     assert!(finished.stdout.lines().all(|line| line.chars().count() <= 80), "{}", finished.stdout);
     let directory = Directory::new("listed", FILES);
     let mut command = Command::new(ANNULUS);
-    let listed =
-        finish(command.args(["lab", "list", "tools/suites/small.toml"]).current_dir(&directory.0));
+    let listed = finish(
+        command.args(["bench", "list", "tools/suites/small.toml"]).current_dir(&directory.0),
+    );
     assert!(
         listed.stdout.contains("suite, file") && listed.stdout.contains("small (none)"),
         "{listed:?}"
@@ -104,7 +102,7 @@ fn peers_are_built_or_left_out_and_a_failure_is_shown() {
     }
     let build = |names: &[&str]| {
         let mut command = Command::new(ANNULUS);
-        finish(command.args(["lab", "build"]).args(names).current_dir(&directory.0))
+        finish(command.args(["bench", "build"]).args(names).current_dir(&directory.0))
     };
     let finished = build(&["good", "lacks"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -122,12 +120,11 @@ fn peers_are_built_or_left_out_and_a_failure_is_shown() {
 
 #[test]
 fn the_error_for_an_unknown_name_lists_all() {
-    annulus(["lab", "run", "nope"])
-        .fails_with(2, &["'nope'", "bench-echo, fibers", "http", "bench:nop"]);
-    annulus(["lab", "run"]).fails_with(2, &["NAME", "--help"]);
-    annulus(["lab", "run", "nop", "nop"]).fails_with(2, &["'nop' is given twice"]);
-    annulus(["lab", "run", "all", "nop"]).fails_with(2, &["all nop: all and quick stand alone"]);
-    let nowhere = finish(Command::new(ANNULUS).args(["lab", "run", "tcp"]).current_dir("/"));
+    annulus(["bench", "nope"]).fails_with(2, &["'nope'", "bench-echo, fibers", "http"]);
+    annulus(["bench"]).fails_with(2, &["NAME", "--help"]);
+    annulus(["bench", "nop", "nop"]).fails_with(2, &["'nop' is given twice"]);
+    annulus(["bench", "all", "nop"]).fails_with(2, &["all nop: all and quick stand alone"]);
+    let nowhere = finish(Command::new(ANNULUS).args(["bench", "tcp"]).current_dir("/"));
     nowhere.fails_with(2, &["'tcp'", "within the repository"]);
 }
 
@@ -263,18 +260,27 @@ fn a_udp_suite_has_rates_and_megabytes() {
     }
 }
 
-const NOP: [&str; 5] = ["bench:nop", "--only", "ring,task/64", "--rounds", "6"];
+const NOPS: &str = r#"kind = "nop"
+    [[table]]
+    title = "a table"
+    unit = "operations/s"
+    corner = "Entries"
+    each = { figure = "rate" }
+    columns = [{ name = "ring", servers = ["ring"] }, { name = "task", servers = ["task"] }]
+    rows = [{ name = "64", entries = 64 }, { name = "128", entries = 128 }]"#;
+
+const NOP: [&str; 5] = ["small", "--only", "ring,task/64", "--rounds", "6"];
 
 #[test]
 fn an_interrupted_run_goes_on_and_a_finished_one_is_left_alone() {
     if !drivers().contains(&"uring") {
         return;
     }
-    let directory = Directory::new("resumed", "kind = \"nop\"");
+    let directory = Directory::new("resumed", NOPS);
     let nop = |args: &[&str]| directory.run(&[&NOP, args].concat());
     let first = nop(&["--out", "out"]);
     assert_eq!(first.code, Some(0), "{first:?}");
-    let path = directory.0.join("out/bench-nop.jsonl");
+    let path = directory.0.join("out/small.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
     // Without its last line, and with half a slice before that.
     let lines: Vec<&str> = whole.lines().collect();
@@ -283,11 +289,14 @@ fn an_interrupted_run_goes_on_and_a_finished_one_is_left_alone() {
     nop(&["--out", "out", "--seed", "2"]).fails_with(2, &["bench.seed is 1 there, and 2 now"]);
     let second = nop(&["--out", "out"]);
     assert_eq!(second.code, Some(0), "{second:?}");
-    let results = directory.results("out/bench-nop.jsonl");
+    let results = directory.results("out/small.jsonl");
     assert_eq!((results.record().slices().len(), results.resumed()), (18, 1));
     let third = nop(&["--out", "out"]);
     assert_eq!((third.code, third.stdout.as_str()), (Some(0), ""), "{third:?}");
     assert!(third.stderr.contains("is finished: remove it to measure again"), "{third:?}");
+    // Another command is not answered with its results.
+    let other = nop(&["--out", "out", "--seed", "2"]);
+    other.fails_with(2, &["small.jsonl is of another run: bench.seed is 1 there, and 2 now"]);
 }
 
 #[test]
@@ -295,7 +304,7 @@ fn a_run_without_a_directory_gets_a_new_one() {
     if !drivers().contains(&"uring") {
         return;
     }
-    let directory = Directory::new("dated", "kind = \"nop\"");
+    let directory = Directory::new("dated", NOPS);
     for count in [1, 2] {
         let finished = directory.run(&NOP);
         assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -306,12 +315,12 @@ fn a_run_without_a_directory_gets_a_new_one() {
 
 #[test]
 fn a_file_that_is_no_results_is_not_overwritten() {
-    let directory = Directory::new("other", "kind = \"nop\"");
+    let directory = Directory::new("other", FILES);
     fs::create_dir(directory.0.join("out")).unwrap();
-    fs::write(directory.0.join("out/echo.jsonl"), "{}\n").unwrap();
-    let args = ["echo", "--only", "threads/1x128", "--rounds", "1", "--out", "out"];
-    directory.run(&args).fails_with(1, &["echo.jsonl: line 1 is not that of a file of results"]);
-    assert_eq!(fs::read_to_string(directory.0.join("out/echo.jsonl")).unwrap(), "{}\n");
+    fs::write(directory.0.join("out/small.jsonl"), "{}\n").unwrap();
+    let args = ["small", "--rounds", "1", "--out", "out"];
+    directory.run(&args).fails_with(1, &["small.jsonl: line 1 is not that of a file of results"]);
+    assert_eq!(fs::read_to_string(directory.0.join("out/small.jsonl")).unwrap(), "{}\n");
 }
 
 /// A file of results with the times of a contender, by its index, multiplied.
@@ -344,7 +353,7 @@ fn a_slower_run_is_worse_and_the_exit_status_says_so() {
     }
     let compare = |args: &[&str]| {
         let mut command = Command::new(ANNULUS);
-        finish(command.args(["lab", "compare"]).args(args).current_dir(&directory.0))
+        finish(command.args(["bench", "compare"]).args(args).current_dir(&directory.0))
     };
     let same = compare(&["old", "old"]);
     assert_eq!(same.code, Some(0), "{same:?}");
@@ -376,7 +385,7 @@ fn runs_that_cannot_be_compared_are_errors_of_usage() {
     fs::write(directory.0.join("other.jsonl"), "{}\n").unwrap();
     let compare = |args: &[&str]| {
         let mut command = Command::new(ANNULUS);
-        finish(command.args(["lab", "compare"]).args(args).current_dir(&directory.0))
+        finish(command.args(["bench", "compare"]).args(args).current_dir(&directory.0))
     };
     compare(&["empty", "empty"]).fails_with(2, &["no .jsonl file of the same name"]);
     compare(&["empty", "other.jsonl"]).fails_with(2, &["name two files, or two directories"]);

@@ -102,7 +102,7 @@ fn directory(test: &str) -> PathBuf {
 }
 
 fn report(words: &[&Path]) -> Finished {
-    annulus(["lab", "report"].iter().map(Path::new).chain(words.iter().copied()))
+    annulus(["bench", "page"].iter().map(Path::new).chain(words.iter().copied()))
 }
 
 #[test]
@@ -193,7 +193,7 @@ struct Served {
 impl Served {
     fn start(directory: &Path) -> Served {
         let mut command = Command::new(ANNULUS);
-        command.args(["lab", "serve", "--port", "0"]).arg(directory);
+        command.args(["bench", "serve", "--port", "0"]).arg(directory);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -285,7 +285,7 @@ fn a_taken_port_and_a_missing_directory_are_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let path = directory.to_str().unwrap();
-    annulus(["lab", "serve", path, "--port", &port])
+    annulus(["bench", "serve", path, "--port", &port])
         .fails_with(1, &[&port, "another port", "--port"]);
-    annulus(["lab", "serve", "/nowhere"]).fails_with(1, &["cannot read /nowhere"]);
+    annulus(["bench", "serve", "/nowhere"]).fails_with(1, &["cannot read /nowhere"]);
 }

@@ -24,7 +24,7 @@ fn every_command_has_a_page() {
         ("annulus", "annulus\\-load(1)"),
         ("annulus-load", ".nf"),
         ("annulus-load-udp", "datagram"),
-        ("annulus-bench-programs", "nginx"),
+        ("annulus-bench-page", "Markdown"),
     ] {
         let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
         assert!(

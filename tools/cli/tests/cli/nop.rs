@@ -1,28 +1,6 @@
-//! NOP throughput: from the command line to the table.
+//! Contenders for NOPs: the figures of jobs.
 
-use crate::common::{ANNULUS, OwnLock, ask, drivers, finish};
-use std::process::Command;
-
-#[test]
-fn our_contenders_are_measured_side_by_side() {
-    if !drivers().contains(&"uring") {
-        return;
-    }
-    let args = "bench nop --contenders ring,lookup,task --entries 64,128 --rounds 1 --seconds 1ms";
-    let finished =
-        finish(Command::new(ANNULUS).args(args.split(' ')).args(["--json", "-"]).own_lock());
-    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
-    let report = finished.json();
-    assert_eq!(report["settings"]["baseline"], "ring");
-    let cells = report["results"].as_array().unwrap();
-    let names: Vec<_> = cells.iter().map(|row| row["contender"].as_str().unwrap()).collect();
-    assert_eq!(names, ["ring", "ring", "lookup", "lookup", "task", "task"]);
-    for row in cells.iter().chain(report["controls"].as_array().unwrap()) {
-        for metric in ["rate", "per_cpu_second", "cpu_us"] {
-            assert!(row["figures"][metric]["value"].as_f64().unwrap() > 0.0, "{row}");
-        }
-    }
-}
+use crate::common::{ask, drivers};
 
 #[test]
 fn a_contender_answers_each_job_and_ends_with_its_input() {

@@ -59,9 +59,8 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
         format!("load udp -a {udp} {timed}"),
         "bench echo --servers epoll --clients 1 --rounds 2 --per-connection --connections 3"
             .to_owned(),
-        "bench nop --contenders ring --entries 1 --rounds 2 --seconds 0.01".to_owned(),
-        "bench file -n 1 -c 1 --mode tasks".to_owned(),
-        "lab --help".to_owned(),
+        "bench --help".to_owned(),
+        "bench list".to_owned(),
     ];
     lines.iter().map(|line| line.split(' ').map(String::from).collect()).collect()
 }

@@ -208,11 +208,22 @@ fn an_invalid_path_is_refused_with_its_limit() {
 
 #[test]
 fn a_bench() {
-    let args = ["bench", "unix", "--servers", "auto,threads"];
+    let args = ["bench", "echo", "--transport", "unix", "--servers", "auto,threads"];
     annulus(args).fails_with(2, &["no server 'auto'"]);
-    let args = ["bench", "unix", "--servers", "epoll,threads"];
+    let args = ["bench", "echo", "--transport", "unix", "--servers", "epoll,threads"];
     annulus(args).fails_with(2, &["server 'threads' serves TCP only"]);
-    let args = ["bench", "unix", "--servers", "epoll", "--clients", "3", "--rounds", "2"];
+    let args = [
+        "bench",
+        "echo",
+        "--transport",
+        "unix",
+        "--servers",
+        "epoll",
+        "--clients",
+        "3",
+        "--rounds",
+        "2",
+    ];
     let counted = ["--per-connection", "--connections", "20", "--json", "-"];
     let finished = finish(Command::new(ANNULUS).args(args).args(counted).own_lock());
     assert_eq!(finished.code, Some(0), "{finished:?}");

@@ -122,9 +122,6 @@ pub enum Fold {
 /// The winner must not have a lower rate than this, as a multiple of the other's.
 pub const LEAST_RATE: f64 = 0.97;
 
-/// The key of [`cpu`].
-pub const CPU_KEY: &str = "cpu_us";
-
 /// Operations per second.
 pub fn rate() -> Metric {
     Metric {
@@ -139,7 +136,7 @@ pub fn rate() -> Metric {
 pub fn cpu() -> Metric {
     Metric {
         noun: "CPU".into(),
-        ..Metric::plain(CPU_KEY, "CPU µs", Formula::per("cpu_ns", &["operations"], 1e-3))
+        ..Metric::plain("cpu_us", "CPU µs", Formula::per("cpu_ns", &["operations"], 1e-3))
     }
 }
 

@@ -39,8 +39,7 @@ pub use doubt::CLIENT_CPU_SHARE;
 pub use envelope::{Against, Best, Distance, Distances, Envelope, OURS, Worst};
 pub use formula::Formula;
 pub use metric::{
-    Better, CPU_KEY, Column, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped,
-    megabytes, rate,
+    Better, Column, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped, megabytes, rate,
 };
 pub use record::{Outcome, Record};
 pub use report::{Comparison, Figure, Footprint, NOTHING, Report, Row, SliceRow};

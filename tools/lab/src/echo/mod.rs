@@ -4,6 +4,7 @@ mod catalogue;
 mod load;
 mod servers;
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use annulus_load::{Datagrams, PerConnection, ServerAddress, Streams, Workload, limits};
@@ -18,7 +19,7 @@ use crate::cores::Cores;
 use crate::process::Spec;
 use crate::scratch::Scratch;
 use crate::server::Server;
-use crate::usage::UsageError;
+use crate::usage::{UsageError, own};
 
 pub use catalogue::{Catalogue, Choice};
 pub use load::load;
@@ -43,6 +44,14 @@ impl Transport {
             Transport::Udp => Some("udp"),
             Transport::Unix => Some("unix"),
         }
+    }
+}
+
+impl FromStr for Transport {
+    type Err = UsageError;
+
+    fn from_str(name: &str) -> Result<Transport, UsageError> {
+        own(&[("tcp", Transport::Tcp), ("udp", Transport::Udp), ("unix", Transport::Unix)], name)
     }
 }
 

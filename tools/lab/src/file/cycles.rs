@@ -3,13 +3,15 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
+use annulus::Runtime;
 use annulus::fs::OpenOptions;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
-use super::executor::Executor;
 use crate::bench::{Cell, Sample};
+use crate::clock::ClockSample;
 
 /// The slowest supported device, in bytes and cycles per second.
 const SLOWEST_BYTES: u64 = 1 << 20;
@@ -34,6 +36,12 @@ pub struct Cycles {
 impl Cycles {
     /// The form of a job.
     pub const JOB: &str = "WORKERS CYCLES BYTES";
+
+    /// Those of a cell.
+    pub(super) fn of(cell: &Cell) -> Cycles {
+        let number = |name| cell.number(name).unwrap_or_default();
+        Cycles { workers: number("workers"), cycles: number("cycles"), bytes: number("bytes") }
+    }
 
     /// The cell of the bench.
     pub fn cell(self) -> Cell {
@@ -74,16 +82,43 @@ impl Cycles {
     }
 }
 
+/// What runs the workers: a thread each, with blocking calls; or a task each, all on the thread of a runtime that is kept.
+pub(super) enum Executor {
+    Threads,
+    Tasks(Runtime),
+}
+
+impl Executor {
+    fn run(&mut self, workers: Vec<Worker>) -> Result<Vec<Worker>> {
+        let Executor::Tasks(runtime) = self else { return in_threads(workers) };
+        runtime.try_block_on(async {
+            let tasks = workers.into_iter().map(|worker| annulus::spawn(worker.run_as_task()));
+            let mut done = Vec::new();
+            for task in tasks.collect::<Vec<_>>() {
+                done.push(task.await.map_err(|error| anyhow!("{error}"))??);
+            }
+            Ok(done)
+        })?
+    }
+}
+
+fn in_threads(workers: Vec<Worker>) -> Result<Vec<Worker>> {
+    thread::scope(|scope| {
+        let start =
+            |worker: Worker| thread::Builder::new().spawn_scoped(scope, || worker.run_plain());
+        let threads = workers.into_iter().map(start).collect::<Result<Vec<_>, _>>();
+        let threads = threads.context("cannot start so many threads: ask for fewer")?;
+        threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
+    })
+}
+
 /// Runs a cell. Files and memory are made before the measured time, and removed afterwards.
 pub(super) fn answer(executor: &mut Executor, directory: &Path, cell: Cycles) -> Result<Sample> {
     let workers = (0..cell.workers).map(|number| Worker::new(directory, number, cell));
     let workers = workers.collect::<Result<Vec<_>>>().context("cannot make the files")?;
-    let work = |executor: &mut Executor, _| {
-        executor.run(workers, Worker::run_plain, async |workers| {
-            Ok(workers.into_iter().map(Worker::run_as_task).collect())
-        })
-    };
-    let (workers, mut sample) = executor.measure(work, |_| cell.total())?;
+    let began = ClockSample::now();
+    let workers = executor.run(workers)?;
+    let mut sample = (ClockSample::now() - began).sample(cell.total());
     workers.into_iter().try_for_each(Worker::clean_up).context("cannot remove the files")?;
     sample.set("bytes", 2.0 * cell.total() as f64 * cell.bytes as f64);
     Ok(sample)

@@ -31,7 +31,7 @@ pub(super) fn check(
     // A file system without storage has no size; it will refuse a directory.
     let disk = (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64));
     let needed = [memory, files].map(|bytes| bytes.unwrap_or(u64::MAX));
-    let limits = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in --dir")];
+    let limits = [(needed[0], available(), "of memory left"), (needed[1], disk, "left in TMPDIR")];
     refusal(requested, limits).map_or(Ok(()), |text| Err(UsageError(text).into()))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn file_system(dir: &Path) -> Result<String> {
 }
 
 fn stat(dir: &Path) -> Result<StatFs> {
-    let refused = |why| UsageError(format!("--dir {}: {why}; choose a directory", dir.display()));
+    let refused = |why| UsageError(format!("TMPDIR {}: {why}; set it elsewhere", dir.display()));
     Ok(statfs(dir).map_err(refused)?)
 }
 

@@ -7,10 +7,8 @@ mod work;
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::bench::{Better, Cell, Column, Formula, LEAST_RATE, Layout, Metric, Role, cpu, rate};
-use crate::jobs::Known;
+use crate::jobs::{Job, Known};
 use crate::programs::Definition;
 
 pub use work::{MAX_ENTRIES, answer_all};
@@ -26,20 +24,19 @@ pub static BENCH: Definition = Definition {
         Known::peer("liburing-one", "liburing-nop", Some("one")),
         Known::peer("io-uring", "io-uring-nop", None),
     ],
-    usual: &["ring", "lookup", "task", "liburing", "liburing-one", "io-uring"],
-    usual_slice: Duration::from_millis(50),
-    baseline: "liburing",
+    baseline: Some("liburing"),
     metrics,
     required: &["operations", "ns", "cpu_ns"],
     layout: Layout::Matrix,
-    legend: "",
-    on_two_cores: false,
-    run: |known, cores| {
-        let own = ["bench", "nop", "--contender", known.name].map(Into::into).into();
-        (Some(cores.server), known.arguments(own, Vec::new()))
-    },
-    placement: |cores| (format!("all on core {}", cores.server), json!({ "core": cores.server })),
+    slices: Some([Duration::from_millis(50), Duration::from_millis(30)]),
+    job: |cell, slice| Job { line: cell.timed_job(slice), timeout: slice + SLACK },
+    // Contenders warm up for a fifth.
+    cost: |_, slice| slice * 6 / 5,
+    check: None,
 };
+
+/// How much longer than its slice an answer may take: for the warm-up, and for a machine that is slow at times.
+const SLACK: Duration = Duration::from_secs(10);
 
 fn metrics() -> Vec<Metric> {
     vec![

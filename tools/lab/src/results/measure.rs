@@ -13,7 +13,7 @@ use crate::suite;
 use crate::usage::UsageError;
 
 /// Measures, and keeps every slice in the file at once. If there is such a file already, it is resumed: what is in it is
-/// not measured again.
+/// not measured again, and nothing if it is finished.
 ///
 /// # Errors
 /// If the file is of another definition or of another machine, or finished; if it cannot be read or written; and
@@ -29,6 +29,9 @@ pub fn measure(
     let (log, record, header) = if path.exists() {
         let results = Results::read(path)?;
         check(&results, &header)?;
+        if results.is_finished() {
+            return Ok(results);
+        }
         (Log::resume(&results, places)?, results.record, results.header)
     } else {
         (Log::create(path, &header, places)?, Record::new(), header)
@@ -47,11 +50,6 @@ pub fn measure(
 /// Checks that a run can go on from these results.
 fn check(results: &Results, header: &Header) -> Result<(), UsageError> {
     let path = results.path.display();
-    if results.is_finished() {
-        return Err(UsageError(format!(
-            "{path} is finished: remove it, or choose another --out, to measure again"
-        )));
-    }
     match results.header.difference(header) {
         None => Ok(()),
         Some(difference) => Err(UsageError(format!(

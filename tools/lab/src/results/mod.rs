@@ -191,7 +191,7 @@ fn first_line(line: &[u8]) -> Result<Header, String> {
         Ok(json) if json["format"] == FORMAT && json["version"].is_u64() => json,
         Err(error) if is_ours && error.is_eof() => return cut(),
         _ => return Err(
-            "1 is not that of a file of results: name a .jsonl file that `annulus lab run` has written"
+            "1 is not that of a file of results: name a .jsonl file that `annulus bench` has written"
                 .into(),
         ),
     };

@@ -112,7 +112,7 @@ fn a_run_killed_after_its_last_slice_measures_nothing_more() {
 }
 
 #[test]
-fn another_definition_and_a_finished_run_are_refused() {
+fn another_definition_is_refused_also_of_a_finished_run() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
     run(&path, 8, 5).expect("a part");
@@ -128,8 +128,9 @@ fn another_definition_and_a_finished_run_are_refused() {
     assert!(error.contains("environment.kernel is \"1."), "{error}");
     fs::write(&path, text).expect("as it was");
     run(&path, 8, usize::MAX).expect("the rest");
-    let error = run(&path, 8, usize::MAX).expect_err("finished").to_string();
-    assert!(error.contains("is finished: remove it"), "{error}");
+    assert_eq!(run(&path, 8, usize::MAX).expect("it is finished").1, 0, "nothing is measured");
+    let error = run(&path, 9, usize::MAX).expect_err("other rounds").to_string();
+    assert!(error.contains("test.jsonl") && error.contains("is 8 there, and 9 now"), "{error}");
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn errors_name_the_file_the_line_and_what_to_do() {
     for (text, parts) in [
         (String::new(), ["line 1 is missing or cut", "remove the file"]),
         (header[..50].to_owned(), ["line 1 is missing or cut", "remove the file"]),
-        ("{\"run\":1}\n".into(), ["line 1 is not that of a file of results", "annulus lab run"]),
+        ("{\"run\":1}\n".into(), ["line 1 is not that of a file of results", "annulus bench"]),
         ("\u{0}\n".into(), ["line 1 is not that", ".jsonl"]),
         (
             header.replacen("\"version\":1", "\"version\":2", 1),

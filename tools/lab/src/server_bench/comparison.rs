@@ -198,39 +198,19 @@ impl Comparison {
         Ok(self)
     }
 
-    /// The same with the servers and loads of these names only; with all if none is named.
-    ///
-    /// # Errors
-    /// A [`UsageError`] that names what is not known, with what is.
-    pub fn only(mut self, servers: &[String], loads: &[String]) -> Result<Comparison> {
-        self.contenders = chosen("server", servers, self.contenders, |one| &one.name)?;
-        self.loads = chosen("load", loads, self.loads, |load| &load.name)?;
-        Ok(self)
-    }
-}
-
-/// Those with these names, in that order, or all.
-fn chosen<T: Clone>(
-    what: &str,
-    names: &[String],
-    all: Vec<T>,
-    name_of: fn(&T) -> &str,
-) -> Result<Vec<T>, UsageError> {
-    if names.is_empty() {
-        return Ok(all);
-    }
-    distinct(names, |name| format!("{what} '{name}'"))?;
-    let mut left = Vec::new();
-    for name in names {
-        let before = left.len();
-        left.extend(all.iter().filter(|one| name_of(one) == name).cloned());
-        if left.len() == before {
-            let mut known: Vec<&str> = all.iter().map(name_of).collect();
-            known.dedup();
-            return Err(UsageError(format!("no {what} '{name}': there are {}", known.join(", "))));
+    /// The placement; and why it is another one than the file's. A server that runs already is pinned to no core, so none is if it is
+    /// compared with one that is started: else an identical program would win.
+    pub(super) fn placed(&self) -> (Placement, Option<String>) {
+        let running = self.contenders.iter().find(|one| !one.is_started());
+        let is_mixed = self.contenders.iter().any(Contender::is_started);
+        match running.filter(|_| is_mixed && self.placement != Placement::Shared) {
+            Some(one) => {
+                let why = format!("{} runs already, so nothing is pinned to a core", one.name);
+                (Placement::Shared, Some(why))
+            }
+            None => (self.placement, None),
         }
     }
-    Ok(left)
 }
 
 /// Checks that no two loads are the same cell.
@@ -289,16 +269,19 @@ mod tests {
         assert_eq!((names, comparison.baseline.as_str()), (vec!["a", "b"], "a"));
         let cells: Vec<_> = comparison.loads.iter().map(|load| load.cell().to_string()).collect();
         assert_eq!(cells, ["http × 1 connection × depth 1", "http × 50 connections × depth 1"]);
-        let one = comparison.clone().only(&["b".into()], &["http".into()]).expect("they exist");
-        assert_eq!((one.contenders.len(), one.loads.len(), one.baseline.as_str()), (1, 2, "a"));
-        for (servers, loads, part) in [
-            (&["c"][..], &[][..], "no server 'c': there are a, b"),
-            (&[], &["h2"], "no load 'h2': there are http"),
-            (&["b", "b"], &[], "server 'b' is given twice"),
-        ] {
-            let owned = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
-            let error = comparison.clone().only(&owned(servers), &owned(loads)).expect_err(part);
-            assert!(error.is::<UsageError>() && error.to_string().contains(part), "{error}");
+    }
+
+    /// A server that runs already, and is not pinned, took a twenty-second of the time of the same program on one core.
+    #[test]
+    fn nothing_is_pinned_if_one_runs_already_and_another_does_not() {
+        let comparison = Comparison::parse("small", SMALL).expect("a comparison");
+        let (placement, why) = comparison.placed();
+        assert_eq!(placement, Placement::Shared);
+        assert_eq!(why.as_deref(), Some("b runs already, so nothing is pinned to a core"));
+        for index in [0, 1] {
+            let mut alike = comparison.clone();
+            alike.contenders.remove(index);
+            assert_eq!(alike.placed(), (Placement::Apart, None));
         }
     }
 

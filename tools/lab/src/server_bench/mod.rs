@@ -1,4 +1,4 @@
-//! Whole programs under clients: `bench programs`, and servers of the reader's own.
+//! Whole programs under clients: comparisons of programs, and servers of the reader's own.
 //!
 //! A [`Comparison`] is data, of a file or a command line: servers, each a command line or the address of one that runs, and [`Load`]s,
 //! each a client with its connections: ours, or a program whose output is read by a [`Parser`]. Servers are pinned to a core; the client
@@ -25,8 +25,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::bench::{
-    Bench, CPU_KEY, Contenders, Format, Formula, Layout, Metric, Plan, Prepared, Role, client_cpu,
-    cpu, mean, p50, p99, p99_9, parameters, requests, with_ratio,
+    Bench, Contenders, Format, Formula, Layout, Metric, Plan, Prepared, Role, client_cpu, cpu,
+    mean, p50, p99, p99_9, parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
@@ -44,9 +44,6 @@ use fixture::Fixture;
 use recipe::Recipe;
 use servers::Servers;
 use syscalls::PERF;
-
-/// The key of the metric that a precision may be asked for.
-pub const PRECISE: &str = CPU_KEY;
 
 /// A comparison, and how it is measured.
 #[derive(Clone, Debug)]
@@ -80,7 +77,7 @@ impl Setup {
         let scratch = Scratch::within(&std::env::temp_dir())
             .context("cannot make a directory for servers and clients: set TMPDIR elsewhere")?;
         let (directory, seconds) = (scratch.path().to_owned(), time.as_secs_f64());
-        let placement = comparison.placement;
+        let (placement, unpinned) = comparison.placed();
         let (server, client) = (placement.server(cores), placement.load(cores));
         let clients = Clients { core: client, time, directory: directory.clone(), parse };
         comparison.loads.iter().try_for_each(|load| clients.check(load))?;
@@ -93,6 +90,7 @@ impl Setup {
         if let Some(why) = missing.first().filter(|_| is_strict) {
             anyhow::bail!("{why}");
         }
+        missing.extend(unpinned);
         missing.extend(not_counted(&recipes));
         contenders.missing = missing;
         recipes.iter_mut().for_each(|recipe| recipe.timeout = start_timeout);

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use annulus::DriverChoice;
-use annulus::fs::Policy;
 use annulus_load::{Datagrams, PerConnection, Streams, limits};
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -15,11 +13,10 @@ use crate::bench::{self, Bench, Cell, Rounds};
 use crate::cores::Cores;
 use crate::echo::{self, Catalogue, Transport};
 use crate::file::{self, Cycles};
-use crate::jobs::Known;
 use crate::nop;
 use crate::peer::Peers;
 use crate::proc::Memory;
-use crate::programs;
+use crate::programs::{self, Definition};
 use crate::setup::Setup;
 use annulus_load::stats::median;
 
@@ -84,8 +81,14 @@ impl Run {
             Kind::Echo | Kind::Connect | Kind::Udp => {
                 self.echo(catalogue).map(|setup| Setup::Echo(Box::new(setup)))
             }
-            Kind::Nop => self.nop(catalogue.into_peers()).map(Setup::Programs),
-            Kind::File => self.file(catalogue.into_peers()).map(Setup::File),
+            Kind::Nop => {
+                let cells = self.every(|q| q.of.entries.map(nop::cell).into_iter().collect());
+                self.programs(&nop::BENCH, cells, catalogue.into_peers())
+            }
+            Kind::File => {
+                let cells = self.every(|q| cycles(q).map(Cycles::cell).into_iter().collect());
+                self.programs(&file::BENCH, cells, catalogue.into_peers())
+            }
         }
     }
 
@@ -94,7 +97,7 @@ impl Run {
         bench.contenders.missing.iter().for_each(|why| self.note(why.clone()));
         if let Some(file_system) = bench.parameters.get("file_system") {
             let name = file_system.as_str().unwrap_or_default();
-            self.note(format!("on {name}; TMPDIR names another index"));
+            self.note(format!("on {name}; TMPDIR names another directory"));
         }
     }
 
@@ -151,36 +154,23 @@ impl Run {
         Ok(setup)
     }
 
-    fn nop(&mut self, peers: Option<Peers>) -> Result<programs::Setup> {
+    fn programs(
+        &mut self,
+        definition: &'static Definition,
+        cells: Vec<Cell>,
+        peers: Option<Peers>,
+    ) -> Result<Setup> {
         let mut setup = programs::Setup {
-            definition: &nop::BENCH,
+            definition,
             plan: self.bench_plan(),
-            contenders: self.contenders(nop::BENCH.contenders)?,
+            contenders: self.contenders(definition)?,
             cells: Vec::new(),
-            slice: self.plan.time([50, 30].map(Duration::from_millis)),
-            cores: self.plan.cores,
-            peers,
-        };
-        let cells = self.every(|question| question.of.entries.map(nop::cell).into_iter().collect());
-        let (contenders, cost) = (setup.contenders.len(), setup.cost());
-        setup.cells = self.thin(cells, contenders, |_| cost);
-        Ok(setup)
-    }
-
-    fn file(&mut self, peers: Option<Peers>) -> Result<file::Setup> {
-        let contenders = self.contenders(&file::CONTENDERS)?;
-        let cells = self.every(|question| cycles(question).into_iter().collect());
-        let cells = self.thin(cells, contenders.len(), |cell: &Cycles| cell.cost());
-        Ok(file::Setup {
-            plan: self.bench_plan(),
-            contenders,
-            work: file::Work::Cycles(cells),
-            directory: std::env::temp_dir(),
-            driver: DriverChoice::Auto,
-            policy: Policy::default(),
+            slice: definition.slices.map(|slices| self.plan.time(slices)).unwrap_or_default(),
             core: self.plan.cores.server,
             peers,
-        })
+        };
+        setup.cells = self.thin(cells, setup.contenders.len(), |cell| setup.cost(cell));
+        Ok(Setup::Programs(setup))
     }
 
     fn bench_plan(&self) -> bench::Plan {
@@ -189,10 +179,11 @@ impl Run {
     }
 
     /// The contenders of the suite that this version has; notes the others.
-    fn contenders(&mut self, known: &[Known]) -> Result<Vec<String>> {
+    fn contenders(&mut self, definition: &Definition) -> Result<Vec<String>> {
         let names = self.every(|question| question.servers.clone());
-        let (names, unknown): (Vec<String>, Vec<String>) =
-            names.into_iter().partition(|name| known.iter().any(|known| known.name == name));
+        let (names, unknown): (Vec<String>, Vec<String>) = names
+            .into_iter()
+            .partition(|name| definition.contenders.iter().any(|it| it.name == name));
         unknown.iter().for_each(|name| self.note(format!("no contender '{name}' in this version")));
         ensure!(!names.is_empty(), "no contender is left to measure: {}", self.notes.join("; "));
         Ok(names)

@@ -1,4 +1,4 @@
-//! `annulus lab report`: results as pages, Markdown, CSV and JSON.
+//! `annulus bench page`: results as pages, Markdown, CSV and JSON.
 
 use crate::output::{self, note};
 use annulus_lab::page::{self, Written};
@@ -15,14 +15,14 @@ index.md of all, with the cells in which each contender is the best, and those
 in which it is behind. They are beside the file, or in --out.
 
 Examples:
-  annulus lab report lab-results/2026-11-23-quick
-  annulus lab report old.jsonl new.jsonl --out pages";
+  annulus bench page lab-results/2026-11-23-quick
+  annulus bench page old.jsonl new.jsonl --out pages";
 
 /// Make pages with charts of results, and Markdown, CSV and JSON
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
-pub(super) struct ReportArgs {
-    /// Files of results, as annulus lab run writes them, or directories of them
+pub(super) struct PageArgs {
+    /// Files of results, as annulus bench writes them, or directories of them
     #[arg(required = true, value_name = "DIR|FILE")]
     results: Vec<PathBuf>,
     /// The directory of the pages, which is made if it is missing
@@ -30,7 +30,7 @@ pub(super) struct ReportArgs {
     out: Option<PathBuf>,
 }
 
-pub(super) fn run(args: ReportArgs) -> Result<ExitCode> {
+pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
     let mut files = Vec::new();
     for path in &args.results {
         files.extend(named(path)?);
@@ -54,12 +54,12 @@ pub(super) fn beside(directory: &Path) -> Result<()> {
 /// The file, or the files of results in the directory.
 fn named(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
-        ensure!(path.exists(), "there is no {}: name results of annulus lab run", path.display());
+        ensure!(path.exists(), "there is no {}: name results of annulus bench", path.display());
         return Ok(vec![path.to_owned()]);
     }
     let files = page::files(path).with_context(|| format!("cannot read {}", path.display()))?;
     if files.is_empty() {
-        bail!("no results (*.jsonl) in {}: name a directory of annulus lab run", path.display());
+        bail!("no results (*.jsonl) in {}: name a directory of annulus bench", path.display());
     }
     Ok(files)
 }

@@ -1,4 +1,4 @@
-//! `annulus lab serve`: results in a browser, while they are measured too.
+//! `annulus bench serve`: results in a browser, while they are measured too.
 
 use crate::http::{self, Answer, Refusal, Request};
 use crate::output::note;
@@ -21,8 +21,8 @@ when they are asked for; one of a run that is not finished loads itself again
 every ten seconds, which takes CPU time from that run. Ctrl-C ends it.
 
 Examples:
-  annulus lab serve lab-results/2026-11-23-quick
-  annulus lab serve results --port 0        at a free port, which is printed";
+  annulus bench serve lab-results/2026-11-23-quick
+  annulus bench serve results --port 0        at a free port, which is printed";
 
 /// How long an answer may take: pages of large results are computed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,7 +37,7 @@ const AGAIN: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(super) struct ServeArgs {
-    /// A directory of results, as annulus lab run writes them
+    /// A directory of results, as annulus bench writes them
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// The port, on 127.0.0.1; 0 for one that is free

@@ -1,4 +1,4 @@
-//! `annulus lab compare`: whether a new run is worse than an old one.
+//! `annulus bench compare`: whether a new run is worse than an old one.
 
 use crate::output::{self, Target, note};
 use crate::text::{table, wrapped};
@@ -30,9 +30,9 @@ it.
 Exit status: 0 nothing is worse; 1 something is; 2 the runs cannot be compared.
 
 Examples:
-  annulus lab compare old/tcp.jsonl new/tcp.jsonl
-  annulus lab compare old new --margin 5 --reference tokio
-  annulus lab compare old new --json - | jq '.comparisons[].changes[]'";
+  annulus bench compare old/tcp.jsonl new/tcp.jsonl
+  annulus bench compare old new --margin 5 --reference tokio
+  annulus bench compare old new --json - | jq '.comparisons[].changes[]'";
 
 /// The format of the comparison as JSON.
 const FORMAT: &str = "annulus-lab-comparison";

@@ -1,4 +1,4 @@
-//! `annulus lab build`: builds peers, and says what is missing.
+//! `annulus bench build`: builds peers, and says what is missing.
 
 use crate::duration;
 use crate::output::{self, note};
@@ -24,8 +24,8 @@ does it beforehand, and shows why a build fails.
 Exit status: 0 built, or left out; 1 a build failed; 2 wrong usage.
 
 Examples:
-  annulus lab build
-  annulus lab build hyper nop";
+  annulus bench build
+  annulus bench build hyper nop";
 
 /// Build the peers that are measured
 #[derive(Args, Debug)]

@@ -1,8 +1,8 @@
 //! Servers of a command line: what they are, and what loads them.
 
+use super::args::some_time;
+use super::run::peers;
 use super::subject::Options;
-use crate::bench::args::some_time;
-use crate::bench::run::peers;
 use crate::load::plan_of;
 use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Rounds};
@@ -14,7 +14,7 @@ use clap::Args;
 use std::time::Duration;
 
 /// Rounds unless others are asked for.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 15;
 
 /// How long a slice is measured unless another time is asked for.
 const SLICE: Duration = Duration::from_secs(1);

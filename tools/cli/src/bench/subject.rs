@@ -1,34 +1,21 @@
 //! What can be measured, by name.
 
+use super::echo::catalogue;
 use super::servers::{self, ServerArgs};
-use crate::bench::echo::{self, EchoArgs, catalogue};
-use crate::bench::file::{self, FileArgs};
-use crate::bench::nop::{self, NopArgs};
-use crate::bench::server_bench::{self, ServerBenchArgs};
-use crate::usage::{UsageError, condense};
+use crate::usage::UsageError;
 use annulus_lab::bench::Precision;
 use annulus_lab::cores::Cores;
-use annulus_lab::echo::Transport;
-use annulus_lab::server_bench::Comparison;
+use annulus_lab::server_bench::{self, Comparison};
 use annulus_lab::setup::{Only, Setup};
 use annulus_lab::suite::{self, Suite, Suites};
+use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
-use clap::{Args, Command};
 use std::env;
 use std::path::Path;
 
-/// The benches whose defaults can be measured, and the words that stand for them: suites have three of the names.
-const BENCHES: [(&str, &str); 5] = [
-    ("echo", "echo"),
-    ("udp", "bench:udp"),
-    ("unix", "unix"),
-    ("file", "bench:file"),
-    ("nop", "bench:nop"),
-];
-
-/// Rounds of a suite and of others, and of either if it is quick.
+/// Rounds of a suite, and of a quick one: as many as a verdict needs with 24 cells.
 const ROUNDS: u64 = 15;
-const QUICK_ROUNDS: u64 = 3;
+const QUICK_ROUNDS: u64 = 10;
 
 /// Every suite and every comparison of programs; the same, each in a minute or a few.
 pub(super) const ALL: &str = "all";
@@ -63,10 +50,8 @@ pub(super) enum Named {
     Suite(String),
     /// A file elsewhere.
     File(String),
-    /// A comparison of `bench programs`.
+    /// A comparison of programs that comes with the lab.
     Programs(String),
-    /// A bench with its defaults.
-    Bench(String),
 }
 
 /// The suites of the directory `tools/suites` here or above.
@@ -81,13 +66,8 @@ pub(super) fn all() -> Vec<Named> {
     suites.into_iter().map(Named::Suite).chain(programs.map(Named::Programs)).collect()
 }
 
-/// The benches.
-pub(super) fn benches() -> Vec<Named> {
-    BENCHES.iter().map(|(name, _)| Named::Bench((*name).to_owned())).collect()
-}
-
 impl Named {
-    /// What a word of the command line stands for: a file, a suite, a comparison or a bench, in this order.
+    /// What a word of the command line stands for: a file, a suite or a comparison, in this order.
     ///
     /// # Errors
     /// If it is none; the error lists them.
@@ -95,9 +75,8 @@ impl Named {
         if word.contains('/') || word.ends_with(".toml") {
             return Ok(Named::File(word.to_owned()));
         }
-        let known = [all(), benches()].concat();
+        let known = all();
         let found = known.iter().find(|named| named.word() == word);
-        let found = found.or_else(|| known.iter().find(|named| named.name() == word));
         let error = || {
             let words: Vec<&str> = known.iter().map(Named::word).collect();
             let outside =
@@ -112,17 +91,7 @@ impl Named {
 
     /// The word that stands for it.
     pub(super) fn word(&self) -> &str {
-        let name = self.name();
-        let bench = BENCHES.iter().find(|(bench, _)| *bench == name);
-        match (self, bench) {
-            (Named::Bench(_), Some((_, word))) => word,
-            _ => name,
-        }
-    }
-
-    fn name(&self) -> &str {
-        let (Named::Suite(name) | Named::File(name) | Named::Programs(name) | Named::Bench(name)) =
-            self;
+        let (Named::Suite(name) | Named::File(name) | Named::Programs(name)) = self;
         name
     }
 
@@ -133,7 +102,7 @@ impl Named {
     pub(super) fn subject(&self, options: &Options) -> Result<Subject> {
         let name = match self {
             Named::File(path) => stem(path)?,
-            _ => self.word().replace(':', "-"),
+            _ => self.word().to_owned(),
         };
         let (mut setup, suite) = match self {
             Named::Suite(name) => {
@@ -150,10 +119,12 @@ impl Named {
                 }
             }
             Named::Programs(name) => {
-                let args = defaults::<ServerBenchArgs>(&[name], options)?;
-                (Setup::Servers(server_bench::setup(args)?), None)
+                let comparison = Comparison::find(name).context("it is one of those")?;
+                let mut setup = servers::of(comparison, options);
+                setup.plan.name = format!("programs {name}");
+                let setup = server_bench::Setup { is_strict: false, ..setup };
+                (Setup::Servers(setup), None)
             }
-            Named::Bench(name) => (of_bench(name, options)?, None),
         };
         options.adjust(&mut setup, suite.is_some())?;
         Ok(Subject { name, setup, suite })
@@ -180,8 +151,10 @@ impl Options {
     /// Applies rounds, precision and selection. A suite has its rounds already.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
         setup.select(&self.only)?;
+        // As many as a verdict needs.
+        let needed = rounds_for(shared_miss(setup.cells().len())) as u64;
+        let quick = self.quick.then_some(needed);
         let plan = setup.plan_mut();
-        let quick = self.quick.then_some(QUICK_ROUNDS);
         if let Some(rounds) = self.rounds.or(quick).filter(|_| !has_rounds) {
             plan.rounds.least = rounds as usize;
             plan.rounds.most = rounds as usize;
@@ -214,37 +187,4 @@ fn of_suite(name: &str, suite: Suite, options: &Options) -> Result<(Setup, Optio
     let mut run = suite::Run::new(name, suite, options.suite_plan());
     let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
     Ok((setup, Some(run)))
-}
-
-fn of_bench(name: &str, options: &Options) -> Result<Setup> {
-    let Cores { server, load } = options.cores;
-    let [server, load] = [server, load].map(|core| core.to_string());
-    let echo = |transport| {
-        let pins = ["--server-pin", &server, "--load-pin", &load];
-        let setup = echo::setup(&defaults::<EchoArgs>(&pins, options)?, transport)?;
-        Ok(Setup::Echo(Box::new(setup)))
-    };
-    match name {
-        "udp" => echo(Transport::Udp),
-        "unix" => echo(Transport::Unix),
-        "file" => {
-            let args = defaults::<FileArgs>(&["--pin", &server], options)?;
-            Ok(Setup::File(file::setup(&args)?))
-        }
-        "nop" => {
-            let args = defaults::<NopArgs>(&["--pin", &server], options)?;
-            Ok(Setup::Programs(nop::setup(args)?))
-        }
-        _ => echo(Transport::Tcp),
-    }
-}
-
-/// The defaults of a bench, with these words of its command line.
-fn defaults<A: Args>(words: &[&str], options: &Options) -> Result<A> {
-    let seed = options.seed.to_string();
-    let words = words.iter().copied().chain(["--seed", &seed]);
-    let command = A::augment_args(Command::new("bench").no_binary_name(true));
-    let parsed =
-        command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
-    parsed.map_err(|error| UsageError(condense(&error.to_string())).into())
 }

@@ -1,6 +1,6 @@
 //! A suite as text: the tables of its document, with the published figures above the measured ones.
 
-use crate::bench::results::machine;
+use super::results::machine;
 use crate::text::{table, wrapped};
 use annulus_lab::cores::Cores;
 use annulus_lab::suite::{Plan, SuiteReport};
@@ -24,7 +24,7 @@ fn heading(report: &SuiteReport) -> String {
     let quick = if *quick { ", quick: fewer rounds, shorter slices" } else { "" };
     let machine = machine(&comparison.environment);
     let measured = format!(
-        "annulus lab run {name}{quick}: {rounds} rounds, servers on core {server}, load on \
+        "annulus bench {name}{quick}: {rounds} rounds, servers on core {server}, load on \
          core {load}; {machine}; seed {seed}"
     );
     [

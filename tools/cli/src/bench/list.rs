@@ -1,7 +1,7 @@
-//! `annulus lab list`: what can be measured, how large it is, and about how long it takes.
+//! `annulus bench list`: what can be measured, how large it is, and about how long it takes.
 
+use super::args::Pins;
 use super::subject::{self, Named, Options, Subject};
-use crate::bench::args::Pins;
 use crate::duration;
 use crate::output;
 use crate::text::{Listing, table};
@@ -12,11 +12,11 @@ use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
 The time is that of a run in the minimum of rounds, without building what is
-measured (annulus lab build). Contenders may be missing here; a run says which.
+measured (annulus bench build). Contenders may be missing here; a run says which.
 
 Examples:
-  annulus lab list
-  annulus lab list my/suite.toml";
+  annulus bench list
+  annulus bench list my/suite.toml";
 
 /// List what can be measured
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ struct Listed {
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let named = match args.names.as_slice() {
-        [] => [subject::all(), subject::benches()].concat(),
+        [] => subject::all(),
         names => names.iter().map(|name| Named::find(name)).collect::<Result<_, _>>()?,
     };
     let listed = named.iter().map(listed).collect::<Result<Vec<Listed>>>()?;
@@ -77,7 +77,6 @@ impl Subject {
         let kind = match &self.setup {
             Setup::Echo(setup) => setup.transport.kind().unwrap_or("echo"),
             Setup::Programs(setup) => setup.definition.name,
-            Setup::File(_) => "file",
             Setup::Servers(_) => "programs",
         };
         match self.suite {

@@ -1,13 +1,13 @@
-//! `annulus lab run`: measures comparisons by name, and keeps the results.
+//! `annulus bench NAME`: measures comparisons by name, and keeps the results.
 
-use super::report;
+use super::args::Pins;
+use super::echo::precision;
+use super::page;
+use super::results::of_report;
+use super::run::{Progress, RunLock};
 use super::servers::ServerArgs;
 use super::subject::{self, Named, Options, Subject};
 use super::tables;
-use crate::bench::args::Pins;
-use crate::bench::echo::precision;
-use crate::bench::results::of_report;
-use crate::bench::run::{Progress, RunLock};
 use crate::duration;
 use crate::output::{self, note};
 use crate::usage::UsageError;
@@ -24,11 +24,14 @@ use std::time::Duration;
 /// The parent of the directories of results.
 const PARENT: &str = "lab-results";
 
-const EXPLAIN: &str = "\
+/// The exit status of a run in which nothing is decided.
+const UNDECIDED: u8 = 3;
+
+pub(super) const EXPLAIN: &str = "\
 Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run
 that was interrupted, or killed, goes on from there if it is started again
 with the same --out. At the end there are pages beside it, and an index.html
-(annulus lab report); annulus lab serve shows them before. What is missing
+(annulus bench page); annulus bench serve shows them before. What is missing
 here, such as a toolchain, is left out and named.
 
 A suite is a file in tools/suites/: the tables of a document, with the published
@@ -53,36 +56,37 @@ text. A cell is written as it is printed, or as its values: 50x128. Every
 contender that a pattern names is measured in every cell that one names.
 
 Exit status: 0 everything was measured; 1 something failed, which the results
-name, and the rest was measured; 2 wrong usage; 128 + N ended by signal N.
+name, and the rest was measured; 2 wrong usage; 3 nothing is decided; 128 + N
+ended by signal N.
 
 Examples:
-  annulus lab list
-  annulus lab run quick                     all, in 40 minutes at most
-  annulus lab run nop --quick               about a minute
-  annulus lab run tcp udp --out results
-  annulus lab run tcp --only 'uring/50x*' --precision 0.02
-  annulus lab run my/suite.toml
-  annulus lab run 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
+  annulus bench list
+  annulus bench quick                     all, in about an hour
+  annulus bench nop --quick               about a minute
+  annulus bench http --only tokio,uring,/plain*
+  annulus bench tcp udp --out results
+  annulus bench tcp --only 'uring/50x*' --precision 0.02
+  annulus bench my/suite.toml
+  annulus bench 'python3 -m http.server {port}' 'busybox httpd -f -p {port}' \\
     --load 'http://127.0.0.1:{port}/' --connections 4
-  annulus lab run 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
+  annulus bench 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
     --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'
-  annulus lab run unix:/run/a unix:/run/b \\
+  annulus bench unix:/run/a unix:/run/b \\
     --load 'http://localhost/ --unix-socket {path}'";
 
-/// Measure comparisons, and keep the results in files
+/// What to measure, and how.
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
 pub(super) struct RunArgs {
-    /// Suites, comparisons of programs, benches, or files; all, or quick for all
-    /// in a short run each; with --load servers
-    #[arg(required = true, value_name = "NAME|FILE|SERVER")]
+    /// Suites, comparisons of programs, or files; all, or quick for all in a short
+    /// run each; with --load servers
+    #[arg(required = true, value_name = "NAME|FILE|COMMAND")]
     names: Vec<String>,
     /// Shorten each to a minute or a few: fewer cells, shorter slices, fewer
     /// rounds
     #[arg(long)]
     quick: bool,
-    /// How often each contender is measured in each cell [default: 15, of
-    /// programs 12; quick: 3]
+    /// How often each contender is measured in each cell [default: 15;
+    /// quick: as often as a verdict needs]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
     /// Measure further rounds until half the width of every interval of what
@@ -129,8 +133,8 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
             Err(error) => failed.push(report_failure(named.word(), &error)),
         }
     }
-    measure_all((open, args.verbose), &directory, &lock, &mut failed)?;
-    report::beside(&directory)?;
+    let decided = measure_all((open, args.verbose), &directory, &lock, &mut failed)?;
+    page::beside(&directory)?;
     if lock.is_stopped() {
         note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
         return Ok(lock.status());
@@ -139,7 +143,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
         bail!("failed: {}; the results are in {}", failed.join(", "), directory.display());
     }
     note(format_args!("annulus: the results are in {}", directory.display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED) })
 }
 
 /// Whether an error ends the run: it is one of usage, or there is nothing else to measure.
@@ -153,14 +157,14 @@ fn report_failure(name: &str, error: &anyhow::Error) -> String {
     name.to_owned()
 }
 
-/// Measures every comparison that is not finished; adds the names of those that fail.
+/// Measures every comparison that is not finished; adds the names of those that fail. Whether anything is decided.
 fn measure_all(
     (subjects, is_verbose): (Vec<Subject>, bool),
     directory: &Path,
     lock: &RunLock,
     failed: &mut Vec<String>,
-) -> Result<()> {
-    let of = subjects.len();
+) -> Result<bool> {
+    let (of, mut decided) = (subjects.len(), subjects.is_empty());
     let mut later: Duration = subjects.iter().map(|subject| subject.setup.cost()).sum();
     if of > 1 {
         note(format_args!("annulus: {of} to measure, about {}", duration::shown(later)));
@@ -169,8 +173,10 @@ fn measure_all(
         later = later.saturating_sub(subject.setup.cost());
         let name = subject.name.clone();
         match measure((subject, is_verbose), directory, lock, (index + 1, of), later) {
-            Ok(true) => {}
-            Ok(false) => failed.push(name),
+            Ok(Done { has_failed, is_decided }) => {
+                decided |= is_decided;
+                failed.extend(has_failed.then_some(name));
+            }
             Err(error) if of == 1 || error.is::<UsageError>() => return Err(error),
             Err(error) => failed.push(report_failure(&name, &error)),
         }
@@ -178,24 +184,30 @@ fn measure_all(
             break;
         }
     }
-    Ok(())
+    Ok(decided)
 }
 
-/// Measures one, and prints it; false if a slice failed.
+/// How a comparison ended.
+struct Done {
+    /// A slice failed.
+    has_failed: bool,
+    /// There is a verdict, or none is asked for: published tables are figures.
+    is_decided: bool,
+}
+
+/// Measures one, and prints it. One that is finished is left alone, if it is what is asked for.
 fn measure(
     (subject, is_verbose): (Subject, bool),
     directory: &Path,
     lock: &RunLock,
     (number, of): (usize, usize),
     later: Duration,
-) -> Result<bool> {
+) -> Result<Done> {
     let Subject { name, setup, mut suite } = subject;
-    let path = directory.join(&name).with_extension(ENDING);
+    // What follows a dot in a name stays.
+    let path = directory.join(format!("{name}.{ENDING}"));
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
-    if known.as_ref().is_some_and(Results::is_finished) {
-        note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
-        return Ok(true);
-    }
+    let is_finished = known.as_ref().is_some_and(Results::is_finished);
     let known = known.map_or(0, |results| results.record().slices().len());
     let mut prepared = setup.prepare().with_context(|| name.clone())?;
     set_precision(&mut prepared);
@@ -212,6 +224,10 @@ fn measure(
     let mut progress = Progress::new(lock, title, known, later);
     let results = results::measure(prepared, suite, &path, &mut progress)?;
     drop(progress);
+    if is_finished {
+        note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
+        return Ok(Done { has_failed: false, is_decided: true });
+    }
     deliver(&results, is_verbose)
 }
 
@@ -226,8 +242,8 @@ fn set_precision(prepared: &mut Prepared) {
     }
 }
 
-/// Prints the tables; false if a slice failed, or nothing was measured.
-fn deliver(results: &Results, is_verbose: bool) -> Result<bool> {
+/// Prints the tables.
+fn deliver(results: &Results, is_verbose: bool) -> Result<Done> {
     let report = results.report();
     match results.suite() {
         Some(suite) => {
@@ -238,7 +254,11 @@ fn deliver(results: &Results, is_verbose: bool) -> Result<bool> {
         }
         None => output::print(&of_report(&report, is_verbose))?,
     }
-    Ok(report.failures().next().is_none())
+    let mut verdicts = report.verdicts.iter();
+    let is_decided = results.suite().is_some()
+        || report.verdicts.is_empty()
+        || verdicts.any(|found| found.verdict.is_decided());
+    Ok(Done { has_failed: report.failures().next().is_some(), is_decided })
 }
 
 impl RunArgs {
@@ -279,8 +299,10 @@ impl RunArgs {
         if let Some(out) = &self.out {
             return out.clone();
         }
-        let stem =
-            |name: &String| Path::new(name).file_stem().map(|stem| stem.display().to_string());
+        let stem = |name: &String| {
+            let file = Path::new(name).file_name()?.to_string_lossy().into_owned();
+            Some(file.trim_end_matches(".toml").to_owned())
+        };
         let names: Vec<String> = match servers {
             Some(servers) => vec![servers.name.clone()],
             None => self.names.iter().filter_map(stem).collect(),

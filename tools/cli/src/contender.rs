@@ -1,0 +1,47 @@
+//! `annulus contender`: this program as a contender of a suite, which reads jobs and prints figures.
+
+use annulus_lab::{file, nop};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXPLAIN: &str = "\
+Each line on standard input is a job, and each line on standard output its
+figures, as JSON: operations, ns and cpu_ns.
+
+Examples:
+  echo 1024 5 | perf record annulus contender nop task
+  echo 20 40960 4096 | annulus contender file tasks /dev/shm";
+
+/// Be a contender of a suite: read jobs, print figures
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN)]
+pub(crate) struct ContenderArgs {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// NOPs a second: jobs of ENTRIES SECONDS
+    Nop {
+        /// ring, lookup (each completion's slot is found by its token) or task (woken by each)
+        name: String,
+    },
+    /// Open, write, read, close: jobs of WORKERS CYCLES BYTES
+    File {
+        /// threads or tasks
+        name: String,
+        /// The directory for the files
+        directory: PathBuf,
+    },
+}
+
+pub(crate) fn run(args: &ContenderArgs) -> Result<ExitCode> {
+    match &args.bench {
+        Bench::Nop { name } => nop::answer_all(name)?,
+        Bench::File { name, directory } => file::answer_all(name, directory)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
