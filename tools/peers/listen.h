@@ -136,7 +136,7 @@ static inline size_t descriptor_limit(void)
 }
 
 /* Zeroed memory, not reserved: a table indexed by descriptor costs only the pages it touches. */
-static void *map_zeroed(size_t bytes)
+static inline void *map_zeroed(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)

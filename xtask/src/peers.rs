@@ -1,5 +1,6 @@
 //! Builds the servers in `tools/peers/` and runs the conformance check over each. The contract is in `tools/peers/README.md`.
 
+use std::env;
 use std::fs;
 use std::path::PathBuf;
 
@@ -13,9 +14,16 @@ const UNAVAILABLE: Option<i32> = Some(3);
 const QUICK: [&str; 6] =
     ["bare-ring", "epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
-/// Checks the peers that CI checks.
+/// The systems of the documents, whose sources are fetched unless [`SOURCES`] says where they are.
+const ORIGINALS: [&str; 1] = ["io_uring-echo-server"];
+
+/// The environment variable with the directory of the sources of [`ORIGINALS`].
+const SOURCES: &str = "ANNULUS_ORIGINALS";
+
+/// Checks the peers that CI checks, and the [`ORIGINALS`] if their sources are here.
 pub(crate) fn quick() -> Outcome {
-    run(&QUICK.map(String::from))
+    let originals = env::var_os(SOURCES).map_or(&[][..], |_| &ORIGINALS);
+    run(&QUICK.iter().chain(originals).map(|name| String::from(*name)).collect::<Vec<_>>())
 }
 
 /// Checks the named peers, or all of them.

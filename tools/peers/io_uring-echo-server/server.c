@@ -1,0 +1,35 @@
+/* The four servers that the build compiled from one source, by mode; without one that which its header chooses. */
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../contract.h"
+
+int read_write(int argc, char **argv);
+int recv_send(int argc, char **argv);
+int poll_read_write(int argc, char **argv);
+int poll_recv_send(int argc, char **argv);
+
+const char *const modes[] = {"read-write", "recv-send", "poll-read-write", "poll-recv-send", NULL};
+static int (*const servers[])(int, char **) = {read_write, recv_send, poll_read_write, poll_recv_send};
+
+int __real_shutdown(int fd, int how);
+int __wrap_shutdown(int fd, int how);
+
+/* The program shuts a connection down and never closes it, so that it could serve 1,000 in all: they are closed here. */
+int __wrap_shutdown(int fd, int how)
+{
+    __real_shutdown(fd, how);
+    return close(fd);
+}
+
+int serve(const char *mode)
+{
+    char *arguments[] = {"io_uring-echo-server", "0", NULL};
+    size_t chosen = 3;
+    for (size_t i = 0; mode && modes[i]; i++)
+        if (!strcmp(modes[i], mode))
+            chosen = i;
+    need_ring();
+    return servers[chosen](2, arguments);
+}
