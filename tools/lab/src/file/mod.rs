@@ -29,6 +29,8 @@ pub static BENCH: Definition = Definition {
         Known::own("threads"),
         Known::own("tasks"),
         Known::peer("tokio", "file-tokio", None),
+        Known::peer("rocket", "rocket-file", None),
+        Known::peer("rocket-threads", "rocket-file", Some("threads")),
     ],
     baseline: None,
     metrics,
