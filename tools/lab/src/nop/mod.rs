@@ -23,6 +23,8 @@ pub static BENCH: Definition = Definition {
         Known::peer("liburing", "liburing-nop", None),
         Known::peer("liburing-one", "liburing-nop", Some("one")),
         Known::peer("io-uring", "io-uring-nop", None),
+        Known::peer("nimuring", "nimuring-nop", None),
+        Known::peer("nimuring-userdata", "nimuring-nop", Some("userdata")),
     ],
     baseline: Some("liburing"),
     metrics,
