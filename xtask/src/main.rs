@@ -152,7 +152,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "kernels",
-        arguments: "[VERSION...] [here] [--quick | --all] [--write]",
+        arguments: "[VERSION...] [here] [--quick] [--write]",
         about: "the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it",
         run: kernels::run,
     },

@@ -1,14 +1,13 @@
 # Starts an echo server and loads it briefly.
-#   sh echo.sh ANNULUS DRIVER [OPTION...]
+#   sh echo.sh ANNULUS DRIVER
 # Exits with 77, which counts as skipped, if the driver cannot be used here; the output says why.
 annulus=$1
 driver=$2
-shift 2
 case $driver in
 uring | epoll) "$annulus" doctor --require "$driver" >/dev/null || exit 77 ;;
 esac
 said=$(mktemp)
-"$annulus" echo --driver "$driver" --listen 127.0.0.1:0 --stats - "$@" 2>"$said" &
+"$annulus" echo --driver "$driver" --listen 127.0.0.1:0 --stats - 2>"$said" &
 server=$!
 trap 'kill "$server" 2>/dev/null; rm -f "$said"' EXIT
 until grep -q 127.0.0.1 "$said"; do

@@ -92,7 +92,6 @@ impl Wish {
         for argument in arguments {
             match argument.as_str() {
                 "--quick" => wish.scope = Scope::Quick,
-                "--all" => wish.scope = Scope::All,
                 "--write" => wish.write = true,
                 HERE => wish.here = true,
                 known if packages::versions().any(|version| version == known) => {
@@ -111,7 +110,7 @@ impl Wish {
 fn unknown_word(word: &str) -> String {
     let known: Vec<_> = packages::versions().collect();
     format!(
-        "'{word}' is no kernel there are packages of: one of {}, or {HERE}; or --quick, --all, --write",
+        "'{word}' is no kernel there are packages of: one of {}, or {HERE}; or --quick, --write",
         known.join(", ")
     )
 }

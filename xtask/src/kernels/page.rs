@@ -38,8 +38,7 @@ fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
              feature; stable kernels have some of them from later ones.\n\n";
     text += &heading("feature", all, " brings |");
     features(all).iter().for_each(|feature| text += &feature_row(feature, all));
-    text += "\n## Checks\n\nTests that passed, by check; `-` is a check that needs io_uring. `echo` checks serve and load a server, whose driver and operations \
-                 they name.\n\n";
+    text += "\n## Checks\n\nTests that passed, by check; `-` is a check that needs io_uring. `echo` checks serve and load a server, whose driver they name.\n\n";
     text += &heading("check", all, "");
     for (row, check) in plan.checks.iter().enumerate() {
         let cells = all.iter().map(|results| results.checks[row].verdict.words());

@@ -24,8 +24,6 @@ const SUITE: &str = "suite";
 /// Of these, the ones that take long without optimization: they try many random cases, or simulate most of what they do.
 const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
 
-/// What cargo builds for all of them.
-const EVERYTHING: &str = "--workspace --exclude xtask --lib --bins --tests";
 /// The longest time of a test, emulated on a busy machine: seconds.
 const TEST: u32 = 600;
 /// The same for serving and loading.
@@ -39,8 +37,6 @@ pub(super) enum Scope {
     Quick,
     /// The tests of [`CHOSEN`] in every mode, and a server for each way of carrying bytes.
     Usual,
-    /// Every test.
-    All,
 }
 
 impl Scope {
@@ -54,17 +50,12 @@ impl Scope {
         match self {
             Self::Quick => "--workspace".into(),
             Self::Usual => chosen(),
-            Self::All => EVERYTHING.into(),
         }
     }
 
     fn has(self, test: &Built) -> bool {
         let test = (test.package.as_str(), test.test.as_deref());
-        match self {
-            Self::Quick => CHOSEN.contains(&test) && !LONG.contains(&test),
-            Self::Usual => CHOSEN.contains(&test),
-            Self::All => true,
-        }
+        CHOSEN.contains(&test) && !(self == Self::Quick && LONG.contains(&test))
     }
 
     /// The files that cargo reports as built.
@@ -204,21 +195,16 @@ fn doctor(annulus: &Path) -> Check {
     Check { name: "doctor".into(), seconds: ECHO, directory: root(), command }
 }
 
-/// The servers: one without a demanded driver, one for each driver, and for io_uring one for each choice of operations. Quick are the
-/// first two.
+/// The servers: one without a demanded driver, and one for each driver. Quick are the first two.
 fn echoes(annulus: &Path, scope: Scope) -> Vec<Check> {
-    let drivers = ["auto", "uring", "epoll", "threads"].map(str::to_owned);
-    let ways = ["recv-send", "read-write", "recvmsg-sendmsg", "readv-writev"];
-    let ways = ways.into_iter().flat_map(|way| [way.to_owned(), format!("poll-{way}")]);
-    let ways = ways.chain(["poll-multishot".to_owned()]).map(|way| format!("uring --ops {way}"));
-    let drivers = drivers.into_iter().chain(ways);
-    let drivers = drivers.take(if scope == Scope::Quick { 2 } else { usize::MAX });
+    let drivers = ["auto", "uring", "epoll", "threads"];
+    let drivers = drivers.into_iter().take(if scope == Scope::Quick { 2 } else { usize::MAX });
     let script = quoted(&root().join("xtask/src/kernels/echo.sh"));
-    let check = |options: String| Check {
-        name: format!("echo-{}", options.replace(" --ops ", "-")),
+    let check = |driver| Check {
+        name: format!("echo-{driver}"),
         seconds: ECHO,
         directory: root(),
-        command: format!("sh {script} {} {options}", quoted(annulus)),
+        command: format!("sh {script} {} {driver}", quoted(annulus)),
     };
     drivers.map(check).collect()
 }
@@ -270,7 +256,7 @@ mod tests {
     #[test]
     fn quick_is_a_part_of_the_usual() {
         let count = |scope| echoes(Path::new("annulus"), scope).len();
-        assert_eq!((count(Scope::Quick), count(Scope::Usual)), (2, 13));
+        assert_eq!((count(Scope::Quick), count(Scope::Usual)), (2, 4));
         let quick = Scope::Quick.options(Some(SUITE));
         assert!(quick.contains("--skip ::simulated"), "{quick}");
     }
