@@ -6,12 +6,12 @@ use crate::{advisories, results, style};
 
 /// The parts, quick ones first.
 pub(crate) const PARTS: [Part; 6] = [
-    Part { name: "style", required: true, run: style::check, leaves: &[] },
-    Part { name: "format", required: true, run: format, leaves: &[] },
-    Part { name: "licences", required: false, run: advisories::licences, leaves: &[] },
-    Part { name: "results", required: true, run: results::check, leaves: &[] },
-    Part { name: "clippy", required: true, run: clippy, leaves: &[] },
-    Part { name: "doc", required: true, run: doc, leaves: &[] },
+    Part::required("style", style::check),
+    Part::required("format", format),
+    Part::wanted("licences", advisories::licences),
+    Part::required("results", results::check),
+    Part::required("clippy", clippy),
+    Part::required("doc", doc),
 ];
 
 /// Runs the parts.

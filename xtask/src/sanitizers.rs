@@ -1,6 +1,6 @@
 //! AddressSanitizer and Miri, both with a nightly toolchain.
 
-use crate::step::{Outcome, Step, root};
+use crate::step::{Outcome, Step, root, target};
 
 /// The crates with unsafe code.
 const UNSAFE_CRATES: [&str; 7] = [
@@ -71,6 +71,7 @@ fn asan_of(crates: &[&str], targets: &str, filters: &str) -> Outcome {
     );
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
     let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");
+    let step = step.env("CARGO_TARGET_DIR", &target().join("asan").display().to_string());
     // As the system's allocator, it returns null if there is no memory, instead of aborting.
     let step = step.env("ASAN_OPTIONS", "allocator_may_return_null=1");
     step.env("LSAN_OPTIONS", &known).run_tests()?;

@@ -9,73 +9,38 @@ use crate::{
 
 /// The rest of what CI runs, quick parts first.
 const MORE: [Part; 9] = [
-    Part { name: "features", required: true, run: features::check, leaves: &[] },
-    Part { name: "msrv", required: false, run: features::msrv, leaves: &[] },
-    Part { name: "package", required: true, run: package::unbuilt, leaves: &["package"] },
-    Part { name: "api", required: false, run: api::check, leaves: &["api"] },
-    Part { name: "peers", required: false, run: peers::quick, leaves: &["peers", "release"] },
-    Part {
-        name: "instructions",
-        required: false,
-        run: || instructions::run(&[]),
-        leaves: &["dist"],
-    },
-    Part { name: "test", required: true, run: test, leaves: &[] },
-    Part { name: "compat", required: false, run: compat::run, leaves: &["compat"] },
-    Part {
-        name: "asan",
-        required: false,
-        run: sanitizers::asan_quick,
-        leaves: &[sanitizers::TARGET],
-    },
+    Part::required("features", features::check),
+    Part::wanted("msrv", features::msrv),
+    Part::required("package", package::unbuilt).leaving(&["package"]),
+    Part::wanted("api", api::check).leaving(&["api"]).apart(),
+    Part::wanted("peers", peers::quick).leaving(&["peers", "release"]).apart(),
+    Part::wanted("instructions", || instructions::run(&[])).leaving(&["dist"]).apart(),
+    Part::required("test", test),
+    Part::wanted("compat", compat::run).leaving(&["compat"]).apart(),
+    Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]).apart(),
 ];
 
 /// Proofs that take long and seldom find what the others do not.
 const WEEKLY: [Part; 14] = [
-    Part { name: "advisories", required: false, run: advisories::all, leaves: &[] },
-    Part { name: "features", required: true, run: features::all_targets, leaves: &[] },
-    Part { name: "package", required: true, run: package::all, leaves: &["package", "compat"] },
-    Part {
-        name: "static",
-        required: false,
-        run: || static_program::run(&[]),
-        leaves: &["x86_64-unknown-linux-musl"],
-    },
-    Part { name: "miri", required: false, run: sanitizers::miri, leaves: &["miri"] },
-    Part { name: "fuzz", required: false, run: fuzz::all, leaves: &["fuzz"] },
-    Part {
-        name: "kernels",
-        required: false,
-        run: kernels::quick,
-        leaves: &["kernels", "kernel-images"],
-    },
-    Part { name: "asan", required: false, run: sanitizers::asan, leaves: &[sanitizers::TARGET] },
-    Part { name: "compare", required: true, run: compare, leaves: &["release"] },
-    Part { name: "seeds", required: true, run: || sim(&["10000".into()]), leaves: &["release"] },
-    Part {
-        name: "resets",
-        required: true,
-        run: || many("resets", "ANNULUS_RESETS", 1_000_000),
-        leaves: &["release"],
-    },
-    Part {
-        name: "file-model",
-        required: true,
-        run: || many("files::model", "ANNULUS_FILE_SEQUENCES", 4000),
-        leaves: &["release"],
-    },
-    Part {
-        name: "stream-model",
-        required: true,
-        run: || many("stream_model", "ANNULUS_STREAM_SEQUENCES", 34_000),
-        leaves: &["release"],
-    },
-    Part {
-        name: "datagram-model",
-        required: true,
-        run: || many("datagram_model", "ANNULUS_DATAGRAM_SEQUENCES", 34_000),
-        leaves: &["release"],
-    },
+    Part::wanted("advisories", advisories::all),
+    Part::required("features", features::all_targets),
+    Part::required("package", package::all).leaving(&["package", "compat"]),
+    Part::wanted("static", || static_program::run(&[])).leaving(&["x86_64-unknown-linux-musl"]),
+    Part::wanted("miri", sanitizers::miri).leaving(&["miri"]),
+    Part::wanted("fuzz", fuzz::all).leaving(&["fuzz"]),
+    Part::wanted("kernels", kernels::quick).leaving(&["kernels", "kernel-images"]),
+    Part::wanted("asan", sanitizers::asan).leaving(&["asan"]),
+    Part::required("compare", compare).leaving(&["release"]),
+    Part::required("seeds", || sim(&["10000".into()])).leaving(&["release"]),
+    Part::required("resets", || many("resets", "ANNULUS_RESETS", 1_000_000)).leaving(&["release"]),
+    Part::required("file-model", || many("files::model", "ANNULUS_FILE_SEQUENCES", 4000))
+        .leaving(&["release"]),
+    Part::required("stream-model", || many("stream_model", "ANNULUS_STREAM_SEQUENCES", 34_000))
+        .leaving(&["release"]),
+    Part::required("datagram-model", || {
+        many("datagram_model", "ANNULUS_DATAGRAM_SEQUENCES", 34_000)
+    })
+    .leaving(&["release"]),
 ];
 
 /// All that a change must pass.
