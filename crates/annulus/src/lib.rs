@@ -169,7 +169,7 @@ pub use annulus_driver::Counters;
 #[doc(inline)]
 pub use annulus_ring::{Feature, Features};
 pub use base::driver_kind::DriverKind;
-pub use bytes::chunk::Chunk;
+pub use bytes::chunk::{Chunk, IntoChunk};
 pub use bytes::lease::Lease;
 pub use bytes::shared::SharedBytes;
 pub use memory::MemoryLimit;

@@ -33,6 +33,43 @@ const OVERHEAD: usize = 64;
 /// ```
 pub struct Chunk(pub(crate) Repr);
 
+/// What converts into a [`Chunk`], and can be sent so.
+///
+/// Bytes that are borrowed do not: they might be gone when they are sent.
+///
+/// ```compile_fail,E0277
+/// async fn send(stream: &mut annulus::net::TcpStream, bytes: Vec<u8>) -> std::io::Result<()> {
+///     stream.send(&bytes).await
+/// }
+/// ```
+///
+/// ```
+/// use annulus::net::UnixStream;
+/// use annulus::{Chunk, IntoChunk};
+///
+/// async fn twice(stream: &mut UnixStream, bytes: impl IntoChunk + Clone) -> std::io::Result<()> {
+///     stream.send(bytes.clone()).await?;
+///     stream.send(bytes).await
+/// }
+///
+/// # annulus::run(async {
+/// let (mut one, mut other) = UnixStream::pair()?;
+/// twice(&mut one, "bytes").await?;
+/// assert_eq!(&*other.recv_exact(10).await?, b"bytesbytes");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent: `send` keeps the bytes until the kernel has taken them",
+    label = "neither owned bytes nor a lease",
+    note = "owned are `Vec<u8>`, `String`, `Box`, `Arc` and `Rc` of bytes, `Bytes` (feature `bytes`), static text, and a `Lease`",
+    note = "borrowed bytes are sent by `write_all`, datagrams of borrowed bytes by `try_send`"
+)]
+pub trait IntoChunk: Into<Chunk> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<Chunk>> IntoChunk for T {}
+
 pub(crate) enum Repr {
     Lease(Lease),
     Vec(Vec<u8>),

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::shared::SharedBytes;
+use crate::bytes::thread_bound::stays;
 use crate::memory::{HeapMemory, Meter};
 use annulus_driver::Pool;
 use std::fmt;
@@ -16,7 +17,13 @@ const GATHERED: usize = 4 * 1024;
 ///
 /// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn. It keeps its memory alive, also
 /// after the end of its stream and of its runtime. If the pool is short of buffers, a lease owns heap memory instead; nothing else
-/// changes. To move bytes to another thread, use [`into_shared`](Self::into_shared).
+/// changes. To move bytes to another thread, use [`into_shared`](Self::into_shared): a lease does not compile there, and the error says that.
+///
+/// ```compile_fail,E0277
+/// fn count(lease: annulus::Lease) -> std::thread::JoinHandle<usize> {
+///     std::thread::spawn(move || lease.len())
+/// }
+/// ```
 ///
 /// ```
 /// use annulus::net::UnixStream;
@@ -40,6 +47,8 @@ pub struct Lease {
     len: usize,
     hold: Hold,
 }
+
+stays!(Send Lease);
 
 /// What keeps the memory of a lease alive.
 enum Hold {

@@ -9,3 +9,4 @@ pub(crate) mod lease;
 pub(crate) mod owned;
 pub(crate) mod shared;
 pub(crate) mod spares;
+pub(crate) mod thread_bound;

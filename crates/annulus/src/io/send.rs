@@ -2,7 +2,7 @@
 
 use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;
-use crate::bytes::chunk::Chunk;
+use crate::bytes::chunk::{Chunk, IntoChunk};
 use crate::net::AsStream;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -93,7 +93,7 @@ pub trait AsyncSend {
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
-    async fn send(&mut self, chunk: impl Into<Chunk>) -> io::Result<()>
+    async fn send(&mut self, chunk: impl IntoChunk) -> io::Result<()>
     where
         Self: Sized,
     {

@@ -1,7 +1,12 @@
 //! A connection that belongs to no runtime.
 #![allow(unsafe_code)]
 
+use super::datagram_handle::DatagramHandle;
+use super::listener_handle::ListenerHandle;
+use super::new_fd::NewFd;
+use super::stream_handle::StreamHandle;
 use crate::base::connection_limit::Permit;
+use crate::bytes::thread_bound::stays;
 use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -71,6 +76,13 @@ pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Re
 pub(super) fn given(socket: OwnedFd) -> Fd {
     // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
     unsafe { Fd::from_raw(socket.into_raw_fd()) }
+}
+
+stays! {
+    Send NewFd Sync NewFd
+    Send StreamHandle Sync StreamHandle
+    Send DatagramHandle Sync DatagramHandle
+    Send ListenerHandle Sync ListenerHandle
 }
 
 impl Parts {

@@ -158,7 +158,7 @@ macro_rules! shared {
         /// Those of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`drain`](Self::drain)
         /// reports all. `BrokenPipe` after [`shutdown`](Self::shutdown).
         #[inline]
-        pub fn send(&mut self, chunk: impl Into<Chunk>) -> SendFuture<'_> {
+        pub fn send(&mut self, chunk: impl crate::IntoChunk) -> SendFuture<'_> {
             self.handle.send(chunk.into())
         }
 
@@ -181,7 +181,7 @@ macro_rules! shared {
         ///
         /// # Errors
         /// As [`send`](Self::send).
-        pub async fn send_vectored<C: Into<Chunk>>(
+        pub async fn send_vectored<C: crate::IntoChunk>(
             &mut self,
             chunks: impl IntoIterator<Item = C>,
         ) -> io::Result<()> {

@@ -14,7 +14,7 @@ use super::option_methods::{self, *};
 use super::resolve::{first_of, resolve};
 use super::socket::Socket;
 use crate::base::op_error::Operation;
-use crate::bytes::chunk::Chunk;
+use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, SendMeta, Settings};
@@ -180,7 +180,7 @@ impl UdpSocket {
     /// `InvalidInput` for more bytes than a datagram can have, naming the limit. The error of an earlier datagram to the same
     /// address: `ConnectionRefused`, `NetworkUnreachable`, …. This datagram is then not sent.
     #[inline]
-    pub fn send_to(&self, chunk: impl Into<Chunk>, to: SocketAddr) -> SendDatagram<'_> {
+    pub fn send_to(&self, chunk: impl IntoChunk, to: SocketAddr) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::to_inet(to))
     }
 
@@ -189,7 +189,7 @@ impl UdpSocket {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn send(&self, chunk: impl Into<Chunk>) -> SendDatagram<'_> {
+    pub fn send(&self, chunk: impl IntoChunk) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::connected(self.peer_is_v4.get()))
     }
 
@@ -200,7 +200,7 @@ impl UdpSocket {
     /// As [`send_to`](Self::send_to), with the limit applied to each segment. `InvalidInput` for segments of 0 bytes.
     pub fn send_segments(
         &self,
-        chunk: impl Into<Chunk>,
+        chunk: impl IntoChunk,
         segment_size: u16,
         to: SocketAddr,
     ) -> SendDatagram<'_> {
@@ -212,7 +212,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`send_to`](Self::send_to).
     #[inline]
-    pub fn send_with(&self, chunk: impl Into<Chunk>, how: &Transmit) -> SendDatagram<'_> {
+    pub fn send_with(&self, chunk: impl IntoChunk, how: &Transmit) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 

@@ -1,4 +1,5 @@
 //! What the handles of a runtime share, and how they borrow the rest.
+#![allow(unsafe_code)]
 
 use super::fork::ForkGuard;
 use super::host::Host;
@@ -6,6 +7,7 @@ use super::inner::Inner;
 use super::last_writes::LastWrites;
 use crate::base::kernel_held::KernelHeld;
 use crate::blocking::Blocking;
+use crate::bytes::thread_bound::stays;
 use crate::file_policy::InlinePolicy;
 use crate::stats::recorder::{Measuring, Recorder};
 use crate::tasks::RunQueue;
@@ -53,6 +55,8 @@ pub(crate) struct Core {
     /// It has ended, and the kernel uses none of its memory.
     over: Cell<bool>,
 }
+
+stays!(Sync Core);
 
 impl Core {
     pub(crate) fn new(

@@ -71,7 +71,13 @@ impl Handle {
     }
 
     /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be `Send`. Aborting the task drops the
-    /// future on that thread.
+    /// future on that thread. What `make` takes along crosses threads, so that this does not compile:
+    ///
+    /// ```compile_fail,E0277
+    /// fn elsewhere(handle: &annulus::Handle, stream: annulus::net::TcpStream) {
+    ///     _ = handle.spawn_with(move || async move { stream.into_parts().await.is_ok() });
+    /// }
+    /// ```
     ///
     /// # Errors
     /// After the runtime's end.

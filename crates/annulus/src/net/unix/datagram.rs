@@ -11,7 +11,7 @@ use super::UnixOptions;
 use super::path::BoundPath;
 use crate::base::op_error::Operation;
 use crate::base::unix_address::{of_path, of_std, to_std};
-use crate::bytes::chunk::Chunk;
+use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
@@ -225,7 +225,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     /// The error of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This datagram is then not sent.
-    pub async fn send_to(&self, chunk: impl Into<Chunk>, path: impl AsRef<Path>) -> io::Result<()> {
+    pub async fn send_to(&self, chunk: impl IntoChunk, path: impl AsRef<Path>) -> io::Result<()> {
         self.handle.send(chunk.into(), SendMeta::to(of_path(path.as_ref())?)).await
     }
 
@@ -233,7 +233,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to).
-    pub async fn send_to_addr(&self, chunk: impl Into<Chunk>, to: &SocketAddr) -> io::Result<()> {
+    pub async fn send_to_addr(&self, chunk: impl IntoChunk, to: &SocketAddr) -> io::Result<()> {
         self.handle.send(chunk.into(), SendMeta::to(of_std(to)?)).await
     }
 
@@ -242,7 +242,7 @@ impl UnixDatagram {
     /// # Errors
     /// As [`send_to`](Self::send_to).
     #[inline]
-    pub fn send(&self, chunk: impl Into<Chunk>) -> SendDatagram<'_> {
+    pub fn send(&self, chunk: impl IntoChunk) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::default())
     }
 
@@ -253,7 +253,7 @@ impl UnixDatagram {
     /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors; `Unsupported` under a simulated kernel.
     pub async fn send_with_descriptors(
         &self,
-        chunk: impl Into<Chunk>,
+        chunk: impl IntoChunk,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         check_real(&*self.handle.core.kernel, &descriptors)?;

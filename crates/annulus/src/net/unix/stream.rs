@@ -9,7 +9,7 @@ use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::super::stream_methods::shared;
 use super::UnixOptions;
 use crate::base::unix_address::to_std;
-use crate::bytes::chunk::Chunk;
+use crate::bytes::chunk::{Chunk, IntoChunk};
 use crate::bytes::lease::Lease;
 use crate::runtime::current;
 use annulus_kernel::{Credentials, SocketOption, SocketQuery};
@@ -96,7 +96,7 @@ impl UnixStream {
     /// without [`descriptors`](UnixOptions::descriptors).
     pub async fn send_with_descriptors(
         &mut self,
-        chunk: impl Into<Chunk>,
+        chunk: impl IntoChunk,
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         self.check_passing()?;

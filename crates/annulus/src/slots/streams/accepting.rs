@@ -186,12 +186,22 @@ impl Stream {
         if self.tx.refuses() {
             return Poll::Ready(Err(self.refusal(io)));
         }
-        if self.tx.bytes < self.send_bound(io) {
+        if self.room(io) > 0 {
             return Poll::Ready(Ok(()));
         }
+        self.wait_for_room(shared, io, cx);
+        Poll::Pending
+    }
+
+    /// Bytes that are accepted now.
+    fn room(&self, io: &Io) -> usize {
+        self.send_bound(io).saturating_sub(self.tx.bytes)
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) {
         note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
         self.wait_for_memory(shared, io);
-        Poll::Pending
     }
 
     /// As [`try_copy`](Self::try_copy), once that accepts something.
@@ -208,8 +218,7 @@ impl Stream {
         if let Some(count) = self.try_copy(shared, io, slices)? {
             return Poll::Ready(Ok(count));
         }
-        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
-        self.wait_for_memory(shared, io);
+        self.wait_for_room(shared, io, cx);
         Poll::Pending
     }
 
@@ -231,8 +240,7 @@ impl Stream {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let direct =
             if total >= LEAST { self.send_directly(shared, io, slices, total)? } else { 0 };
-        let room = self.send_bound(io).saturating_sub(self.tx.bytes);
-        let count = (total - direct).min(room);
+        let count = (total - direct).min(self.room(io));
         if count > 0 {
             self.append_copy(shared, io, slices, direct..direct + count);
         } else if total > direct && direct == 0 {
