@@ -15,8 +15,8 @@ const QUICK: [&str; 6] =
     ["bare-ring", "epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
 /// The systems of the documents, whose sources are fetched unless [`SOURCES`] says where they are.
-const ORIGINALS: [&str; 5] =
-    ["io_uring-echo-server", "nimuring", "nimuring-nop", "rocket", "rocket-file"];
+const ORIGINALS: [&str; 6] =
+    ["io_uring-echo-server", "netpoll-cpp", "nimuring", "nimuring-nop", "rocket", "rocket-file"];
 
 /// The environment variable with the directory of the sources of [`ORIGINALS`].
 const SOURCES: &str = "ANNULUS_ORIGINALS";
