@@ -18,8 +18,10 @@ const LINES: usize = 20;
 const EXPLAIN: &str = "\
 Peers are built into target/peers. One whose tools are missing here is left
 out, with a line that says how to install them; so are programs that are only
-used, such as nginx or wrk. A run builds what it needs by itself: this command
-does it beforehand, and shows why a build fails.
+used, such as nginx or wrk. The systems of the documents need their sources:
+ANNULUS_ORIGINALS names their directory, else they are fetched by git. A run
+builds what it needs by itself: this command does it beforehand, and shows why
+a build fails.
 
 Exit status: 0 built, or left out; 1 a build failed; 2 wrong usage.
 
@@ -47,7 +49,7 @@ pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
         let began = clock::now();
         let built = peers.build(name).with_context(|| format!("peer {name}"))?;
         let took = duration::shown(clock::now() - began);
-        output::print(&format!("{name:<18}{}\n", outcome(&built, &took)))?;
+        output::print(&format!("{name:<22}{}\n", outcome(&built, &took)))?;
         if let Built::Failed { printed, .. } = &built {
             output::print(&tail(printed))?;
             failed.push(name.as_str());
