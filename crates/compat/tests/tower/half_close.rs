@@ -1,7 +1,7 @@
 //! Clients that end their direction of the stream behind a request, as `nc -N` does, and those that break off.
 
 use crate::*;
-use annulus::sync::Notify;
+use tokio::sync::Notify;
 
 async fn half_closed(address: &str, path: &str, body: &str) -> Outcome {
     let server = start(address, |server| server);
