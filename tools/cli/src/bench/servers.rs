@@ -5,16 +5,17 @@ use super::run::peers;
 use super::subject::Options;
 use crate::load::plan_of;
 use crate::usage::{UsageError, only_with};
-use annulus_lab::bench::{Plan, Rounds};
+use annulus_lab::bench::{Plan, Precision, Rounds};
 use annulus_lab::server_bench::{
     Comparison, Contender, Load, Loads, Placement, START_TIMEOUT, Setup,
 };
+use annulus_load::stats::MARGIN;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
 
-/// Rounds unless others are asked for.
-const ROUNDS: usize = 15;
+/// Rounds unless others are asked for: up to twice as many, until half the width of intervals is the margin of *same*.
+const ROUNDS: [usize; 2] = [15, 30];
 
 /// How long a slice is measured unless another time is asked for.
 const SLICE: Duration = Duration::from_secs(1);
@@ -184,8 +185,11 @@ impl ServerArgs {
 /// The comparison of a file, or of a command line.
 pub(super) fn of(comparison: Comparison, options: &Options) -> Setup {
     let name = comparison.name.clone();
+    let [least, most] = ROUNDS;
+    // The metric is known once it is prepared.
+    let precision = Some(Precision { metric: String::new(), half_width: MARGIN });
     Setup {
-        plan: Plan { name, rounds: Rounds::fixed(ROUNDS), seed: options.seed },
+        plan: Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed },
         comparison,
         time: SLICE,
         start_timeout: START_TIMEOUT,

@@ -3,7 +3,7 @@
 use super::echo::catalogue;
 use super::servers::{self, ServerArgs};
 use crate::usage::UsageError;
-use annulus_lab::bench::Precision;
+use annulus_lab::bench::{Precision, Rounds};
 use annulus_lab::cores::Cores;
 use annulus_lab::server_bench::{self, Comparison};
 use annulus_lab::setup::{Only, Setup};
@@ -122,6 +122,7 @@ impl Named {
                 let comparison = Comparison::find(name).context("it is one of those")?;
                 let mut setup = servers::of(comparison, options);
                 setup.plan.name = format!("programs {name}");
+                setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
                 let setup = server_bench::Setup { is_strict: false, ..setup };
                 (Setup::Servers(setup), None)
             }
@@ -156,8 +157,7 @@ impl Options {
         let quick = self.quick.then_some(needed);
         let plan = setup.plan_mut();
         if let Some(rounds) = self.rounds.or(quick).filter(|_| !has_rounds) {
-            plan.rounds.least = rounds as usize;
-            plan.rounds.most = rounds as usize;
+            plan.rounds = Rounds::fixed(rounds as usize);
         }
         if let Some((half_width, most)) = self.precision {
             plan.rounds.most = plan.rounds.least.max(most as usize);

@@ -1,6 +1,6 @@
 //! `bench` with servers of a command line or of a file: what a reader would type, and what can be wrong with it.
 
-use crate::common::{ANNULUS, Finished, OwnLock, Server, finish};
+use crate::common::{ANNULUS, Finished, OwnLock, Server, finish, has_python};
 use rustix::process::{Pid, test_kill_process};
 use std::fs;
 use std::net::TcpListener;
@@ -93,10 +93,39 @@ fn a_running_server_is_compared_with_one_whose_port_is_looked_up() {
     let other = echo("127.0.0.1:0", "");
     let finished = directory.compare(&[&address, &other, "--load", "{address} -l 64"]);
     assert_table(&finished, &[&address, "annulus", "CPU"]);
+    let pinned = "runs already, so nothing is pinned to a core";
+    assert!(finished.stderr.contains(pinned), "{finished:?}");
+    // Names keep what follows a dot: another port has another file.
+    let name = format!("results/{}+annulus.jsonl", address.replace(':', "-"));
+    assert!(directory.0.join(&name).exists(), "{name}: {finished:?}");
     assert!(!finished.stderr.contains("not known"), "{finished:?}");
     // It is another user's end.
     let stopped = running.stop();
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
+}
+
+/// Of a server that takes longer than a load is tried out.
+const SLOW: &str = "import socket, sys, threading, time
+def serve(s):
+    while True:
+        data = s.recv(64)
+        if not data: return
+        time.sleep(0.3)
+        s.sendall(data)
+l = socket.socket(); l.bind(('127.0.0.1', int(sys.argv[1]))); l.listen()
+while True: threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()
+";
+
+#[test]
+fn a_slow_server_is_measured() {
+    if !has_python("a_slow_server_is_measured") {
+        return;
+    }
+    let directory = Directory::new("slow");
+    let server = format!("python3 {} {{port}}", directory.write("slow.py", SLOW));
+    let load = ["--load", "tcp://{address} -l 64", "--connections", "2"];
+    let finished = directory.run(&[&[&*server][..], &load, &["--seconds", "0.7"]].concat());
+    assert_table(&finished, &["python3", "CPU"]);
 }
 
 #[test]

@@ -235,6 +235,15 @@ impl Contender {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A name may have several addresses, of which a server listens at one.
+    #[test]
+    fn of_the_addresses_of_a_host_the_one_that_answers_is_taken() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let found = resolved(&format!("localhost:{}", address.port())).expect("an address");
+        assert_eq!(found, address.into());
+    }
     use crate::server_bench::Comparison;
 
     #[test]
