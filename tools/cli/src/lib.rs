@@ -22,7 +22,7 @@ mod size;
 mod text;
 mod usage;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -57,7 +57,8 @@ enum Command {
 
 /// Runs the command with the arguments of the process; returns its exit status.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = Cli::command().mut_subcommand("load", load::with_brief_help).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage::explain(&error),
     };

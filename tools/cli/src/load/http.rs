@@ -20,7 +20,7 @@ pub(super) struct HttpArgs {
     /// The body, as it is
     #[arg(short = 'd', long, value_name = "TEXT", group = "http_body")]
     body: Option<String>,
-    /// The body, with fields such as {n}
+    /// The body, with fields such as {client}
     #[arg(long, value_name = "TEXT", group = "http_body")]
     body_template: Option<Template>,
     /// A file with the body, as it is

@@ -74,13 +74,23 @@ Examples:
   annulus load http://127.0.0.1:8080/index.html
                                            HTTP/1.1; https:// for TLS, --h2
   annulus load http://127.0.0.1:8080 --request '9*/items/{random 1 100}' \\
-    --request '1*POST /items id={n}'     nine reads for one write
+    --request '1*POST /items id={hex 8}' nine reads for one write
   annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load -t 5 --json - | jq .latency_us
   annulus load --hdr a.hdr                 histograms for each second
   annulus load --start-at +20s --json $(hostname).json
                                            one of several machines: load merge";
+
+/// What `-h` shows in their place.
+const BRIEF: &str = "\
+Examples:
+  annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
+  annulus load --rate 20k --pipeline 64    an open loop of 20,000 a second
+  annulus load http://127.0.0.1:8080/index.html
+  annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
+
+With --help: all options, of HTTP, Redis, TLS and several machines too.";
 
 /// Loads other than connections, and what is done with recordings.
 #[derive(Debug, Subcommand)]
@@ -118,7 +128,7 @@ struct CommonArgs {
 /// Measure a server with a number of clients: echo, HTTP, Redis, or any
 /// protocol of requests and replies
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(after_help = BRIEF, after_long_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
@@ -199,6 +209,14 @@ fn parse(args: LoadArgs) -> Result<Parsed> {
     plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
     let (json, options) = (args.common.json, args.output);
     Ok(Parsed { plan, search, json, options })
+}
+
+/// The command with an `-h` of the options without a heading, which are those that any load may need.
+pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| {
+        let is_special = arg.get_help_heading().is_some();
+        arg.hide_short_help(is_special)
+    })
 }
 
 /// The plan of a command line of `annulus load`, without those two words.

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:",
     group = ArgGroup::new("framing").args(["reply_until", "reply_length", "reply_length_field"]))]
 pub(super) struct ScriptArgs {
-    /// A request, with escapes such as \r\n and \x00, and fields such as {n};
-    /// may be repeated, with weights: '9*a' '1*b'
+    /// A request, with escapes such as \r\n and \x00, and fields such as
+    /// {client}; may be repeated, with weights: '9*a' '1*b'
     #[arg(long, value_name = "TEXT", conflicts_with = "send_file")]
     send: Vec<String>,
     /// A file with the request, as it is

@@ -3,7 +3,7 @@
 use crate::common::annulus;
 
 /// Arguments, and what their help must contain, separated by `|`.
-const HELP: [(&str, &str); 8] = [
+const HELP: [(&str, &str); 9] = [
     ("--help", "echo|load|bench|doctor|Examples:|Exit status"),
     (
         "echo --help",
@@ -14,8 +14,9 @@ const HELP: [(&str, &str); 8] = [
     (
         "load --help",
         "-a, --address|-c, --number|-l, --length|-t, --duration|--warm-up|--pin|--json|\
-     --reply-timeout|--driver|Examples:",
+     --reply-timeout|--driver|fields such as {client}|id={hex 8}|Examples:",
     ),
+    ("load -h", "-c, --number|--rate|--json|With --help: all options|Examples:"),
     (
         "bench --help",
         "NAME|FILE|COMMAND|--quick|--rounds|--precision|--only|--out|--verbose|--load|--connections|\
@@ -42,6 +43,14 @@ fn help_is_complete_and_fits_80_columns() {
         for line in finished.stdout.lines() {
             assert!(line.chars().count() <= 80, "{args}: {line}");
         }
+    }
+}
+
+#[test]
+fn the_brief_help_of_load_has_no_option_of_one_protocol() {
+    let brief = annulus(["load", "-h"]).stdout;
+    for option in ["--h2", "--resp3", "--tls-ca", "--reply-length-field", "--start-at"] {
+        assert!(!brief.contains(option), "{option}: {brief}");
     }
 }
 
