@@ -72,7 +72,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Has the receive armed for its reader. A function of its own, so that those that are inlined into `poll_recv` have no more callers.
+    /// Has the receive armed for its reader.
     #[cold]
     fn ask(&mut self, shared: &mut Shared, io: &mut Io) {
         self.unlink();
