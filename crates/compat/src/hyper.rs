@@ -34,10 +34,13 @@
 mod http1;
 mod releasable;
 mod watched;
+mod write_limit;
 
 pub use http1::{Http1, Http1Connection};
 #[cfg(feature = "tower")]
 pub(crate) use releasable::Releasable;
+
+pub(crate) use write_limit::WriteLimit;
 
 use crate::clock::Origin;
 use crate::late_end::LateEnd;
@@ -77,12 +80,20 @@ where
 pub struct Io<S> {
     stream: S,
     end: LateEnd,
+    limit: WriteLimit,
 }
 
 impl<S> Io<S> {
     /// Wraps a stream.
     pub fn new(stream: S) -> Self {
-        Self { stream, end: LateEnd::default() }
+        Self { stream, end: LateEnd::default(), limit: WriteLimit::default() }
+    }
+
+    /// How long a write may wait for a peer that takes nothing: then it is the error `TimedOut`, with which hyper ends the connection. By default
+    /// there is no limit.
+    pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.limit = WriteLimit::new(limit.into());
+        self
     }
 
     /// The stream, as after an upgrade.
@@ -127,15 +138,21 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().stream.poll_write(cx, bytes)
+        let this = self.get_mut();
+        let called = this.stream.poll_write(cx, bytes);
+        this.limit.within(cx, called)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream.poll_flush(cx)
+        let this = self.get_mut();
+        let called = this.stream.poll_flush(cx);
+        this.limit.within(cx, called)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream.poll_shutdown(cx)
+        let this = self.get_mut();
+        let called = this.stream.poll_shutdown(cx);
+        this.limit.within(cx, called)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -147,7 +164,9 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().stream.poll_write_vectored(cx, slices)
+        let this = self.get_mut();
+        let called = this.stream.poll_write_vectored(cx, slices);
+        this.limit.within(cx, called)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Headers that a proxy changes.
 
 use hyper::header::{
-    CONNECTION, COOKIE, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request, Version};
@@ -42,6 +42,10 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
             .is_some_and(|one| one.as_bytes().eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
         first && protocols.next().is_none() && listed.contains(&UPGRADE)
     };
+    // The length of a body in chunks is not in it, and a client that believed it would cut the body there (RFC 9112, 6.3).
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     for name in listed.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
@@ -88,6 +92,16 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
         let joined = HeaderValue::from_bytes(&lines.join(&b"; "[..])).expect("of header values");
         headers.insert(COOKIE, joined);
     }
+}
+
+/// Adds this proxy, and the version of HTTP in which it has received the message (RFC 9110, 7.6.3).
+pub(crate) fn add_via(headers: &mut HeaderMap, version: Version) {
+    let via = match version {
+        Version::HTTP_2 => "2 annulus",
+        Version::HTTP_10 => "1.0 annulus",
+        _ => "1.1 annulus",
+    };
+    headers.append(VIA, HeaderValue::from_static(via));
 }
 
 /// Adds the client's address to those that the request names already.

@@ -1,7 +1,9 @@
 //! What happens to a request.
 
-use crate::body::Passed;
-use crate::forward::{add_forwarded_for, host_of, join_cookies, remove_hop_by_hop, set_upgrade};
+use crate::body::{Broken, Passed};
+use crate::forward::{
+    add_forwarded_for, add_via, host_of, join_cookies, remove_hop_by_hop, set_upgrade,
+};
 use crate::tunnel::tunnel;
 use annulus::time::sleep;
 use annulus_compat::hyper::{Executor, Timer};
@@ -9,8 +11,8 @@ use annulus_compat::hyper_util::Connector;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::HOST;
+use hyper::body::{Body, Incoming};
+use hyper::header::{HOST, UPGRADE};
 use hyper::service::{Service, service_fn};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
@@ -31,6 +33,8 @@ type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
 pub(crate) struct Proxy {
     upstream: Uri,
     client: Client<Connector, Passed>,
+    /// Takes a new connection for each request.
+    unpooled: Client<Connector, Passed>,
     limits: Limits,
     /// Of tunnels.
     permits: Arc<Semaphore>,
@@ -86,12 +90,18 @@ impl Proxy {
             let text = format!("{upstream}: an upstream is http://host:port, without a path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let client = Client::builder(Executor)
-            .timer(Timer::new())
-            .pool_timer(Timer::new())
-            .pool_idle_timeout(limits.idle)
-            .build(Connector::new().timeout(limits.connect));
-        Ok(Self { upstream, client, limits, permits: Arc::new(Semaphore::new(limits.tunnels)) })
+        let connector = Connector::new().timeout(limits.connect).write_timeout(limits.progress);
+        let mut http = Client::builder(Executor);
+        http.timer(Timer::new()).pool_timer(Timer::new()).pool_idle_timeout(limits.idle);
+        let client = http.build(connector.clone());
+        let unpooled = http.pool_max_idle_per_host(0).build(connector);
+        Ok(Self {
+            upstream,
+            client,
+            unpooled,
+            limits,
+            permits: Arc::new(Semaphore::new(limits.tunnels)),
+        })
     }
 
     /// The service of a connection from this peer.
@@ -119,7 +129,7 @@ impl Proxy {
         let Ok(permit) = permit.transpose() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many upgraded connections");
         };
-        let response = pin!(self.client.request(request));
+        let response = pin!(self.ask(request));
         let too_late = pin!(async {
             _ = sent.await;
             sleep(self.limits.response).await;
@@ -138,6 +148,23 @@ impl Proxy {
         }
     }
 
+    /// The response of the upstream. It may have closed a connection of the pool just now: then what is safe to ask twice is asked again.
+    async fn ask(&self, request: Request<Passed>) -> Result<Response<Incoming>, Error> {
+        let again = is_repeatable(&request).then(|| {
+            let mut again = Request::new(Passed::default());
+            again.method_mut().clone_from(request.method());
+            again.uri_mut().clone_from(request.uri());
+            again.headers_mut().clone_from(request.headers());
+            again
+        });
+        match (self.client.request(request).await, again) {
+            (Err(error), Some(again)) if has_broken_off(&error) => {
+                self.unpooled.request(again).await
+            }
+            (answered, _) => answered,
+        }
+    }
+
     /// The request for the upstream.
     ///
     /// # Errors
@@ -153,6 +180,7 @@ impl Proxy {
         let asks = remove_hop_by_hop(request.headers_mut()) && is_one;
         let upgrade = asks.then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
+        add_via(&mut head.headers, head.version);
         if let Some(host) = host {
             head.headers.insert(HOST, host);
         }
@@ -174,6 +202,8 @@ impl Proxy {
         upgrade: Option<(OnUpgrade, OwnedSemaphorePermit)>,
     ) -> Answer {
         let is_websocket = remove_hop_by_hop(response.headers_mut());
+        let version = response.version();
+        add_via(response.headers_mut(), version);
         // The upstream's is that of another connection.
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -203,21 +233,38 @@ fn refuse(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// 504 if something took too long, and 502 for anything else.
+/// GET and HEAD change nothing, so that it does not matter whether the upstream has seen the first one.
+fn is_repeatable(request: &Request<Passed>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && request.body().is_end_stream()
+        && !request.headers().contains_key(UPGRADE)
+}
+
+/// Whether the upstream has closed the connection that the request went over.
+fn has_broken_off(error: &Error) -> bool {
+    let of_hyper =
+        |cause: &Cause| cause.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
+    !error.is_connect() && causes(error).any(|cause| cause.is::<io::Error>() || of_hyper(cause))
+}
+
+/// That of the client if its body has failed, 504 if the upstream took too long, and 502 for anything else.
 fn status_of(error: &Error) -> StatusCode {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let error_of_io = error.downcast_ref::<io::Error>();
-        if error_of_io.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return StatusCode::GATEWAY_TIMEOUT;
-        }
-        cause = error.source();
-    }
-    StatusCode::BAD_GATEWAY
+    let status = causes(error).find_map(|cause| {
+        let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+        let of_client = cause.downcast_ref().map(|body: &Broken| body.status);
+        of_client
+            .or(cause.downcast_ref().is_some_and(is_late).then_some(StatusCode::GATEWAY_TIMEOUT))
+    });
+    status.unwrap_or(StatusCode::BAD_GATEWAY)
 }
 
 /// The error with its causes.
 fn text_of(error: &Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| (*error).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+type Cause = dyn std::error::Error + 'static;
+
+fn causes(error: &Error) -> impl Iterator<Item = &Cause> {
+    std::iter::successors(error.source(), |error| (*error).source())
 }

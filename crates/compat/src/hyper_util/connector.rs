@@ -49,6 +49,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub struct Connector {
     options: ConnectOptions,
     timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
     attempt_delay: Duration,
     enforce_http: bool,
 }
@@ -58,6 +59,7 @@ impl Default for Connector {
         Self {
             options: ConnectOptions::new(),
             timeout: None,
+            write_timeout: None,
             attempt_delay: ATTEMPT_DELAY,
             enforce_http: true,
         }
@@ -82,6 +84,12 @@ impl Connector {
         self
     }
 
+    /// As [`Io::write_timeout`]: how long a server may not take what it is being sent, such as the body of a request. No limit by default.
+    pub fn write_timeout(mut self, limit: Duration) -> Self {
+        self.write_timeout = Some(limit);
+        self
+    }
+
     /// After how long without a result the next address is tried beside the ones before; 250 ms by default. With `Duration::MAX` one is tried
     /// after the other.
     pub fn attempt_delay(mut self, delay: Duration) -> Self {
@@ -97,14 +105,20 @@ impl Connector {
 
     async fn connect(self, uri: Uri) -> io::Result<Io<OnThread<TcpStream>>> {
         let (host, port) = self.target(&uri)?;
-        Ok(Io::new(OnThread::new(self.open(&host, port).await?)))
+        let stream = self.open(&host, port).await?;
+        Ok(self.io(stream))
+    }
+
+    /// A stream as hyper takes it, with the limit on writes.
+    pub(super) fn io<S>(&self, stream: S) -> Io<OnThread<S>> {
+        Io::new(OnThread::new(stream)).write_timeout(self.write_timeout)
     }
 
     /// A stream to a port of a host.
-    pub(super) async fn open(self, host: &str, port: u16) -> io::Result<TcpStream> {
+    pub(super) async fn open(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let connect = async {
             let addresses = lookup_host((host, port)).await?.collect();
-            let raced = race::connect(self.options, addresses, self.attempt_delay).await;
+            let raced = race::connect(self.options.clone(), addresses, self.attempt_delay).await;
             raced.map_err(|error| of_host(host, error))
         };
         let Some(limit) = self.timeout else { return connect.await };

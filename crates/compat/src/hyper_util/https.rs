@@ -74,7 +74,7 @@ impl HttpsConnector {
             true => MaybeTls::Tls(Box::new(self.tls.connect(&host, stream).await?)),
             false => MaybeTls::Plain(stream),
         };
-        Ok(Io::new(OnThread::new(stream)))
+        Ok(self.tcp.io(stream))
     }
 }
 

@@ -2,12 +2,10 @@
 
 use super::activity::Activity;
 use super::open::Open;
+use crate::hyper::WriteLimit;
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::time::{Sleep, sleep};
 use annulus::{Chunk, Lease};
-use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,9 +15,7 @@ pub(super) struct CountedStream<S> {
     activity: Rc<Activity>,
     /// Counted until the stream is dropped, by what has upgraded it too.
     _open: Open,
-    limit: Option<Duration>,
-    /// Set while a write waits.
-    waits: Option<Pin<Box<Sleep>>>,
+    limit: WriteLimit,
 }
 
 impl<S> CountedStream<S> {
@@ -29,10 +25,10 @@ impl<S> CountedStream<S> {
         open: Open,
         limit: Option<Duration>,
     ) -> Self {
-        Self { stream, activity, _open: open, limit, waits: None }
+        Self { stream, activity, _open: open, limit: WriteLimit::new(limit) }
     }
 
-    /// As [`within_limit`](Self::within_limit), of a call that writes so many bytes.
+    /// Counts what a call has written, within the limit.
     fn counted(
         &mut self,
         cx: &mut Context<'_>,
@@ -41,28 +37,8 @@ impl<S> CountedStream<S> {
         if let Poll::Ready(Ok(count)) = called {
             self.activity.add_written(count);
         }
-        self.within_limit(cx, called)
+        self.limit.within(cx, called)
     }
-
-    /// What came of a call, or the limit's error if it has waited for too long.
-    fn within_limit<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        called: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        let Some(limit) = self.limit.filter(|_| called.is_pending()) else {
-            self.waits = None;
-            return called;
-        };
-        let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(limit)));
-        waits.as_mut().poll(cx).map(|()| Err(no_write_accepted(limit)))
-    }
-}
-
-fn no_write_accepted(limit: Duration) -> io::Error {
-    let text =
-        format!("no write was accepted for {limit:?}: the peer reads too slowly, or not at all");
-    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 impl<S: AsyncRecv> AsyncRecv for CountedStream<S> {
@@ -96,12 +72,12 @@ impl<S: AsyncSend> AsyncSend for CountedStream<S> {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let called = self.stream.poll_flush(cx);
-        self.within_limit(cx, called)
+        self.limit.within(cx, called)
     }
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let called = self.stream.poll_shutdown(cx);
-        self.within_limit(cx, called)
+        self.limit.within(cx, called)
     }
 
     fn poll_write_vectored(
@@ -117,6 +93,6 @@ impl<S: AsyncSend> AsyncSend for CountedStream<S> {
         let before = chunk.len();
         let called = self.stream.poll_send(cx, chunk);
         self.activity.add_written(before.saturating_sub(chunk.len()));
-        self.within_limit(cx, called)
+        self.limit.within(cx, called)
     }
 }

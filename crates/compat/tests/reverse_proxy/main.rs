@@ -7,6 +7,7 @@ mod common;
 mod failures;
 #[path = "../../examples/reverse_proxy/forward.rs"]
 mod forward;
+mod messages;
 #[path = "../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
 mod refused;

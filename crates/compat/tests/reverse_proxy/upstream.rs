@@ -1,7 +1,7 @@
 //! What the proxy passes requests on to.
 
 use crate::Count;
-use annulus::net::TcpListener;
+use annulus::net::{TcpListener, TcpStream};
 use annulus_compat::OnThread;
 use annulus_compat::tower::serve_with;
 use bytes::Bytes;
@@ -50,6 +50,8 @@ pub(crate) fn start(address: &str) -> Upstream {
         let upstream = upstream.clone();
         service_fn(move |request| upstream.clone().answer(request))
     });
+    // The end of the proxy's direction means that it wants no answer any more.
+    let server = server.configure_http1(|http| http.half_close(false));
     annulus::spawn(server.into_future());
     made
 }
@@ -71,6 +73,10 @@ impl Upstream {
         match request.uri().path() {
             "/headers" => Ok(headers(&request)),
             "/echo" => Ok(Response::new(request.into_body().boxed_unsync())),
+            "/collect" => {
+                let body = request.into_body().collect().await.map_err(io::Error::other)?;
+                Ok(Response::new(full(body.to_bytes())))
+            }
             "/ws" => Ok(websocket(request)),
             "/endless" => Ok(self.endless()),
             "/wait" => {
@@ -155,4 +161,21 @@ fn websocket(mut request: Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, hy
         .header("sec-websocket-accept", accept)
         .body(full(""))
         .unwrap()
+}
+
+/// Answers connections by hand: calls a function with each, and with its number.
+pub(crate) fn raw<F>(address: &str, answer: impl Fn(TcpStream, usize) -> F + 'static) -> SocketAddr
+where
+    F: Future<Output = io::Result<()>> + 'static,
+{
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    annulus::spawn(async move {
+        for number in 0.. {
+            let (stream, _) = listener.accept().await?;
+            annulus::spawn(answer(stream, number));
+        }
+        io::Result::Ok(())
+    });
+    address
 }

@@ -1,0 +1,188 @@
+//! Messages as the upstream and the client may send them, by RFC 9110 and 9112.
+
+use crate::common::{everywhere, simulated};
+use crate::proxy::Limits;
+use crate::upstream::{self, raw};
+use crate::{ask, start};
+use annulus::net::TcpStream;
+use annulus::time::{Instant, sleep};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const CLOSE: &str = "host: x\r\nconnection: close\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// The length goes: it is not that of the body.
+#[test]
+fn a_response_in_chunks_has_no_length() {
+    everywhere(async || {
+        for length in ["0", "2", "5", "100"] {
+            let upstream = raw("127.0.0.1:0", move |mut stream, _| async move {
+                stream.recv().await?;
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\ntransfer-encoding: chunked"
+                );
+                stream.send(format!("{head}\r\n\r\n5\r\nhello\r\n0\r\n\r\n")).await?;
+                stream.drain().await
+            });
+            let proxy = start("127.0.0.1:0", upstream, Limits::default());
+            let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
+            assert!(
+                answer.starts_with("HTTP/1.1 200") && !answer.contains("content-length"),
+                "{answer}"
+            );
+            assert!(answer.ends_with("\r\n5\r\nhello\r\n0\r\n\r\n"), "{length}: {answer}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn both_directions_name_the_proxy() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
+        let request = format!("GET /headers HTTP/1.0\r\nvia: 1.1 first\r\n{CLOSE}");
+        let answer = ask(proxy.address, &request).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.contains("\r\nvia: 1.1 annulus"), "{head}");
+        assert!(body.contains("via: 1.1 first\nvia: 1.0 annulus\n"), "{body}");
+        Ok(())
+    });
+}
+
+/// The upstream reads the head of an upload, and nothing more.
+#[test]
+fn an_upstream_that_stops_reading_an_upload() {
+    simulated(async |_| {
+        let open = Rc::new(Cell::new(0));
+        let counted = open.clone();
+        let upstream = raw("10.0.0.1:80", move |mut stream, _| {
+            counted.update(|count| count + 1);
+            let counted = counted.clone();
+            async move {
+                stream.recv().await?;
+                // It reads again much later, to see the end.
+                sleep(SECOND * 100).await;
+                while let Ok(Some(_)) = stream.recv().await {}
+                counted.update(|count| count - 1);
+                Ok(())
+            }
+        });
+        let limits = Limits { progress: SECOND * 9, ..Limits::default() };
+        let proxy = start("10.0.0.2:80", upstream, limits);
+        let begun = Instant::now();
+        let mut client = TcpStream::connect(proxy.address).await?;
+        client.send(format!("POST / HTTP/1.1\r\ncontent-length: 99000000\r\n{CLOSE}")).await?;
+        let (mut receiver, mut sender) = client.split();
+        let upload = async { while sender.send(vec![0; 100_000]).await.is_ok() {} };
+        let answer = async {
+            let mut answer = Vec::new();
+            while let Ok(Some(lease)) = receiver.recv().await {
+                answer.extend_from_slice(&lease);
+            }
+            answer
+        };
+        let ((), answer) = futures_util::future::join(upload, answer).await;
+        assert!(answer.starts_with(b"HTTP/1.1 504"), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            begun.elapsed() >= SECOND * 9 && begun.elapsed() < SECOND * 12,
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(open.get(), 1);
+        sleep(SECOND * 100).await;
+        assert_eq!(open.get(), 0, "the connection to the upstream has ended");
+        Ok(())
+    });
+}
+
+/// It answers one request on each connection, and breaks off at the second.
+#[test]
+fn a_connection_of_the_pool_that_was_closed() {
+    everywhere(async || {
+        for resets in [false, true] {
+            let upstream = raw("127.0.0.1:0", move |mut stream, _| async move {
+                stream.recv().await?;
+                stream.send(OK).await?;
+                stream.recv().await?;
+                if resets {
+                    stream.abort();
+                }
+                Ok(())
+            });
+            let proxy = start("127.0.0.1:0", upstream, Limits::default());
+            for (method, again) in
+                [("GET", "200"), ("HEAD", "200"), ("DELETE", "502"), ("POST", "502")]
+            {
+                for status in ["200", again] {
+                    let request = format!("{method} / HTTP/1.1\r\n{CLOSE}");
+                    let answer = ask(proxy.address, &request).await?;
+                    assert!(
+                        answer.starts_with(&format!("HTTP/1.1 {status}")),
+                        "{method}: {answer}"
+                    );
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Not for ever: an upstream that never answers is asked twice.
+#[test]
+fn an_upstream_that_always_breaks_off_is_asked_twice() {
+    everywhere(async || {
+        let asked = Rc::new(Cell::new(0));
+        let counted = asked.clone();
+        let upstream = raw("127.0.0.1:0", move |mut stream, _| {
+            let counted = counted.clone();
+            async move {
+                stream.recv().await?;
+                counted.update(|count| count + 1);
+                Ok(())
+            }
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        assert_eq!(asked.get(), 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_body_that_the_client_breaks_is_its_fault() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
+        for chunks in [
+            "zz\r\nhello\r\n",
+            "5\r\nhello!",
+            "5;\r\nhello\r\n-1\r\n",
+            "5\r\nhello\r\nfffffffffffffffff\r\n",
+        ] {
+            let head = "POST /wait HTTP/1.1\r\ntransfer-encoding: chunked\r\n";
+            let answer = ask(proxy.address, &format!("{head}{CLOSE}{chunks}")).await?;
+            assert!(answer.starts_with("HTTP/1.1 400"), "{chunks:?}: {answer}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_body_that_does_not_go_on_is_the_client_s_too() {
+    simulated(async |_| {
+        let upstream = upstream::start("10.0.0.1:80");
+        let limits = Limits { progress: SECOND * 9, ..Limits::default() };
+        let proxy = start("10.0.0.2:80", upstream.address, limits);
+        let begun = Instant::now();
+        let request = format!("POST /collect HTTP/1.1\r\ncontent-length: 5\r\n{CLOSE}hell");
+        let answer = ask(proxy.address, &request).await?;
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        assert!(begun.elapsed() >= SECOND * 9 && begun.elapsed() < SECOND * 12);
+        Ok(())
+    });
+}
