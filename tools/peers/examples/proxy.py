@@ -126,6 +126,77 @@ def hostile_clients(path):
             proxy.line(": 0 bytes up, 0 bytes down", "refused")
 
 
+@contextlib.contextmanager
+def full_target():
+    """Its backlog is full, so that the kernel drops what asks for more connections; yields its address."""
+    with socket.socket() as listener, contextlib.ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        yield "127.0.0.1:%d" % listener.getsockname()[1]
+
+
+def connecting_has_a_limit(path):
+    with full_target() as to, running(path, "127.0.0.1:0", to) as proxy, proxy.connect() as client:
+        client.sendall(b"hello")
+        client.settimeout(PATIENCE)
+        assert ends(client)
+        proxy.line(": 0 bytes up, 0 bytes down")
+
+
+def connecting(to):
+    """How many sockets wait for the target to accept."""
+    port = ":%04X" % int(to.split(":")[1])
+    rows = [line.split() for line in open("/proc/net/tcp")]
+    return sum(row[2].endswith(port) and row[3] == "02" for row in rows)
+
+
+def a_client_that_leaves_while_it_connects_is_noticed(path):
+    with full_target() as to, running(path, "127.0.0.1:0", to) as proxy:
+        before = connecting(to)
+        for data, leave, how in ((b"", socket.socket.close, "aborted"), (b"", reset, "reset"), (b"hello", reset, "reset")):
+            client = proxy.connect()
+            name = "%s:%d" % client.getsockname()
+            client.sendall(data)
+            # One that is gone before it is accepted is not mentioned.
+            eventually(lambda: connecting(to) > before, "it is being connected")
+            leave(client)
+            proxy.line(name, how)
+            eventually(lambda: connecting(to) == before, "its place is free")
+
+
+def a_reset_is_passed_on_as_one(path):
+    seen = []
+
+    def refuses(connection):
+        exactly(connection, 3)
+        connection.sendall(b"part")
+        reset(connection)
+
+    def remembers(connection):
+        connection.sendall(b"hello")
+        try:
+            seen.append(rest(connection))
+        except ConnectionError as error:
+            seen.append(error)
+
+    with target(refuses) as to, running(path, "127.0.0.1:0", to) as proxy, proxy.connect() as client:
+        client.sendall(b"ask")
+        try:
+            assert False, f"{rest(client)} and an end in order"
+        except ConnectionResetError:
+            pass
+    with target(remembers) as to, running(path, "127.0.0.1:0", to) as proxy:
+        client = proxy.connect()
+        exactly(client, 5)
+        reset(client)
+        eventually(lambda: seen, "the target's connection ends")
+        assert isinstance(seen[0], ConnectionResetError), seen
+
+
 def past_its_limit_it_refuses_and_serves_the_others(path):
     with target(echo) as to, running(path, "127.0.0.1:0", to, 60, 2) as proxy:
         served = [proxy.connect(), proxy.connect()]
@@ -166,6 +237,9 @@ def two_shards_share_connections_and_their_limit(path):
 
 
 CHECKS = [
+    connecting_has_a_limit,
+    a_client_that_leaves_while_it_connects_is_noticed,
+    a_reset_is_passed_on_as_one,
     two_shards_share_connections_and_their_limit,
     past_its_limit_it_refuses_and_serves_the_others,
     a_half_close_goes_through,

@@ -32,12 +32,64 @@ def commands_of_redis_cli(path):
             (["EXISTS", "a", "b"], "0"),
             (["COMMAND"], ""),
             (["CONFIG", "GET", "save"], "save"),
+            (["SET", "n", "5"], "OK"),
+            (["INCRBY", "n", "-7"], "-2"),
+            (["EXPIRE", "n", "-1"], "1"),
+            (["EXISTS", "n"], "0"),
+            (["EXPIRE", "n", "0"], "0"),
         ]
         for words, answer in expected:
             assert ask(*words) == answer, f"{words}: {ask(*words)!r}, not {answer!r}"
         for words in [["INCR", "text"], ["NONSENSE", "x"], ["GET"], ["MSET", "k"], ["SET", "k", "v", "EX", "soon"]]:
             ask("SET", "text", "text")
             assert ask(*words).startswith("ERR"), f"{words}: {ask(*words)!r}"
+        for number in ["+5", "007", "-0", "", " 1", "9223372036854775807"]:
+            ask("SET", "number", number)
+            assert ask("INCR", "number").startswith("ERR") and ask("GET", "number") == number.strip(), number
+        for time in ["0", "-1", "9223372036854775807", "+5"]:
+            assert ask("SET", "text", "other", "EX", time).startswith("ERR") and ask("GET", "text") == "text", time
+        assert ask("EXPIRE", "text", "9223372036854775807").startswith("ERR") and ask("GET", "text") == "text"
+
+
+def lines_as_they_are_typed(path):
+    cases = [
+        (b'SET a "hello \\"world\\n"\r\nGET a\r\n', b'+OK\r\n$13\r\nhello "world\n\r\n'),
+        (b"SET 'a b' 'it\\'s'\nGET \"a b\"\n", b"+OK\r\n$4\r\nit's\r\n"),
+        (b"SET e ''\r\nGET e\r\n", b"+OK\r\n$0\r\n\r\n"),
+        (b"*-1\r\n*0\r\n\r\n  PING \r\n", b"+PONG\r\n"),
+    ]
+    for typed, answer in cases:
+        with running(path, "127.0.0.1:0") as store, store.connect() as client:
+            client.sendall(typed)
+            assert exactly(client, len(answer)) == answer, typed
+    over = [
+        (b"PING\r\nquit\r\nPING\r\n", b"+PONG\r\n+OK\r\n"),
+        (b'SET a "b\r\n', b"-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (b"SET a 'b'c\r\n", b"-ERR Protocol error: unbalanced quotes in request\r\n"),
+        # A web page has a browser ask.
+        (b"POST / HTTP/1.1\r\n", b""),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"-ERR unknown command 'GET', or not with so many words\r\n"),
+    ]
+    with running(path, "127.0.0.1:0") as store:
+        for typed, answer in over:
+            with store.connect() as client:
+                client.sendall(typed)
+                got = exactly(client, len(answer))
+                assert got == answer and ends(client), f"{typed}: {got}"
+
+
+def resident(store):
+    return int(open(f"/proc/{store.process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def an_answer_has_a_bound(path):
+    with running(path, "127.0.0.1:0") as store, store.connect() as client:
+        client.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 1_000_000 + b"\r\n")
+        client.sendall(b"MGET" + b" k" * 1500 + b"\r\nPING\r\n")
+        answers = b"+OK\r\n-ERR the answer is too long: ask for fewer keys\r\n+PONG\r\n"
+        got = exactly(client, len(answers))
+        assert got == answers, got[:100]
+        assert resident(store) < 200_000_000, resident(store)
 
 
 def keys_end_at_their_time(path):
@@ -105,7 +157,7 @@ def large_values_in_a_row(path):
 
 def hostile_clients(path):
     with running(path, "127.0.0.1:0") as store, store.connect() as good:
-        for text in (b"*1\r\n$99999999999\r\n", b"*x\r\n", b"*1\r\nPING\r\n", b"*-5\r\n", b"*1" + b"0" * 20):
+        for text in (b"*1\r\n$99999999999\r\n", b"*x\r\n", b"*1\r\nPING\r\n", b"*01\r\n", b"*1\r\n$-1\r\n", b"*1" + b"0" * 20):
             with store.connect() as client:
                 client.sendall(text)
                 answer = rest(client)
@@ -127,8 +179,7 @@ def hostile_clients(path):
             lazy.sendall(b"GET k\r\n" * 200)
             good.sendall(b"PING\r\n")
             assert exactly(good, 7) == b"+PONG\r\n"
-            resident = int(open(f"/proc/{store.process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            assert resident < 100_000_000, f"{resident} bytes for a client that does not read"
+            assert resident(store) < 100_000_000, f"{resident(store)} bytes for a client that does not read"
         with store.connect() as half:
             half.sendall(b"PING\r\n")
             half.shutdown(1)
@@ -162,6 +213,8 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
 
 
 CHECKS = [
+    lines_as_they_are_typed,
+    an_answer_has_a_bound,
     past_its_limit_it_refuses_and_serves_the_others,
     commands_of_redis_cli,
     keys_end_at_their_time,

@@ -4,10 +4,14 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// How long the target may take to accept, and how long a client that has ended without a byte is still connected.
+const CONNECTING: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_millis(500);
 
 #[tokio::main(flavor = "local")]
 async fn main() -> io::Result<()> {
@@ -52,7 +56,10 @@ async fn proxy(
     idle: Duration,
 ) -> io::Result<()> {
     client.set_nodelay(true)?;
-    let mut server = TcpStream::connect(target).await?;
+    let mut server = tokio::select! {
+        connected = timeout(CONNECTING, TcpStream::connect(target)) => connected??,
+        error = until_left(&client) => return Err(error),
+    };
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
@@ -62,9 +69,33 @@ async fn proxy(
             relay(from_server, to_client, &traffic.down, &traffic.last),
         )
     };
-    tokio::select! {
+    let end = tokio::select! {
         end = both => end.map(drop),
         () = silence(&traffic.last, idle) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    if end.is_err() {
+        // Something is missing, and an end in order would look like the whole.
+        client.set_zero_linger()?;
+        server.set_zero_linger()?;
+    }
+    end
+}
+
+/// Ends some time after the client has, unless it has sent something: that may be all that it has to say.
+async fn until_left(client: &TcpStream) -> io::Error {
+    match client.peek(&mut [0]).await {
+        Ok(0) => {
+            sleep(GRACE).await;
+            io::ErrorKind::ConnectionAborted.into()
+        }
+        Ok(_) => {
+            let failed = client.ready(Interest::ERROR).await.and_then(|_| client.take_error());
+            failed.map_or_else(
+                |error| error,
+                |error| error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()),
+            )
+        }
+        Err(error) => error,
     }
 }
 

@@ -61,7 +61,11 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
         }
         loop {
             match command.parse(&buffer) {
-                Ok(true) => store.borrow_mut().execute(&command, &buffer, &mut out),
+                Ok(true) => {
+                    if !store.borrow_mut().execute(&command, &buffer, &mut out) {
+                        return stream.write_all(&out).await;
+                    }
+                }
                 Ok(false) => break,
                 Err(why) => {
                     error(&mut out, &format!("Protocol error: {why}"));
@@ -96,6 +100,8 @@ async fn expire(store: Rc<RefCell<Store>>) {
 #[derive(Default)]
 struct Command {
     words: Vec<Range<usize>>,
+    /// The words of a line, without quotes: those of other commands are where they were received.
+    line: Vec<u8>,
     /// Words that are still to come.
     missing: usize,
     /// How many bytes are parsed.
@@ -112,11 +118,13 @@ impl Command {
                 Some(_) => return self.parse_line(input),
             }
             let Some(count) = self.number(input, b'*')? else { return Ok(false) };
-            self.missing = count;
+            // As for redis-server, a negative one is a command without words.
+            self.missing = count.try_into().unwrap_or(0);
         }
         while self.missing > 0 {
             let start = self.at;
             let Some(len) = self.number(input, b'$')? else { return Ok(false) };
+            let len = usize::try_from(len).map_err(|_| "invalid bulk length")?;
             if self.at + len > LIMIT {
                 return Err(format!("a command of more than {LIMIT} bytes"));
             }
@@ -131,7 +139,7 @@ impl Command {
         Ok(true)
     }
 
-    /// A command as it is typed: words in a line.
+    /// A command as it is typed: words in a line, in quotes if they have spaces.
     fn parse_line(&mut self, input: &[u8]) -> Result<bool, String> {
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             return match input.len() {
@@ -139,29 +147,49 @@ impl Command {
                 _ => Err(format!("a line of more than {LINE_LIMIT} bytes")),
             };
         };
-        for word in input[..end].split(u8::is_ascii_whitespace) {
-            if !word.is_empty() {
-                self.words.push(self.at..self.at + word.len());
-            }
-            self.at += word.len() + 1;
+        self.at = end + 1;
+        let mut rest = input[..end].trim_ascii_start();
+        while !rest.is_empty() {
+            let start = self.line.len();
+            rest = self.unquote(rest).ok_or("unbalanced quotes in request")?.trim_ascii_start();
+            self.words.push(start..self.line.len());
         }
         Ok(true)
     }
 
+    /// Adds the first word to the line without its quotes; what follows, or none if they do not end before a space.
+    fn unquote<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+        let mut quote = None;
+        while let Some((&byte, mut next)) = rest.split_first() {
+            match (quote, byte, next) {
+                (None, _, _) if byte.is_ascii_whitespace() => break,
+                (None, b'"' | b'\'', _) => quote = Some(byte),
+                (Some(b'"'), b'\\', [byte, ..]) | (Some(b'\''), b'\\', [byte @ b'\'', ..]) => {
+                    let control = b"nrt".iter().position(|name| name == byte);
+                    self.line.push(control.map_or(*byte, |n| b"\n\r\t"[n]));
+                    next = &next[1..];
+                }
+                (Some(open), _, _) if open == byte => {
+                    return next.first().is_none_or(u8::is_ascii_whitespace).then_some(next);
+                }
+                _ => self.line.push(byte),
+            }
+            rest = next;
+        }
+        quote.is_none().then_some(rest)
+    }
+
     /// A number in a line of its own, behind a mark; none if the line is not whole.
-    fn number(&mut self, input: &[u8], mark: u8) -> Result<Option<usize>, String> {
-        let (line, digit) = (&input[self.at..], |byte: &u8| byte.is_ascii_digit());
-        let length = line.iter().take(12).position(|&byte| byte == b'\n');
-        if length.is_none() && line.len() < 12 {
+    fn number(&mut self, input: &[u8], mark: u8) -> Result<Option<i64>, String> {
+        let line = &input[self.at..];
+        let length = line.iter().take(13).position(|&byte| byte == b'\n');
+        if length.is_none() && line.len() < 13 {
             return Ok(None);
         }
         let digits = length.and_then(|end| line[..end].strip_prefix(&[mark])?.strip_suffix(b"\r"));
-        let number = digits
-            .filter(|digits| !digits.is_empty() && digits.iter().all(digit))
-            .map(|digits| digits.iter().fold(0, |sum, byte| sum * 10 + usize::from(byte - b'0')))
-            .filter(|&number| number <= LIMIT);
+        let number = digits.and_then(integer).filter(|&number| number <= LIMIT as i64);
         let Some(number) = number else {
-            return Err(format!("no number from 0 to {LIMIT} behind a '{}'", char::from(mark)));
+            return Err(format!("no number up to {LIMIT} behind a '{}'", char::from(mark)));
         };
         self.at += length.unwrap_or(0) + 1;
         Ok(Some(number))
@@ -170,6 +198,7 @@ impl Command {
     /// Makes room for the next command; the length of this one.
     fn finish(&mut self) -> usize {
         self.words.clear();
+        self.line.clear();
         self.words.shrink_to(BATCH);
         std::mem::take(&mut self.at)
     }
@@ -183,10 +212,12 @@ struct Store {
 }
 
 impl Store {
-    fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) {
+    /// Whether the connection goes on.
+    fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) -> bool {
         if command.words.is_empty() {
-            return;
+            return true;
         }
+        let input = if command.line.is_empty() { input } else { &command.line };
         let word = |n: usize| &input[command.words[n].clone()];
         let mut name = [0; 8];
         let length = word(0).len().min(name.len());
@@ -199,14 +230,7 @@ impl Store {
                 self.set(word(1), word(2));
                 out.extend_from_slice(b"+OK\r\n");
             }
-            (b"SET", 5) => match deadline(word(3), word(4)) {
-                Some(deadline) => {
-                    self.set(word(1), word(2));
-                    self.deadlines.insert(word(1).into(), deadline);
-                    out.extend_from_slice(b"+OK\r\n");
-                }
-                None => error(out, "syntax error: SET key value EX seconds, or PX milliseconds"),
-            },
+            (b"SET", 5) => self.set_until(word(1), word(2), deadline(word(3), word(4)), out),
             (b"MSET", 3..) if command.words.len() % 2 == 1 => {
                 for n in (1..command.words.len()).step_by(2) {
                     self.set(word(n), word(n + 1));
@@ -214,8 +238,15 @@ impl Store {
                 out.extend_from_slice(b"+OK\r\n");
             }
             (b"MGET", 2..) => {
+                let start = out.len();
                 number(out, b'*', command.words.len() as i64 - 1);
-                keys().for_each(|key| bulk(out, self.get(key)));
+                if !keys().all(|key| {
+                    bulk(out, self.get(key));
+                    out.len() - start <= LIMIT
+                }) {
+                    out.truncate(start);
+                    error(out, "the answer is too long: ask for fewer keys");
+                }
             }
             (b"EXISTS", 2..) => {
                 number(out, b':', keys().filter(|key| self.get(key).is_some()).count() as i64)
@@ -223,14 +254,9 @@ impl Store {
             (b"DEL", 2..) => {
                 number(out, b':', keys().filter(|key| self.remove(key)).count() as i64)
             }
-            (b"INCR", 2) => match self.increment(word(1)) {
-                Some(sum) => number(out, b':', sum),
-                None => error(out, "value is not an integer or out of range"),
-            },
-            (b"EXPIRE", 3) => match deadline(b"EX", word(2)) {
-                Some(deadline) => number(out, b':', self.end_at(word(1), deadline).into()),
-                None => error(out, "value is not an integer or out of range"),
-            },
+            (b"INCR", 2) => self.increment(word(1), b"1", out),
+            (b"INCRBY", 3) => self.increment(word(1), word(2), out),
+            (b"EXPIRE", 3) => self.expire(word(1), deadline(b"EX", word(2)), out),
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
@@ -242,11 +268,18 @@ impl Store {
                 bulk(out, Some(b""));
             }
             (b"CLIENT", _) => out.extend_from_slice(b"+OK\r\n"),
+            (b"QUIT", _) => {
+                out.extend_from_slice(b"+OK\r\n");
+                return false;
+            }
+            // A web page has a browser ask: its request has lines that would be commands.
+            (b"POST" | b"HOST:", _) => return false,
             (name, _) => error(
                 out,
                 &format!("unknown command '{}', or not with so many words", name.escape_ascii()),
             ),
         }
+        true
     }
 
     fn get(&mut self, key: &[u8]) -> Option<&[u8]> {
@@ -264,24 +297,49 @@ impl Store {
         }
     }
 
+    fn set_until(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        end: Option<(Instant, bool)>,
+        out: &mut Vec<u8>,
+    ) {
+        match end {
+            Some((time, true)) => {
+                self.set(key, value);
+                self.deadlines.insert(key.into(), time);
+                out.extend_from_slice(b"+OK\r\n");
+            }
+            Some((_, false)) => error(out, "invalid expire time in 'set' command"),
+            None => error(out, "syntax error: SET key value EX seconds, or PX milliseconds"),
+        }
+    }
+
     fn remove(&mut self, key: &[u8]) -> bool {
         let over = self.deadlines.remove(key).is_some_and(|deadline| deadline <= Instant::now());
         self.values.remove(key).is_some() && !over
     }
 
-    fn increment(&mut self, key: &[u8]) -> Option<i64> {
-        let number = self.get(key).map_or(Some(0), |text| str::from_utf8(text).ok()?.parse().ok());
-        let sum: i64 = number.and_then(|number: i64| number.checked_add(1))?;
-        self.values.insert(key.into(), sum.to_string().into());
-        Some(sum)
+    fn increment(&mut self, key: &[u8], by: &[u8], out: &mut Vec<u8>) {
+        let number = self.get(key).map_or(Some(0), integer);
+        match number.zip(integer(by)).map(|(number, by)| number.checked_add(by)) {
+            Some(Some(sum)) => {
+                self.values.insert(key.into(), sum.to_string().into());
+                self::number(out, b':', sum);
+            }
+            Some(None) => error(out, "increment or decrement would overflow"),
+            None => error(out, "value is not an integer or out of range"),
+        }
     }
 
-    fn end_at(&mut self, key: &[u8], deadline: Instant) -> bool {
+    fn expire(&mut self, key: &[u8], end: Option<(Instant, bool)>, out: &mut Vec<u8>) {
         let known = self.get(key).is_some();
-        if known {
-            self.deadlines.insert(key.into(), deadline);
+        match end {
+            Some((time, true)) if known => drop(self.deadlines.insert(key.into(), time)),
+            Some(_) => _ = self.remove(key),
+            None => return error(out, "value is not an integer or out of range"),
         }
-        known
+        number(out, b':', known.into());
     }
 
     /// In seconds: -1 for ever, -2 if there is no such key.
@@ -296,15 +354,23 @@ impl Store {
     }
 }
 
-/// In so many seconds (EX) or milliseconds (PX).
-fn deadline(unit: &[u8], amount: &[u8]) -> Option<Instant> {
-    let amount = str::from_utf8(amount).ok()?.parse().ok()?;
-    let time = match unit.to_ascii_uppercase().as_slice() {
-        b"EX" => Duration::from_secs(amount),
-        b"PX" => Duration::from_millis(amount),
+/// In so many seconds (EX) or milliseconds (PX), and whether that is to come.
+fn deadline(unit: &[u8], amount: &[u8]) -> Option<(Instant, bool)> {
+    let unit = match unit.to_ascii_uppercase().as_slice() {
+        b"EX" => 1000,
+        b"PX" => 1,
         _ => return None,
     };
-    Instant::now().checked_add(time)
+    let (amount, now) = (integer(amount)?, Instant::now());
+    let time = amount.checked_mul(unit)?.try_into().unwrap_or(0);
+    Some((now.checked_add(Duration::from_millis(time))?, time > 0))
+}
+
+/// A number in the one form that it has: no plus, no zeros in front.
+fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_one = matches!(digits, [b'1'..=b'9', ..]) || text == b"0";
+    str::from_utf8(text).ok().filter(|_| is_one)?.parse().ok()
 }
 
 fn bulk(out: &mut Vec<u8>, value: Option<&[u8]>) {
