@@ -184,7 +184,7 @@ fn a_browser_shows_all_charts_of_a_comparison() {
     browser::check(browser, &directory, &html, 9);
 }
 
-/// A running `annulus lab serve`.
+/// A running `annulus bench serve`.
 struct Served {
     child: Child,
     address: String,
