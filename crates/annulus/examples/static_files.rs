@@ -2,7 +2,7 @@
 //!
 //! GET and HEAD, keep-alive, pipelining, `index.html` for directories, a range of a file, and 304 for a client whose copy is still good.
 //! Files stay open between requests, and are looked for again after a second. No path leads out of the directory, not by symbolic
-//! links either. A client that takes too long over a request, or between two, is disconnected. While so many connections are served, others are
+//! links either. A client that takes too long over a request, between two, or over its reply, is disconnected. While so many connections are served, others are
 //! answered with 503 and closed, so that requests over the first wait for each other at most.
 
 use annulus::Lease;
@@ -11,20 +11,29 @@ use annulus::io::{AsyncRecv, copy_range};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::until_terminated;
 use annulus::time::timeout;
+use httparse::Status;
+use httpdate::{fmt_http_date, parse_http_date};
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::io::{self, ErrorKind::InvalidData};
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that takes longer over a part of a file does not read.
+const SLOWEST: Duration = Duration::from_secs(60);
+const PART: u64 = 1 << 20;
 /// The most bytes of a request.
 const LIMIT: usize = 16 << 10;
 const BAD: &str = "400 Bad Request";
 const NOT_FOUND: &str = "404 Not Found";
 const PARTIAL: &str = "206 Partial Content";
 const OUTSIDE: &str = "416 Range Not Satisfiable";
+const CHANGED: &str = "412 Precondition Failed";
+const TOO_LARGE: &str = "431 Request Header Fields Too Large";
 const FULL: &str = "503 Service Unavailable";
 
 fn main() -> io::Result<()> {
@@ -54,12 +63,15 @@ fn serve(
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         loop {
-            let head = match timeout(PATIENCE, stream.read_frame(LIMIT, head_length)).await? {
-                Ok(None) => return Ok(()),
-                Ok(Some(head)) => Ok(head),
-                Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
-                Err(error) => return Err(error),
-            };
+            let head =
+                match timeout(PATIENCE, stream.read_frame(LIMIT, |shown| Ok(head_length(shown))))
+                    .await?
+                {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(head)) => Ok(head),
+                    Err(error) if error.kind() == InvalidData => Err(TOO_LARGE),
+                    Err(error) => return Err(error),
+                };
             // Boxed, so that a connection that waits for its next request holds nothing of this one.
             if !Box::pin(respond(&mut stream, &files, place.is_some(), head)).await? {
                 stream.shutdown().await?;
@@ -88,12 +100,20 @@ async fn respond(
     };
     let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
     let connection = if keep_alive { "keep-alive" } else { "close" };
-    stream.send(format!("HTTP/1.1 {status}\r\nconnection: {connection}\r\n{headers}\r\n")).await?;
+    let date = fmt_http_date(SystemTime::now());
+    let head =
+        format!("HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: {connection}\r\n{headers}\r\n");
+    timeout(SLOWEST, stream.send(head)).await??;
     match file {
-        Some((file, range)) if with_body => {
-            let length = range.end - range.start;
-            if copy_range(file.file(), range, stream).await? != length {
-                return Err(io::Error::other("the file has become shorter"));
+        Some((file, Range { mut start, end })) if with_body => {
+            while start < end {
+                let part = start..end.min(start + PART);
+                let sent =
+                    timeout(SLOWEST, copy_range(file.file(), part.clone(), stream)).await??;
+                if sent != part.end - start {
+                    return Err(io::Error::other("the file has become shorter"));
+                }
+                start = part.end;
             }
         }
         None if with_body => stream.send(status).await?,
@@ -102,52 +122,66 @@ async fn respond(
     Ok(keep_alive)
 }
 
-/// The lines of a request, with the empty one behind them.
-fn head_length(shown: &[u8]) -> io::Result<Option<usize>> {
-    Ok(shown.windows(4).position(|four| four == b"\r\n\r\n").map(|end| end + 4))
-}
-
 #[derive(Default)]
 struct Request<'a> {
     method: &'a str,
+    /// As it was asked for, without the query.
+    target: &'a str,
     path: PathBuf,
     keep_alive: bool,
     range: Option<&'a str>,
     if_range: Option<&'a str>,
+    if_match: Option<&'a str>,
     if_none_match: Option<&'a str>,
     if_modified_since: Option<&'a str>,
+    if_unmodified_since: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
     /// The status if there is no making sense of it, nor of what comes behind it.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
-        let mut lines = str::from_utf8(head).map_err(|_| BAD)?.split("\r\n");
-        let mut words = lines.next().unwrap_or_default().split(' ');
-        let [Some(method), Some(target), Some(version @ ("HTTP/1.0" | "HTTP/1.1")), None] =
-            [words.next(), words.next(), words.next(), words.next()]
-        else {
-            return Err(BAD);
+        let mut lines = [httparse::EMPTY_HEADER; 100];
+        let mut parsed = httparse::Request::new(&mut lines);
+        match parsed.parse(head) {
+            Ok(Status::Complete(_)) if head.ends_with(b"\r\n\r\n") => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
+            _ => return Err(BAD),
+        }
+        let mut request = Self {
+            method: parsed.method.ok_or(BAD)?,
+            target: path_of(parsed.path.ok_or(BAD)?).ok_or(BAD)?,
+            keep_alive: parsed.version == Some(1),
+            ..Self::default()
         };
-        let (path, keep_alive) = (decode(target).ok_or(BAD)?, version == "HTTP/1.1");
-        let mut request = Self { method, path, keep_alive, ..Self::default() };
-        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-            let (is, value) = (|known| name.eq_ignore_ascii_case(known), value.trim());
-            if is("connection") {
-                request.keep_alive &= !value.eq_ignore_ascii_case("close");
+        request.path = decode(request.target).ok_or(BAD)?;
+        let mut hosts = 0;
+        for header in parsed.headers.iter() {
+            let is = |known| header.name.eq_ignore_ascii_case(known);
+            let value = str::from_utf8(header.value).unwrap_or("not text").trim();
+            if is("host") {
+                hosts += 1;
+            } else if is("connection") {
+                let is_close = |option: &str| option.trim().eq_ignore_ascii_case("close");
+                request.keep_alive &= !value.split(',').any(is_close);
             } else if is("transfer-encoding") || is("content-length") && value != "0" {
                 // A body would be taken for the next request.
                 return Err(BAD);
-            } else if is("range") {
+            } else if is("range") && request.method == "GET" {
                 request.range = Some(value);
             } else if is("if-range") {
                 request.if_range = Some(value);
+            } else if is("if-match") {
+                request.if_match = Some(value);
             } else if is("if-none-match") {
                 request.if_none_match = Some(value);
             } else if is("if-modified-since") {
                 request.if_modified_since = Some(value);
+            } else if is("if-unmodified-since") {
+                request.if_unmodified_since = Some(value);
             }
         }
-        Ok(request)
+        let is_one_host = hosts == 1 || hosts == 0 && parsed.version == Some(0);
+        is_one_host.then_some(request).ok_or(BAD)
     }
 
     async fn answer(mut self, files: &FileCache) -> Result<Answer, &'static str> {
@@ -156,6 +190,9 @@ impl<'a> Request<'a> {
         }
         let mut file = files.open(&self.path).await.map_err(|_| NOT_FOUND)?;
         if file.metadata().is_dir() {
+            if !self.target.ends_with('/') {
+                return Ok(Answer::moved(self.target));
+            }
             self.path.push("index.html");
             file = files.open(&self.path).await.map_err(|_| NOT_FOUND)?;
         }
@@ -164,7 +201,8 @@ impl<'a> Request<'a> {
         }
         let (length, modified) = (file.metadata().len(), file.metadata().modified());
         let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let (tag, date) = (format!("\"{:x}-{length:x}\"", since.as_nanos()), http_date(since));
+        let (tag, date) =
+            (format!("\"{:x}-{length:x}\"", since.as_nanos()), fmt_http_date(modified));
         let kind = kind_of(&self.path);
         let mut headers = format!(
             "content-type: {kind}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
@@ -179,6 +217,7 @@ impl<'a> Request<'a> {
                 )
             }
             OUTSIDE => write!(headers, "content-range: bytes */{length}\r\ncontent-length: 0\r\n"),
+            CHANGED => write!(headers, "content-length: 0\r\n"),
             _ => write!(headers, "content-length: {length}\r\n"),
         };
         Ok(Answer { status, headers, file: Some((file, range)) })
@@ -186,12 +225,17 @@ impl<'a> Request<'a> {
 
     /// The status, and what of a file of this length the client wants and does not have.
     fn part(&self, tag: &str, date: &str, length: u64) -> (&'static str, Range<u64>) {
-        let is_known = match self.if_none_match {
-            Some(tags) => {
-                tags.split(',').any(|it| [tag, "*"].contains(&it.trim().trim_start_matches("W/")))
-            }
-            None => self.if_modified_since == Some(date),
+        let has = |tags: &str| tags.split(',').any(|it| [tag, "*"].contains(&it.trim()));
+        let is_until = |limit: &str| match (parse_http_date(limit), parse_http_date(date)) {
+            (Ok(limit), Ok(date)) => date <= limit,
+            _ => limit == date,
         };
+        let is_unchanged = || self.if_unmodified_since.is_none_or(is_until);
+        if !self.if_match.map_or_else(is_unchanged, has) {
+            return (CHANGED, 0..0);
+        }
+        let is_old = || self.if_modified_since.is_some_and(is_until);
+        let is_known = self.if_none_match.map_or_else(is_old, |tags| has(&tags.replace("W/", "")));
         if is_known {
             return ("304 Not Modified", 0..0);
         }
@@ -212,6 +256,13 @@ struct Answer {
 }
 
 impl Answer {
+    /// To the same path with a slash; of several at its begin, which would name a host, one is left.
+    fn moved(target: &str) -> Self {
+        let mut answer = Self::error("301 Moved Permanently");
+        _ = write!(answer.headers, "location: /{}/\r\n", target.trim_start_matches('/'));
+        answer
+    }
+
     fn error(status: &'static str) -> Self {
         let length = status.len();
         let headers =
@@ -220,10 +271,20 @@ impl Answer {
     }
 }
 
+/// The end of a line that ends a head: an empty one, or one that does not end as it must.
+fn head_length(shown: &[u8]) -> Option<usize> {
+    let mut lines = shown.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let ends = |at: usize| !shown[..at].ends_with(b"\r") || shown[..at].ends_with(b"\r\n\r");
+    lines.find_map(|(at, _)| ends(at).then_some(at + 1))
+}
+
 /// The bytes that a `Range` names; none if it makes no sense or names several parts: then all is sent. It is empty if they are all
 /// behind the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    if !first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     if first.is_empty() {
         return Some(length.saturating_sub(last.parse().ok()?)..length);
     }
@@ -234,7 +295,8 @@ fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
 }
 
 fn kind_of(path: &Path) -> &'static str {
-    match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    match extension.as_ref().and_then(|extension| extension.to_str()).unwrap_or_default() {
         "html" | "htm" => "text/html; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "js" | "mjs" => "text/javascript; charset=utf-8",
@@ -255,31 +317,26 @@ fn kind_of(path: &Path) -> &'static str {
     }
 }
 
-/// A time since 1970, as headers have it.
-fn http_date(since: Duration) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Years that begin with March have their leap day at the end; 719,468 days lie between that of the year 0 and 1970.
-    let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (date, year) = (day - (153 * month + 2) / 5 + 1, 400 * era + year + month / 10);
-    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize]);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{weekday}, {date:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
+/// The path of a target, which may name a host before it; without the query.
+fn path_of(target: &str) -> Option<&str> {
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            rest.find(['/', '?']).map_or("/", |begin| &rest[begin..])
+        }
+        _ => target,
+    };
+    path.split('?').next().filter(|path| path.starts_with('/'))
 }
 
-/// The path from the root: without the query, and with `%20` as a space.
-fn decode(target: &str) -> Option<PathBuf> {
-    let mut parts = target.split('?').next()?.strip_prefix('/')?.split('%');
+/// The path from the root, with `%20` as a space. Names need not be text.
+fn decode(path: &str) -> Option<PathBuf> {
+    let mut parts = path.strip_prefix('/')?.split('%');
     let mut path = b"./".to_vec();
     path.extend_from_slice(parts.next()?.as_bytes());
     for part in parts {
-        path.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        let digits = part.get(..2).filter(|two| two.bytes().all(|it| it.is_ascii_hexdigit()))?;
+        path.push(u8::from_str_radix(digits, 16).ok()?);
         path.extend_from_slice(&part.as_bytes()[2..]);
     }
-    String::from_utf8(path).ok().map(PathBuf::from)
+    Some(OsString::from_vec(path).into())
 }

@@ -16,6 +16,7 @@ FILES = {
     "sub/index.html": b"<h1>sub</h1>",
     "style.css": b"p {}",
     "bare/file": b"x",
+    "LOUD.PNG": b"png",
 }
 
 
@@ -65,14 +66,14 @@ def files_over_one_connection(path):
             length = len(FILES["index.html" if target == "/" else target[1:].replace("%20", " ")])
             assert int(reply.headers["content-length"]) == length and reply.read() == b""
             assert reply.headers["content-type"].startswith(kind), reply.headers.items()
-        for target in ("/none", "/bare", "/sub/none?query"):
+        for target in ("/none", "/bare/", "/sub/none?query"):
             client.request("GET", target)
             reply = client.getresponse()
             assert reply.status == 404 and reply.read() == b"404 Not Found", target
         client.request("DELETE", "/index.html")
         reply = client.getresponse()
         assert reply.status == 405 and "GET" in reply.headers["allow"] and reply.read()
-        client.request("GET", "/sub?query=1", headers={"Connection": "close"})
+        client.request("GET", "/sub/?query=1", headers={"Connection": "close"})
         reply = client.getresponse()
         assert reply.status == 200 and reply.read() == FILES["sub/index.html"] and reply.headers["connection"] == "close"
         assert client.sock is None or client.sock is first, "it was one connection"
@@ -121,6 +122,74 @@ def parts_and_copies_that_are_still_good(path):
         assert seen[:2] == (200, b"another") and seen[2]["etag"] != tag
 
 
+def messages_as_the_protocol_has_them(path):
+    """Of RFC 9110 and 9112: what is refused, once and with a close, and what is served in another form."""
+    line, host = b"GET /style.css HTTP/1.1\r\n", b"Host: x\r\n"
+    refused = {
+        "no host": line,
+        "two hosts": line + host + b"Host: y\r\n",
+        "a space before a colon": line + host + b"Connection : close\r\n",
+        "a tab before a colon": line + host + b"Content-Length\t: 5\r\n",
+        "a line with a space first": line + host + b"X: y\r\n z\r\n",
+        "a line without a colon": line + host + b"nothing\r\n",
+        "a zero byte": line + host + b"X: \0\r\n",
+        "a bare line feed": line + b"Host: x\nX: y\r\n",
+        "a bare line feed at the end": line + host + b"\n",
+        "a signed length": line + host + b"Content-Length: +0\r\n",
+    }
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        for name, head in refused.items():
+            answer = ask(server.port, head + b"\r\n" + line + host + b"\r\n")
+            assert answer.count(b"HTTP/1.1 ") == 1 and status(answer) == 400, (name, answer)
+        served = {
+            b"GET http://x/style.css HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": b"p {}",
+            line + host + b"Connection: close, TE\r\n\r\n": b"p {}",
+            b"GET /LOUD.PNG HTTP/1.0\r\n\r\n": b"png",
+            b"HEAD /style.css HTTP/1.0\r\nRange: bytes=0-0\r\n\r\n": b"",
+        }
+        for request, body in served.items():
+            head, _, got = ask(server.port, request).partition(b"\r\n\r\n")
+            assert status(head) == 200 and got == body and b"\r\ndate: " in head, (request, head, got)
+            assert b"PNG" not in request or b"image/png" in head, head
+        for target, location in ((b"/sub?a=b", b"/sub/"), (b"//sub", b"/sub/")):
+            answer = ask(server.port, b"GET " + target + b" HTTP/1.0\r\n\r\n")
+            assert status(answer) == 301 and b"\r\nlocation: " + location + b"\r\n" in answer, answer
+        name = os.fsencode(site.root) + b"/na\xefve"
+        with open(name, "wb") as file:
+            file.write(b"latin")
+        assert ask(server.port, b"GET /na%efve HTTP/1.0\r\n\r\n").endswith(b"latin")
+
+
+def a_download_that_goes_on_is_of_one_file(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        page = site.root / "style.css"
+        os.utime(page, (951_782_400, 951_782_400))
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+
+        def get(**headers):
+            client.request("GET", "/style.css", headers={name.replace("_", "-"): value for name, value in headers.items()})
+            reply = client.getresponse()
+            return reply.status, reply.read(), reply.headers
+
+        _, _, known = get()
+        tag, date = known["etag"], known["last-modified"]
+        before, after = "Mon, 28 Feb 2000 00:00:00 GMT", "Wed, 01 Mar 2000 00:00:00 GMT"
+        for expected, headers in (
+            (206, dict(If_Match=tag)),
+            (206, dict(If_Match="*")),
+            (412, dict(If_Match='"x"')),
+            (412, dict(If_Match="W/" + tag)),
+            (206, dict(If_Unmodified_Since=date)),
+            (206, dict(If_Unmodified_Since=after)),
+            (412, dict(If_Unmodified_Since=before)),
+            (304, dict(If_Modified_Since=after)),
+            (206, dict(If_Modified_Since=before)),
+        ):
+            assert get(Range="bytes=1-2", **headers)[0] == expected, headers
+        for wanted in ("bytes=+1-2", "bytes=1-+2", "bytes=-+2"):
+            assert get(Range=wanted)[:2] == (200, b"p {}"), wanted
+
+
 def curl_gets_files(path):
     curl = tool("curl", "curl")
     with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
@@ -143,10 +212,10 @@ def nothing_above_the_root(path):
         (site.root / "way-out").symlink_to("../secret")
         (site.root / "out").symlink_to(site.root.parent)
         (site.root / "inside").symlink_to("sub")
-        assert status(ask(server.port, b"GET /inside HTTP/1.0\r\n\r\n")) == 200
+        assert status(ask(server.port, b"GET /inside/ HTTP/1.0\r\n\r\n")) == 200
         targets.append("/" + str(site.root.parent / "secret"))
         for target in targets:
-            answer = ask(server.port, f"GET {target} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            answer = ask(server.port, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             assert status(answer) == 404 and b"secret" not in answer, (target, answer)
             run = output("curl", "-sS", "--path-as-is", f"http://127.0.0.1:{server.port}{target}")
             assert "secret" not in run, (target, run)
@@ -190,12 +259,12 @@ def hostile_clients(path):
             client.shutdown(1)
             assert ends(client)
         client = server.connect()
-        client.sendall(b"GET /big.bin HTTP/1.1\r\n\r\n")
+        client.sendall(b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n")
         client.recv(1000)
         reset(client)
         # One that asks and does not read holds up no other.
         with server.connect() as lazy:
-            lazy.sendall(b"GET /big.bin HTTP/1.1\r\n\r\n" * 50)
+            lazy.sendall(b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
             assert status(ask(server.port, b"GET / HTTP/1.0\r\n\r\n")) == 200
         # One that sends nothing is disconnected in the end.
         with server.connect() as client:
@@ -229,6 +298,8 @@ CHECKS = [
     past_its_limit_it_refuses_and_serves_the_others,
     files_over_one_connection,
     parts_and_copies_that_are_still_good,
+    messages_as_the_protocol_has_them,
+    a_download_that_goes_on_is_of_one_file,
     curl_gets_files,
     nothing_above_the_root,
     requests_in_a_row_and_in_pieces,

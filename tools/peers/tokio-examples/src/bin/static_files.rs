@@ -1,6 +1,9 @@
 //! The twin of `examples/static_files.rs` on tokio, which opens and closes each file for each request.
 
 use bytes::BytesMut;
+use httparse::Status;
+use httpdate::{fmt_http_date, parse_http_date};
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs::Metadata;
 use std::io::{
@@ -9,21 +12,27 @@ use std::io::{
     SeekFrom,
 };
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that takes longer over a part of a file does not read.
+const SLOWEST: Duration = Duration::from_secs(60);
+const PART: u64 = 1 << 20;
 /// The most bytes of a request.
 const LIMIT: usize = 16 << 10;
 const BAD: &str = "400 Bad Request";
 const NOT_FOUND: &str = "404 Not Found";
 const PARTIAL: &str = "206 Partial Content";
 const OUTSIDE: &str = "416 Range Not Satisfiable";
+const CHANGED: &str = "412 Precondition Failed";
+const TOO_LARGE: &str = "431 Request Header Fields Too Large";
 const FULL: &str = "503 Service Unavailable";
 
 #[tokio::main(flavor = "local")]
@@ -49,7 +58,7 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
         let head = match timeout(PATIENCE, read_head(&mut stream, &mut buffer)).await? {
             Ok(None) => return Ok(()),
             Ok(Some(head)) => Ok(head),
-            Err(error) if error.kind() == InvalidData => Err("431 Header Fields Too Large"),
+            Err(error) if error.kind() == InvalidData => Err(TOO_LARGE),
             Err(error) => return Err(error),
         };
         let head = head.as_ref().map_err(|status| *status);
@@ -59,14 +68,22 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
         let answer = async { request?.answer(&root).await }.await;
         let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let head = format!("HTTP/1.1 {status}\r\nconnection: {connection}\r\n{headers}\r\n");
-        stream.write_all(head.as_bytes()).await?;
+        let date = fmt_http_date(SystemTime::now());
+        let head = format!(
+            "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: {connection}\r\n{headers}\r\n"
+        );
+        timeout(SLOWEST, stream.write_all(head.as_bytes())).await??;
         match file {
-            Some((mut file, range)) if with_body => {
-                let length = range.end - range.start;
-                file.seek(SeekFrom::Start(range.start)).await?;
-                if tokio::io::copy(&mut file.take(length), &mut stream).await? != length {
-                    return Err(io::Error::other("the file has become shorter"));
+            Some((mut file, Range { mut start, end })) if with_body => {
+                file.seek(SeekFrom::Start(start)).await?;
+                while start < end {
+                    let length = PART.min(end - start);
+                    let mut part = (&mut file).take(length);
+                    let copied = tokio::io::copy(&mut part, &mut stream);
+                    if timeout(SLOWEST, copied).await?? != length {
+                        return Err(io::Error::other("the file has become shorter"));
+                    }
+                    start += length;
                 }
             }
             None if with_body => stream.write_all(status.as_bytes()).await?,
@@ -88,8 +105,8 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
 /// The lines of a request, with the empty one behind them; none at the end of the stream.
 async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Option<BytesMut>> {
     loop {
-        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-            return Ok(Some(buffer.split_to(end + 4)));
+        if let Some(length) = head_length(buffer) {
+            return Ok(Some(buffer.split_to(length)));
         }
         if buffer.len() >= LIMIT {
             return Err(InvalidData.into());
@@ -103,57 +120,79 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<
 #[derive(Default)]
 struct Request<'a> {
     method: &'a str,
+    /// As it was asked for, without the query.
+    target: &'a str,
     path: PathBuf,
     keep_alive: bool,
     range: Option<&'a str>,
     if_range: Option<&'a str>,
+    if_match: Option<&'a str>,
     if_none_match: Option<&'a str>,
     if_modified_since: Option<&'a str>,
+    if_unmodified_since: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
     /// The status if there is no making sense of it, nor of what comes behind it.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
-        let mut lines = str::from_utf8(head).map_err(|_| BAD)?.split("\r\n");
-        let mut words = lines.next().unwrap_or_default().split(' ');
-        let [Some(method), Some(target), Some(version @ ("HTTP/1.0" | "HTTP/1.1")), None] =
-            [words.next(), words.next(), words.next(), words.next()]
-        else {
-            return Err(BAD);
+        let mut lines = [httparse::EMPTY_HEADER; 100];
+        let mut parsed = httparse::Request::new(&mut lines);
+        match parsed.parse(head) {
+            Ok(Status::Complete(_)) if head.ends_with(b"\r\n\r\n") => {}
+            Err(httparse::Error::TooManyHeaders) => return Err(TOO_LARGE),
+            _ => return Err(BAD),
+        }
+        let mut request = Self {
+            method: parsed.method.ok_or(BAD)?,
+            target: path_of(parsed.path.ok_or(BAD)?).ok_or(BAD)?,
+            keep_alive: parsed.version == Some(1),
+            ..Self::default()
         };
-        let (path, keep_alive) = (decode(target).ok_or(BAD)?, version == "HTTP/1.1");
-        let mut request = Self { method, path, keep_alive, ..Self::default() };
-        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-            let (is, value) = (|known| name.eq_ignore_ascii_case(known), value.trim());
-            if is("connection") {
-                request.keep_alive &= !value.eq_ignore_ascii_case("close");
+        request.path = decode(request.target).ok_or(BAD)?;
+        let mut hosts = 0;
+        for header in parsed.headers.iter() {
+            let is = |known| header.name.eq_ignore_ascii_case(known);
+            let value = str::from_utf8(header.value).unwrap_or("not text").trim();
+            if is("host") {
+                hosts += 1;
+            } else if is("connection") {
+                let is_close = |option: &str| option.trim().eq_ignore_ascii_case("close");
+                request.keep_alive &= !value.split(',').any(is_close);
             } else if is("transfer-encoding") || is("content-length") && value != "0" {
                 // A body would be taken for the next request.
                 return Err(BAD);
-            } else if is("range") {
+            } else if is("range") && request.method == "GET" {
                 request.range = Some(value);
             } else if is("if-range") {
                 request.if_range = Some(value);
+            } else if is("if-match") {
+                request.if_match = Some(value);
             } else if is("if-none-match") {
                 request.if_none_match = Some(value);
             } else if is("if-modified-since") {
                 request.if_modified_since = Some(value);
+            } else if is("if-unmodified-since") {
+                request.if_unmodified_since = Some(value);
             }
         }
-        Ok(request)
+        let is_one_host = hosts == 1 || hosts == 0 && parsed.version == Some(0);
+        is_one_host.then_some(request).ok_or(BAD)
     }
 
     async fn answer(mut self, root: &Path) -> Result<Answer, &'static str> {
         if !matches!(self.method, "GET" | "HEAD") {
             return Err("405 Method Not Allowed");
         }
-        let (file, metadata) = open(root, &mut self.path).await.map_err(|_| NOT_FOUND)?;
+        let is_slash = self.target.ends_with('/');
+        let opened = open(root, &mut self.path, is_slash).await.map_err(|_| NOT_FOUND)?;
+        let Some((file, metadata)) = opened else { return Ok(Answer::moved(self.target)) };
         if !metadata.is_file() {
             return Err(NOT_FOUND);
         }
         let (length, modified) = (metadata.len(), metadata.modified().unwrap_or(UNIX_EPOCH));
         let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (tag, date) = (format!("\"{:x}-{length:x}\"", since.as_nanos()), http_date(since));
+        let (tag, date) =
+            (format!("\"{:x}-{length:x}\"", since.as_nanos()), fmt_http_date(modified));
         let kind = kind_of(&self.path);
         let mut headers = format!(
             "content-type: {kind}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
@@ -168,6 +207,7 @@ impl<'a> Request<'a> {
                 )
             }
             OUTSIDE => write!(headers, "content-range: bytes */{length}\r\ncontent-length: 0\r\n"),
+            CHANGED => write!(headers, "content-length: 0\r\n"),
             _ => write!(headers, "content-length: {length}\r\n"),
         };
         Ok(Answer { status, headers, file: Some((file, range)) })
@@ -175,12 +215,17 @@ impl<'a> Request<'a> {
 
     /// The status, and what of a file of this length the client wants and does not have.
     fn part(&self, tag: &str, date: &str, length: u64) -> (&'static str, Range<u64>) {
-        let is_known = match self.if_none_match {
-            Some(tags) => {
-                tags.split(',').any(|it| [tag, "*"].contains(&it.trim().trim_start_matches("W/")))
-            }
-            None => self.if_modified_since == Some(date),
+        let has = |tags: &str| tags.split(',').any(|it| [tag, "*"].contains(&it.trim()));
+        let is_until = |limit: &str| match (parse_http_date(limit), parse_http_date(date)) {
+            (Ok(limit), Ok(date)) => date <= limit,
+            _ => limit == date,
         };
+        let is_unchanged = || self.if_unmodified_since.is_none_or(is_until);
+        if !self.if_match.map_or_else(is_unchanged, has) {
+            return (CHANGED, 0..0);
+        }
+        let is_old = || self.if_modified_since.is_some_and(is_until);
+        let is_known = self.if_none_match.map_or_else(is_old, |tags| has(&tags.replace("W/", "")));
         if is_known {
             return ("304 Not Modified", 0..0);
         }
@@ -193,10 +238,20 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A file below the root, or the index of a directory, and what is known about it.
-async fn open(root: &Path, path: &mut PathBuf) -> io::Result<(File, Metadata)> {
+/// A file below the root, or the index of a directory, and what is known about it; `None` for a directory without a slash.
+async fn open(
+    root: &Path,
+    path: &mut PathBuf,
+    is_slash: bool,
+) -> io::Result<Option<(File, Metadata)>> {
     let mut found = tokio::fs::canonicalize(root.join(&path)).await?;
+    if !found.starts_with(root) {
+        return Err(PermissionDenied.into());
+    }
     if tokio::fs::metadata(&found).await?.is_dir() {
+        if !is_slash {
+            return Ok(None);
+        }
         path.push("index.html");
         found = tokio::fs::canonicalize(root.join(&path)).await?;
     }
@@ -205,7 +260,7 @@ async fn open(root: &Path, path: &mut PathBuf) -> io::Result<(File, Metadata)> {
     }
     let file = File::open(found).await?;
     let metadata = file.metadata().await?;
-    Ok((file, metadata))
+    Ok(Some((file, metadata)))
 }
 
 struct Answer {
@@ -216,6 +271,13 @@ struct Answer {
 }
 
 impl Answer {
+    /// To the same path with a slash; of several at its begin, which would name a host, one is left.
+    fn moved(target: &str) -> Self {
+        let mut answer = Self::error("301 Moved Permanently");
+        _ = write!(answer.headers, "location: /{}/\r\n", target.trim_start_matches('/'));
+        answer
+    }
+
     fn error(status: &'static str) -> Self {
         let length = status.len();
         let headers =
@@ -224,10 +286,20 @@ impl Answer {
     }
 }
 
+/// The end of a line that ends a head: an empty one, or one that does not end as it must.
+fn head_length(shown: &[u8]) -> Option<usize> {
+    let mut lines = shown.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let ends = |at: usize| !shown[..at].ends_with(b"\r") || shown[..at].ends_with(b"\r\n\r");
+    lines.find_map(|(at, _)| ends(at).then_some(at + 1))
+}
+
 /// The bytes that a `Range` names; none if it makes no sense or names several parts: then all is sent. It is empty if they are all
 /// behind the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    if !first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     if first.is_empty() {
         return Some(length.saturating_sub(last.parse().ok()?)..length);
     }
@@ -238,7 +310,8 @@ fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
 }
 
 fn kind_of(path: &Path) -> &'static str {
-    match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    match extension.as_ref().and_then(|extension| extension.to_str()).unwrap_or_default() {
         "html" | "htm" => "text/html; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "js" | "mjs" => "text/javascript; charset=utf-8",
@@ -259,31 +332,26 @@ fn kind_of(path: &Path) -> &'static str {
     }
 }
 
-/// A time since 1970, as headers have it.
-fn http_date(since: Duration) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Years that begin with March have their leap day at the end; 719,468 days lie between that of the year 0 and 1970.
-    let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (date, year) = (day - (153 * month + 2) / 5 + 1, 400 * era + year + month / 10);
-    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize]);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{weekday}, {date:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
+/// The path of a target, which may name a host before it; without the query.
+fn path_of(target: &str) -> Option<&str> {
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            rest.find(['/', '?']).map_or("/", |begin| &rest[begin..])
+        }
+        _ => target,
+    };
+    path.split('?').next().filter(|path| path.starts_with('/'))
 }
 
-/// The path from the root: without the query, and with `%20` as a space.
-fn decode(target: &str) -> Option<PathBuf> {
-    let mut parts = target.split('?').next()?.strip_prefix('/')?.split('%');
+/// The path from the root, with `%20` as a space. Names need not be text.
+fn decode(path: &str) -> Option<PathBuf> {
+    let mut parts = path.strip_prefix('/')?.split('%');
     let mut path = b"./".to_vec();
     path.extend_from_slice(parts.next()?.as_bytes());
     for part in parts {
-        path.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        let digits = part.get(..2).filter(|two| two.bytes().all(|it| it.is_ascii_hexdigit()))?;
+        path.push(u8::from_str_radix(digits, 16).ok()?);
         path.extend_from_slice(&part.as_bytes()[2..]);
     }
-    String::from_utf8(path).ok().map(PathBuf::from)
+    Some(OsString::from_vec(path).into())
 }
