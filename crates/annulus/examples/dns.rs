@@ -1,27 +1,25 @@
 //! A DNS forwarder over UDP: `cargo run --release -p annulus --example dns -- 127.0.0.1:5353 9.9.9.9:53 1.1.1.1:53`, then
 //! `dig @127.0.0.1 -p 5353 example.org`.
 //!
-//! A query goes to an upstream under an identifier of its own, since those of two clients may be the same. Without an answer
-//! in time the next upstream is asked; after some attempts the client gets SERVFAIL.
+//! A query goes to an upstream from a port and under an identifier of its own, which a forger has to guess, and what does not answer its
+//! question is dropped. Without an answer in time the next upstream is asked; after some attempts the client gets SERVFAIL.
 
-use annulus::net::UdpSocket;
+use annulus::net::{Transmit, UdpSocket};
 use annulus::signal::until_terminated;
 use annulus::time::timeout;
 use annulus::{Lease, spawn};
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
-/// How long an upstream may take, how often a query is sent, and how many queries are forwarded at once.
+/// How long an upstream may take, how often a query is sent, and how many are forwarded at once, each with a socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
-const AT_ONCE: usize = 1000;
+const AT_ONCE: usize = 800;
 /// The bytes of a DNS header: identifier, flags, four counts.
 const HEADER: usize = 12;
 
@@ -29,23 +27,27 @@ fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:5353".into());
     annulus::run(until_terminated(async {
-        let upstreams = futures_util::future::try_join_all(args.map(Upstream::open)).await?;
-        let upstreams: Rc<[_]> = upstreams.into();
+        let upstreams: Result<Rc<[SocketAddr]>, _> = args.map(|address| address.parse()).collect();
+        let upstreams = upstreams.map_err(io::Error::other)?;
         if upstreams.is_empty() {
             return Err(io::Error::other("no upstream: dns LISTEN UPSTREAM..."));
         }
         let clients = Rc::new(UdpSocket::bind(address)?);
+        clients.set_packet_info(true)?;
         eprintln!("listening on {}", clients.local_addr()?);
         let limit = Arc::new(Semaphore::new(AT_ONCE));
         loop {
             // While too many queries wait for answers, further ones wait in the kernel, which drops what is too much.
             let permit = limit.clone().acquire_owned().await;
-            let (query, client) = clients.recv_from().await?;
+            let query = clients.recv_datagram().await?;
+            // From the address that was asked, which is one of several for a socket on 0.0.0.0.
+            let to = Transmit::to(query.source);
+            let (query, to) = (query.bytes, query.local.map_or(to, |asked| to.source(asked)));
             let (clients, upstreams) = (clients.clone(), upstreams.clone());
             spawn(async move {
                 let _permit = permit;
                 if query.len() >= HEADER && query[2] & 0x80 == 0 {
-                    forward(&clients, &upstreams, query, client).await?;
+                    forward(&clients, &upstreams, query, &to).await?;
                 }
                 io::Result::Ok(())
             });
@@ -55,75 +57,43 @@ fn main() -> io::Result<()> {
 
 async fn forward(
     clients: &UdpSocket,
-    upstreams: &[Rc<Upstream>],
+    upstreams: &[SocketAddr],
     mut query: Lease,
-    client: SocketAddr,
+    to: &Transmit,
 ) -> io::Result<()> {
     for upstream in upstreams.iter().cycle().take(ATTEMPTS) {
-        if let Some(mut answer) = upstream.ask(&query).await {
+        if let Ok(Ok(mut answer)) = timeout(PATIENCE, ask(*upstream, &query)).await {
             answer[..2].copy_from_slice(&query[..2]);
-            return clients.send_to(answer, client).await;
+            return clients.send_with(answer, to).await;
         }
     }
     // The query becomes its answer: SERVFAIL, recursion available.
     query[2] |= 0x80;
     query[3] = 0x82;
-    clients.send_to(query, client).await
+    clients.send_with(query, to).await
 }
 
-/// A server that queries are forwarded to, and the queries that wait for its answers, by identifier.
-struct Upstream {
-    socket: UdpSocket,
-    waiting: RefCell<HashMap<Vec<u8>, oneshot::Sender<Lease>>>,
+/// The answer of an upstream; an error if nothing listens there.
+async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Lease> {
+    let any = if upstream.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(upstream).await?;
+    let [.., a, b] = RandomState::new().hash_one(()).to_be_bytes();
+    socket.send([&[a, b], &query[2..]].concat()).await?;
+    loop {
+        let answer = socket.recv().await?;
+        let is_answer = answer.len() >= HEADER && answer[..2] == [a, b] && answer[2] & 0x80 != 0;
+        if is_answer && question(&answer) == question(query) {
+            return Ok(answer);
+        }
+    }
 }
 
-impl Upstream {
-    async fn open(address: String) -> io::Result<Rc<Self>> {
-        let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(address).await?;
-        let upstream = Rc::new(Self { socket, waiting: RefCell::default() });
-        spawn(upstream.clone().receive());
-        Ok(upstream)
+/// The name, type and class that a message asks for, in lower case.
+fn question(message: &[u8]) -> Option<Vec<u8>> {
+    let mut end = HEADER;
+    while *message.get(end)? > 0 {
+        end += usize::from(message[end]) + 1;
     }
-
-    /// Hands answers to the queries that wait for them. What was not asked for, or comes too late, is dropped.
-    async fn receive(self: Rc<Self>) {
-        loop {
-            match self.socket.recv().await {
-                Ok(answer) if answer.len() >= HEADER => {
-                    let waiting = self.waiting.borrow_mut().remove(&answer[..2]);
-                    _ = waiting.map(|waiting| waiting.send(answer));
-                }
-                Ok(_) => {}
-                // Nothing listens there: those that wait ask the next upstream at once.
-                Err(_) => self.waiting.borrow_mut().clear(),
-            }
-        }
-    }
-
-    /// The answer; none if it does not come in time.
-    async fn ask(&self, query: &[u8]) -> Option<Lease> {
-        let (waiting, answer) = oneshot::channel();
-        let id = self.unused_id();
-        self.waiting.borrow_mut().insert(id.into(), waiting);
-        let asked = async {
-            self.socket.send([&id, &query[2..]].concat()).await.ok()?;
-            answer.await.ok()
-        };
-        let answer = timeout(PATIENCE, asked).await;
-        self.waiting.borrow_mut().remove(&id[..]);
-        answer.ok().flatten()
-    }
-
-    /// An identifier that is not easily guessed and not in use.
-    fn unused_id(&self) -> [u8; 2] {
-        loop {
-            let [.., a, b] = RandomState::new().hash_one(()).to_be_bytes();
-            if !self.waiting.borrow().contains_key(&[a, b][..]) {
-                return [a, b];
-            }
-        }
-    }
+    message.get(HEADER..end + 5).map(<[u8]>::to_ascii_lowercase)
 }

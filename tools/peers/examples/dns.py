@@ -27,7 +27,7 @@ def answered(message, address):
 
 @contextlib.contextmanager
 def upstream(answer):
-    """A server that sends each of `answer(query, index)` back; yields its address and the queries that came."""
+    """A server that sends each of `answer(query, source)` back; yields its address and the queries that came."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
     seen, over = [], threading.Event()
@@ -38,7 +38,7 @@ def upstream(answer):
             if over.is_set():
                 return
             seen.append(message)
-            for reply in answer(message, len(seen) - 1):
+            for reply in answer(message, client):
                 server.sendto(reply, client)
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -73,13 +73,12 @@ def dig_gets_an_answer(path):
 
 
 def clients_with_one_identifier(path):
-    """Both queries have the identifier 7; upstream they must differ, and each client gets its own answer."""
-    held = []
+    """Both queries have the identifier 7; upstream they and their ports must differ, and each client gets its own answer."""
+    sources = []
 
-    def answer(message, _):
-        held.append(message)
-        both = held if len(held) == 2 else []
-        return [answered(message, [question_of(message)[1], 0, 0, 0]) for message in reversed(both)]
+    def answer(message, source):
+        sources.append(source)
+        return [answered(message, [question_of(message)[1], 0, 0, 0])]
 
     with upstream(answer) as (address, seen), running(path, "127.0.0.1:0", address) as forwarder:
         with client(forwarder) as one, client(forwarder) as two:
@@ -89,6 +88,7 @@ def clients_with_one_identifier(path):
                 message = asker.recv(512)
                 assert message[:2] == b"\0\7" and message[13:14] == name == message[-4:-3], message
         assert seen[0][:2] != seen[1][:2], "one identifier for two queries"
+        assert sources[0] != sources[1], "one port for two queries"
 
 
 def a_lost_query_goes_to_the_next_upstream(path):
@@ -119,7 +119,9 @@ def hostile_datagrams(path):
 
     def answer(message, _):
         forged = bytes([message[0] ^ 1]) + message[1:]
-        return [b"", message[:5], answered(forged, [6, 6, 6, 6]), answered(message, [1, 1, 1, 1])]
+        other = message.replace(b"example", b"exemple")
+        wrong = [message, answered(forged, [6, 6, 6, 6]), answered(other, [6, 6, 6, 6])]
+        return [b"", message[:5], *wrong, answered(message, [1, 1, 1, 1])]
 
     with upstream(answer) as (address, seen), running(path, "127.0.0.1:0", address) as forwarder:
         with client(forwarder) as asker:

@@ -3,9 +3,10 @@
 use super::examples;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Starts a server: it, and the address that it says it listens on.
 fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
@@ -74,4 +75,24 @@ fn every_server_ends_in_order() {
     ends("dns", &[any, "127.0.0.1:9"]);
     let path = std::env::temp_dir().join(format!("annulus-ends-{}", std::process::id()));
     ends("unix_echo", &[path.to_str().expect("text")]);
+}
+
+#[test]
+fn datagrams_are_answered_from_the_address_that_was_asked() {
+    let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+    for (name, arguments) in
+        [("udp_echo", ["0.0.0.0:0"].as_slice()), ("dns", &["0.0.0.0:0", "127.0.0.1:9"])]
+    {
+        for driver in ["auto", "epoll"] {
+            let (mut server, address) = serve(name, arguments, driver);
+            let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+            let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+            client.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+            let asked = SocketAddr::from(([127, 0, 0, 2], port.expect("a port")));
+            client.send_to(query, asked).expect("it is sent");
+            let from = client.recv_from(&mut [0; 64]).map(|(_, from)| from);
+            server.kill().and_then(|()| server.wait()).expect("it runs");
+            assert_eq!(from.expect("an answer"), asked, "{name} on {driver}");
+        }
+    }
 }

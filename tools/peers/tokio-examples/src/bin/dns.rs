@@ -1,7 +1,5 @@
 //! The twin of `examples/dns.rs` on tokio.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -9,14 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-/// How long an upstream may take, how often a query is sent, and how many queries are forwarded at once.
+/// How long an upstream may take, how often a query is sent, and how many are forwarded at once, each with a socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
-const AT_ONCE: usize = 1000;
+const AT_ONCE: usize = 800;
 /// The bytes of a DNS header: identifier, flags, four counts.
 const HEADER: usize = 12;
 /// More than the longest datagram.
@@ -26,14 +24,11 @@ const LONGEST: usize = 1 << 16;
 async fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:5353".into());
-    let mut upstreams = Vec::new();
-    for address in args {
-        upstreams.push(Upstream::open(address).await?);
-    }
+    let upstreams: Result<Rc<[SocketAddr]>, _> = args.map(|address| address.parse()).collect();
+    let upstreams = upstreams.map_err(io::Error::other)?;
     if upstreams.is_empty() {
         return Err(io::Error::other("no upstream: dns LISTEN UPSTREAM..."));
     }
-    let upstreams: Rc<[_]> = upstreams.into();
     let clients = Rc::new(UdpSocket::bind(address).await?);
     eprintln!("listening on {}", clients.local_addr()?);
     let limit = Arc::new(Semaphore::new(AT_ONCE));
@@ -56,12 +51,12 @@ async fn main() -> io::Result<()> {
 
 async fn forward(
     clients: &UdpSocket,
-    upstreams: &[Rc<Upstream>],
+    upstreams: &[SocketAddr],
     mut query: Vec<u8>,
     client: SocketAddr,
 ) -> io::Result<()> {
     for upstream in upstreams.iter().cycle().take(ATTEMPTS) {
-        if let Some(mut answer) = upstream.ask(&query).await {
+        if let Ok(Ok(mut answer)) = timeout(PATIENCE, ask(*upstream, &query)).await {
             answer[..2].copy_from_slice(&query[..2]);
             return clients.send_to(&answer, client).await.map(drop);
         }
@@ -72,60 +67,29 @@ async fn forward(
     clients.send_to(&query, client).await.map(drop)
 }
 
-/// A server that queries are forwarded to, and the queries that wait for its answers, by identifier.
-struct Upstream {
-    socket: UdpSocket,
-    waiting: RefCell<HashMap<Vec<u8>, oneshot::Sender<Vec<u8>>>>,
+/// The answer of an upstream; an error if nothing listens there.
+async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+    let any = if upstream.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(upstream).await?;
+    let [.., a, b] = RandomState::new().hash_one(()).to_be_bytes();
+    socket.send(&[&[a, b], &query[2..]].concat()).await?;
+    let mut buffer = vec![0; LONGEST];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        let answer = &buffer[..length];
+        let is_answer = answer.len() >= HEADER && answer[..2] == [a, b] && answer[2] & 0x80 != 0;
+        if is_answer && question(answer) == question(query) {
+            return Ok(answer.to_vec());
+        }
+    }
 }
 
-impl Upstream {
-    async fn open(address: String) -> io::Result<Rc<Self>> {
-        let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-        let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = UdpSocket::bind(any).await?;
-        socket.connect(address).await?;
-        let upstream = Rc::new(Self { socket, waiting: RefCell::default() });
-        spawn_local(upstream.clone().receive());
-        Ok(upstream)
+/// The name, type and class that a message asks for, in lower case.
+fn question(message: &[u8]) -> Option<Vec<u8>> {
+    let mut end = HEADER;
+    while *message.get(end)? > 0 {
+        end += usize::from(message[end]) + 1;
     }
-
-    /// Hands answers to the queries that wait for them. What was not asked for, or comes too late, is dropped.
-    async fn receive(self: Rc<Self>) {
-        let mut buffer = vec![0; LONGEST];
-        loop {
-            match self.socket.recv(&mut buffer).await {
-                Ok(length) if length >= HEADER => {
-                    let waiting = self.waiting.borrow_mut().remove(&buffer[..2]);
-                    _ = waiting.map(|waiting| waiting.send(buffer[..length].to_vec()));
-                }
-                Ok(_) => {}
-                // Nothing listens there: those that wait ask the next upstream at once.
-                Err(_) => self.waiting.borrow_mut().clear(),
-            }
-        }
-    }
-
-    /// The answer; none if it does not come in time.
-    async fn ask(&self, query: &[u8]) -> Option<Vec<u8>> {
-        let (waiting, answer) = oneshot::channel();
-        let id = self.unused_id();
-        self.waiting.borrow_mut().insert(id.into(), waiting);
-        let asked = async {
-            self.socket.send(&[&id, &query[2..]].concat()).await.ok()?;
-            answer.await.ok()
-        };
-        let answer = timeout(PATIENCE, asked).await;
-        self.waiting.borrow_mut().remove(&id[..]);
-        answer.ok().flatten()
-    }
-
-    /// An identifier that is not easily guessed and not in use.
-    fn unused_id(&self) -> [u8; 2] {
-        loop {
-            let [.., a, b] = RandomState::new().hash_one(()).to_be_bytes();
-            if !self.waiting.borrow().contains_key(&[a, b][..]) {
-                return [a, b];
-            }
-        }
-    }
+    message.get(HEADER..end + 5).map(<[u8]>::to_ascii_lowercase)
 }
