@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::duration;
 use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
-use crate::signals::{SIGINT, SIGTERM};
+use crate::signals::{SIGHUP, SIGINT, SIGTERM};
 use crate::size;
 use crate::usage::{UsageError, only_with};
 use annulus::MemoryLimit;
@@ -37,9 +37,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-Prints one line on standard error when it is ready. SIGINT or SIGTERM: stops
-accepting, finishes what is in flight, exits 0; a second one exits at once.
-SIGUSR1: prints every task and what it waits for on standard error.
+Prints one line on standard error when it is ready. SIGINT, SIGTERM or SIGHUP
+(unless it is ignored, as under nohup): stops accepting, finishes what is in flight, exits 0; a second one exits at once.
+SIGUSR1: prints every task and what it waits for on standard error, or with
+--driver threads the number of connections.
 
 UDP datagrams with the server itself or port 0 as source are not answered, but
 counted (refused in --stats): the echo of one would be echoed without end. An
@@ -114,7 +115,7 @@ pub(crate) struct EchoArgs {
 /// The default of `--shutdown-timeout`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Signals that stop the server.
-const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
+const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Descriptors per further worker: ring, or epoll and timer; wake-up; listener; two per signal.
 const FILES: usize = 8;

@@ -8,7 +8,7 @@ use super::stream::{Acceptor, Stream};
 use super::{Listen, Plan, STOPPING, metrics, tasks_list};
 use crate::endpoint::Endpoint;
 use crate::output::note;
-use crate::signals::Stop;
+use crate::signals::{SIGHUP, Stop};
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
 use annulus::signal::{Signal, signals};
@@ -17,6 +17,7 @@ use annulus::{
     Builder, Counters, DriverChoice, DriverInfo, JoinHandle, JoinSet, Lease, Runtime, time,
 };
 use annulus_driver::PoolSize;
+use annulus_lab::interrupt::is_ignored;
 use annulus_load::{clock, unix_address};
 use anyhow::{Context, Result, anyhow};
 use std::cell::{Cell, RefCell};
@@ -188,7 +189,9 @@ fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListen
 
 /// Shuts all workers down at the first signal. A second one exits.
 fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
-    let mut signals = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let hangup = (!is_ignored(SIGHUP)).then_some(Signal::SIGHUP);
+    let stopping = [Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hangup);
+    let mut signals = signals(&stopping.collect::<Vec<_>>())?;
     Stop::install(&STOPPING)?;
     annulus::spawn(async move {
         // Fails if the runtime has ended.

@@ -12,10 +12,12 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use signal_hook::consts::SIGUSR1;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,11 +36,12 @@ pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats>
     let listener = bind_first(plan, listen)?;
     let stop = Stop::install(&STOPPING).context("cannot handle signals")?;
     let server = Server::new(plan, &stop).context("cannot watch for signals")?;
+    let asked = server.note_requests().context("cannot handle signals")?;
     let address = listener.local_addr().map_err(named("getsockname"));
     let address = address.context("cannot read the address listened on")?;
     plan.announce(&[listen.endpoint.written(address)], &format!("threads: {reason}"));
     let began = clock::now();
-    server.accept_all(listener, &stop)?;
+    server.accept_all(listener, &stop, &asked)?;
     let aborted = server.shut_down()?;
     let driver =
         Driver { name: "threads".into(), reason: reason.into(), counters: BTreeMap::new() };
@@ -99,7 +102,7 @@ impl<'a> Server<'a> {
     }
 
     /// Accepts until a signal, within the connection limit.
-    fn accept_all(&self, listener: TcpListener, stop: &Stop) -> Result<()> {
+    fn accept_all(&self, listener: TcpListener, stop: &Stop, asked: &AtomicBool) -> Result<()> {
         let idle = self.plan.idle_timeout.map(Sweep::Idle);
         let max_connections = self.plan.max_connections.unwrap_or_else(limits::room);
         let mut pause = Pause::default();
@@ -113,8 +116,21 @@ impl<'a> Server<'a> {
                 self.accept_some(&listener, room, &mut pause)?;
             }
             idle.into_iter().for_each(|why| self.sweep(why));
+            // Pairs with the store of the handler; it orders only the flag itself.
+            if asked.swap(false, Ordering::SeqCst) {
+                let count = self.registry().count();
+                note(format_args!("annulus echo: {count} connections, a thread for each"));
+            }
         }
         Ok(())
+    }
+
+    /// A flag that SIGUSR1 sets. Without a handler it would end the process.
+    fn note_requests(&self) -> io::Result<Arc<AtomicBool>> {
+        let asked = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&asked))?;
+        signal_hook::low_level::pipe::register(SIGUSR1, self.wake_sender.try_clone()?)?;
+        Ok(asked)
     }
 
     /// Waits for a connection, a byte on the wake-up socket, or the end of `limit`.
