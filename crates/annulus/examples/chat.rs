@@ -9,15 +9,18 @@ use annulus::io::AsyncRecv;
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
 use annulus::signal::until_terminated;
+use annulus::time::timeout;
 use futures_util::future::select;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::time::Duration;
 use tokio::sync::broadcast;
 
 const SHARDS: usize = 3;
-/// Messages that may wait for a client that is slow.
+/// Messages that may wait for a client that is slow, and how long one of them may.
 const QUEUE: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of a line.
 const LIMIT: usize = 4096;
 
@@ -49,21 +52,29 @@ async fn chat(
     room: broadcast::Sender<Message>,
     mut messages: broadcast::Receiver<Message>,
 ) -> io::Result<()> {
-    let (from, mut to) = stream.split();
+    let (mut from, mut to) = stream.split();
     let says = async {
-        let mut lines = from.lines(LIMIT);
+        let mut lines = (&mut from).lines(LIMIT);
         while let Some(line) = lines.next_line().await? {
             _ = room.send((peer, SharedBytes::from(format!("{peer}: {line}\n").into_bytes())));
         }
         Ok(())
     };
     let hears = async {
-        while let Ok((from, message)) = messages.recv().await {
+        loop {
+            // It lags behind, if this is an error.
+            let (from, message) = messages.recv().await.map_err(io::Error::other)?;
             if from != peer {
-                to.send(message).await?;
+                timeout(PATIENCE, to.send(message)).await??;
             }
         }
-        Ok(())
     };
-    select(pin!(says), pin!(hears)).await.factor_first().0
+    let ended = select(pin!(says), pin!(hears)).await.factor_first().0;
+    if ended.is_err()
+        && let Ok(stream) = TcpStream::reunite(from, to)
+    {
+        // What a client that does not read was to hear is discarded: a close would wait for it.
+        stream.abort();
+    }
+    ended
 }

@@ -11,8 +11,12 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Most connections at once; further ones wait in the backlog. Those that ask nothing go after [`HEAD_TIME`].
+pub(crate) const CONNECTIONS: usize = 128;
 /// Most bytes of the head of a request.
 const HEAD: usize = 8 * 1024;
+/// How long a client may take over it.
+const HEAD_TIME: Duration = Duration::from_secs(2);
 /// Most bytes after the head that are read and discarded, so that the answer is not lost with them.
 const REST: usize = 64 * 1024;
 
@@ -69,7 +73,8 @@ async fn exchange<A>(mut stream: TcpStream, answer: &impl Fn(Request) -> A) -> i
 where
     A: Future<Output = Result<Answer, Refusal>>,
 {
-    let Some(head) = read_head(&mut stream).await? else { return Ok(()) };
+    let head = time::timeout(HEAD_TIME, read_head(&mut stream)).await??;
+    let Some(head) = head else { return Ok(()) };
     let response = match head.as_deref().map_or(Err(Refusal::TOO_LARGE), Request::parse) {
         Ok(request) => {
             let has_body = request.has_body;
@@ -97,12 +102,14 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, (
         // The end may lie on both sides of a boundary.
         let from = head.len().saturating_sub(3);
         head.extend_from_slice(&lease);
-        if let Some(end) = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+        let end = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        // However many bytes came at once.
+        if end.map_or(head.len(), |end| from + end + 4) > HEAD {
+            return Ok(Some(Err(())));
+        }
+        if let Some(end) = end {
             head.truncate(from + end);
             return Ok(Some(Ok(String::from_utf8_lossy(&head).into_owned())));
-        }
-        if head.len() > HEAD {
-            return Ok(Some(Err(())));
         }
     }
     Ok(None)

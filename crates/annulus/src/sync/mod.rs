@@ -1,7 +1,7 @@
 //! A token that asks tasks to end; and what to use for channels and locks.
 //!
 //! Between tasks of one runtime, use `tokio::sync`: its feature `sync` needs no runtime of tokio, and all of it works here, with values that
-//! are not `Send` as well. So do `futures::channel` and `async-channel`. Between the threads of [`Shards`](crate::Shards) there is
+//! are not `Send` as well. So do `futures::channel` and `async-channel`. Between the threads of [`Shards`](crate::shards::Shards) there is
 //! [`shards::channel`](crate::shards::channel) too, which takes from the budget below by itself.
 //!
 //! Futures of other crates do not take from the [budget](crate::Builder::task_budget) of a task. A loop over a channel that never runs empty

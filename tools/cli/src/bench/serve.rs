@@ -1,6 +1,6 @@
 //! `annulus bench serve`: results in a browser, while they are measured too.
 
-use crate::http::{self, Answer, Refusal, Request};
+use crate::http::{self, Answer, CONNECTIONS, Refusal, Request};
 use crate::output::note;
 use annulus::net::{ConnectionLimit, ListenOptions};
 use annulus::signal::{self, Signal};
@@ -26,9 +26,6 @@ Examples:
 
 /// How long an answer may take: pages of large results are computed.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Most connections at once; further ones wait in the backlog.
-const CONNECTIONS: usize = 32;
 
 /// Tells a browser to load the page again.
 const AGAIN: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";

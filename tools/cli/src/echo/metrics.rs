@@ -4,7 +4,7 @@
 
 use super::ask::ask_all;
 use super::{Listen, Plan};
-use crate::http::{self, Answer, Refusal, Request};
+use crate::http::{self, Answer, CONNECTIONS, Refusal, Request};
 use annulus::Handle;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener};
 use annulus::shards::Shard;
@@ -17,8 +17,6 @@ use std::time::Duration;
 /// Descriptors: the listener, and its connections.
 pub(super) const FILES: usize = 1 + CONNECTIONS;
 
-/// Most connections at once; further ones wait in the backlog.
-const CONNECTIONS: usize = 16;
 /// The text format of Prometheus.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How long a connection may take, from the request to its close.

@@ -38,7 +38,8 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Prints one line on standard error when it is ready. SIGINT, SIGTERM or SIGHUP
-(unless it is ignored, as under nohup): stops accepting, finishes what is in flight, exits 0; a second one exits at once.
+(unless it is ignored, as under nohup): stops accepting, finishes what is in
+flight, exits 0; a second one exits at once.
 SIGUSR1: prints every task and what it waits for on standard error, or with
 --driver threads the number of connections.
 

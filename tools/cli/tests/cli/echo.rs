@@ -5,7 +5,7 @@ use crate::common::{
     ways,
 };
 use annulus_load::clock;
-use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -416,4 +416,20 @@ fn a_server_of_threads_survives_a_thread_that_cannot_be_started() {
     let finished = server.stop();
     assert_eq!((finished.code, finished.stderr.lines().count()), (Some(0), 1), "{finished:?}");
     assert!(finished.stderr.contains("starting a thread: "), "{finished:?}");
+}
+
+#[test]
+fn hanging_up_drains_and_asking_for_the_tasks_ends_nothing() {
+    for driver in ["auto", "threads"] {
+        let mut server = Server::start(&["--driver", driver]);
+        let mut client = server.connect();
+        round_trip(&mut client, b"before");
+        server.signal(Signal::USR1);
+        assert!(!server.next_line().is_empty(), "{driver}: it has ended");
+        round_trip(&mut client, b"after");
+        server.signal(Signal::HUP);
+        let ended = client.read(&mut [0]);
+        assert!(matches!(ended, Ok(0)), "{driver}: {ended:?}");
+        assert_eq!(server.wait().code, Some(0), "{driver}");
+    }
 }

@@ -73,7 +73,8 @@ fn the_metrics_of_all_workers_are_served() {
 #[test]
 fn other_requests_are_refused_and_the_next_is_answered() {
     let (_, server, address) = servers().next().unwrap();
-    let refusals: [(&[u8], &str); 5] = [
+    let long = [b"GET /metrics HTTP/1.1\r\nA: ", &[b'a'; 9000][..], b"\r\n\r\n"].concat();
+    let refusals: [(&[u8], &str); 6] = [
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
         (
             b"PUT /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
@@ -81,6 +82,7 @@ fn other_requests_are_refused_and_the_next_is_answered() {
         ),
         (b"hello\r\n\r\n", "HTTP/1.1 400 Bad Request"),
         (b"\xff\xfe\x00\x01 / HTTP/1.1\r\n\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        (&long, "HTTP/1.1 431 Request Header Fields Too Large"),
         (&[b'a'; 9000], "HTTP/1.1 431 Request Header Fields Too Large"),
     ];
     for (request, expected) in refusals {
@@ -96,7 +98,8 @@ fn other_requests_are_refused_and_the_next_is_answered() {
 #[test]
 fn clients_that_send_nothing_or_without_end_keep_no_other_from_its_answer() {
     let (_, server, address) = servers().next().unwrap();
-    let silent: Vec<_> = (0..8).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    // More than are served at once.
+    let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(&address).unwrap()).collect();
     // A head that arrives byte by byte, and is never complete.
     let mut slow = TcpStream::connect(&address).unwrap();
     b"GET /metrics".iter().for_each(|byte| slow.write_all(&[*byte]).unwrap());

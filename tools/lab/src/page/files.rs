@@ -63,7 +63,8 @@ pub struct Written {
 pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+    // Nothing that is no file is opened: a FIFO would keep its reader.
+    files.retain(|path| path.extension().is_some_and(|ending| ending == ENDING) && path.is_file());
     files.sort();
     Ok(files)
 }
@@ -235,7 +236,10 @@ impl Directory {
         }
         for file in &files {
             for form in Form::ALL {
-                if path.strip_prefix('/') == Some(&super::address(&stem(file), form)) {
+                // As pages have it, and as it is typed: `+` is not escaped then.
+                let typed = format!("{}.{}", stem(file), form.extension());
+                let names = [super::address(&stem(file), form), typed];
+                if path.strip_prefix('/').is_some_and(|asked| names.iter().any(|it| it == asked)) {
                     return self.document(file, form).map(Some);
                 }
             }
