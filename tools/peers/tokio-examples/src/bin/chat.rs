@@ -4,13 +4,16 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
+use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LinesCodec};
 
-/// Messages that may wait for a client that is slow.
+/// Messages that may wait for a client that is slow, and how long one of them may.
 const QUEUE: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of a line.
 const LIMIT: usize = 4096;
 
@@ -36,9 +39,9 @@ async fn chat(
     mut messages: broadcast::Receiver<Message>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (from, mut to) = stream.into_split();
+    let (mut from, mut to) = stream.into_split();
     let says = async {
-        let mut lines = FramedRead::new(from, LinesCodec::new_with_max_length(LIMIT));
+        let mut lines = FramedRead::new(&mut from, LinesCodec::new_with_max_length(LIMIT));
         while let Some(line) = lines.next().await {
             let line = line.map_err(io::Error::other)?;
             _ = room.send((peer, Bytes::from(format!("{peer}: {line}\n"))));
@@ -46,15 +49,23 @@ async fn chat(
         Ok(())
     };
     let hears = async {
-        while let Ok((from, message)) = messages.recv().await {
+        loop {
+            // It lags behind, if this is an error.
+            let (from, message) = messages.recv().await.map_err(io::Error::other)?;
             if from != peer {
-                to.write_all(&message).await?;
+                timeout(PATIENCE, to.write_all(&message)).await??;
             }
         }
-        Ok(())
     };
-    tokio::select! {
+    let ended = tokio::select! {
         end = says => end,
         end = hears => end,
+    };
+    if ended.is_err()
+        && let Ok(stream) = from.reunite(to)
+    {
+        // What a client that does not read was to hear is discarded.
+        stream.set_zero_linger()?;
     }
+    ended
 }
