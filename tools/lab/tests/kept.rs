@@ -5,7 +5,7 @@ use std::path::Path;
 
 use annulus_lab::page::{Loaded, files};
 
-/// Values, their intervals, the best rounds and ratios with theirs, of every contender in every cell.
+/// Values, their intervals, the best rounds, and ratios with their intervals, of every contender in every cell.
 #[test]
 fn kept_results_give_the_figures_that_they_gave() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");

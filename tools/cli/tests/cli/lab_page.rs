@@ -280,6 +280,19 @@ fn only_results_of_the_directory_are_shown_and_only_to_this_machine() {
 }
 
 #[test]
+fn names_are_known_as_they_are_typed_and_what_is_no_file_is_not_opened() {
+    let directory = directory("lab-serve-names");
+    measure(&directory.join("tasks+threads.jsonl"), 20);
+    let made = Command::new("mkfifo").arg(directory.join("pipe.jsonl")).status();
+    assert!(made.unwrap().success());
+    let served = Served::start(&directory);
+    for path in ["/tasks+threads.html", "/tasks%2Bthreads.html"] {
+        assert!(served.page(path).0.contains("tasks+threads"), "{path}");
+    }
+    assert!(!served.page("/").0.contains("pipe"));
+}
+
+#[test]
 fn a_taken_port_and_a_missing_directory_are_named() {
     let directory = directory("lab-serve-errors");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
