@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::step::{Failure, Outcome, is_ci, target};
@@ -17,14 +16,12 @@ pub(crate) struct Part {
     run: fn() -> Outcome,
     /// Directories below cargo's of what is built, which no later part uses. CI removes them: its disk is small.
     leaves: &'static [&'static str],
-    /// It builds in directories of its own, so that it can run while others do.
-    is_apart: bool,
 }
 
 impl Part {
     /// A part that CI may not skip.
     pub(crate) const fn required(name: &'static str, run: fn() -> Outcome) -> Self {
-        Self { name, required: true, run, leaves: &[], is_apart: false }
+        Self { name, required: true, run, leaves: &[] }
     }
 
     /// A part that is skipped where the machine lacks something.
@@ -36,11 +33,6 @@ impl Part {
     pub(crate) const fn leaving(self, leaves: &'static [&'static str]) -> Self {
         Self { leaves, ..self }
     }
-
-    /// Lets it run while others do: it builds in directories of its own.
-    pub(crate) const fn apart(self) -> Self {
-        Self { is_apart: true, ..self }
-    }
 }
 
 /// How a part ended.
@@ -50,21 +42,10 @@ struct Ended {
     outcome: Outcome,
 }
 
-/// Runs every part, those after a failure too, so that one run finds all; then prints what became of each. Those that are apart run one after
-/// the other beside the rest, since cores are idle while crates are linked and while tests wait.
+/// Runs every part, those after a failure too, so that one run finds all; then prints what became of each.
 pub(crate) fn run(parts: &[Part]) -> Outcome {
-    let began = now();
-    let (apart, rest): (Vec<&Part>, Vec<&Part>) = parts.iter().partition(|part| part.is_apart);
-    let in_turn = |parts: Vec<&Part>| -> Vec<Ended> {
-        parts.into_iter().map(|part| attempt(part, is_ci())).collect()
-    };
-    let mut ended = Vec::new();
-    thread::scope(|scope| {
-        let beside = scope.spawn(|| in_turn(apart));
-        ended.extend(in_turn(rest));
-        ended.extend(beside.join().expect("a part that fails returns why"));
-    });
-    eprint!("{}\n{}", reports(&ended), table(&ended, now() - began));
+    let ended: Vec<Ended> = parts.iter().map(|part| attempt(part, is_ci())).collect();
+    eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
 }
 
@@ -123,8 +104,9 @@ fn summary(ended: Vec<Ended>) -> Outcome {
     if failed.is_empty() { Ok(skipped) } else { Err(Failure::Failed(failed.join("; "))) }
 }
 
-fn table(ended: &[Ended], total: Duration) -> String {
+fn table(ended: &[Ended]) -> String {
     let mut text = String::new();
+    let total: Duration = ended.iter().map(|part| part.took).sum();
     for Ended { name, took, outcome } in ended {
         let detail = match outcome {
             Ok(skipped) => skipped.join("; "),
@@ -198,12 +180,7 @@ mod tests {
         let tests = || Err(Failure::Failed("tests failed\nfailures:\n    one".into()));
         let ended = vec![attempt(&part(true, tests), false), attempt(&part(false, fails), false)];
         assert_eq!(reports(&ended), "\n== a part failed\nfailures:\n    one\n");
-        assert!(
-            table(&ended, Duration::ZERO)
-                .lines()
-                .next()
-                .is_some_and(|line| line.ends_with("tests failed"))
-        );
+        assert!(table(&ended).lines().next().is_some_and(|line| line.ends_with("tests failed")));
         let Err(Failure::Failed(text)) = summary(ended) else { panic!("it passed") };
         assert_eq!(text, "a part (tests failed); a part (broken)");
     }
@@ -212,7 +189,7 @@ mod tests {
     fn the_parts_after_a_failure_run_too_and_all_are_told() {
         let all = [part(false, fails), part(false, skips), part(false, || Ok(Vec::new()))];
         let ended: Vec<Ended> = all.iter().map(|part| attempt(part, false)).collect();
-        let table = table(&ended, Duration::ZERO);
+        let table = table(&ended);
         let lines: Vec<&str> = table.lines().collect();
         let [failed, skipped, passed, total] = lines[..] else { panic!("{table}") };
         assert!(failed.contains("FAILED") && failed.ends_with("broken"), "{table}");

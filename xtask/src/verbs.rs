@@ -12,12 +12,12 @@ const MORE: [Part; 9] = [
     Part::required("features", features::check),
     Part::wanted("msrv", features::msrv),
     Part::required("package", package::unbuilt).leaving(&["package"]),
-    Part::wanted("api", api::check).leaving(&["api"]).apart(),
-    Part::wanted("peers", peers::quick).leaving(&["peers", "release"]).apart(),
-    Part::wanted("instructions", || instructions::run(&[])).leaving(&["dist"]).apart(),
+    Part::wanted("api", api::check).leaving(&["api"]),
+    Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),
+    Part::wanted("instructions", || instructions::run(&[])).leaving(&["dist"]),
     Part::required("test", test),
-    Part::wanted("compat", compat::run).leaving(&["compat"]).apart(),
-    Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]).apart(),
+    Part::wanted("compat", compat::run).leaving(&["compat"]),
+    Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
 ];
 
 /// Proofs that take long and seldom find what the others do not.

@@ -35,13 +35,14 @@ fn main() -> io::Result<()> {
     let (room, _) = broadcast::channel(QUEUE);
     annulus::shards(SHARDS, async |shard| {
         let mut listener = listener.open(&shard)?;
-        until_terminated(async {
+        let serves = async {
             while let Some((stream, peer)) = listener.accept().await? {
                 annulus::spawn(chat(stream, peer, room.clone(), room.subscribe()));
             }
             io::Result::Ok(())
-        })
-        .await
+        };
+        // The first shard accepts for all: its end is that of the others, which need no signals of their own.
+        if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
 }

@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
     let target: Arc<str> = target.into();
     annulus::shards(shards, async |shard| {
         let mut listener = listener.open(&shard)?;
-        until_terminated(async {
+        let serves = async {
             while let Some((client, peer)) = listener.accept().await? {
                 // Each connection has the target's address, on whichever shard it is.
                 let target = target.clone();
@@ -48,8 +48,9 @@ fn main() -> io::Result<()> {
                 });
             }
             io::Result::Ok(())
-        })
-        .await
+        };
+        // The first shard accepts for all: its end is that of the others, which need no signals of their own.
+        if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
 }

@@ -16,13 +16,14 @@ fn main() -> io::Result<()> {
     annulus::shards(count, async |shard| {
         eprintln!("shard {} on CPU {:?}: {}", shard.index(), shard.cpu(), shard.driver());
         let mut listener = listener.open(&shard)?;
-        until_terminated(async {
+        let serves = async {
             while let Some((stream, _peer)) = listener.accept().await? {
                 annulus::spawn(echo(stream));
             }
             io::Result::Ok(())
-        })
-        .await
+        };
+        // The first shard accepts for all: its end is that of the others, which need no signals of their own.
+        if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
 }
