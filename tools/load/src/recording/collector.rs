@@ -111,7 +111,8 @@ impl Collector {
         self.add_up();
         if let Some(mut last) = self.lock().intervals.last_entry() {
             let (is_last, interval) = (*last.key() == self.last, last.get_mut());
-            let left = (measured.as_secs_f64() - interval.start).max(f64::MIN_POSITIVE);
+            // Clients and clock differ by less than an interval; no interval is shorter than a nanosecond.
+            let left = (measured.as_secs_f64() - interval.start).max(1e-9);
             // What comes after the planned time counts in the last one.
             interval.length = if is_last { left } else { interval.length.min(left) };
         }

@@ -350,6 +350,20 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_began_as_the_run_ended_has_a_length() {
+        let measured = Duration::from_millis(300);
+        let collector = Collector::new(Duration::from_millis(400), Duration::from_millis(100));
+        let mut recorder = Recorder::new(&collector);
+        recorder.open(0..0);
+        answer(&mut recorder, 250_000_000);
+        answer(&mut recorder, 300_000_001);
+        recorder.finish();
+        let intervals = collector.finish(measured, |_| ());
+        let [.., before, last] = &intervals[..] else { panic!("{intervals:?}") };
+        assert!(last.length >= 1e-9 && last.start >= before.end() - last.length / 2.0, "{last:?}");
+    }
+
+    #[test]
     fn intervals_without_an_event_are_shown_too() {
         let collector = collector();
         let mut recorder = Recorder::new(&collector);
