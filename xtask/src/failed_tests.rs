@@ -60,7 +60,7 @@ impl FailedTests {
             Some((name, "ok")) => self.passed.push(name.to_owned()),
             Some((name, "FAILED")) => self.failed.push(name.to_owned()),
             _ if line.starts_with("running ") && line.contains(" test") => self.unfinished += 1,
-            _ if line.starts_with("test result: ") => {
+            _ if line.starts_with("test result: ") && line.contains("; finished in ") => {
                 self.unfinished -= 1;
                 self.counted_failed += counted(line, " failed");
                 self.counted_passed += counted(line, " passed");
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     const OUTPUT: &str = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nwrong\n\n\
-        failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c ... ok\n\ntest result: ok. 1 passed; 0 failed\n";
+        failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed; finished in 0s\n\nrunning 1 test\ntest c ... ok\n\ntest result: ok. 1 passed; 0 failed; finished in 0s\n";
 
     #[test]
     fn failures_are_kept_and_all_is_copied() {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn tests_that_pass_leave_nothing() {
-        let passed = "test a ... ok\ntest result: ok. 1 passed; 0 failed\n";
+        let passed = "test a ... ok\ntest result: ok. 1 passed; 0 failed; finished in 0s\n";
         assert_eq!(FailedTests::read(passed.as_bytes(), io::sink()).unwrap().report(), "");
     }
 
@@ -173,14 +173,15 @@ mod tests {
     fn a_few_failed_tests_are_repeated_and_must_run_and_pass() {
         let failed = read(OUTPUT);
         assert_eq!(failed.repeatable(), ["b"]);
-        let alone = read("running 1 test\ntest b ... ok\n\ntest result: ok. 1 passed\n");
+        let alone =
+            read("running 1 test\ntest b ... ok\n\ntest result: ok. 1 passed; finished in 0s\n");
         assert!(alone.have_passed(failed.repeatable()));
         assert!(!failed.have_passed(failed.repeatable()));
         assert_eq!(unsteady(), "");
         failed.keep_as_unsteady();
         assert!(unsteady().contains("passed alone: mend them\nfailures:\n"));
         assert!(
-            !read("running 0 tests\n\ntest result: ok. 0 passed\n")
+            !read("running 0 tests\n\ntest result: ok. 0 passed; finished in 0s\n")
                 .have_passed(failed.repeatable())
         );
     }
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn what_is_not_by_chance_or_has_no_name_is_not_repeated() {
         let result =
-            |failed| format!("test result: FAILED. 0 passed; {failed} failed; 0 ignored\n");
+            |failed| format!("test result: FAILED. 0 passed; {failed} failed; finished in 0s\n");
         let output = |names: &[&str], failed| {
             let lines: String =
                 names.iter().map(|name| format!("test {name} ... FAILED\n")).collect();
@@ -199,6 +200,8 @@ mod tests {
         assert!(output(&["a"], 2).repeatable().is_empty(), "a name was lost");
         let killed = format!("{OUTPUT}running 3 tests\ntest d ... ok\n");
         assert!(read(&killed).repeatable().is_empty());
+        let printed = format!("{OUTPUT}test result: ok. 1 passed; 0 failed\n");
+        assert_eq!(read(&printed).repeatable(), ["b"], "a line that a test printed");
         assert!(output(&["src/lib.rs - a (line 3)"], 1).repeatable().is_empty());
     }
 }
