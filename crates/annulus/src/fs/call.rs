@@ -34,23 +34,8 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
     #[inline]
     fn call(&mut self, fd: RawFd) -> FileCall {
         let call = (self.0)(fd);
-        assert!(is_plain(&call, fd), "{call:?} names more than descriptor {fd}");
+        assert!(call.operation().only == Some(fd), "{call:?} names more than descriptor {fd}");
         call
-    }
-}
-
-/// Whether a call names this descriptor and nothing else.
-#[inline]
-fn is_plain(call: &FileCall, fd: RawFd) -> bool {
-    match *call {
-        FileCall::Sync { fd: named, .. }
-        | FileCall::SetLen { fd: named, .. }
-        | FileCall::Allocate { fd: named, .. }
-        | FileCall::Advise { fd: named, .. }
-        | FileCall::SetModeOf { fd: named, .. }
-        | FileCall::SetFlags { fd: named, .. }
-        | FileCall::Lock { fd: named, .. } => named == fd,
-        _ => false,
     }
 }
 

@@ -147,8 +147,9 @@ impl FileOps {
     /// What tasks wait for here.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
-            if let State::InFlight { waker: Some(waker), .. } = &self.0.get(slot).state {
-                waits.note(waker, || "for a call on a file".into());
+            let FileOp { call, state } = self.0.get(slot);
+            if let State::InFlight { waker: Some(waker), .. } = state {
+                waits.note(waker, || format!("for {}, a call on a file", call.operation().name));
             }
         }
     }
@@ -161,7 +162,7 @@ impl FileOps {
 /// Closes the descriptor that a call has opened and no future will take. Not on the ring: a file that is flushed when it is
 /// closed (on overlay, FUSE, NFS) would be left to a kernel worker, and stay open if the ring is closed before.
 fn close_opened(io: &mut Io, call: &FileCall, outcome: Result<u32, Errno>) {
-    if let (FileCall::Open { .. }, Ok(fd)) = (call, outcome) {
+    if let (true, Ok(fd)) = (call.operation().opens, outcome) {
         // SAFETY: the kernel has opened it for this call, and no other code has it: its outcome is dropped here.
         io.close_now(unsafe { Fd::from_raw(fd as RawFd) });
     }

@@ -3,7 +3,7 @@
 
 use crate::event::Event;
 use crate::token::Token;
-use annulus_kernel::file::{CURSOR, FileCall};
+use annulus_kernel::file::{CURSOR, FileCall, Lingers};
 use annulus_kernel::{Fd, Kernel, Linux};
 use annulus_ring::op::file;
 use annulus_ring::{Entry, Probe};
@@ -59,34 +59,23 @@ impl Job {
     /// the position only if the call ends within the submission, not for direct I/O nor for what a worker of the ring does, and takes no
     /// lock on the position, so that two calls may use the same (Linux 6.18, `io_kiocb_update_pos`).
     pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
-        let fd = match self.call {
-            FileCall::Read { fd, offset: CURSOR, .. }
-            | FileCall::Write { fd, offset: CURSOR, .. }
-            | FileCall::ReadVector { fd, offset: CURSOR, .. }
-            | FileCall::WriteVector { fd, offset: CURSOR, .. } => fd,
-            _ => return false,
-        };
+        let Some(fd) = self.call.operation().cursor else { return false };
         let mut position = 0;
         let call = FileCall::Seek { fd, offset: 0, origin: CURRENT, position: &mut position };
         // SAFETY: the position outlives the call, and the descriptor stays open until the job's event was taken (`Job::new`).
         unsafe { kernel.file(&call) }.is_ok()
     }
 
-    /// Whether a worker of the ring would make the call, and might keep the file for a moment after the completion: a file that is then
-    /// closed is still open for writing, or locked (Linux 6.18, `io_wq_free_work`). Threads let go of it before they report the call.
-    /// Direct writes are not such calls: they are as a rule made by the device alone.
+    /// Whether the ring would keep the file open after it has completed the call. Threads close it before they report the call.
     pub(crate) fn outlives_its_completion(&self) -> bool {
-        match self.call {
-            FileCall::Sync { .. }
-            | FileCall::SetLen { .. }
-            | FileCall::Allocate { .. }
-            | FileCall::Advise { .. } => true,
-            FileCall::Write { fd, .. } | FileCall::WriteVector { fd, .. } => {
+        match self.call.operation().lingers {
+            Lingers::No => false,
+            Lingers::Yes => true,
+            Lingers::UnlessDirect(fd) => {
                 // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`).
                 let fd = unsafe { Fd::from_raw(fd) };
                 !fcntl_getfl(Linux::borrow(fd)).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
             }
-            _ => false,
         }
     }
 
@@ -127,8 +116,7 @@ impl Job {
 
     /// The call as an entry of a ring, if the ring has the operation.
     pub(crate) fn entry(&self, probe: &Probe) -> Option<Entry> {
-        let entry =
-            file::opcode(&self.call).filter(|code| probe.has(*code)).and(file::entry(&self.call));
+        let entry = file::entry(&self.call).filter(|entry| probe.has(entry.opcode));
         entry.map(|entry| entry.user_data(self.token.bits()))
     }
 

@@ -1,10 +1,20 @@
-//! The file calls.
+//! The table of file calls: each call's arguments, what is to be known of it besides them, and how it is made on this thread. A new call
+//! has a row here, an entry of a ring or none in `annulus-ring` (`op/file.rs`), and a simulation or none in `annulus-sim` (`memory/file_call.rs`).
+#![allow(unsafe_code)]
 
-use super::{FileStat, OpenHow};
+use super::{CURSOR, FileStat, OpenHow, pages};
+use crate::fd::borrow;
 use crate::pipe::SigPipe;
 use crate::vectors::IoVec;
-use std::ffi::c_char;
-use std::os::fd::RawFd;
+use libc::{c_long, syscall};
+use rustix::fd::{BorrowedFd, IntoRawFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
+use std::os::fd::{OwnedFd, RawFd};
+use std::ptr::null_mut;
+use std::{io, slice};
 
 /// A path: a C string, and the directory from which a relative path starts.
 #[derive(Clone, Copy, Debug)]
@@ -71,4 +81,323 @@ pub enum FileCall {
     Seek { fd: RawFd, offset: i64, origin: u32, position: *mut u64 },
     /// `flock(2)`, with `LOCK_*`. It blocks without `LOCK_NB`.
     Lock { fd: RawFd, operation: u32 },
+}
+
+/// What is to be known of a call besides its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOperation {
+    /// The system call.
+    pub name: &'static str,
+    /// The descriptor that it names, if it names nothing else: neither memory nor another descriptor.
+    pub only: Option<RawFd>,
+    /// The descriptor whose cursor it may move: the call is made there, and not at an offset.
+    pub cursor: Option<RawFd>,
+    /// It returns a new descriptor.
+    pub opens: bool,
+    /// Whether the ring keeps the file open after it has completed the call.
+    pub lingers: Lingers,
+}
+
+/// Whether a worker of the ring would make a call, and keep the file open for a moment after the completion: a file that is then closed is
+/// still open for writing, or locked (Linux 6.18, `io_wq_free_work`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lingers {
+    /// The ring makes the call on the thread that submits it, or not at all.
+    No,
+    /// A worker makes the call.
+    Yes,
+    /// A worker makes the call, unless the file was opened with `O_DIRECT`: such writes are as a rule made by the device alone.
+    UnlessDirect(RawFd),
+}
+
+impl FileOperation {
+    const fn new(name: &'static str) -> Self {
+        Self { name, only: None, cursor: None, opens: false, lingers: Lingers::No }
+    }
+
+    /// A call that names a descriptor and nothing else.
+    const fn on(name: &'static str, fd: RawFd) -> Self {
+        Self { only: Some(fd), ..Self::new(name) }
+    }
+
+    /// A call that transfers bytes at an offset, or at the cursor.
+    const fn at(name: &'static str, fd: RawFd, offset: u64) -> Self {
+        Self { cursor: if offset == CURSOR { Some(fd) } else { None }, ..Self::new(name) }
+    }
+
+    const fn lingers(self, lingers: Lingers) -> Self {
+        Self { lingers, ..self }
+    }
+}
+
+impl FileCall {
+    /// What is to be known of the call besides its arguments.
+    pub const fn operation(&self) -> FileOperation {
+        use FileOperation as Row;
+        match *self {
+            Self::Open { .. } => Row { opens: true, ..Row::new("openat2") },
+            Self::Read { fd, offset, .. } => Row::at("pread64", fd, offset),
+            Self::Write { fd, offset, .. } => {
+                Row::at("pwrite64", fd, offset).lingers(Lingers::UnlessDirect(fd))
+            }
+            Self::ReadVector { fd, offset, .. } => Row::at("preadv2", fd, offset),
+            Self::WriteVector { fd, offset, .. } => {
+                Row::at("pwritev2", fd, offset).lingers(Lingers::UnlessDirect(fd))
+            }
+            Self::Sync { fd, data_only: false } => Row::on("fsync", fd).lingers(Lingers::Yes),
+            Self::Sync { fd, data_only: true } => Row::on("fdatasync", fd).lingers(Lingers::Yes),
+            Self::Stat { .. } => Row::new("statx"),
+            Self::SetLen { fd, .. } => Row::on("ftruncate", fd).lingers(Lingers::Yes),
+            Self::Allocate { fd, .. } => Row::on("fallocate", fd).lingers(Lingers::Yes),
+            Self::Advise { fd, .. } => Row::on("fadvise64", fd).lingers(Lingers::Yes),
+            Self::Remove { .. } => Row::new("unlinkat"),
+            Self::Rename { .. } => Row::new("renameat2"),
+            Self::MakeDir { .. } => Row::new("mkdirat"),
+            Self::Symlink { .. } => Row::new("symlinkat"),
+            Self::Link { .. } => Row::new("linkat"),
+            Self::ReadLink { .. } => Row::new("readlinkat"),
+            Self::ReadDir { .. } => Row::new("getdents64"),
+            Self::SetMode { .. } => Row::new("fchmodat"),
+            Self::SetModeOf { fd, .. } => Row::on("fchmod", fd),
+            Self::SetFlags { fd, .. } => Row::on("fcntl", fd),
+            Self::Copy { .. } => Row::new("copy_file_range"),
+            Self::Send { .. } => Row::new("sendfile"),
+            Self::Seek { .. } => Row::new("lseek"),
+            Self::Lock { fd, .. } => Row::on("flock", fd),
+        }
+    }
+}
+
+impl FileCall {
+    /// Makes the system call on this thread, and repeats it after EINTR. It blocks as long as the call does.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// Memory that the call reads must be valid, memory that it writes must not be used by other code meanwhile, and its
+    /// descriptors must be open and the caller's to use.
+    #[inline]
+    pub unsafe fn call(&self) -> io::Result<u32> {
+        // SAFETY: this function demands what `once` and `again` demand.
+        let answer = unsafe {
+            match self.once() {
+                Err(Errno::INTR) => self.again(),
+                answer => answer,
+            }
+        };
+        // It fits: Linux transfers less than 2 GiB at once.
+        Ok(answer? as u32)
+    }
+
+    /// Repeats the call until it is not interrupted. Apart, so that the first try is not part of a loop.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    #[cold]
+    unsafe fn again(&self) -> Result<usize, Errno> {
+        loop {
+            // SAFETY: this function demands what `once` demands.
+            match unsafe { self.once() } {
+                Err(Errno::INTR) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Makes the call once. The commonest calls bypass libc.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    #[inline]
+    unsafe fn once(&self) -> Result<usize, Errno> {
+        // SAFETY: memory is valid and descriptors are open, as the contract of `call` demands.
+        unsafe {
+            match *self {
+                Self::Read { fd, buffer, len, offset, nowait: false } => {
+                    let memory =
+                        slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize);
+                    let fd = borrow(fd);
+                    let (read, _) = if offset == CURSOR {
+                        rustix::io::read(fd, memory)?
+                    } else {
+                        rustix::io::pread(fd, memory, offset)?
+                    };
+                    Ok(read.len())
+                }
+                Self::Read { fd, buffer, len, offset, nowait: true } => {
+                    let vector = IoVec { base: buffer, len: len as usize };
+                    read_cached(fd, &vector, 1, offset)
+                }
+                Self::ReadVector { fd, vectors, count, offset, nowait: true } => {
+                    read_cached(fd, vectors, count, offset)
+                }
+                Self::Write { fd, buffer, len, offset } => {
+                    let bytes = slice::from_raw_parts(buffer, len as usize);
+                    if offset == CURSOR {
+                        rustix::io::write(borrow(fd), bytes)
+                    } else {
+                        rustix::io::pwrite(borrow(fd), bytes, offset)
+                    }
+                }
+                Self::Open { at, how } => open(at, &*how),
+                _ => self.rare(),
+            }
+        }
+    }
+
+    /// The calls that are not made often. Apart, so that the others need less stack.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    #[inline(never)]
+    unsafe fn rare(&self) -> Result<usize, Errno> {
+        // SAFETY: descriptors are open, and `position` is valid, as the contract of `call` demands. The offsets of a copy are
+        // local and outlive its call.
+        let answer = unsafe {
+            match *self {
+                Self::Send { from, offset, to, len, signal } => {
+                    return pages::send(borrow(from), offset, borrow(to), len as usize, signal);
+                }
+                Self::Seek { fd, offset, origin, position } => {
+                    let reached = syscall(libc::SYS_lseek, fd, offset, origin);
+                    *position = u64::try_from(reached).map_err(|_| last_error())?;
+                    0
+                }
+                Self::Copy { from, mut from_offset, to, mut to_offset, len } => {
+                    let (there, here) =
+                        (offset_or_cursor(&mut from_offset), offset_or_cursor(&mut to_offset));
+                    syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
+                }
+                _ => self.plain_call(),
+            }
+        };
+        usize::try_from(answer).map_err(|_| last_error())
+    }
+
+    /// The calls whose arguments are passed as they are.
+    ///
+    /// # Safety
+    /// As [`call`](Self::call).
+    unsafe fn plain_call(&self) -> c_long {
+        // SAFETY: the arguments have the order and the types of each system call, and the pointers are valid, as the contract of
+        // `call` demands.
+        unsafe {
+            match *self {
+                // The system call takes the offset as two longs; on a 64-bit system the first has it all.
+                Self::ReadVector { fd, vectors, count, offset, .. } => {
+                    syscall(libc::SYS_preadv2, fd, vectors, count as usize, offset, 0usize, 0)
+                }
+                Self::WriteVector { fd, vectors, count, offset } => {
+                    syscall(libc::SYS_pwritev2, fd, vectors, count as usize, offset, 0usize, 0)
+                }
+                Self::Sync { fd, data_only: false } => syscall(libc::SYS_fsync, fd),
+                Self::Sync { fd, data_only: true } => syscall(libc::SYS_fdatasync, fd),
+                Self::Stat { at, flags, stat } => {
+                    syscall(libc::SYS_statx, at.dir, at.path, flags, FileStat::WANTED, stat)
+                }
+                Self::SetLen { fd, len } => syscall(libc::SYS_ftruncate, fd, len),
+                Self::Allocate { fd, mode, offset, len } => {
+                    syscall(libc::SYS_fallocate, fd, mode, offset, len)
+                }
+                Self::Advise { fd, offset, len, advice } => {
+                    syscall(libc::SYS_fadvise64, fd, offset, u64::from(len), advice)
+                }
+                Self::Remove { at, directory } => {
+                    let flags = if directory { libc::AT_REMOVEDIR } else { 0 };
+                    syscall(libc::SYS_unlinkat, at.dir, at.path, flags)
+                }
+                Self::Rename { from, to, flags } => {
+                    syscall(libc::SYS_renameat2, from.dir, from.path, to.dir, to.path, flags)
+                }
+                Self::MakeDir { at, mode } => syscall(libc::SYS_mkdirat, at.dir, at.path, mode),
+                Self::Symlink { target, at } => {
+                    syscall(libc::SYS_symlinkat, target, at.dir, at.path)
+                }
+                Self::Link { from, to, flags } => {
+                    syscall(libc::SYS_linkat, from.dir, from.path, to.dir, to.path, flags)
+                }
+                Self::ReadLink { at, buffer, len } => {
+                    syscall(libc::SYS_readlinkat, at.dir, at.path, buffer, len as usize)
+                }
+                Self::ReadDir { fd, buffer, len } => {
+                    syscall(libc::SYS_getdents64, fd, buffer, len as usize)
+                }
+                Self::SetMode { at, mode } => syscall(libc::SYS_fchmodat, at.dir, at.path, mode),
+                Self::SetModeOf { fd, mode } => syscall(libc::SYS_fchmod, fd, mode),
+                Self::SetFlags { fd, flags } => syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags),
+                Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
+                Self::Open { .. }
+                | Self::Read { .. }
+                | Self::Write { .. }
+                | Self::Send { .. }
+                | Self::Seek { .. }
+                | Self::Copy { .. } => {
+                    unreachable!("made by `once` or `rare`")
+                }
+            }
+        }
+    }
+}
+
+/// A pointer to an offset, which the call updates; null for the cursor.
+fn offset_or_cursor(offset: &mut u64) -> *mut u64 {
+    if *offset == CURSOR { null_mut() } else { offset }
+}
+
+/// # Safety
+/// The vectors and their memory must be valid and not used by other code, and the descriptor must be open.
+unsafe fn read_cached(
+    fd: RawFd,
+    vectors: *const IoVec,
+    count: u32,
+    offset: u64,
+) -> Result<usize, Errno> {
+    // The vectors stay a pointer, of which the kernel alone writes to the memory: nothing here may hold it as mutable.
+    // SAFETY: vectors, memory and descriptor are valid, which this function demands.
+    let read = unsafe {
+        let (count, flags) = (count as usize, libc::RWF_NOWAIT);
+        syscall(libc::SYS_preadv2, fd, vectors, count, offset, 0usize, flags)
+    };
+    usize::try_from(read).map_err(|_| last_error())
+}
+
+/// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. Afterwards the file is blocking, unless
+/// `O_NONBLOCK` was asked for.
+///
+/// # Safety
+/// The path must be valid, and the directory open or `AT_FDCWD`.
+unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
+    // SAFETY: directory and path are valid, which this function demands.
+    let (dir, path) = unsafe { (borrow(at.dir), CStr::from_ptr(at.path)) };
+    let flags = OFlags::from_bits_retain(how.flags as u32);
+    if !how.may_wait() {
+        return Ok(open_with(dir, path, how, flags)?.into_raw_fd() as usize);
+    }
+    let opened = match open_with(dir, path, how, flags | OFlags::NONBLOCK) {
+        // Another process has a lease on the file (`F_SETLEASE`), which it must give up first.
+        Err(Errno::AGAIN) if !how.is_cached_only() => open_with(dir, path, how, flags)?,
+        opened => opened?,
+    };
+    rustix::fs::fcntl_setfl(&opened, flags)?;
+    Ok(opened.into_raw_fd() as usize)
+}
+
+/// Uses `openat` if it suffices: it is cheaper than `openat2`.
+fn open_with(
+    dir: BorrowedFd<'_>,
+    path: &CStr,
+    how: &OpenHow,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_bits_retain(how.mode as u32);
+    if how.resolve == 0 {
+        return rustix::fs::openat(dir, path, flags, mode);
+    }
+    let resolve = ResolveFlags::from_bits_retain(how.resolve);
+    rustix::fs::openat2(dir, path, flags, mode, resolve)
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

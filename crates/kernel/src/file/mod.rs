@@ -2,13 +2,12 @@
 //! decide.
 
 mod call;
-mod now;
 pub mod pages;
 mod stat;
 
 use rustix::fs::OFlags;
 
-pub use call::{FileCall, PathAt};
+pub use call::{FileCall, FileOperation, Lingers, PathAt};
 pub use stat::{FileStat, StatTime};
 
 /// The offset that stands for a file's cursor, and for what has no offsets.

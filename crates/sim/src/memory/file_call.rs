@@ -110,7 +110,20 @@ impl FileRequest {
                 to_offset: offset(to_offset),
                 len,
             },
-            _ => return Err(Errno::OPNOTSUPP),
+            // There are no links of paths, no flags besides those above, and no sockets to send files to.
+            FileCall::Symlink { .. }
+            | FileCall::ReadLink { .. }
+            | FileCall::Lock { .. }
+            | FileCall::Send { .. }
+            | FileCall::Rename { .. }
+            | FileCall::Allocate { .. } => return Err(Errno::OPNOTSUPP),
+            FileCall::Open { .. }
+            | FileCall::Stat { .. }
+            | FileCall::Remove { .. }
+            | FileCall::Link { .. }
+            | FileCall::MakeDir { .. }
+            | FileCall::SetMode { .. }
+            | FileCall::SetModeOf { .. } => unreachable!("read by `read`"),
         })
     }
 }
@@ -228,4 +241,50 @@ fn descriptor_of(path: &[u8]) -> Option<RawFd> {
 fn path_bytes(path: *const c_char) -> Vec<u8> {
     // SAFETY: the path is valid and ends with a zero: the calls come from a `FileRequest` or a `Submitted`.
     unsafe { CStr::from_ptr(path) }.to_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use annulus_ring::op::file;
+    use std::ptr::null_mut;
+
+    /// One of each call that has an entry, with arguments that differ.
+    fn calls(how: &OpenHow, stat: &mut FileStat) -> [FileCall; 15] {
+        let (fd, other, len, offset) = (3, 4, 5, 6);
+        let at = PathAt { dir: fd, path: c"from".as_ptr() };
+        let to = PathAt { dir: other, path: c"to".as_ptr() };
+        let (buffer, vectors) = (null_mut(), std::ptr::null());
+        [
+            FileCall::Open { at, how },
+            FileCall::Read { fd, buffer, len, offset, nowait: false },
+            FileCall::Write { fd, buffer, len, offset },
+            FileCall::ReadVector { fd, vectors, count: 7, offset, nowait: false },
+            FileCall::WriteVector { fd, vectors, count: 7, offset },
+            FileCall::Sync { fd, data_only: true },
+            FileCall::Stat { at, flags: AT_EMPTY_PATH, stat },
+            FileCall::SetLen { fd, len: 8 },
+            FileCall::Allocate { fd, mode: FALLOCATE_KEEP_SIZE, offset, len: 8 },
+            FileCall::Advise { fd, offset, len, advice: 2 },
+            FileCall::Remove { at, directory: true },
+            FileCall::Rename { from: at, to, flags: RENAME_NOREPLACE },
+            FileCall::MakeDir { at, mode: 0o700 },
+            FileCall::Symlink { target: to.path, at },
+            FileCall::Link { from: at, to, flags: 0 },
+        ]
+    }
+
+    #[test]
+    fn an_entry_is_read_as_the_call_of_which_it_was_made() {
+        let (how, mut stat) = (OpenHow::default(), FileStat::default());
+        for call in calls(&how, &mut stat) {
+            let entry = file::entry(&call).unwrap();
+            // SAFETY: nothing is read of what the entry names.
+            let read = unsafe { Submitted::new(entry) }.as_call(&mut OpenHow::default());
+            let simulated = Profile::current().has(entry.opcode);
+            assert_eq!(read.is_some(), simulated, "{call:?}");
+            assert!(read.is_none_or(|read| format!("{read:?}") == format!("{call:?}")), "{call:?}");
+        }
+    }
 }
