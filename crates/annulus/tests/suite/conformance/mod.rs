@@ -146,6 +146,7 @@ suite! {
     streams::halves_become_one_stream_again;
     writes::what_was_written_leaves_without_further_polls;
     writes::a_drain_waits_for_what_was_written;
+    writes::what_is_queued_behind_a_small_send_leaves_though_nothing_follows;
     writes::slices_arrive_in_order_with_chunks, with small_bounds;
     writes::nothing_is_written_of_no_bytes;
     writes::halves_write_all, with small_bounds;

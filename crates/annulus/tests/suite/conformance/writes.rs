@@ -3,7 +3,7 @@
 use crate::common::{pair, pattern, receive, touch};
 use crate::conformance::mode::Mode;
 use annulus::net::TcpStream;
-use annulus::{Counters, spawn};
+use annulus::{Counters, Lease, spawn};
 use std::io::{self, ErrorKind, IoSlice};
 
 /// More than the bound and the kernel take.
@@ -135,4 +135,54 @@ pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
     } else {
         assert_eq!((direct_sends, copied_bytes), (10, 0), "the chunk before a write goes with it");
     }
+}
+
+/// The ways in which bytes are queued for sending.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Owned,
+    Lease,
+    Borrowed,
+    Slices,
+}
+
+/// Queues one byte in a single poll.
+fn queue(stream: &mut TcpStream, way: Way, byte: u8, lease: Lease) -> io::Result<()> {
+    let bytes = [byte];
+    let slices = [IoSlice::new(&bytes), IoSlice::new(&[])];
+    match way {
+        Way::Owned => touch(stream.send(vec![byte])),
+        Way::Lease => touch(stream.send(lease)),
+        Way::Borrowed => touch(stream.write(&bytes)).map(|written| written.map(drop)),
+        Way::Slices => touch(stream.write_vectored(&slices)).map(|written| written.map(drop)),
+    }
+    .expect("there is space")
+}
+
+/// The first send settles by silence, and no other event comes: what was queued behind it must leave all the same.
+pub(crate) async fn what_is_queued_behind_a_small_send_leaves_though_nothing_follows()
+-> io::Result<()> {
+    const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Borrowed, Way::Slices];
+    let (mut client, mut server) = pair().await?;
+    let (mut source, mut other) = pair().await?;
+    for first in WAYS {
+        for (second, third) in WAYS.into_iter().flat_map(|second| WAYS.map(|third| (second, third)))
+        {
+            let mut leases = Vec::new();
+            while leases.len() < 3 {
+                source.send(vec![b'l']).await?;
+                leases.extend(other.recv().await?);
+            }
+            let waits = spawn(async move { (receive(&mut server, 3).await, server) });
+            // The receive is armed, and so no event of its own makes the loop turn.
+            annulus::yield_now().await;
+            for (way, lease) in [first, second, third].into_iter().zip(leases) {
+                queue(&mut client, way, b'l', lease)?;
+            }
+            let bytes;
+            (bytes, server) = waits.await.expect("no panic");
+            assert_eq!(bytes?, b"lll", "{first:?}, {second:?}, {third:?}");
+        }
+    }
+    Ok(())
 }
