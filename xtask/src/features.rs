@@ -29,15 +29,23 @@ fn each(verb: &str, targets: &str, flags: &str) -> Outcome {
     Ok(Vec::new())
 }
 
-/// Checks the workspace with the oldest Rust that `Cargo.toml` names; skipped if rustup does not have it.
+/// Checks the libraries that programs depend on with the oldest Rust that `Cargo.toml` names; skipped if rustup does not have it.
 pub(crate) fn msrv() -> Outcome {
+    msrv_of("-p annulus -p annulus-tokio --all-features --lib")
+}
+
+/// The same of all packages.
+pub(crate) fn msrv_of_all() -> Outcome {
+    msrv_of("--workspace --lib --bins")
+}
+
+fn msrv_of(what: &str) -> Outcome {
     let version = oldest_rust()?;
     if Step::new("rustup", &format!("run {version} cargo --version")).probe().is_none() {
         let hint = format!("msrv (`rustup toolchain install {version} --profile minimal`)");
         return Ok(vec![hint]);
     }
-    Step::new("rustup", &format!("run {version} cargo check --workspace --lib --bins --locked"))
-        .run()?;
+    Step::new("rustup", &format!("run {version} cargo check {what} --locked")).run()?;
     Ok(Vec::new())
 }
 

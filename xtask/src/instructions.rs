@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 
 use crate::callgrind;
 use crate::step::{Failure, Outcome, Step, root, target};
@@ -11,7 +12,7 @@ use crate::step::{Failure, Outcome, Step, root, target};
 /// How much a count may differ from its figure, in percent: compilers, and `memcpy` of processors, differ a little.
 const TOLERANCE: f64 = 1.5;
 /// Messages of the shorter run.
-const MESSAGES: u64 = 10_000;
+const MESSAGES: u64 = 4_000;
 /// The crate of the simulated kernel.
 const PLAYED: &str = "annulus_sim::";
 
@@ -99,7 +100,11 @@ fn build() -> Result<(), Failure> {
 /// Instructions of a message, at the size of a figure.
 fn count(figure: &Figure) -> Result<Figure, Failure> {
     let &Figure { ref way, clients, bytes, .. } = figure;
-    let [once, twice] = [MESSAGES, 2 * MESSAGES].map(|messages| spent(figure, messages));
+    let (once, twice) = thread::scope(|scope| {
+        let once = scope.spawn(|| spent(figure, MESSAGES));
+        let twice = spent(figure, 2 * MESSAGES);
+        (once.join().expect("a run that fails returns why"), twice)
+    });
     let instructions = (twice?.saturating_sub(once?)) as f64 / MESSAGES as f64;
     Ok(Figure { way: way.clone(), clients, bytes, instructions })
 }
@@ -107,7 +112,7 @@ fn count(figure: &Figure) -> Result<Figure, Failure> {
 /// Instructions of one run, without those of the simulated kernel.
 fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
     let target = target();
-    let dump = target.join("callgrind.out");
+    let dump = target.join(format!("callgrind-{messages}.out"));
     let program = target.join("dist/annulus-instructions");
     Step::new("valgrind", "-q --tool=callgrind --compress-strings=no --compress-pos=no")
         .argument(format!("--callgrind-out-file={}", dump.display()))

@@ -21,9 +21,11 @@ const MORE: [Part; 9] = [
 ];
 
 /// Proofs that take long and seldom find what the others do not.
-const WEEKLY: [Part; 14] = [
+const WEEKLY: [Part; 16] = [
     Part::wanted("advisories", advisories::all),
     Part::required("features", features::all_targets),
+    Part::wanted("msrv", features::msrv_of_all),
+    Part::wanted("peers", || peers::run(&[])).leaving(&["peers", "release"]),
     Part::required("package", package::all).leaving(&["package", "compat"]),
     Part::wanted("static", || static_program::run(&[])).leaving(&["x86_64-unknown-linux-musl"]),
     Part::wanted("miri", sanitizers::miri).leaving(&["miri"]),
