@@ -1,11 +1,11 @@
 //! The public API of the libraries, listed in `docs/api`: a change to it changes a list, in the same commit.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use public_api::Builder;
 
-use crate::sanitizers::has_nightly;
 use crate::step::{Failure, Outcome, Step, root, target};
 
 /// The libraries that programs use. The others are parts of annulus.
@@ -29,12 +29,10 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             )));
         }
     };
-    if !has_nightly() {
-        return Ok(vec!["api (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
-    }
+    let rustdoc = rustdoc()?;
     let mut changed = Vec::new();
     for library in LIBRARIES {
-        let (listed, is) = (list_of(library), items(library)?);
+        let (listed, is) = (list_of(library), items(library, &rustdoc)?);
         match write {
             true => fs::write(&listed, is).map_err(|error| failed(&listed, &error))?,
             false => changed.extend(difference(
@@ -56,18 +54,23 @@ fn list_of(library: &str) -> PathBuf {
     root().join("docs").join("api").join(format!("{library}.txt"))
 }
 
+/// A program that is `rustdoc` with its unstable options. For other programs, and for the scripts of crates, the toolchain stays as stable as it
+/// is, so that what other parts have checked is not checked anew.
+fn rustdoc() -> Result<PathBuf, Failure> {
+    let path = target().join("unstable-rustdoc");
+    let made = fs::write(&path, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")
+        .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
+    made.map_err(|error| failed(&path, &error))?;
+    Ok(path)
+}
+
 /// Every public item of a library with all its features, a line each, sorted. What is derived or implemented for all types is left out, and
 /// types of the standard library stand without their modules.
-fn items(library: &str) -> Result<String, Failure> {
-    let line =
-        format!("run nightly cargo rustdoc --quiet -p {library} --lib --all-features --target-dir");
-    let directory = target().join("api");
-    let step = Step::new("rustup", &line).argument(&directory).argument("--");
-    step.argument("-Zunstable-options")
-        .argument("--output-format=json")
-        .argument("--cap-lints=allow")
-        .run()?;
-    let path = directory.join("doc").join(format!("{}.json", library.replace('-', "_")));
+fn items(library: &str, rustdoc: &Path) -> Result<String, Failure> {
+    let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");
+    let step = Step::new("cargo", &line).argument("--output-format=json");
+    step.argument("--cap-lints=allow").env("RUSTDOC", &rustdoc.display().to_string()).run()?;
+    let path = target().join("doc").join(format!("{}.json", library.replace('-', "_")));
     let builder =
         Builder::from_rustdoc_json(&path).omit_blanket_impls(true).omit_auto_trait_impls(true);
     let api =

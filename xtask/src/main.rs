@@ -141,7 +141,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "api",
         arguments: "[--write]",
-        about: "the public API against the lists in docs/api, which --write makes anew (needs a nightly toolchain)",
+        about: "the public API against the lists in docs/api, which --write makes anew",
         run: api::run,
     },
     Verb {

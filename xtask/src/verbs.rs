@@ -12,7 +12,7 @@ const MORE: [Part; 9] = [
     Part::required("features", features::check),
     Part::wanted("msrv", features::msrv),
     Part::required("package", package::unbuilt).leaving(&["package"]),
-    Part::wanted("api", api::check).leaving(&["api"]),
+    Part::required("api", api::check),
     Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),
     Part::wanted("instructions", || instructions::run(&[])).leaving(&["dist"]),
     Part::required("test", test),
