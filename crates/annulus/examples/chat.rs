@@ -2,7 +2,8 @@
 //! several times.
 //!
 //! What one client says in a line, all others hear, on whatever shard they are; it is copied once. The room is a channel of
-//! `tokio::sync`, which works between annulus' shards as well. A client that does not keep up is disconnected.
+//! `tokio::sync`, which works between annulus' shards as well. Limits: as many clients as descriptors, others wait; 4 KiB a line; a
+//! client that is 256 messages or ten seconds behind is disconnected. A silent one stays. SIGINT and SIGTERM end it.
 
 use annulus::SharedBytes;
 use annulus::io::AsyncRecv;

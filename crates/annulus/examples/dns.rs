@@ -2,7 +2,9 @@
 //! `dig @127.0.0.1 -p 5353 example.org`.
 //!
 //! A query goes to an upstream from a port and under an identifier of its own, which a forger has to guess, and what does not answer its
-//! question is dropped. Without an answer in time the next upstream is asked; after some attempts the client gets SERVFAIL.
+//! question is dropped. Without an answer in time the next upstream is asked; after four attempts the client gets SERVFAIL.
+//! Limits: 800 queries at once, each with a socket and a datagram; the kernel keeps those above, and drops what is too much; 800 ms an
+//! attempt. SIGINT and SIGTERM end it; queries under way get no answer.
 
 use annulus::net::{Transmit, UdpSocket};
 use annulus::signal::until_terminated;

@@ -1,4 +1,6 @@
 //! The smallest echo server: `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`
+//! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
+//! and SIGTERM end it, once what is queued was sent.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::until_terminated;

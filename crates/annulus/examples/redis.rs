@@ -2,9 +2,9 @@
 //! `redis-cli` or `redis-benchmark -t get,set -P 16`.
 //!
 //! PING, ECHO, GET, SET (with EX and PX), MGET, MSET, DEL, EXISTS, INCR, INCRBY, EXPIRE, TTL, QUIT, and what clients ask first. Commands
-//! are parsed in the memory that the kernel has received them into. The answers to all that came together leave together. While so many
-//! clients are served, others get an error at once, as from redis-server. A command and an answer have at most 64 MiB; what is stored
-//! has no limit, and a silent client no time limit.
+//! are parsed in the memory that the kernel has received them into. The answers to all that came together leave together. Limits: 10,000
+//! clients (the last argument), others get an error at once, as from redis-server; 64 MiB for a command and for an answer. What is stored
+//! has no limit, nor has the time of a silent client. SIGINT and SIGTERM end it, once queued answers are sent, and what is stored is gone.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::until_terminated;
@@ -301,13 +301,7 @@ impl Store {
         }
     }
 
-    fn set_until(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        end: Option<(Instant, bool)>,
-        out: &mut Vec<u8>,
-    ) {
+    fn set_until(&mut self, key: &[u8], value: &[u8], end: Option<End>, out: &mut Vec<u8>) {
         match end {
             Some((time, true)) => {
                 self.set(key, value);
@@ -336,7 +330,7 @@ impl Store {
         }
     }
 
-    fn expire(&mut self, key: &[u8], end: Option<(Instant, bool)>, out: &mut Vec<u8>) {
+    fn expire(&mut self, key: &[u8], end: Option<End>, out: &mut Vec<u8>) {
         let known = self.get(key).is_some();
         match end {
             Some((time, true)) if known => drop(self.deadlines.insert(key.into(), time)),
@@ -358,8 +352,11 @@ impl Store {
     }
 }
 
-/// In so many seconds (EX) or milliseconds (PX), and whether that is to come.
-fn deadline(unit: &[u8], amount: &[u8]) -> Option<(Instant, bool)> {
+/// The end of a key, and whether that is to come.
+type End = (Instant, bool);
+
+/// In so many seconds (EX) or milliseconds (PX).
+fn deadline(unit: &[u8], amount: &[u8]) -> Option<End> {
     let unit = match unit.to_ascii_uppercase().as_slice() {
         b"EX" => 1000,
         b"PX" => 1,

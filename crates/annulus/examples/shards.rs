@@ -1,6 +1,8 @@
 //! An echo server on every core: a runtime a CPU, each connection on the one with the fewest.
 //!
 //! `cargo run --release -p annulus --example shards -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`.
+//! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
+//! and SIGTERM end it, once what is queued was sent.
 
 use annulus::net::{ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};

@@ -3,6 +3,7 @@
 //!
 //! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting, lets each connection finish
 //! the line it is at, and aborts those that have not ended within so many seconds.
+//! Limits: as many clients as descriptors, others wait; 1 KiB a line; no time for a client that says nothing.
 
 use annulus::io::AsyncRecv;
 use annulus::net::{TcpListener, TcpStream};

@@ -2,8 +2,9 @@
 //!
 //! GET and HEAD, keep-alive, pipelining, `index.html` for directories, a range of a file, and 304 for a client whose copy is still good.
 //! Files stay open between requests, and are looked for again after a second. No path leads out of the directory, not by symbolic
-//! links either. A client that takes too long over a request, between two, or over its reply, is disconnected. While so many connections are served, others are
-//! answered with 503 and closed, so that requests over the first wait for each other at most.
+//! links either. Limits: 10,000 connections (the last argument), further ones are answered with 503 and closed, so that requests over
+//! the first wait for each other at most; ten seconds for a request and between two, a minute for a part of a reply; 16 KiB of a request
+//! and 256 KiB of a reply in memory. SIGINT and SIGTERM end it: replies under way are cut.
 
 use annulus::Lease;
 use annulus::fs::{CachedFile, Dir, FileCache};
@@ -18,7 +19,7 @@ use std::fmt::Write;
 use std::io::{self, ErrorKind::InvalidData};
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -203,9 +204,11 @@ impl<'a> Request<'a> {
         let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (tag, date) =
             (format!("\"{:x}-{length:x}\"", since.as_nanos()), fmt_http_date(modified));
-        let kind = kind_of(&self.path);
+        let kind = mime_guess::from_path(&self.path).first_raw();
+        let kind = kind.unwrap_or("application/octet-stream");
+        let charset = if kind.starts_with("text/") { "; charset=utf-8" } else { "" };
         let mut headers = format!(
-            "content-type: {kind}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
+            "content-type: {kind}{charset}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
         );
         let (status, range) = self.part(&tag, &date, length);
         let _ = match status {
@@ -292,29 +295,6 @@ fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let last =
         if last.is_empty() { u64::MAX } else { last.parse().ok().filter(|last| *last >= first)? };
     Some(first..length.min(last.saturating_add(1)))
-}
-
-fn kind_of(path: &Path) -> &'static str {
-    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
-    match extension.as_ref().and_then(|extension| extension.to_str()).unwrap_or_default() {
-        "html" | "htm" => "text/html; charset=utf-8",
-        "css" => "text/css; charset=utf-8",
-        "js" | "mjs" => "text/javascript; charset=utf-8",
-        "txt" | "md" => "text/plain; charset=utf-8",
-        "json" | "map" => "application/json",
-        "xml" => "application/xml",
-        "svg" => "image/svg+xml",
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "ico" => "image/x-icon",
-        "woff2" => "font/woff2",
-        "mp4" => "video/mp4",
-        "pdf" => "application/pdf",
-        "wasm" => "application/wasm",
-        _ => "application/octet-stream",
-    }
 }
 
 /// The path of a target, which may name a host before it; without the query.

@@ -1,4 +1,6 @@
 //! Sends back what it receives, on a Unix socket: `cargo run --release -p annulus --example unix_echo -- /tmp/echo.sock`
+//! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
+//! and SIGTERM end it, once what is queued was sent, and the path is gone.
 
 use annulus::net::{UnixListener, UnixStream};
 use annulus::signal::until_terminated;

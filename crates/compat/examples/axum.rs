@@ -1,6 +1,8 @@
 //! An axum program on sockets of annulus: what differs from one on tokio alone is `main`, and the listener.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example axum -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080/hello/you`.
+//! Limits: those of `axum::serve`, which has none on clients and their time; on annulus alone `tower::serve` has. Ctrl-c and SIGTERM end
+//! it once the requests that have begun are answered.
 
 use annulus_compat::axum::Incoming;
 use axum::extract::Path;

@@ -1,5 +1,6 @@
 //! An axum program over TLS: HTTP/1 and HTTP/2 on one port, which the client chooses by ALPN. At ctrl-c or SIGTERM it accepts no more, and ends
-//! once the requests that have begun are answered.
+//! once the requests that have begun are answered. Limits: ten seconds for a handshake, and else those of `axum::serve`, which has none on
+//! clients and their time; the example `https` has all.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example axum_tls -- 127.0.0.1:8443`, then
 //! `curl --insecure https://127.0.0.1:8443/hello/you`. `--cert FILE --key FILE` name a certificate and its key, as PEM; otherwise one is

@@ -1,5 +1,6 @@
-//! A server of HTTP/1 and HTTP/2 over TLS, by hyper and rustls on annulus; the client chooses by ALPN. Clients that are silent, slow or idle are
-//! disconnected. On SIGINT or SIGTERM it accepts no more, and ends once the requests that have begun are answered.
+//! A server of HTTP/1 and HTTP/2 over TLS, by hyper and rustls on annulus; the client chooses by ALPN. Limits: 10,000 connections, others wait;
+//! ten seconds for a handshake and the head of a request, a minute without a request and for a client that does not read. On SIGINT or SIGTERM
+//! it accepts no more, and ends once the requests that have begun are answered, within ten seconds.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example https -- 127.0.0.1:8443`, then `curl --insecure https://127.0.0.1:8443`.
 //! `--cert FILE --key FILE` name a certificate and its key, as PEM; otherwise one is made. `--plain ADDRESS` serves both versions

@@ -1,6 +1,8 @@
 //! A server of HTTP/1 by hyper on annulus.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080`.
+//! Limits: as many clients as descriptors, others wait; 30 seconds for the head of a request and until the next one, and 400 KiB of it; no
+//! time for one that does not read. SIGINT and SIGTERM end it, and cut requests; `tower::serve_hyper`, as in `https`, lets them end.
 
 use annulus::net::TcpListener;
 use annulus::signal::until_terminated;

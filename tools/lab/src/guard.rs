@@ -2,12 +2,14 @@
 //!
 //! A contender is killed by the kernel once the lab has ended ([`child`](crate::child)); what it has started would go on, and hold its port. So
 //! a shell reads from a pipe which process groups there are. The kernel closes the pipe with the lab, however that ends, and the shell
-//! kills those that are left.
+//! kills those that are left, and what has left them, which has the lab's mark in its environment.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+
+use crate::process_tree;
 
 /// Reads lines: `+ GROUP` and `- GROUP`.
 const SCRIPT: &str = "groups=' '
@@ -17,7 +19,13 @@ while read -r sign group; do
     -) groups=\"${groups%% $group *} ${groups#* $group }\" ;;
   esac
 done
-for group in $groups; do kill -KILL \"-$group\"; done";
+for group in $groups; do kill -KILL \"-$group\"; done
+for look in 1 2 3; do
+  for file in $(grep -lF \"$0\" /proc/[0-9]*/environ); do
+    pid=${file#/proc/}
+    kill -KILL \"${pid%/environ}\"
+  done
+done";
 
 /// The process group of a contender that has been started.
 pub(crate) fn add(group: u32) {
@@ -44,7 +52,8 @@ fn tell(sign: char, group: u32) {
 /// In a process group of its own, so that ctrl-C at the terminal does not end it before the lab.
 fn start() -> io::Result<Option<ChildStdin>> {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", SCRIPT]).process_group(0).current_dir("/");
+    let marked = format!("{}={}", process_tree::MARK, process_tree::mark(None));
+    shell.args(["-c", SCRIPT, &marked]).process_group(0).current_dir("/");
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     shell.spawn().map(|child| child.stdin)
 }

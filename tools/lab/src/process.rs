@@ -1,4 +1,4 @@
-//! A contender as a process: starts it, pins it, and ends it with all its children.
+//! A contender as a process: starts it, pins it, and ends it with all that it has started.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,10 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::child;
 use crate::guard;
+use crate::process_tree;
 use crate::stderr::Stderr;
 
 /// How long a process may take to end after SIGTERM, before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How often what a contender has started is looked for: it may start others before it is killed.
+const LOOKS: usize = 5;
 
 /// How to run a contender. In JSON it is its name, its command line as a shell reads it, with the program's name only,
 /// and its core; read back it has that much.
@@ -121,6 +125,7 @@ pub(crate) struct Process {
     child: Child,
     handle: Arc<OwnedFd>,
     status: Option<ExitStatus>,
+    mark: String,
     pub(crate) stderr: Stderr,
 }
 
@@ -164,11 +169,13 @@ impl Process {
         mut command: Command,
         read: impl FnOnce(&mut Child, ChildStderr) -> Stderr,
     ) -> Result<Process, ProcessError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let Spec { name, program, arguments, variables, pin } = spec;
         let error = |why| ProcessError { name: name.clone(), why };
         // A process group of its own: ctrl-C at the terminal reaches only the lab, which ends its children after it has
         // stopped measuring.
-        command.args(arguments).envs(variables.iter().cloned());
+        let mark = process_tree::mark(Some(NEXT.fetch_add(1, Ordering::Relaxed)));
+        command.args(arguments).envs(variables.iter().cloned()).env(process_tree::MARK, &mark);
         command.process_group(0).stderr(Stdio::piped());
         // A child inherits the affinity, so it never starts threads elsewhere.
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
@@ -181,7 +188,7 @@ impl Process {
             Ok(handle) => {
                 let handle = Arc::new(handle);
                 live().push(Arc::clone(&handle));
-                Ok(Process { name: name.clone(), child, handle, status: None, stderr })
+                Ok(Process { name: name.clone(), child, handle, status: None, mark, stderr })
             }
             Err(why) => {
                 // It cannot be observed without a handle, but as a child it can be killed.
@@ -233,6 +240,14 @@ impl Process {
             // Remaining children would hold its core and the pipe of its standard error. The group's id is not reused
             // until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            // So would those that have left the group.
+            for _ in 0..LOOKS {
+                let marked = process_tree::marked(&self.mark);
+                if marked.is_empty() {
+                    break;
+                }
+                kill(&marked);
+            }
             guard::remove(self.child.id());
             self.status = self.child.wait().ok();
         }
@@ -242,6 +257,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // By their parents are found, too, those that have another environment.
+        let alive = self.status.is_none();
+        let started = if alive { process_tree::started_by(self.pid()) } else { Vec::new() };
         // Signals to a process that has ended fail, which is no error.
         let _ = pidfd_send_signal(&self.handle, Signal::TERM);
         if !is_dead_within(&self.handle, END_PATIENCE) {
@@ -249,7 +267,17 @@ impl Drop for Process {
         }
         live().retain(|handle| !Arc::ptr_eq(handle, &self.handle));
         self.reap();
+        kill(&started);
     }
+}
+
+/// Kills processes, and waits until they have ended.
+fn kill(handles: &[OwnedFd]) {
+    for handle in handles {
+        // Fails only if the process has already ended.
+        let _ = pidfd_send_signal(handle, Signal::KILL);
+    }
+    handles.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
 }
 
 /// Handles of the running processes, for [`kill_all`]. Unlike a pid, a handle never refers to another process.
@@ -319,6 +347,27 @@ pub(crate) mod tests {
         assert!(is_gone(pid));
         // The sleeping child held the pipe, too: the end of the pipe means that no child is left.
         assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
+    }
+
+    #[test]
+    fn what_a_process_has_started_in_other_sessions_ends_with_it() {
+        // One whose parent is still there, without the mark, and one whose parent has ended.
+        let script = "setsid env -i sleep 1000 & (setsid sh -c 'sleep 1000 & setsid sleep 1000' &)
+            echo ready; exec sleep 1000";
+        for ends_by_itself in [false, true] {
+            let script = match ends_by_itself {
+                true => "(setsid sleep 1000 &); echo ready; exit 7",
+                false => script,
+            };
+            let (mut process, _, mut stdout) = Process::start_piped(&shell(script)).expect("start");
+            stdout.read_exact(&mut [0; 6]).expect("ready and a line's end");
+            if ends_by_itself {
+                process.check(Duration::from_secs(20)).expect_err("it ends");
+            }
+            drop(process);
+            // All of them held the pipe.
+            assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
+        }
     }
 
     #[test]

@@ -2,10 +2,15 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::param::clock_ticks_per_second;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::tasks::{of_threads, tasks};
+
+/// An environment variable that a contender passes on to all that it starts.
+pub(crate) const MARK: &str = "ANNULUS_STARTED_BY";
 
 /// A process, and all that it has started, directly or not, and that have not ended.
 pub(crate) type Tree = (u32, Vec<u32>);
@@ -22,6 +27,35 @@ pub(crate) fn of(root: u32) -> Tree {
         next += 1;
     }
     (root, found)
+}
+
+/// Handles on what a process has started.
+pub(crate) fn started_by(root: u32) -> Vec<OwnedFd> {
+    of(root).1.into_iter().filter_map(handle).collect()
+}
+
+/// The value of [`MARK`] for a contender of this process, and without its number the beginning of all of them.
+pub(crate) fn mark(contender: Option<u32>) -> String {
+    let number = contender.map_or(String::new(), |number| format!("{number}."));
+    format!("{}.{number}", std::process::id())
+}
+
+/// Handles on the processes with this mark, of those that this process may look into.
+pub(crate) fn marked(mark: &str) -> Vec<OwnedFd> {
+    let entry = format!("{MARK}={mark}");
+    let is_marked = |pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    // Looked at again, since an id may be another process's once it has a handle.
+    let found = pids.filter(|pid| is_marked(*pid)).map(|pid| (handle(pid), is_marked(pid)));
+    found.filter_map(|(handle, is_marked)| handle.filter(|_| is_marked)).collect()
+}
+
+fn handle(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -18,6 +18,7 @@
 //! ```
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example axum_guest -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080/hello/you`.
+//! Limits and the end at ctrl-c and SIGTERM are those of `axum::serve`, as before.
 
 mod app;
 

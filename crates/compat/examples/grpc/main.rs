@@ -2,6 +2,8 @@
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example grpc -- server 127.0.0.1:50051`, and in another terminal
 //! `… --example grpc -- client http://127.0.0.1:50051 you them`.
+//! Limits: those of `tonic::serve`, which has none on clients; a call has the deadline of its client. SIGINT and SIGTERM end the server once
+//! its calls have ended, within ten seconds.
 
 mod greeter;
 

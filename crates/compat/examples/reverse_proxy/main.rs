@@ -1,5 +1,7 @@
 //! A reverse proxy: passes requests of HTTP/1 and HTTP/2 on to one upstream, over pooled connections of HTTP/1, and upgraded connections
-//! (WebSockets) too. Ctrl-C or SIGTERM ends it once its requests are answered.
+//! (WebSockets) too. Limits: 10,000 connections, further ones wait in the backlog; the times of `Limits` and those of `tower::serve`; bodies
+//! are passed on as they come, so a request holds some 512 KiB at most. SIGINT and SIGTERM end it once its requests are answered, within
+//! 30 seconds.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example reverse_proxy -- 127.0.0.1:8000 http://127.0.0.1:8080`
 

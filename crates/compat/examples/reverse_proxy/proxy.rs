@@ -95,13 +95,8 @@ impl Proxy {
         http.timer(Timer::new()).pool_timer(Timer::new()).pool_idle_timeout(limits.idle);
         let client = http.build(connector.clone());
         let unpooled = http.pool_max_idle_per_host(0).build(connector);
-        Ok(Self {
-            upstream,
-            client,
-            unpooled,
-            limits,
-            permits: Arc::new(Semaphore::new(limits.tunnels)),
-        })
+        let permits = Arc::new(Semaphore::new(limits.tunnels));
+        Ok(Self { upstream, client, unpooled, limits, permits })
     }
 
     /// The service of a connection from this peer.
@@ -150,14 +145,10 @@ impl Proxy {
 
     /// The response of the upstream. It may have closed a connection of the pool just now: then what is safe to ask twice is asked again.
     async fn ask(&self, request: Request<Passed>) -> Result<Response<Incoming>, Error> {
-        let again = is_repeatable(&request).then(|| {
-            let mut again = Request::new(Passed::default());
-            again.method_mut().clone_from(request.method());
-            again.uri_mut().clone_from(request.uri());
-            again.headers_mut().clone_from(request.headers());
-            again
-        });
-        match (self.client.request(request).await, again) {
+        let is_repeatable = is_repeatable(&request);
+        let (head, body) = request.into_parts();
+        let again = is_repeatable.then(|| Request::from_parts(head.clone(), Passed::default()));
+        match (self.client.request(Request::from_parts(head, body)).await, again) {
             (Err(error), Some(again)) if has_broken_off(&error) => {
                 self.unpooled.request(again).await
             }

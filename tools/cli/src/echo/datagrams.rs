@@ -53,14 +53,16 @@ pub(super) fn open(
     plan: &Plan,
     listen: &Listen,
     datagrams: &DatagramEcho,
-) -> Result<(UdpSocket, String)> {
+) -> Result<(UdpSocket, SocketAddr)> {
     let options = UdpOptions::new().recv_buffer(plan.datagrams.buffer());
     let socket = options.bind(listen.addresses.as_slice());
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot read the address listened on")?;
     datagrams.own.add(address);
     socket.set_coalescing(plan.datagrams.segments).context("cannot have datagrams put together")?;
-    Ok((socket, listen.endpoint.written(address)))
+    let asked = socket.set_packet_info(address.ip().is_unspecified());
+    asked.context("cannot ask for the addresses that datagrams were sent to")?;
+    Ok((socket, address))
 }
 
 /// Opens the Unix socket of a listen address.
@@ -98,27 +100,34 @@ impl DatagramSocket for UdpSocket {
     }
 }
 
-/// A socket with coalescing: coalesced datagrams are echoed as segments of one send.
+/// A socket with what the kernel says about datagrams. What was coalesced is echoed as segments of one send, and an echo has the
+/// address as its source to which the datagram was sent: one of several if the socket is bound to all of them.
 #[derive(Debug)]
-pub(super) struct Segmented(pub(super) UdpSocket);
+pub(super) struct Messages(pub(super) UdpSocket);
 
-impl DatagramSocket for Segmented {
-    /// The source, and the length of each datagram if several were coalesced.
-    type Peer = (SocketAddr, Option<u16>);
+impl DatagramSocket for Messages {
+    /// The source, and how to answer it.
+    type Peer = (SocketAddr, Transmit);
 
     async fn recv(&self) -> io::Result<(Lease, Self::Peer)> {
         let datagram = self.0.recv_datagram().await?;
-        let size = datagram.segment_size.and_then(|size| u16::try_from(size).ok());
-        Ok((datagram.bytes, (datagram.source, size)))
+        let mut answer = Transmit::to(datagram.source);
+        if let Some(size) = datagram.segment_size.and_then(|size| u16::try_from(size).ok()) {
+            answer = answer.segment_size(size);
+        }
+        // A group is no source.
+        if let Some(asked) = datagram.local.filter(|asked| !asked.is_multicast()) {
+            answer = answer.source(asked);
+        }
+        Ok((datagram.bytes, (datagram.source, answer)))
     }
 
     fn address((source, _): &Self::Peer) -> Option<&SocketAddr> {
         Some(source)
     }
 
-    async fn send(&self, datagram: Lease, (source, size): Self::Peer) -> io::Result<()> {
-        let plain = Transmit::to(source);
-        self.0.send_with(datagram, &size.map_or(plain, |size| plain.segment_size(size))).await
+    async fn send(&self, datagram: Lease, (_, answer): Self::Peer) -> io::Result<()> {
+        self.0.send_with(datagram, &answer).await
     }
 }
 

@@ -23,6 +23,8 @@ use crate::size;
 use crate::usage::{UsageError, only_with};
 use annulus::MemoryLimit;
 use annulus::shards::{Pinning, Spread};
+use annulus_driver::PoolSize;
+use annulus_kernel::Mapping;
 use annulus_load::{affinity, limits};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -32,6 +34,7 @@ use ring::RingArgs;
 use stats::Stats;
 use std::collections::BTreeSet;
 use std::io;
+use std::iter::successors;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -67,7 +70,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
     /// Receive buffers of 256 KiB for each worker, a power of two. Their addresses are reserved (counted in VIRT);
-    /// memory is used as data arrives [default: 1024]
+    /// memory is used as data arrives [default: 1024, or as many as a limit of addresses (ulimit -v) allows]
     #[arg(long, value_name = "COUNT", value_parser = power_of_two)]
     recv_buffers: Option<u32>,
     /// How to serve: auto, uring, epoll, or threads (a blocking thread per connection)
@@ -118,6 +121,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Signals that stop the server.
 const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
+/// Addresses that the memory allocator reserves for a further thread, with its stack, and a runtime for datagrams.
+const OF_THREAD: usize = 72 << 20;
+const OF_DATAGRAMS: usize = 68 << 20;
 /// Descriptors per further worker: ring, or epoll and timer; wake-up; listener; two per signal.
 const FILES: usize = 8;
 
@@ -140,6 +146,8 @@ struct Plan {
     datagrams: DatagramArgs,
     ring: RingArgs,
     recv_buffers: Option<u32>,
+    /// As many as fit, if those of the default do not.
+    fewer_buffers: Option<u32>,
     memory: MemoryLimit,
     workers: usize,
     spread: Spread,
@@ -249,6 +257,9 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         Some(max_connections) => limits::reserve(max_connections.saturating_add(files))?,
         None => limits::raise(),
     }
+    let has_datagrams = args.listen.iter().any(|endpoint| !endpoint.is_stream());
+    let fewer_buffers =
+        args.recv_buffers.is_none().then(|| fewer_buffers(workers, has_datagrams)).flatten();
     let listen =
         |endpoint: Endpoint| endpoint.resolve().map(|addresses| Listen { endpoint, addresses });
     Ok(Plan {
@@ -259,12 +270,27 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         datagrams: args.datagrams,
         ring: args.ring,
         recv_buffers: args.recv_buffers,
+        fewer_buffers,
         memory: args.memory_limit.map_or_else(MemoryLimit::of_process, MemoryLimit::new),
         workers,
         spread: args.spread.unwrap_or_default(),
         pinning: pinning(args.pin, workers)?,
         metrics: args.metrics.map(|address| listen(Endpoint::Tcp(address))).transpose()?,
     })
+}
+
+/// The number of buffers for which addresses can be reserved, if they cannot for the default: a power of two. `None`, too, if they
+/// cannot for any: then the error of the first runtime says why.
+fn fewer_buffers(workers: usize, has_datagrams: bool) -> Option<u32> {
+    let others = (workers - 1) * OF_THREAD + if has_datagrams { OF_DATAGRAMS } else { 0 };
+    let fits = |count: &u32| {
+        let pools = PoolSize { count: *count, ..PoolSize::default() }.reserved() * workers;
+        // A quarter for stacks, rings and the heap.
+        Mapping::anonymous(pools + pools / 4 + others).is_ok()
+    };
+    let default = PoolSize::default().count;
+    let mut counts = successors(Some(default), |count| (*count > 1).then_some(count / 2));
+    counts.find(fits).filter(|count| *count < default)
 }
 
 /// The CPUs of the workers. A single worker may run anywhere by default.
@@ -286,12 +312,15 @@ impl Plan {
     fn announce(&self, addresses: &[String], how: &str) {
         let (workers, cpus) = (self.workers, self.cpus());
         let address = addresses.join(", ");
-        if workers == 1 {
-            return note(format_args!("annulus echo: listening on {address} ({how})"));
+        let workers_text =
+            if workers > 1 { format!("; {workers} workers, {cpus} CPUs") } else { String::new() };
+        note(format_args!("annulus echo: listening on {address} ({how}{workers_text})"));
+        if let Some(count) = self.fewer_buffers {
+            note(format_args!(
+                "annulus echo: warning: {count} receive buffers a worker, not {}: no more addresses can be reserved; raise `ulimit -v`, or choose --recv-buffers",
+                PoolSize::default().count
+            ));
         }
-        note(format_args!(
-            "annulus echo: listening on {address} ({how}; {workers} workers, {cpus} CPUs)"
-        ));
         if workers > cpus {
             note(format_args!(
                 "annulus echo: warning: more workers ({workers}) than CPUs ({cpus}): they share\n\

@@ -1,6 +1,6 @@
 //! Echo on the runtime: a thread per worker, a task per connection.
 
-use super::datagrams::{self, DatagramEcho, DatagramSocket, Segmented};
+use super::datagrams::{self, DatagramEcho, DatagramSocket, Messages};
 use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::self_test;
 use super::stats::{Driver, Stats, Worker};
@@ -26,6 +26,7 @@ use std::future::{pending, poll_fn};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Once;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -68,7 +69,7 @@ fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     let builder =
         plan.ring.configure(Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO));
     let builder = builder.memory_limit(plan.memory.clone()).measure(plan.metrics.is_some());
-    match plan.recv_buffers {
+    match plan.recv_buffers.or(plan.fewer_buffers) {
         Some(count) => builder.recv_buffers(PoolSize::default().buffer, count),
         None => builder,
     }
@@ -149,12 +150,12 @@ fn open(
                 listen.endpoint.to_string()
             }
             Endpoint::Udp(_) => {
-                let (socket, address) = datagrams::open(&server.plan, listen, &server.datagrams)?;
-                match server.plan.datagrams.segments {
-                    true => echo_all(&server, Segmented(socket), &mut listening),
+                let (socket, local) = datagrams::open(&server.plan, listen, &server.datagrams)?;
+                match server.plan.datagrams.segments || local.ip().is_unspecified() {
+                    true => echo_all(&server, Messages(socket), &mut listening),
                     false => echo_all(&server, socket, &mut listening),
                 }
-                address
+                listen.endpoint.written(local)
             }
             Endpoint::UnixDatagram(path) => {
                 let socket = datagrams::open_path(&server.plan, listen, path)?;
@@ -205,11 +206,25 @@ fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
 async fn accept_all(mut acceptor: Acceptor, server: Rc<Server>) -> io::Result<()> {
     loop {
         match acceptor.accept().await {
-            Ok(Some(stream)) => server.serve(stream),
+            Ok(Some(stream)) => {
+                note_pauses();
+                server.serve(stream);
+            }
             // The accepting worker shuts down, and so will this one.
             Ok(None) => pending().await,
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Prints, once, that connections have waited for a descriptor.
+fn note_pauses() {
+    static PRINTED: Once = Once::new();
+    if !PRINTED.is_completed() && annulus::counters().is_some_and(|counts| counts.accept_pauses > 0)
+    {
+        PRINTED.call_once(|| {
+            note("annulus echo: a connection could not be taken until another one was closed: no descriptor was left; raise `ulimit -n`")
+        });
     }
 }
 

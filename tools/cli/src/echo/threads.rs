@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use signal_hook::consts::SIGUSR1;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -169,7 +169,7 @@ impl<'a> Server<'a> {
                 Err(error) => Err(named("accept4")(error)),
             };
             match admitted {
-                Ok(()) => pause.end(),
+                Ok(()) => pause.until = None,
                 Err(error) => {
                     pause.request(&error);
                     break;
@@ -232,7 +232,8 @@ fn is_listener_error(error: &io::Error) -> bool {
 #[derive(Default)]
 struct Pause {
     until: Option<Duration>,
-    found: bool,
+    /// The reasons that were printed.
+    printed: BTreeSet<String>,
 }
 
 impl Pause {
@@ -241,19 +242,14 @@ impl Pause {
         self.until?.checked_sub(clock::now()).filter(|left| !left.is_zero())
     }
 
-    /// Starts a pause. Prints the reason once until a connection is served again.
+    /// Starts a pause. Prints each reason once: a shortage ends with every connection that closes, and comes back with the next one.
     fn request(&mut self, error: &io::Error) {
         self.until = Some(clock::now() + RETRY_AFTER);
-        if !std::mem::replace(&mut self.found, true) {
+        if self.printed.insert(error.to_string()) {
             note(format_args!(
                 "annulus echo: no connection can be taken for now: {error}: trying again until one can"
             ));
         }
-    }
-
-    /// A connection is served.
-    fn end(&mut self) {
-        *self = Pause::default();
     }
 }
 

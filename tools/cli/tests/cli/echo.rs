@@ -1,8 +1,8 @@
 //! `annulus echo` with clients that share no code with it, on every driver.
 
 use crate::common::{
-    ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip, try_finish,
-    ways,
+    ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip,
+    runtime_drivers, try_finish, ways,
 };
 use annulus_load::clock;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
@@ -303,24 +303,30 @@ fn a_server_that_polls_serves_and_wrong_values_are_usage() {
 /// A runtime reserves addresses for its receive buffers. They count against a limit on addresses although they use no
 /// memory.
 #[test]
-fn a_limit_of_addresses_is_named_with_a_remedy() {
+fn a_limit_of_addresses_leaves_fewer_buffers_and_is_named() {
     let limited = |more: &str| {
         let script = format!("ulimit -v 200000 && exec {ANNULUS} echo --listen 127.0.0.1:0 {more}");
         let mut command = Command::new("sh");
         command.args(["-c", &script]);
         command
     };
-    for driver in ["auto", "epoll", "uring"] {
-        if drivers().contains(&driver) {
-            let finished = finish(&mut limited(&format!("--driver {driver}")));
-            finished.fails_with(
-                1,
-                &["reserving 256 MiB of addresses", "195 MiB", "ulimit -v", "fewer"],
-            );
-            assert!(!finished.stderr.contains("memlock"), "{finished:?}");
-            let few = format!("--driver {driver} --recv-buffers 64");
-            round_trip(&mut Server::spawn(&mut limited(&few)).connect(), b"enough");
+    for driver in runtime_drivers() {
+        for more in ["", "--workers 2", "--listen udp://127.0.0.1:0"] {
+            let mut server = Server::spawn(&mut limited(&format!("--driver {driver} {more}")));
+            let warning = server.next_line();
+            for part in ["receive buffers a worker, not 1024", "ulimit -v", "--recv-buffers"] {
+                assert!(warning.contains(part), "no {part} in {warning}");
+            }
+            round_trip(&mut server.connect(), &noise(1 << 20));
+            assert_eq!(server.stop().stderr, "");
         }
+        let asked = format!("--driver {driver} --recv-buffers 1024");
+        finish(&mut limited(&asked))
+            .fails_with(1, &["reserving 256 MiB of addresses", "195 MiB", "ulimit -v", "fewer"]);
+        let few = format!("--driver {driver} --recv-buffers 64");
+        let server = Server::spawn(&mut limited(&few));
+        round_trip(&mut server.connect(), b"enough");
+        assert_eq!(server.stop().stderr, "");
     }
     annulus(["echo", "--recv-buffers", "100"]).fails_with(2, &["'100'", "power of two"]);
     annulus(["echo", "--recv-buffers", "64", "--driver", "threads"]).fails_with(2, &["threads"]);
@@ -388,12 +394,36 @@ fn a_server_of_threads_survives_a_shortage_of_descriptors() {
     let mut back = [0; 5];
     three.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"three");
+    // A shortage that ends and comes back.
+    let mut four = server.connect();
+    four.write_all(b"4").unwrap();
+    drop(three);
+    four.read_exact(&mut back[..1]).unwrap();
     limit(&server, Resource::Nofile, before);
-    round_trip(&mut server.connect(), b"four");
+    round_trip(&mut server.connect(), b"five");
     let finished = server.stop();
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    // Reported once until `three` is served, and once more if the limit is still low at the next accept.
-    assert!(finished.stderr.lines().count() <= 2, "told once a shortage: {finished:?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "each reason once: {finished:?}");
+}
+
+#[test]
+fn a_shortage_of_descriptors_is_printed_once() {
+    for driver in runtime_drivers() {
+        let script =
+            format!("ulimit -n 32 && exec {ANNULUS} echo --listen 127.0.0.1:0 --driver {driver}");
+        let server = Server::spawn(Command::new("sh").args(["-c", &script]));
+        for _ in 0..2 {
+            let clients: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
+            clients.iter().for_each(|mut client| client.write_all(b"x").unwrap());
+            // In order, so that each that is closed leaves its descriptor to one that waits.
+            for mut client in clients {
+                client.read_exact(&mut [0]).unwrap();
+            }
+        }
+        let finished = server.stop();
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert_eq!(finished.stderr.matches("no descriptor was left").count(), 1, "{finished:?}");
+    }
 }
 
 /// If no thread can be started for a connection, it is closed, and the others continue. The stack of a thread takes

@@ -179,8 +179,12 @@ fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// A server whose child serves.
-const SERVER: &str = "ANNULUS echo --listen 127.0.0.1:$1 &\necho $$ $! >>pids\nwait\n";
+/// A server whose child serves, and has another one in a session of its own.
+const SERVER: &str = "setsid sleep 1000 & other=$!
+ANNULUS echo --listen 127.0.0.1:$1 &
+echo $$ $! $other >>pids
+wait
+";
 
 /// The scratch directories of labs.
 fn scratch(directory: &Path) -> usize {
@@ -211,7 +215,7 @@ fn a_lab_that_is_killed_then_interrupted_ends_what_servers_started_and_goes_on()
         let pids = pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
         let alive: Vec<OwnedFd> =
             pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect();
-        assert!(alive.len() >= 2, "a server and its child");
+        assert!(alive.len() >= 3, "a server and its children");
         kill_process(Pid::from_child(&lab), signal).unwrap();
         assert_eq!(lab.wait().unwrap().code(), status);
         alive.iter().for_each(await_end);

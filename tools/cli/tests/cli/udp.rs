@@ -43,6 +43,40 @@ fn both_are_served_at_once_and_counted() {
     }
 }
 
+/// A connected socket receives from the address alone that it has asked.
+#[test]
+fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
+    for driver in ["auto", "epoll"] {
+        for (listen, asked) in [
+            ("0.0.0.0", "127.0.0.2"),
+            ("[::]", "::1"),
+            ("[::]", "127.0.0.3"),
+            ("[::]", "::ffff:127.0.0.4"),
+        ] {
+            let listens = ["--listen", "127.0.0.1:0", "--listen", &format!("udp://{listen}:0")];
+            let mut command = Command::new(ANNULUS);
+            let server =
+                Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]));
+            let udp = server.ready.split_once(", udp://").expect("both addresses").1;
+            let udp = udp.split(' ').next().expect("an address");
+            let port = udp.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+            let asked: IpAddr = asked.parse().unwrap();
+            let any = if asked.is_ipv4() { "127.0.0.1:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(any).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.connect(SocketAddr::new(asked, port)).unwrap();
+            for length in [1, 1200] {
+                socket.send(&noise(length)).unwrap();
+                let mut back = [0; 2000];
+                let received = socket.recv(&mut back);
+                let received = received.unwrap_or_else(|error| panic!("{driver} {asked}: {error}"));
+                assert!(back[..received] == noise(length), "{driver} {asked}");
+            }
+            assert_eq!(server.stop().code, Some(0));
+        }
+    }
+}
+
 /// What a client sends with segmentation is echoed with the same segments, in order, by any of the tasks.
 #[test]
 fn segments_are_echoed_as_sent() {
