@@ -41,17 +41,19 @@ fn main() -> io::Result<()> {
     let address = args.next().unwrap_or("127.0.0.1:8080".into());
     let root = args.next().unwrap_or(".".into());
     let most = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
-    annulus::run(until_terminated(async {
-        let files = FileCache::new(Dir::open(root).await?);
-        let listener = TcpListener::bind(address)?;
-        eprintln!("listening on {}", listener.local_addr()?);
-        let served = Rc::new(());
-        loop {
-            let (stream, _peer) = listener.accept().await?;
-            let place = (Rc::strong_count(&served) <= most).then(|| served.clone());
-            annulus::spawn(serve(stream, files.clone(), place));
-        }
-    }))
+    annulus::run(until_terminated(server(address, root, most)))
+}
+
+pub(crate) async fn server(address: String, root: String, most: usize) -> io::Result<()> {
+    let files = FileCache::new(Dir::open(root).await?);
+    let listener = TcpListener::bind(address)?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    let served = Rc::new(());
+    loop {
+        let (stream, _peer) = listener.accept().await?;
+        let place = (Rc::strong_count(&served) <= most).then(|| served.clone());
+        annulus::spawn(serve(stream, files.clone(), place));
+    }
 }
 
 /// Serves a connection that has a place among those that are served.

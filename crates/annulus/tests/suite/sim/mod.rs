@@ -18,6 +18,7 @@ mod reader;
 mod run;
 pub(crate) mod seeds;
 mod setup;
+mod slow_readers;
 mod workload;
 mod writer;
 
