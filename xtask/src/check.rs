@@ -1,17 +1,19 @@
-//! What every change must pass and is quickly checked: style, format, lints, documentation, licences, the table of results.
+//! What every change must pass and is quickly checked: style, format, lints, documentation, licences, the page of results,
+//! the book.
 
 use crate::part::{self, Part};
 use crate::step::{Outcome, Step};
-use crate::{advisories, results, style};
+use crate::{advisories, book, results, style};
 
 /// The parts, quick ones first.
-pub(crate) const PARTS: [Part; 6] = [
+pub(crate) const PARTS: [Part; 7] = [
     Part::required("style", style::check),
     Part::required("format", format),
     Part::wanted("licences", advisories::licences),
     Part::required("results", results::check),
     Part::required("clippy", clippy),
     Part::required("doc", doc),
+    Part::wanted("book", book::build),
 ];
 
 /// Runs the parts.
@@ -29,7 +31,8 @@ fn clippy() -> Outcome {
     Ok(Vec::new())
 }
 
-fn doc() -> Outcome {
+/// rustdoc of the workspace, whose pages of `annulus` are part of the book.
+pub(crate) fn doc() -> Outcome {
     let step = Step::new("cargo", "doc --workspace --no-deps --all-features");
     step.env("RUSTDOCFLAGS", "-D warnings").run()?;
     Ok(Vec::new())

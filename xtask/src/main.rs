@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 mod advisories;
 mod api;
+mod book;
 mod callgrind;
 mod check;
 mod compat;
@@ -51,7 +52,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "check",
         arguments: "",
-        about: "style, format, licences, results, clippy, rustdoc",
+        about: "style, format, licences, results, clippy, rustdoc, book",
         run: |_| check::run(),
     },
     Verb {
@@ -63,8 +64,14 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "results",
         arguments: "[--write]",
-        about: "the README's table of results against docs/results, from which --write makes it anew",
+        about: "the page of results and its picture against docs/results, from which --write makes them anew",
         run: results::run,
+    },
+    Verb {
+        name: "book",
+        arguments: "[preprocess]",
+        about: "the book, of docs and rustdoc, without a dead link (needs mdbook, which calls `preprocess`)",
+        run: book::run,
     },
     Verb {
         name: "features",

@@ -1,4 +1,6 @@
-//! The table of results in the README, which must say what the files in `docs/results` say.
+//! The page of results and its picture, which must say what the files in `docs/results` say.
+
+mod picture;
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +9,13 @@ use serde_json::Value;
 
 use crate::step::{Failure, Outcome, root};
 
-/// The lines of the README between which the table stands.
-const BEGIN: &str = "<!-- results: `cargo xtask results --write` writes this table -->";
+/// The page with the table, and the picture of the same cells.
+const PAGE: &str = "docs/results.md";
+const PICTURE: &str = "docs/results/overview.svg";
+
+/// The lines of the page between which the table stands.
+const BEGIN: &str =
+    "<!-- results: `cargo xtask results --write` writes this table and the picture -->";
 const END: &str = "<!-- results end -->";
 
 const HEAD: &str = "\
@@ -48,7 +55,7 @@ const RUNS: [Run; 15] = [
     Run::new("overload", "the proxy at fixed rates, up to 120 % of its peak"),
 ];
 
-/// Checks the table, or writes it with `--write`.
+/// Checks the table and the picture, or writes them with `--write`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     match arguments {
         [] => check(),
@@ -60,38 +67,46 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
 }
 
-/// Fails if the README's table is not that of the files.
+/// Fails if the page or the picture is not that of the files.
 pub(crate) fn check() -> Outcome {
-    let (text, wanted) = readme()?;
-    match text == wanted {
-        true => Ok(Vec::new()),
-        false => {
+    let differs =
+        |(path, wanted): &(&str, String)| read(&root().join(path)).ok().as_ref() != Some(wanted);
+    match made()?.iter().find(|made| differs(made)) {
+        None => Ok(Vec::new()),
+        Some((path, _)) => {
             let remedy = "`cargo xtask results --write` mends it";
-            Err(Failure::Failed(format!("README.md differs from docs/results: {remedy}")))
+            Err(Failure::Failed(format!("{path} differs from docs/results: {remedy}")))
         }
     }
 }
 
-/// Writes the table into the README.
+/// Writes the table into the page, and the picture.
 fn write() -> Outcome {
-    let (_, wanted) = readme()?;
-    let written = fs::write(root().join("README.md"), wanted);
-    written.map_err(|error| Failure::Failed(format!("README.md cannot be written: {error}")))?;
+    for (path, wanted) in made()? {
+        let written = fs::write(root().join(path), wanted);
+        written.map_err(|error| Failure::Failed(format!("{path} cannot be written: {error}")))?;
+    }
     Ok(Vec::new())
 }
 
-/// The README as it is, and as it should be.
-fn readme() -> Result<(String, String), Failure> {
-    let text = read(&root().join("README.md"))?;
-    let rows: Result<String, Failure> = RUNS.iter().map(row).collect();
+/// What is made of the files: paths, and what they should contain.
+fn made() -> Result<[(&'static str, String); 2], Failure> {
+    let compared: Result<Vec<(&Run, Value)>, Failure> =
+        RUNS.iter().map(|run| Ok((run, comparison(run)?))).collect();
+    let compared = compared?;
+    Ok([(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))])
+}
+
+/// The page, with the table of the files.
+fn page(compared: &[(&Run, Value)]) -> Result<String, Failure> {
+    let text = read(&root().join(PAGE))?;
+    let rows: Result<String, Failure> =
+        compared.iter().map(|(run, comparison)| row(run, comparison)).collect();
     let table = format!("{HEAD}{}", rows?);
     match text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)))
     {
-        Some((before, after)) => {
-            let wanted = format!("{before}{BEGIN}\n{table}{END}{after}");
-            Ok((text, wanted))
-        }
-        None => Err(Failure::Failed(format!("README.md lacks the lines {BEGIN} and {END}"))),
+        Some((before, after)) => Ok(format!("{before}{BEGIN}\n{table}{END}{after}")),
+        None => Err(Failure::Failed(format!("{PAGE} lacks the lines {BEGIN} and {END}"))),
     }
 }
 
@@ -100,10 +115,9 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))
 }
 
-fn row(run: &Run) -> Result<String, Failure> {
-    let comparison = comparison(run)?;
+fn row(run: &Run, comparison: &Value) -> Result<String, Failure> {
     let missing = || format!("docs/results/{}.json compares annulus with nothing", run.name);
-    cells(run, &comparison).ok_or_else(|| Failure::Failed(missing()))
+    cells(run, comparison).ok_or_else(|| Failure::Failed(missing()))
 }
 
 /// What the lab found, from the run's report.
@@ -135,7 +149,7 @@ fn cells(run: &Run, comparison: &Value) -> Option<String> {
     let [better, same, lost] = ["better", "same", "worse"].map(|verdict| with(verdict).count());
     let open = against.len() - better - same - lost;
     Some(format!(
-        "| [{0}](docs/results/{0}.md) | {1} | {better} | {same} | {lost} | {open} | {2}, {3} | {worse} |\n",
+        "| [{0}](results/{0}.md) | {1} | {better} | {same} | {lost} | {open} | {2}, {3} | {worse} |\n",
         run.name,
         run.about,
         shown(mean),
@@ -170,7 +184,7 @@ mod tests {
         let run = Run::new("files", "static files");
         assert_eq!(
             cells(&run, &comparison).unwrap(),
-            "| [files](docs/results/files.md) | static files | 1 | 0 | 1 | 2 | 1.00, 2.00 \
+            "| [files](results/files.md) | static files | 1 | 0 | 1 | 2 | 1.00, 2.00 \
              | 5 clients × 1 bytes (2.00 × nginx) |\n"
         );
         assert_eq!(cells(&run, &serde_json::json!({"against": []})), None);

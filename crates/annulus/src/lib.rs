@@ -149,6 +149,17 @@ pub use annulus_driver::Counter;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counters;
+/// Runs an `async fn main`, and makes a test of an `async fn`.
+///
+/// ```
+/// #[annulus::main]
+/// async fn main() {
+///     let (one, two) = annulus::join!(async { 1 }, async { 2 });
+///     assert_eq!(one + two, 3);
+/// }
+/// ```
+#[cfg(feature = "macros")]
+pub use annulus_macros::{main, test};
 #[doc(inline)]
 /// What the kernel's io_uring offers: see [`DriverInfo`].
 ///
@@ -183,3 +194,11 @@ pub use shards::shards;
 pub use task::{
     AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
 };
+/// Waits for the first of several futures, or for all of them: tokio's, which need no runtime of tokio's.
+#[cfg(feature = "macros")]
+pub use tokio::{join, select, try_join};
+
+/// Compiles the code of the crate's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,94 @@
+//! `#[annulus::main]`, `#[annulus::test]`, `select!` and `join!`, on both drivers.
+
+use std::process::Command;
+use std::time::Duration;
+use std::{env, io};
+
+use annulus::net::UnixStream;
+use annulus::{DriverChoice, Runtime};
+
+#[annulus::main]
+pub(crate) async fn program() -> io::Result<usize> {
+    let (mut one, mut two) = UnixStream::pair()?;
+    let (sent, lease) = annulus::join!(one.send("four"), two.recv());
+    sent?;
+    Ok(lease?.expect("bytes").len())
+}
+
+#[annulus::main]
+async fn returns_nothing() {
+    annulus::yield_now().await;
+}
+
+#[annulus::main]
+async fn never_returns_by_itself() -> ! {
+    panic!("by the program")
+}
+
+#[test]
+fn a_main_returns_what_its_body_does() {
+    assert_eq!(program().unwrap(), 4);
+    returns_nothing();
+    let panicked = std::panic::catch_unwind(|| never_returns_by_itself()).unwrap_err();
+    assert_eq!(panicked.downcast_ref(), Some(&"by the program"));
+}
+
+#[annulus::test]
+async fn a_test_may_return_an_error() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut one, mut two) = UnixStream::pair()?;
+    one.send("7").await?;
+    let lease = two.recv().await?.ok_or("the end")?;
+    assert_eq!(std::str::from_utf8(&lease)?.parse::<u8>()?, 7);
+    Ok(())
+}
+
+#[annulus::test]
+#[should_panic(expected = "as it should")]
+async fn a_test_may_expect_a_panic() {
+    annulus::yield_now().await;
+    panic!("as it should");
+}
+
+#[annulus::test]
+async fn a_select_loses_nothing_of_the_other_branch() -> io::Result<()> {
+    let (mut one, mut two) = UnixStream::pair()?;
+    annulus::select! {
+        biased;
+        _ = two.recv() => panic!("nothing was sent"),
+        () = annulus::time::sleep(Duration::from_millis(1)) => {}
+    }
+    one.send("late").await?;
+    assert_eq!(&*two.recv_exact(4).await?, b"late");
+    let both = annulus::try_join!(one.send("a"), async { two.recv_exact(1).await });
+    assert_eq!(&*both?.1, b"a");
+    Ok(())
+}
+
+/// Fails if it does not run in a runtime of the driver that was demanded.
+#[annulus::test]
+async fn the_driver_is_the_one_that_was_demanded() -> io::Result<()> {
+    let stats = annulus::handle()?.stats().await?;
+    if let Ok(wanted) = env::var("ANNULUS_DRIVER") {
+        assert_eq!(stats.driver.to_string(), wanted);
+    }
+    Ok(())
+}
+
+#[test]
+fn all_of_this_holds_on_both_drivers() {
+    const INSIDE: &str = "ANNULUS_TEST_INSIDE";
+    if env::var_os(INSIDE).is_some() {
+        return;
+    }
+    for (name, choice) in [("uring", DriverChoice::Uring), ("epoll", DriverChoice::Epoll)] {
+        if let Err(error) = Runtime::builder().driver(choice).build() {
+            assert_eq!(choice, DriverChoice::Uring, "{error}");
+            eprintln!("skipped on {name}: {error}");
+            continue;
+        }
+        let mut tests = Command::new(env::current_exe().unwrap());
+        let ran = tests.env("ANNULUS_DRIVER", name).env(INSIDE, "").output().unwrap();
+        let text = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && text.contains("6 passed"), "on {name}: {text}");
+    }
+}

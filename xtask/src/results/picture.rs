@@ -1,0 +1,118 @@
+//! The picture of all kept runs: a row a run, a mark a cell, on a logarithmic axis of ratios. It has a background of its own and follows
+//! the reader's choice of light and dark.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::Run;
+
+/// The least and the greatest ratio of the axis.
+const RANGE: (f64, f64) = (0.34, 1.3);
+const TICKS: [f64; 7] = [0.35, 0.5, 0.6, 0.7, 0.8, 1.0, 1.2];
+
+/// Units of the drawing: its width, where the axis begins and ends, what lies above the rows, and a row.
+const WIDTH: f64 = 860.0;
+const AXIS: (f64, f64) = (450.0, 836.0);
+const TOP: f64 = 64.0;
+const ROW: f64 = 30.0;
+
+/// Marks of neighbouring cells stand at one of these heights in their row, so that equal ones can be seen.
+const LANES: [f64; 3] = [0.0, -6.0, 6.0];
+
+const STYLE: &str = "\
+.back{fill:#fff}.text{fill:#1d1f23}.muted{fill:#5c626b}.grid{stroke:#dfe1e5}.one{stroke:#5c626b}\
+.better{fill:#1f6fb4}.same{fill:#6b7280}.worse{fill:#c2410c}.undecided{fill:none;stroke:#8b929c;stroke-width:1.5}\
+@media(prefers-color-scheme:dark){.back{fill:#14161a}.text{fill:#e7e9ec}.muted{fill:#a1a8b3}.grid{stroke:#353a43}\
+.one{stroke:#a1a8b3}.better{fill:#6cb0f0}.same{fill:#a1a8b3}.worse{fill:#ff9d5c}.undecided{stroke:#7d8590}}";
+
+/// The drawing. Cells that cannot be compared have no mark.
+pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
+    let bottom = TOP + ROW * compared.len() as f64;
+    let height = bottom + 30.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"system-ui,sans-serif\" role=\"img\">\n<title>CPU time a request: annulus divided by its best rival</title>\n\
+         <style>{STYLE}</style>\n<rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>\n"
+    );
+    text(
+        &mut svg,
+        (20.0, 28.0),
+        "text",
+        "15",
+        "CPU time a request ÷ that of the best other program of the cell",
+    );
+    legend(&mut svg);
+    for tick in TICKS {
+        let (at, class) = (x(tick), if tick == 1.0 { "one" } else { "grid" });
+        _ = writeln!(svg, "<path class=\"{class}\" d=\"M{at:.1} {TOP}V{bottom}\"/>");
+        let label = format!("{tick}");
+        text(&mut svg, (at, bottom + 18.0), "muted\" text-anchor=\"middle", "12", &label);
+    }
+    for (number, (run, comparison)) in compared.iter().enumerate() {
+        let middle = TOP + ROW * (number as f64 + 0.5);
+        text(&mut svg, (20.0, middle + 4.0), "text\" font-weight=\"600", "13", run.name);
+        text(&mut svg, (112.0, middle + 4.0), "muted", "11", run.about);
+        marks(&mut svg, middle, comparison);
+    }
+    svg + "</svg>\n"
+}
+
+/// The marks of a run's cells.
+fn marks(svg: &mut String, middle: f64, comparison: &Value) {
+    let cells = comparison["against"].as_array().into_iter().flatten();
+    let mut shown: Vec<(f64, &str)> = cells
+        .filter_map(|cell| Some((cell["cost"]["median"].as_f64()?, cell["verdict"].as_str()?)))
+        .filter(|(_, verdict)| *verdict != "void")
+        .collect();
+    shown.sort_by(|one, other| one.0.total_cmp(&other.0));
+    for ((ratio, verdict), lane) in shown.into_iter().zip(LANES.into_iter().cycle()) {
+        let (x, y) = (x(ratio.clamp(RANGE.0, RANGE.1)), middle + lane);
+        _ = writeln!(svg, "<circle class=\"{verdict}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
+    }
+}
+
+fn legend(svg: &mut String) {
+    let words = [
+        ("better", "annulus takes less"),
+        ("same", "the same within 3 %"),
+        ("worse", "takes more"),
+        ("undecided", "undecided"),
+    ];
+    for ((class, words), x) in words.into_iter().zip([26.0, 176.0, 334.0, 432.0]) {
+        _ = writeln!(svg, "<circle class=\"{class}\" cx=\"{x}\" cy=\"46\" r=\"4\"/>");
+        text(svg, (x + 10.0, 50.0), "muted", "12", words);
+    }
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), class: &str, size: &str, words: &str) {
+    _ = writeln!(
+        svg,
+        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\">{words}</text>"
+    );
+}
+
+/// Where a ratio stands.
+fn x(ratio: f64) -> f64 {
+    let share = (ratio / RANGE.0).ln() / (RANGE.1 / RANGE.0).ln();
+    AXIS.0 + share * (AXIS.1 - AXIS.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cell_that_can_be_compared_has_its_mark() {
+        let cell = |verdict: &str, cost: f64| serde_json::json!({"verdict": verdict, "cost": {"median": cost}});
+        let cells =
+            [cell("better", 0.5), cell("worse", 1.2), cell("undecided", 1.0), cell("void", 1.0)];
+        let run = Run::new("files", "static files");
+        let svg = svg(&[(&run, serde_json::json!({"against": cells}))]);
+        // One of each is in the legend.
+        let counts = ["better", "same", "worse", "undecided", "void"]
+            .map(|verdict| svg.matches(&format!("<circle class=\"{verdict}\"")).count());
+        assert_eq!(counts, [2, 1, 2, 2, 0]);
+        assert!(x(0.5) < x(1.0) && x(RANGE.1) <= WIDTH && svg.contains("static files"));
+    }
+}
