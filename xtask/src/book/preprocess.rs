@@ -119,7 +119,8 @@ impl Pages {
             }
             // The reports of results are pages already.
             None if full.starts_with("results/") => Ok(Some(link.replacen(".md", ".html", 1))),
-            None => Ok(Some(link.to_owned())),
+            // mdBook names the page of a directory so.
+            None => Ok(Some(link.replacen("README.md", "index.md", 1))),
         }
     }
 
@@ -144,7 +145,20 @@ impl Pages {
         let directory: String = modules.iter().map(|module| format!("{module}/")).collect();
         let module = (!is_call).then(|| format!("{directory}{name}/index.html"));
         let items = KINDS.iter().map(|kind| format!("{directory}{kind}.{name}.html"));
-        items.chain(module).find(|page| self.rustdoc.join(page).is_file())
+        let mut pages = items.chain(module);
+        pages
+            .find(|page| self.rustdoc.join(page).is_file())
+            .or_else(|| self.named_elsewhere(&directory, name))
+    }
+
+    /// The page to which the module's own page leads for an item that it only names again.
+    fn named_elsewhere(&self, directory: &str, name: &str) -> Option<String> {
+        let text = fs::read_to_string(self.rustdoc.join(directory).join("index.html")).ok()?;
+        let is_its =
+            |link: &&str| KINDS.iter().any(|kind| link.ends_with(&format!("/{kind}.{name}.html")));
+        let link =
+            text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).find(is_its)?;
+        Some(format!("{directory}{link}"))
     }
 
     /// The place of a method, a variant or a field in the page of its item.
@@ -197,9 +211,10 @@ mod tests {
         let rustdoc =
             std::env::temp_dir().join(format!("xtask-book-{name}-{}", std::process::id()));
         fs::create_dir_all(rustdoc.join("shards")).unwrap();
-        for page in ["index.html", "fn.shards.html", "shards/index.html"] {
+        for page in ["fn.shards.html", "shards/index.html"] {
             fs::write(rustdoc.join(page), "").unwrap();
         }
+        fs::write(rustdoc.join("index.html"), "<a href=\"task/fn.spawn.html\">").unwrap();
         fs::write(rustdoc.join("struct.Lease.html"), "<a id=\"method.split_to\">").unwrap();
         Pages { rustdoc, repository: repository.map(str::to_owned) }
     }
@@ -214,10 +229,10 @@ mod tests {
     fn links_of_rustdoc_and_of_the_repository_lead_somewhere() {
         let pages = pages("links", None);
         let text = "[`a`](crate::Lease::split_to) [b](crate::shards()) [c](crate::guide::sending)\n```rust\n[d](crate::no)\n```\n\
-                    [e [f]](../../README.md#x) [g](../results/tcp.md) [h](crate#what) [i](https://x.y)";
+                    [e [f]](../../README.md#x) [g](../results/tcp.md) [h](crate#what) [i](https://x.y) [j](crate::spawn)";
         let wanted = "[`a`](../api/annulus/struct.Lease.html#method.split_to) [b](../api/annulus/fn.shards.html) \
                       [c](../guide/sending.md)\n```rust\n[d](crate::no)\n```\n\
-                      e [f] [g](../results/tcp.html) [h](../api/annulus/index.html#what) [i](https://x.y)";
+                      e [f] [g](../results/tcp.html) [h](../api/annulus/index.html#what) [i](https://x.y) [j](../api/annulus/task/fn.spawn.html)";
         assert_eq!(rewritten(&pages, "guide/a.md", text).as_deref(), Ok(wanted));
         let published = Pages { repository: Some("https://x/y".into()), ..pages };
         let linked = rewritten(&published, "adr/a.md", "[a](../../tools/x.rs)");
