@@ -8,7 +8,7 @@
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::until_terminated;
-use annulus::time::{Instant, interval, timeout};
+use annulus::time::{Instant, MissedTicks, interval, timeout};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -90,7 +90,7 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
 
 /// Removes keys whose time is over and that nothing asks for.
 async fn expire(store: Rc<RefCell<Store>>) {
-    let mut seconds = interval(Duration::from_secs(1));
+    let mut seconds = interval(Duration::from_secs(1)).missed_ticks(MissedTicks::Skip);
     loop {
         let now = seconds.tick().await;
         let Store { values, deadlines } = &mut *store.borrow_mut();

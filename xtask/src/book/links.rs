@@ -27,7 +27,7 @@ fn dead(book: &Path) -> std::io::Result<Vec<String>> {
     for page in pages {
         let text = fs::read_to_string(&page)?;
         let name = page.strip_prefix(book).unwrap_or(&page).display().to_string();
-        let links = links(&text).filter(|link| is_local(link));
+        let links = links(&text).filter(is_local);
         let lost = links.filter(|link| !anchors.leads(&page, link));
         dead.extend(lost.map(|link| format!("{name}: {link}")));
     }

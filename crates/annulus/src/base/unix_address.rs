@@ -8,8 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
+/// A path that begins with a zero byte is an abstract name, as the kernel has it.
 pub(crate) fn of_path(path: &Path) -> io::Result<Address> {
-    Address::unix(UnixName::Path(path.as_os_str().as_bytes()))
+    Address::unix(match path.as_os_str().as_bytes() {
+        [0, name @ ..] => UnixName::Abstract(name),
+        path => UnixName::Path(path),
+    })
 }
 
 pub(crate) fn of_std(address: &SocketAddr) -> io::Result<Address> {

@@ -48,8 +48,10 @@ use std::time::Duration;
 /// that as an error uses [`Runtime::new`] and [`Runtime::try_block_on`].
 #[track_caller]
 pub fn run<F: Future>(future: F) -> F::Output {
-    let ran = Runtime::new().and_then(|mut runtime| runtime.try_block_on(future));
-    ran.unwrap_or_else(|error| failed("annulus::run", "Runtime::new and try_block_on", &error))
+    match Runtime::new().and_then(|mut runtime| runtime.try_block_on(future)) {
+        Ok(output) => output,
+        Err(error) => failed("annulus::run", "Runtime::new and try_block_on", &error),
+    }
 }
 
 /// A runtime, for one thread: the ring belongs to the thread that built it.
@@ -93,8 +95,10 @@ impl Runtime {
     /// future's own panic.
     #[track_caller]
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
-        let ran = self.try_block_on(future);
-        ran.unwrap_or_else(|error| failed("Runtime::block_on", "try_block_on", &error))
+        match self.try_block_on(future) {
+            Ok(output) => output,
+            Err(error) => failed("Runtime::block_on", "try_block_on", &error),
+        }
     }
 
     /// As [`block_on`](Self::block_on), for a program that handles a loop which ends before the future does.

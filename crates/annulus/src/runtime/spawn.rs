@@ -19,6 +19,7 @@ where
 }
 
 /// As [`spawn`], called from this location.
+#[track_caller]
 pub(crate) fn spawn_at<F>(
     future: F,
     spawned_at: &'static Location<'static>,

@@ -1,6 +1,6 @@
 //! Polling and dropping a task's future, with its panics caught.
 
-use crate::unwind::{Panic, contained, dispose_each};
+use crate::unwind::{Panic, dispose_each};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -17,6 +17,10 @@ pub(crate) fn panic_message(panic: &Panic) -> &str {
 pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
 
 impl<T> Outcome<T> {
+    pub(crate) fn panicked(panic: Panic) -> Self {
+        Self(Some(Err(panic)))
+    }
+
     pub(crate) fn take(mut self) -> Option<Result<T, Panic>> {
         self.0.take()
     }
@@ -44,11 +48,11 @@ pub(crate) fn poll<F: Future>(
         Ok(poll) => Ok(ready!(poll)),
         Err(panic) => Err(panic),
     };
-    end(slot);
+    dispose_each(end(slot));
     Poll::Ready(Outcome(Some(outcome)))
 }
 
-/// Drops a task's future.
-pub(crate) fn end<F>(mut slot: Pin<&mut Option<F>>) {
-    contained(|| slot.set(None));
+/// Drops a task's future. Returns its panic, if that panics.
+pub(crate) fn end<F>(mut slot: Pin<&mut Option<F>>) -> Option<Panic> {
+    catch_unwind(AssertUnwindSafe(|| slot.set(None))).err()
 }

@@ -33,7 +33,7 @@ impl JoinError {
         Self(Cause::Panicked(Mutex::new(payload)))
     }
 
-    /// Whether the task was aborted, or its runtime ended first.
+    /// Whether the task was aborted, or its runtime ended first. If its future panicked when that dropped it, it is a panic instead.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0, Cause::Cancelled)
     }
@@ -49,9 +49,12 @@ impl JoinError {
     /// If the task did not panic; ask [`is_panic`](Self::is_panic) first, or call [`try_into_panic`](Self::try_into_panic).
     #[track_caller]
     pub fn into_panic(self) -> Panic {
-        self.try_into_panic().unwrap_or_else(|error| {
-            panic!("into_panic of an error that is no panic, but: {error}; call try_into_panic")
-        })
+        match self.try_into_panic() {
+            Ok(payload) => payload,
+            Err(error) => {
+                panic!("into_panic of an error that is no panic, but: {error}; call try_into_panic")
+            }
+        }
     }
 
     /// As [`into_panic`](Self::into_panic), for an error that may be no panic.

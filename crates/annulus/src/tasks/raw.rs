@@ -108,8 +108,8 @@ impl<F: Future> Task<F> {
         // SAFETY: by the contract of `Vtable` it is a live task of this type.
         let task = unsafe { task.cast::<Self>().as_ref() };
         // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
-        body::end(unsafe { task.future() });
-        _ = task.joinable.join_state.complete(None);
+        let panic = body::end(unsafe { task.future() });
+        _ = task.joinable.join_state.complete(panic.map(Outcome::panicked));
     }
 
     unsafe fn free(task: NonNull<Head>) {

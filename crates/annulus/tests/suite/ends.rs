@@ -221,7 +221,9 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
         drop(spawn(async { Bomb }));
         yield_now().await;
         aborted.abort();
-        yield_now().await;
+        let error = aborted.await.unwrap_err();
+        assert!(error.is_panic() && !error.is_cancelled(), "{error}");
+        assert!(error.to_string().contains("on purpose, in a drop"), "{error}");
         // And one that is dropped at the end of the runtime.
         spawn(async {
             let _bomb = Bomb;

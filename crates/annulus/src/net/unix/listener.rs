@@ -42,7 +42,8 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens on a path with default [`UnixOptions`]. A path that a dead server left is replaced.
+    /// Listens on a path with default [`UnixOptions`]. A path that a dead server left is replaced. One that begins with a zero byte, as
+    /// `"\0name"`, is an abstract name.
     ///
     /// # Errors
     /// `AddrInUse` if another server listens or starts there, or if the path is no socket; `InvalidInput` for more than 107 bytes;

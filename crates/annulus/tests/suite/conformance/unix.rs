@@ -6,10 +6,12 @@ use annulus::net::{UnixDatagram, UnixListener, UnixOptions, UnixStream};
 use annulus::spawn;
 use annulus::time::timeout;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -92,6 +94,11 @@ pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
     let client = UnixStream::connect_addr(&name).await?;
     let (server, _) = listener.accept().await?;
     assert_eq!(server.local_addr()?.as_abstract_name(), name.as_abstract_name());
+    // A path that begins with a zero byte is the same name.
+    let written = OsString::from_vec([&[0], path.0.as_os_str().as_bytes()].concat());
+    let error = UnixListener::bind(&written).map(drop).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+    drop(UnixStream::connect(&written).await?);
     spawn(echo(server));
     exchange(client).await?;
     assert!(!path.0.exists(), "an abstract name is no file");
