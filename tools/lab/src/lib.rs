@@ -6,12 +6,9 @@
 //! to each of the others, which holds together with those of all cells, is beyond 3 % and beyond what the control
 //! deviates (ADR 0050).
 //!
-//! Contenders are [`echo`] servers under our load, each a process pinned to one core, with the load on another; and
-//! programs that read [`jobs`]: rings ([`nop`]), files ([`file`](mod@file)); and whole programs
-//! under clients such as wrk ([`server_bench`]). A [`suite`] is a published table, measured again by one of these
-//! benches.
-//!
-//! A [`setup`] is any of these, ready to be measured; its [`results`] are kept in a file, slice by slice.
+//! A comparison is [described](describe) as data, a [`Setup`](describe::Setup): contenders, each a process, and the loads on them. Those
+//! are our load, as on [`echo`] servers; clients such as wrk, on whole programs; or jobs that a contender reads: of rings ([`nop`]) and
+//! of files ([`file`](mod@file)). A [`suite`] is a published table, measured again. Its [`results`] are kept in a file, slice by slice.
 //!
 //! The primary figure is *CPU time per operation* ([`proc`]): it is valid even if the load is the bottleneck.
 
@@ -19,37 +16,38 @@
 
 pub mod bench;
 pub mod child;
+mod clients;
 pub mod compare;
 pub mod cores;
+pub mod describe;
 pub mod echo;
 pub mod environment;
 pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod interrupt;
-pub mod jobs;
 pub mod lock;
 pub mod nop;
 pub mod page;
 pub mod peer;
 pub mod proc;
 pub mod process;
-pub mod programs;
 pub mod results;
 pub mod scratch;
-pub mod server_bench;
-pub mod setup;
 pub mod suite;
 mod tasks;
 
 mod clock;
 mod cpu_clock;
 mod guard;
+mod jobs;
 mod listening;
-mod own_load;
+mod measure;
 mod process_tree;
+mod programs;
 mod ready;
 mod server;
+mod start;
 mod stderr;
 mod usage;
 mod watch;

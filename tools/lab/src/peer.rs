@@ -13,8 +13,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::child;
 
-use crate::process::Spec;
-
 /// Where they are within the repository.
 const PLACE: &str = "tools/peers";
 
@@ -68,16 +66,11 @@ impl Peers {
         Peers { announce, ..self }
     }
 
-    /// How to run a peer as a contender, or why it is missing. Builds it first; `spec` is called with its program.
-    /// Without a directory of peers every peer is missing.
+    /// What a peer builds, or why it is missing. Without a directory of peers every peer is.
     ///
     /// # Errors
     /// If the peer does not build.
-    pub fn prepare(
-        peers: Option<&Peers>,
-        name: &str,
-        spec: impl FnOnce(PathBuf) -> Spec,
-    ) -> Result<Result<Spec, String>> {
+    pub fn prepare(peers: Option<&Peers>, name: &str) -> Result<Result<PathBuf, String>> {
         let built = match peers {
             Some(peers) => {
                 (peers.announce)(name);
@@ -86,7 +79,7 @@ impl Peers {
             }
             None => Err("it is built from within the repository".into()),
         };
-        Ok(built.map(spec).map_err(|why| format!("peer {name} is left out: {why}")))
+        Ok(built.map_err(|why| format!("peer {name} is left out: {why}")))
     }
 
     /// The text of a file beside the peers, such as a configuration of a program that is not built.
@@ -225,7 +218,7 @@ mod tests {
             ("mute", "true"),
         ]);
         let peers = directory.peers();
-        let prepare = |name| Peers::prepare(Some(&peers), name, |program| Spec::of(name, program));
+        let prepare = |name| Peers::prepare(Some(&peers), name);
         let missing = prepare("go").expect("no failure").expect_err("no go");
         assert_eq!(missing, "peer go is left out: no go: apt install golang");
         let error = |name| format!("{:#}", prepare(name).expect_err("it does not build"));

@@ -20,6 +20,9 @@ use crate::guard;
 use crate::process_tree;
 use crate::stderr::Stderr;
 
+/// How long a server may take to announce its address, unless another time is given.
+pub const START_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How long a process may take to end after SIGTERM, before it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How often what a contender has started is looked for: it may start others before it is killed.
@@ -27,7 +30,7 @@ const LOOKS: usize = 5;
 
 /// How to run a contender. In JSON it is its name, its command line as a shell reads it, with the program's name only,
 /// and its core; read back it has that much.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "Described", into = "Described")]
 pub struct Spec {
     /// Its name in tables and errors.
@@ -45,13 +48,7 @@ pub struct Spec {
 impl Spec {
     /// A program without arguments and without a core.
     pub fn of(name: &str, program: impl Into<PathBuf>) -> Spec {
-        Spec {
-            name: name.into(),
-            program: program.into(),
-            arguments: Vec::new(),
-            variables: Vec::new(),
-            pin: None,
-        }
+        Spec { name: name.into(), program: program.into(), ..Spec::default() }
     }
 
     /// The same program with another name.

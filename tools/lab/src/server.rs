@@ -6,15 +6,9 @@ use std::time::Duration;
 
 use annulus_load::ServerAddress;
 
-use crate::bench::{Outcome, Sample};
+use crate::bench::Sample;
 use crate::proc::{Memory, Usage};
-use crate::process::{Process, ProcessError, Spec};
-
-/// How long a server may take to announce its address, unless another time is given.
-pub const START_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long to wait for the end of a server whose clients failed.
-const END_WAIT: Duration = Duration::from_millis(200);
+use crate::process::{Process, ProcessError, START_TIMEOUT, Spec};
 
 /// A running server, which ends when dropped. It announces itself on its standard error by a line with `listening on
 /// ADDRESS:PORT` or `listening on unix:/path`, or is looked for ([`ready`](crate::ready)).
@@ -28,14 +22,6 @@ impl Server {
     /// Starts a server and waits for its announcement.
     pub(crate) fn start(spec: &Spec) -> Result<Server, ProcessError> {
         Server::start_within(spec, START_TIMEOUT)
-    }
-
-    /// What a load has measured, unless the server has ended: its end explains more than the failures of its clients, which may be
-    /// seen first.
-    pub(crate) fn outcome(&mut self, measured: Outcome) -> Outcome {
-        let wait = if measured.is_ok() { Duration::ZERO } else { END_WAIT };
-        self.process.check(wait).map_err(|error| error.why)?;
-        measured
     }
 
     fn start_within(spec: &Spec, timeout: Duration) -> Result<Server, ProcessError> {
@@ -84,20 +70,6 @@ mod tests {
         let announce = "echo 'test: listening on 127.0.0.1:9 (nothing)' >&2; exec sleep 1000";
         let server = Server::start(&shell(announce)).expect("start");
         assert_eq!(server.address, "127.0.0.1:9".parse().expect("address"));
-    }
-
-    #[test]
-    fn the_end_of_a_server_explains_the_failure_of_its_clients() {
-        let announce = "echo 'listening on 127.0.0.1:9' >&2";
-        let failed = || Err("the client failed".to_owned());
-        let mut ended = Server::start(&shell(&format!("{announce}; exit 7"))).expect("start");
-        ended.process.check(Duration::from_secs(20)).expect_err("it ends");
-        let why = ended.outcome(failed()).expect_err("both failed");
-        assert!(why.contains("exit status: 7"), "{why}");
-        let mut runs =
-            Server::start(&shell(&format!("{announce}; exec sleep 1000"))).expect("start");
-        assert_eq!(runs.outcome(failed()).expect_err("the client's"), "the client failed");
-        assert!(runs.outcome(Ok(Sample::default())).is_ok());
     }
 
     #[test]

@@ -8,35 +8,43 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use annulus_lab::bench::{Contenders, Measure, Outcome, Slice};
-use annulus_lab::echo::{self, Servers};
-use annulus_lab::process::Spec;
-use annulus_load::{PerConnection, Plan, Streams, Workload};
+use annulus_lab::bench::{Measure, Outcome, Plan, Rounds, Slice};
+use annulus_lab::cores::Cores;
+use annulus_lab::describe::{Contender, Missing};
+use annulus_lab::echo::{self, Echo, Transport};
+use annulus_load::{PerConnection, Streams, Workload, affinity};
 
-/// The variable that starts this program as a server, and selects its behaviour.
+/// The variables that start this program as a server: its behaviour, and its port.
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
+const PORT: &str = "ANNULUS_LAB_TEST_PORT";
 
 /// Two messages in flight per connection, from tasks.
 fn pipeline() -> Streams {
     Streams { pipeline: 2, ..Streams::default() }
 }
 
-/// This program as a server with this behaviour.
-fn server(role: &str) -> Spec {
+fn start(role: &str, workload: Workload) -> Box<dyn Measure> {
     let this = std::env::current_exe().expect("this program");
-    let mut arguments = vec![format!("{ROLE}={role}").into(), this.into_os_string()];
-    arguments.extend(["--ignored", "--exact", "serves", "--nocapture"].map(Into::into));
-    Spec { arguments, ..Spec::of(role, "/usr/bin/env") }
-}
-
-fn start(role: &str, workload: Workload) -> Servers {
-    let contenders = Contenders::gather([Ok(Ok(server(role)))], None).expect("one server");
+    let command = format!(
+        "/usr/bin/env {ROLE}={role} {PORT}={{port}} '{}' --ignored --exact serves --nocapture",
+        this.display()
+    );
+    let core = affinity::allowed().expect("the cores")[0];
     let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(100));
-    let load = Plan { warm_up, duration, ..echo::load(workload) };
-    Servers::start(&contenders, &[echo::cell(3, 1000)], load).expect("servers")
+    let echo = Echo {
+        plan: Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 },
+        transport: Transport::Tcp,
+        servers: vec![Contender::of_text(&command).expect("a command")],
+        load: annulus_load::Plan { warm_up, duration, ..echo::load(workload) },
+        cores: Cores { server: core, load: core },
+        peers: None,
+    };
+    let mut setup = echo.setup(&[echo::cell(3, 1000)]).expect("a comparison");
+    setup.missing = Missing::LeftOut;
+    setup.prepare().expect("servers").measure
 }
 
-fn measure(servers: &mut Servers, contender: usize) -> Outcome {
+fn measure(servers: &mut Box<dyn Measure>, contender: usize) -> Outcome {
     servers.measure(Slice { round: 0, cell: 0, contender })
 }
 
@@ -101,7 +109,8 @@ fn is_first() -> bool {
 #[ignore = "the server of the other tests"]
 fn serves() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = std::env::var(PORT).expect("its port");
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("a free port");
     eprintln!("{role}: listening on {}", listener.local_addr().expect("address"));
     for stream in listener.incoming() {
         let role = role.clone();

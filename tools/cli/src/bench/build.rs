@@ -1,11 +1,12 @@
 //! `annulus bench build`: builds peers, and says what is missing.
 
 use crate::duration;
+use crate::load::plan_of;
 use crate::output::{self, note};
 use crate::usage::UsageError;
+use annulus_lab::describe::Comparison;
 use annulus_lab::distinct;
 use annulus_lab::peer::{Built, Peers};
-use annulus_lab::server_bench::Comparison;
 use annulus_load::clock;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -92,7 +93,7 @@ fn tail(printed: &str) -> String {
 /// Programs that comparisons use, and that are not installed.
 fn missing_programs() -> Result<()> {
     let mut missing: Vec<String> = Comparison::names()
-        .filter_map(Comparison::find)
+        .filter_map(|name| Comparison::find(name, plan_of))
         .flat_map(|comparison| comparison.missing().collect::<Vec<_>>())
         .collect();
     missing.sort();

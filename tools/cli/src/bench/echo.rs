@@ -6,8 +6,9 @@ use crate::duration;
 use crate::usage::{UsageError, condense, only_with};
 use annulus::DriverChoice;
 use annulus_lab::bench::{Cell, Plan, Rounds};
+use annulus_lab::describe::{Contender, Setup};
 use annulus_lab::distinct;
-use annulus_lab::echo::{self, Catalogue, Choice, Setup, Transport};
+use annulus_lab::echo::{self, Catalogue, Echo, Transport};
 use annulus_load::{
     Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE,
     PerConnection, Streams, Workload,
@@ -151,27 +152,22 @@ pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     // The metric of the precision: of connections, their time.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
     let rounds = Rounds::precise(args.rounds, args.rounds_max, metric, args.precision);
-    let setup = Setup {
-        plan: Plan {
-            name: transport.kind().unwrap_or("echo").into(),
-            rounds,
-            seed: args.output.seed,
-        },
+    let name = transport.kind().unwrap_or("echo").into();
+    let echo = Echo {
+        plan: Plan { name, rounds, seed: args.output.seed },
         servers: servers(args, transport, &catalogue)?,
         transport,
-        catalogue,
-        cells: cells(args)?,
         load,
         cores,
-        idle: args.idle,
-        is_lenient: false,
+        peers: catalogue.into_peers(),
     };
-    setup.check()?;
+    let mut setup = echo.setup(&cells(args)?)?;
+    setup.idle = args.idle;
     Ok(setup)
 }
 
 /// The named servers, or the usual ones.
-fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Result<Vec<Choice>> {
+fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Result<Vec<Contender>> {
     let usual = match transport {
         Transport::Tcp => &["uring", "epoll", "threads"][..],
         Transport::Udp | Transport::Unix => &["uring", "epoll"],
@@ -243,6 +239,7 @@ pub(crate) fn precision(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use crate::bench::args::tests::{parsed, refused};
+    use annulus_lab::describe::Client;
     use annulus_load::limits;
 
     fn setup(line: &str, transport: Transport) -> Result<Setup> {
@@ -253,18 +250,15 @@ mod tests {
     #[test]
     fn without_arguments_it_ends_within_a_minute() {
         let setup = setup("", Transport::Tcp).unwrap();
-        let slices = (setup.servers.len() + 1) * setup.cells.len() * setup.plan.rounds.least;
-        // 20 ms per slice for connecting and closing is more than 200 connections take.
-        let slice = setup.load.warm_up + setup.load.duration + Duration::from_millis(20);
-        assert!(slice * (slices as u32) < Duration::from_secs(55), "{slices} slices of {slice:?}");
+        assert!(setup.cost() < Duration::from_secs(55), "{:?}", setup.cost());
         assert!(setup.plan.rounds.least >= 15);
     }
 
     #[test]
     fn cells_are_every_pair_and_those_named() {
         let cells = |line: &str| {
-            let cells = setup(line, Transport::Tcp).unwrap().cells;
-            cells.iter().map(Cell::job).collect::<Vec<_>>().join(", ")
+            let loads = setup(line, Transport::Tcp).unwrap().loads;
+            loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>().join(", ")
         };
         assert_eq!(cells("--clients 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
         assert_eq!(cells(""), "1 128, 50 128, 200 128");
@@ -329,10 +323,16 @@ mod tests {
         }
     }
 
+    /// Whether the workload of the first cell is one.
+    fn is(setup: &Setup, one: impl Fn(Workload) -> bool) -> bool {
+        matches!(&setup.loads[0].client, Client::Own { plan, .. } if one(plan.workload))
+    }
+
     #[test]
     fn datagrams_and_unix_sockets_have_servers_and_limits_of_their_own() {
         let plain = setup("--pipeline 4", Transport::Udp).unwrap();
-        assert!(matches!(plain.load.workload, Workload::Datagrams(_)) && plain.servers.len() == 2);
+        assert!(is(&plain, |workload| matches!(workload, Workload::Datagrams(_))));
+        assert_eq!(plain.names(), ["uring", "epoll"]);
         for (line, part) in [
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
@@ -342,9 +342,8 @@ mod tests {
             refused(setup(line, Transport::Udp), part);
         }
         let plain = setup("--per-connection", Transport::Unix).unwrap();
-        assert!(
-            matches!(plain.load.workload, Workload::PerConnection(_)) && plain.servers.len() == 2
-        );
+        assert!(is(&plain, |workload| matches!(workload, Workload::PerConnection(_))));
+        assert_eq!(plain.names(), ["uring", "epoll"]);
         refused(setup("--segments", Transport::Unix), "only --transport udp has them");
         refused(
             setup("--servers uring,threads", Transport::Unix),

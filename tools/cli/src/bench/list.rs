@@ -5,7 +5,7 @@ use super::subject::{self, Named, Options, Subject};
 use crate::duration;
 use crate::output;
 use crate::text::{Listing, table};
-use annulus_lab::setup::{Only, Setup};
+use annulus_lab::describe::Only;
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -45,8 +45,8 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let mut text = table(2, &rows);
     let mut titles = Listing::new();
     for one in &listed {
-        if let Some(title) = one.usual.title() {
-            titles.row(&one.word, &title);
+        if let Some(title) = &one.usual.setup.shown.title {
+            titles.row(&one.word, title);
         }
     }
     text += &format!("\n{}", titles.finish());
@@ -66,7 +66,7 @@ fn listed(named: &Named) -> Result<Listed> {
 
 fn row(Listed { word, usual, quick }: &Listed) -> Vec<String> {
     let cost = |subject: &Subject| duration::shown(subject.setup.cost());
-    let (cells, contenders) = (usual.setup.cells().len(), usual.setup.contenders().len());
+    let (cells, contenders) = (usual.setup.loads.len(), usual.setup.contenders.len());
     let (cells, contenders) = (cells.to_string(), contenders.to_string());
     vec![word.clone(), usual.kind(), cells, contenders, cost(usual), cost(quick)]
 }
@@ -74,26 +74,10 @@ fn row(Listed { word, usual, quick }: &Listed) -> Vec<String> {
 impl Subject {
     /// What is measured.
     fn kind(&self) -> String {
-        let kind = match &self.setup {
-            Setup::Echo(setup) => setup.transport.kind().unwrap_or("echo"),
-            Setup::Programs(setup) => setup.definition.name,
-            Setup::Servers(_) => "programs",
-        };
+        let kind = self.setup.shown.kind;
         match self.suite {
             Some(_) => format!("suite, {kind}"),
             None => kind.to_owned(),
-        }
-    }
-
-    /// The title of a suite or a comparison.
-    fn title(&self) -> Option<String> {
-        let suite = self.suite.as_ref().map(|run| {
-            let suite = run.suite();
-            format!("{} ({})", suite.title, suite.document)
-        });
-        match &self.setup {
-            Setup::Servers(setup) => Some(setup.comparison.title.clone()),
-            _ => suite,
         }
     }
 }

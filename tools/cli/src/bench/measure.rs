@@ -11,10 +11,9 @@ use super::tables;
 use crate::duration;
 use crate::output::{self, note};
 use crate::usage::UsageError;
-use annulus_lab::bench::{Prepared, Role};
+use annulus_lab::describe::Only;
 use annulus_lab::distinct;
 use annulus_lab::results::{self, ENDING, Results};
-use annulus_lab::setup::Only;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -208,10 +207,14 @@ fn measure(
     // What follows a dot in a name stays.
     let path = directory.join(format!("{name}.{ENDING}"));
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
+    known.as_ref().map_or(Ok(()), |results| results.check_asked(&setup))?;
     let is_finished = known.as_ref().is_some_and(Results::is_finished);
+    if is_finished {
+        note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
+        return Ok(Done { has_failed: false, is_decided: true });
+    }
     let known = known.map_or(0, |results| results.record().slices().len());
-    let mut prepared = setup.prepare().with_context(|| name.clone())?;
-    set_precision(&mut prepared);
+    let prepared = setup.prepare().with_context(|| name.clone())?;
     match &mut suite {
         Some(run) => run.prepared(&prepared.bench),
         None => prepared
@@ -225,22 +228,7 @@ fn measure(
     let mut progress = Progress::new(lock, title, known, later);
     let results = results::measure(prepared, suite, &path, &mut progress)?;
     drop(progress);
-    if is_finished {
-        note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
-        return Ok(Done { has_failed: false, is_decided: true });
-    }
     deliver(&results, is_verbose)
-}
-
-/// The precision is that of the metric that decides.
-fn set_precision(prepared: &mut Prepared) {
-    let primary = prepared.bench.metrics.iter().find(|metric| metric.role == Role::Primary);
-    let key = primary.map(|metric| metric.key.clone()).unwrap_or_default();
-    if let Some(precision) = &mut prepared.bench.plan.rounds.precision
-        && precision.metric.is_empty()
-    {
-        precision.metric = key;
-    }
 }
 
 /// Prints the tables.

@@ -6,9 +6,7 @@ use super::subject::Options;
 use crate::load::plan_of;
 use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Precision, Rounds};
-use annulus_lab::server_bench::{
-    Comparison, Contender, Load, Loads, Placement, START_TIMEOUT, Setup,
-};
+use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
 use annulus_load::stats::MARGIN;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -18,7 +16,7 @@ use std::time::Duration;
 const ROUNDS: [usize; 2] = [15, 30];
 
 /// How long a slice is measured unless another time is asked for.
-const SLICE: Duration = Duration::from_secs(1);
+pub(super) const SLICE: Duration = Duration::from_secs(1);
 
 /// Servers of your own
 #[derive(Args, Debug)]
@@ -116,9 +114,10 @@ impl ServerArgs {
         let names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
         let name = as_file_name(&names.join("+"));
         let comparison = Comparison::of(&name, contenders, loads, placement)?;
-        let mut setup = of(comparison, options);
-        setup.time = self.seconds.unwrap_or(SLICE);
-        setup.start_timeout = self.start_timeout.unwrap_or(START_TIMEOUT);
+        let mut setup = of(comparison, self.seconds.unwrap_or(SLICE), options);
+        if let Some(timeout) = self.start_timeout {
+            setup.start_timeout = timeout;
+        }
         Ok(setup)
     }
 
@@ -165,39 +164,31 @@ impl ServerArgs {
             Loads { connections: connections.clone(), depth, rate: self.rate, ..usual.clone() };
         let own = self.load.iter().map(|line| {
             let loads = Loads { url: Some(line.clone()), ..loads.clone() };
-            loads.split().with_context(|| format!("--load '{line}'"))
+            loads.split(plan_of).with_context(|| format!("--load '{line}'"))
         });
         let others = self.load_command.iter().map(|line| {
             let (command, parse) = (Some(line.clone()), self.parse.clone());
             let loads = Loads { command, parse, ..loads.clone() };
-            loads.split().with_context(|| format!("--load-command '{line}'"))
+            loads.split(plan_of).with_context(|| format!("--load-command '{line}'"))
         });
         let mut all = own.chain(others).collect::<Result<Vec<_>>>()?;
-        let mut names: Vec<String> = all.iter().map(|cells| cells[0].name.clone()).collect();
+        let mut names: Vec<String> = all.iter().map(|cells| cells[0].name()).collect();
         numbered(names.iter_mut());
         for (cells, name) in all.iter_mut().zip(names) {
-            cells.iter_mut().for_each(|load| load.name.clone_from(&name));
+            cells.iter_mut().for_each(|load| load.rename(&name));
         }
         Ok(all.concat())
     }
 }
 
 /// The comparison of a file, or of a command line.
-pub(super) fn of(comparison: Comparison, options: &Options) -> Setup {
+pub(super) fn of(comparison: Comparison, time: Duration, options: &Options) -> Setup {
     let name = comparison.name.clone();
     let [least, most] = ROUNDS;
     // The metric is known once it is prepared.
     let precision = Some(Precision { metric: String::new(), half_width: MARGIN });
-    Setup {
-        plan: Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed },
-        comparison,
-        time: SLICE,
-        start_timeout: START_TIMEOUT,
-        cores: options.cores,
-        peers: peers(),
-        parse: plan_of,
-        is_strict: true,
-    }
+    let plan = Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed };
+    comparison.setup(plan, time, options.cores, peers())
 }
 
 fn check_count(option: &str, given: usize, wanted: usize, what: &str) -> Result<(), UsageError> {

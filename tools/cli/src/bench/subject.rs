@@ -1,12 +1,12 @@
 //! What can be measured, by name.
 
 use super::echo::catalogue;
-use super::servers::{self, ServerArgs};
+use super::servers::{self, SLICE, ServerArgs};
+use crate::load::plan_of;
 use crate::usage::UsageError;
 use annulus_lab::bench::{Precision, Rounds};
 use annulus_lab::cores::Cores;
-use annulus_lab::server_bench::{self, Comparison};
-use annulus_lab::setup::{Only, Setup};
+use annulus_lab::describe::{Comparison, Missing, Only, Setup};
 use annulus_lab::suite::{self, Suite, Suites};
 use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
@@ -112,19 +112,19 @@ impl Named {
             Named::File(path) => {
                 let file = Path::new(path);
                 if Comparison::is_in(file) {
-                    (Setup::Servers(servers::of(Comparison::read(file)?, options)), None)
+                    (servers::of(Comparison::read(file, plan_of)?, SLICE, options), None)
                 } else {
                     let suite = Suite::read(file).with_context(|| path.clone())?;
                     of_suite(&name, suite, options)?
                 }
             }
             Named::Programs(name) => {
-                let comparison = Comparison::find(name).context("it is one of those")?;
-                let mut setup = servers::of(comparison, options);
+                let comparison = Comparison::find(name, plan_of).context("it is one of those")?;
+                let mut setup = servers::of(comparison, SLICE, options);
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
-                let setup = server_bench::Setup { is_strict: false, ..setup };
-                (Setup::Servers(setup), None)
+                setup.missing = Missing::LeftOut;
+                (setup, None)
             }
         };
         options.adjust(&mut setup, suite.is_some())?;
@@ -141,9 +141,8 @@ pub(super) fn of_servers(
     names: &[String],
     options: &Options,
 ) -> Result<Subject> {
-    let setup = args.setup(names, options)?;
-    let name = setup.comparison.name.clone();
-    let mut setup = Setup::Servers(setup);
+    let mut setup = args.setup(names, options)?;
+    let name = setup.plan.name.clone();
     options.adjust(&mut setup, false)?;
     Ok(Subject { name, setup, suite: None })
 }
@@ -153,9 +152,9 @@ impl Options {
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
         setup.select(&self.only)?;
         // As many as a verdict needs.
-        let needed = rounds_for(shared_miss(setup.cells().len())) as u64;
+        let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
         let quick = self.quick.then_some(needed);
-        let plan = setup.plan_mut();
+        let plan = &mut setup.plan;
         if let Some(rounds) = self.rounds.or(quick).filter(|_| !has_rounds) {
             plan.rounds = Rounds::fixed(rounds as usize);
         }

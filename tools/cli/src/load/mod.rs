@@ -33,6 +33,7 @@ use annulus_load::{
     RateSearch, ServerAddress, Streams, Workload,
 };
 use anyhow::{Context, Result, bail};
+use clap::parser::ValueSource;
 use clap::{Args, FromArgMatches, Subcommand};
 use spoken::{ProtocolArgs, only_for_echo};
 use std::process::ExitCode;
@@ -227,12 +228,21 @@ pub(crate) fn plan_of(words: &[String]) -> Result<Plan> {
     let line = words.join(" ");
     let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(true));
     let matches = command.try_get_matches_from(words);
-    let args =
-        matches.and_then(|matches| LoadArgs::from_arg_matches(&matches)).map_err(|error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            UsageError(format!("'{line}': {}", first.trim_start_matches("error: ")))
-        })?;
+    let refused = |error: clap::Error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        UsageError(format!("'{line}': {}", first.trim_start_matches("error: ")))
+    };
+    let matches = matches.map_err(refused)?;
+    let of_comparison = ["number", "duration", "warm_up", "pipeline"];
+    let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if let Some(id) = of_comparison.iter().find(|id| is_given(id)) {
+        let option = id.replace('_', "-");
+        return Err(
+            UsageError(format!("'{line}': the comparison says --{option}: leave it out")).into()
+        );
+    }
+    let args = LoadArgs::from_arg_matches(&matches).map_err(refused)?;
     let Parsed { plan, search, json, options, .. } = parse(args)?;
     let given = options
         .given()

@@ -81,6 +81,11 @@ fn two_commands_are_compared_under_our_load() {
         &["tcp × 1 connection × depth 1", "4 connections", "one (control)", "CPU ÷ one"],
     );
     assert!(directory.0.join("results/one+two.jsonl").exists(), "{finished:?}");
+    // Another command is not answered with these results, and nothing starts for it.
+    let trace = format!("sh -c 'touch started; exec {}'", second.replace('\'', ""));
+    let other = directory.compare(&[&[first, &*trace], &load[..], &names].concat());
+    other.fails_with(2, &["one+two.jsonl is of another run: commands[1]", "another --out"]);
+    assert!(!directory.0.join("started").exists(), "{other:?}");
     let unnamed = directory.compare(&[&[first, second], &load[..]].concat());
     assert_table(&unnamed, &["annulus-2"]);
 }
@@ -274,7 +279,7 @@ fn wrong_usage_is_refused_by_name() {
         ),
         (
             &[server, "--load", "gopher://{address}"],
-            &["load 'gopher'", "the scheme 'gopher' is not spoken here"],
+            &["--load 'gopher", "the scheme 'gopher' is not spoken here"],
         ),
         (
             &[server, "--load", "tcp://{address} --sped"],

@@ -1,13 +1,10 @@
 //! Servers by name: ours, with or without options, and peers.
 
-use std::env;
 use std::fmt;
 
-use anyhow::{Context, Result};
-
 use super::Transport;
+use crate::describe::Contender;
 use crate::peer::Peers;
-use crate::process::Spec;
 
 /// Our servers, by the names of `annulus echo --driver`.
 const OWN: [&str; 3] = ["uring", "epoll", "threads"];
@@ -17,26 +14,6 @@ const PEER: &str = "peer:";
 
 /// The separator before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
 const OPTION: char = '+';
-
-/// The addresses on which ours and peers are started.
-const OWN_ADDRESS: &str = "127.0.0.1:0";
-const PEER_ADDRESS: &str = "0";
-
-/// A server that was requested and exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The name by which it was requested.
-    pub name: String,
-    source: Source,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
-    /// This program, with these arguments.
-    Own(Vec<String>),
-    /// The peer with this name, in a mode if one was requested.
-    Peer(String, Option<String>),
-}
 
 /// All servers.
 #[derive(Debug)]
@@ -52,25 +29,25 @@ impl Catalogue {
         Catalogue { peers, check_own }
     }
 
-    /// The server with this name, if it supports the transport.
+    /// The server with this name, at an address of the transport.
     ///
     /// # Errors
-    /// If the name is unknown; the error lists all names.
-    pub fn choose(&self, name: &str, transport: Transport) -> Result<Choice, String> {
+    /// If the name is unknown, and the error lists all names; or if it does not support the transport.
+    pub fn choose(&self, name: &str, transport: Transport) -> Result<Contender, String> {
         let (base, options) = name.split_once(OPTION).unzip();
         let base = base.unwrap_or(name);
-        let source = match OWN.into_iter().find(|own| *own == base) {
-            Some(driver) => self.own(name, driver, options)?,
-            None => self.peer(name, base.strip_prefix(PEER).unwrap_or(base), options)?,
+        let own = OWN.contains(&base);
+        let peer = base.strip_prefix(PEER).unwrap_or(base);
+        let contender = match own {
+            true => Contender::own(name, self.own(name, base, options, transport)?),
+            false => Contender::peer(name, peer, self.peer(name, peer, options, transport)?),
         };
-        let serves = |kind| match &source {
-            Source::Own(_) => base != "threads",
-            Source::Peer(peer, _) => {
-                self.peers.as_ref().is_some_and(|peers| peers.serves(peer, kind))
-            }
+        let serves = |kind| match &self.peers {
+            _ if own => base != "threads",
+            peers => peers.as_ref().is_some_and(|peers| peers.serves(peer, kind)),
         };
         match transport.kind().is_none_or(serves) {
-            true => Ok(Choice { name: name.into(), source }),
+            true => Ok(contender),
             false => Err(format!("server '{name}' serves TCP only: leave it out")),
         }
     }
@@ -80,31 +57,16 @@ impl Catalogue {
         self.peers
     }
 
-    /// How to run a server, or why it is missing. Builds a peer first.
-    ///
-    /// # Errors
-    /// If a peer does not build.
-    pub fn prepare(&self, choice: &Choice, core: usize) -> Result<Result<Spec, String>> {
-        let Choice { name, source } = choice;
-        let pin = Some(core);
-        match source {
-            Source::Own(arguments) => {
-                let program = env::current_exe().context("cannot find this program to start it")?;
-                let arguments = arguments.iter().map(Into::into).collect();
-                Ok(Ok(Spec { arguments, pin, ..Spec::of(name, program) }))
-            }
-            Source::Peer(peer, mode) => {
-                let arguments = [PEER_ADDRESS].into_iter().chain(mode.as_deref());
-                let arguments = arguments.map(Into::into).collect();
-                let spec = |program| Spec { arguments, pin, ..Spec::of(name, program) };
-                Peers::prepare(self.peers.as_ref(), peer, spec)
-            }
-        }
-    }
-
-    /// One of ours on a free port; its options are passed to `annulus echo`.
-    fn own(&self, name: &str, driver: &str, options: Option<&str>) -> Result<Source, String> {
-        let fixed = ["echo", "--listen", OWN_ADDRESS, "--driver", driver].map(String::from);
+    /// The arguments of one of ours on a free port; its options are passed to `annulus echo`.
+    fn own(
+        &self,
+        name: &str,
+        driver: &str,
+        options: Option<&str>,
+        transport: Transport,
+    ) -> Result<Vec<String>, String> {
+        let [address, _] = transport.addresses();
+        let fixed = ["echo", "--listen", address, "--driver", driver].map(String::from);
         let options = options.into_iter().flat_map(|list| list.split(OPTION));
         if options.clone().any(str::is_empty) {
             return Err(format!("server '{name}': no option stands behind a {OPTION}"));
@@ -113,10 +75,17 @@ impl Catalogue {
         let arguments: Vec<String> = fixed.into_iter().chain(options).collect();
         (self.check_own)(&arguments[1..])
             .map_err(|why| format!("server '{name}': {why} (see annulus echo --help)"))?;
-        Ok(Source::Own(arguments))
+        Ok(arguments)
     }
 
-    fn peer(&self, name: &str, peer: &str, mode: Option<&str>) -> Result<Source, String> {
+    /// The arguments of a peer: its address, and its mode if one was requested.
+    fn peer(
+        &self,
+        name: &str,
+        peer: &str,
+        mode: Option<&str>,
+        transport: Transport,
+    ) -> Result<Vec<String>, String> {
         if !self.peer_names().iter().any(|known| known == peer) {
             return Err(format!("no server '{name}': there are {self}"));
         }
@@ -130,7 +99,8 @@ impl Catalogue {
                 return Err(format!("peer {peer} has no mode '{word}': it has {modes}"));
             }
         }
-        Ok(Source::Peer(peer.into(), mode.map(str::to_owned)))
+        let [_, address] = transport.addresses();
+        Ok([address].into_iter().chain(mode).map(String::from).collect())
     }
 
     fn peer_names(&self) -> Vec<String> {
@@ -148,17 +118,6 @@ impl fmt::Display for Catalogue {
             true => write!(f, ", {PEER}{name}"),
             false => write!(f, ", {name}"),
         })
-    }
-}
-
-/// Makes a server listen at another address, given in the form of ours and in that of peers.
-pub(super) fn listen_at(spec: &mut Spec, own: &str, peer: &str) {
-    for argument in &mut spec.arguments {
-        if *argument == OWN_ADDRESS {
-            *argument = own.into();
-        } else if *argument == PEER_ADDRESS {
-            *argument = peer.into();
-        }
     }
 }
 
@@ -191,10 +150,11 @@ mod tests {
     }
 
     fn arguments(catalogue: &Catalogue, name: &str) -> Vec<std::ffi::OsString> {
-        let choice = catalogue.choose(name, Transport::Tcp).expect("a server");
-        let spec = catalogue.prepare(&choice, 1).expect("it builds").expect("nothing is missing");
-        assert_eq!((spec.name.as_str(), spec.pin), (name, Some(1)));
-        spec.arguments
+        let chosen = catalogue.choose(name, Transport::Tcp).expect("a server");
+        let peers = catalogue.peers.as_ref();
+        let prepared = chosen.prepare(peers, Some(1)).expect("it builds").expect("it is there");
+        assert_eq!((prepared.spec.name.as_str(), prepared.spec.pin), (name, Some(1)));
+        prepared.spec.arguments
     }
 
     #[test]
@@ -226,8 +186,9 @@ mod tests {
     #[test]
     fn a_peer_without_its_tool_is_missing_and_no_failure() {
         with_peers(|catalogue| {
-            let choice = catalogue.choose("go", Transport::Tcp).expect("a peer");
-            let missing = catalogue.prepare(&choice, 0).expect("no failure").expect_err("no tool");
+            let chosen = catalogue.choose("go", Transport::Tcp).expect("a peer");
+            let prepared = chosen.prepare(catalogue.peers.as_ref(), Some(0));
+            let missing = prepared.expect("no failure").expect_err("no tool");
             assert_eq!(missing, "peer go is left out: no tool");
         });
     }
@@ -240,9 +201,8 @@ mod tests {
             own[2..],
             ["127.0.0.1:0", "--driver", "uring", "--locked-down", "--idle-timeout=30"]
         );
-        let mut spec = Spec { arguments: own, ..Spec::of("uring", "annulus") };
-        listen_at(&mut spec, "unix:/x", "y");
-        assert_eq!(spec.arguments[2], "unix:/x");
+        let unix = catalogue.choose("uring", Transport::Unix).expect("a server");
+        assert!(unix.needs("dir"));
         let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
         let refused = "server 'uring+spin': no option '--spin' (see annulus echo --help)";
         assert_eq!(error("uring+spin"), refused);

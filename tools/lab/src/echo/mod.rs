@@ -1,29 +1,29 @@
 //! Echo servers over TCP, UDP and Unix sockets, under our load.
 
 mod catalogue;
-mod load;
-mod servers;
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
 use annulus_load::{Datagrams, PerConnection, ServerAddress, Streams, Workload, limits};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use crate::bench::{
-    Bench, Cell, Column, Contenders, Fold, Format, Formula, Layout, Metric, Plan, Prepared, Role,
-    client_cpu, cpu, mean, p50, p99, parameters, requests, with_ratio,
+    Cell, Column, Fold, Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50,
+    p99, parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
-use crate::process::Spec;
-use crate::scratch::Scratch;
-use crate::server::Server;
+use crate::describe::{Contender, Load, Missing, Placement, Setup, Shown};
+use crate::peer::Peers;
+use crate::process::START_TIMEOUT;
 use crate::usage::{UsageError, own};
 
-pub use catalogue::{Catalogue, Choice};
-pub use load::load;
-pub use servers::Servers;
+pub use catalogue::Catalogue;
+
+/// Least connections of a slice with a connection a message, unless a number is given: enough for a p99.
+const CONNECTIONS: usize = 200;
 
 /// The transport between load and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,15 @@ impl Transport {
             Transport::Tcp => None,
             Transport::Udp => Some("udp"),
             Transport::Unix => Some("unix"),
+        }
+    }
+
+    /// Where servers are started: ours, and peers.
+    fn addresses(self) -> [&'static str; 2] {
+        match self {
+            Transport::Tcp => ["127.0.0.1:0", "0"],
+            Transport::Udp => ["udp://127.0.0.1:0", "udp:0"],
+            Transport::Unix => ["unix:{dir}/socket"; 2],
         }
     }
 }
@@ -110,77 +119,87 @@ pub fn cell(clients: usize, bytes: usize) -> Cell {
     Cell::new([("clients", (clients as u64).into()), ("bytes", (bytes as u64).into())])
 }
 
-/// A comparison.
+/// A load for any server: a cell sets its clients and the length of messages, a slice the address.
+pub fn load(workload: impl Into<Workload>) -> annulus_load::Plan {
+    annulus_load::Plan::new(ServerAddress::Inet(([127, 0, 0, 1], 1).into()), workload)
+}
+
+/// A comparison of servers under a load, over a transport.
 #[derive(Debug)]
-pub struct Setup {
+pub struct Echo {
     /// Its rounds.
     pub plan: Plan,
     /// The transport.
     pub transport: Transport,
-    /// All servers.
-    pub catalogue: Catalogue,
     /// The servers to compare.
-    pub servers: Vec<Choice>,
-    /// The clients and the length of messages.
-    pub cells: Vec<Cell>,
-    /// The load; each slice sets its address, clients and length.
+    pub servers: Vec<Contender>,
+    /// The load; each cell sets its clients and the length of messages.
     pub load: annulus_load::Plan,
     /// The cores of servers and load.
     pub cores: Cores,
-    /// How long servers idle before their memory is read again.
-    pub idle: Option<Duration>,
-    /// Whether to leave out a server that does not build or start, instead of an error.
-    pub is_lenient: bool,
+    /// The peers.
+    pub peers: Option<Peers>,
 }
 
-impl Setup {
-    /// Checks everything that can be checked before the start.
+impl Echo {
+    /// The comparison in these cells.
     ///
     /// # Errors
     /// Names the invalid value, its limit and a remedy.
-    pub fn check(&self) -> Result<()> {
-        let clients = self.cells.iter().filter_map(|cell| cell.number("clients")).max();
-        limits::reserve(clients.unwrap_or_default() as usize)?;
-        let check = |cell: &Cell| {
-            load::check(&self.load, cell).map_err(|error| UsageError(format!("{cell}: {error}")))
-        };
-        Ok(self.cells.iter().try_for_each(check)?)
+    pub fn setup(self, cells: &[Cell]) -> Result<Setup> {
+        let loads = cells.iter().map(|cell| self.in_cell(cell));
+        let loads = loads.collect::<Result<Vec<_>, UsageError>>()?;
+        let files = cells.iter().filter_map(|cell| cell.number("clients")).max();
+        let files = files.unwrap_or_default();
+        limits::reserve(files as usize)?;
+        let (terms, parameters) = self.terms();
+        Ok(Setup {
+            contenders: self.servers,
+            baseline: None,
+            loads,
+            site: BTreeMap::new(),
+            time: self.load.duration,
+            placement: Placement::Apart,
+            cores: self.cores,
+            start_timeout: START_TIMEOUT,
+            peers: self.peers,
+            missing: Missing::LeftOut,
+            notes: Vec::new(),
+            rounds_a_process: usize::MAX,
+            files,
+            idle: None,
+            check: None,
+            plan: self.plan,
+            shown: Shown {
+                kind: self.transport.kind().unwrap_or("echo"),
+                title: None,
+                terms,
+                legend: "; CPU µs: of the server, a request".into(),
+                layout: Layout::Cells,
+                metrics: metrics(self.load.workload),
+                parameters,
+            },
+        })
     }
 
-    /// Builds peers and starts all servers, each with an address of its own.
-    ///
-    /// # Errors
-    /// If a server cannot be built or started, or none is left.
-    pub fn prepare(self) -> Result<Prepared> {
-        let specs = self.servers.iter().map(|server| self.spec(server));
-        let mut contenders = Contenders::gather(specs, None)?;
-        let scratch = (self.transport == Transport::Unix).then(scratch).transpose()?;
-        if let Some(scratch) = &scratch {
-            for (number, spec) in contenders.all_mut().enumerate() {
-                let address =
-                    ServerAddress::Unix(scratch.path().join(number.to_string())).to_string();
-                catalogue::listen_at(spec, &address, &address);
+    fn in_cell(&self, cell: &Cell) -> Result<Load, UsageError> {
+        let number = |name| cell.number(name).unwrap_or_default() as usize;
+        let clients = number("clients");
+        let workload = match self.load.workload {
+            Workload::PerConnection(PerConnection { connections, threads, driver }) => {
+                let connections = connections.or(Some(clients.max(CONNECTIONS)));
+                PerConnection { connections, threads, driver }.into()
             }
-        }
-        let measure = Servers::start(&contenders, &self.cells, self.load.clone())?;
-        let (terms, parameters) = self.terms();
-        let bench = Bench {
-            terms,
-            legend: "; CPU µs: of the server, a request".into(),
-            layout: Layout::Cells,
-            metrics: metrics(self.load.workload),
-            idle: self.idle,
-            cores: Some(self.cores),
-            parameters,
-            plan: self.plan,
-            cells: self.cells,
-            contenders,
+            other => other,
         };
-        Ok(Prepared { bench, measure: Box::new(measure), scratch })
+        let load = self.load.clone();
+        let plan = annulus_load::Plan { workload, clients, length: number("bytes"), ..load };
+        plan.validate().map_err(|error| UsageError(format!("{cell}: {error}")))?;
+        Ok(Load::own(cell.clone(), plan, self.cost(cell)))
     }
 
     /// About how long a slice in a cell takes.
-    pub fn cost(&self, cell: &Cell) -> Duration {
+    fn cost(&self, cell: &Cell) -> Duration {
         /// The time per connection, and bytes per µs.
         const CONNECTION: Duration = Duration::from_micros(100);
         const BYTES: u64 = 500;
@@ -194,24 +213,6 @@ impl Setup {
                 connections + Duration::from_micros(number("clients") * number("bytes") / BYTES)
             }
         }
-    }
-
-    /// How to run a server over the transport, or why it is missing.
-    fn spec(&self, server: &Choice) -> Result<Result<Spec, String>> {
-        let mut prepared = match self.catalogue.prepare(server, self.cores.server) {
-            Err(error) if self.is_lenient => Err(error.to_string()),
-            prepared => prepared?,
-        };
-        if let (Ok(spec), Transport::Udp) = (&mut prepared, self.transport) {
-            catalogue::listen_at(spec, "udp://127.0.0.1:0", "udp:0");
-        }
-        if let Ok(spec) = &prepared
-            && self.is_lenient
-            && let Err(error) = Server::start(spec)
-        {
-            return Ok(Err(error.to_string()));
-        }
-        Ok(prepared)
     }
 
     /// What the load is, as text and as parameters of the report.
@@ -248,12 +249,4 @@ impl Setup {
         all.extend(parameters(of_workload));
         (text, all)
     }
-}
-
-/// A directory for the paths of the servers.
-fn scratch() -> Result<Scratch> {
-    let directory = std::env::temp_dir();
-    Scratch::within(&directory).with_context(|| {
-        format!("cannot make a directory in {}: set TMPDIR elsewhere", directory.display())
-    })
 }

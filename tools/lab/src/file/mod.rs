@@ -15,7 +15,7 @@ use anyhow::Result;
 use crate::bench::{
     Cell, Column, Format, Formula, Layout, Metric, Role, cpu, megabytes, rate, with_ratio,
 };
-use crate::jobs::{self, Job, Known};
+use crate::jobs;
 use crate::programs::Definition;
 use crate::usage::{UsageError, own};
 use cycles::Executor;
@@ -25,20 +25,22 @@ pub use cycles::Cycles;
 /// The bench. All contenders run on one core, and in a directory of the run.
 pub static BENCH: Definition = Definition {
     name: "file",
-    contenders: &[
-        Known::own("threads"),
-        Known::own("tasks"),
-        Known::peer("tokio", "file-tokio", None),
-        Known::peer("rocket", "rocket-file", None),
-        Known::peer("rocket-threads", "rocket-file", Some("threads")),
+    known: &[
+        ("threads", None),
+        ("tasks", None),
+        ("tokio", Some(("file-tokio", &[]))),
+        ("rocket", Some(("rocket-file", &[]))),
+        ("rocket-threads", Some(("rocket-file", &["threads"]))),
     ],
     baseline: None,
     metrics,
     required: &["operations", "ns", "cpu_ns"],
     layout: Layout::Cells,
     slices: None,
-    job: |cell, _| Job { line: cell.job(), timeout: Cycles::of(cell).timeout() },
-    cost: |cell, _| Cycles::of(cell).cost(),
+    job: |cell, _| {
+        let cycles = Cycles::of(cell);
+        (cell.job(), cycles.timeout(), cycles.cost())
+    },
     check: Some(check),
 };
 

@@ -8,7 +8,6 @@ mod work;
 use std::time::Duration;
 
 use crate::bench::{Better, Cell, Column, Formula, LEAST_RATE, Layout, Metric, Role, cpu, rate};
-use crate::jobs::{Job, Known};
 use crate::programs::Definition;
 
 pub use work::{MAX_ENTRIES, answer_all};
@@ -16,24 +15,23 @@ pub use work::{MAX_ENTRIES, answer_all};
 /// The bench. All contenders run on one core.
 pub static BENCH: Definition = Definition {
     name: "nop",
-    contenders: &[
-        Known::own("ring"),
-        Known::own("lookup"),
-        Known::own("task"),
-        Known::peer("liburing", "liburing-nop", None),
-        Known::peer("liburing-one", "liburing-nop", Some("one")),
-        Known::peer("io-uring", "io-uring-nop", None),
-        Known::peer("nimuring", "nimuring-nop", None),
-        Known::peer("nimuring-userdata", "nimuring-nop", Some("userdata")),
+    known: &[
+        ("ring", None),
+        ("lookup", None),
+        ("task", None),
+        ("liburing", Some(("liburing-nop", &[]))),
+        ("liburing-one", Some(("liburing-nop", &["one"]))),
+        ("io-uring", Some(("io-uring-nop", &[]))),
+        ("nimuring", Some(("nimuring-nop", &[]))),
+        ("nimuring-userdata", Some(("nimuring-nop", &["userdata"]))),
     ],
     baseline: Some("liburing"),
     metrics,
     required: &["operations", "ns", "cpu_ns"],
     layout: Layout::Matrix,
     slices: Some([Duration::from_millis(50), Duration::from_millis(30)]),
-    job: |cell, slice| Job { line: cell.timed_job(slice), timeout: slice + SLACK },
     // Contenders warm up for a fifth.
-    cost: |_, slice| slice * 6 / 5,
+    job: |cell, slice| (cell.timed_job(slice), slice + SLACK, slice * 6 / 5),
     check: None,
 };
 

@@ -101,7 +101,7 @@ impl Places {
 }
 
 /// The text with [`PORT`] instead of a port that is not 0.
-fn without_port(text: &str) -> String {
+pub(super) fn without_port(text: &str) -> String {
     let Some((before, after)) = text.split_once(LOOPBACK) else { return text.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
     let port = &after[..after.len() - rest.len()];
@@ -109,7 +109,8 @@ fn without_port(text: &str) -> String {
     format!("{before}{LOOPBACK}{port}{}", without_port(rest))
 }
 
-fn difference(place: &str, one: &Json, other: &Json) -> Option<String> {
+/// The first difference between two values: where it is, and both.
+pub(super) fn difference(place: &str, one: &Json, other: &Json) -> Option<String> {
     match (one, other) {
         (Json::Object(one), Json::Object(other)) => {
             let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));

@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::Results;
-use super::header::{Header, Places};
+use super::header::{Header, Places, difference, without_port};
 use super::log::{Line, Log, now};
-use crate::bench::{Observer, Outcome, Prepared, Record, Slice};
+use crate::bench::{Bench, Observer, Outcome, Prepared, Record, Slice};
+use crate::describe::Setup;
+use crate::process::Spec;
 use crate::scratch::Scratch;
 use crate::suite;
 use crate::usage::UsageError;
@@ -28,7 +31,7 @@ pub fn measure(
     let header = Header::new(&prepared, suite, &places);
     let (log, record, header) = if path.exists() {
         let results = Results::read(path)?;
-        check(&results, &header)?;
+        refuse(&results, results.header.difference(&header))?;
         if results.is_finished() {
             return Ok(results);
         }
@@ -47,15 +50,58 @@ pub fn measure(
     Results::read(path)
 }
 
-/// Checks that a run can go on from these results.
-fn check(results: &Results, header: &Header) -> Result<(), UsageError> {
-    let path = results.path.display();
-    match results.header.difference(header) {
-        None => Ok(()),
-        Some(difference) => Err(UsageError(format!(
-            "{path} is of another run: {difference}; run it as then, or choose another --out"
-        ))),
+impl Results {
+    /// Checks that these are results of what is asked for, as far as that is known before anything is built or started.
+    ///
+    /// # Errors
+    /// Names the first difference, and both values.
+    pub fn check_asked(&self, setup: &Setup) -> Result<(), UsageError> {
+        let Bench { plan, contenders, cells, terms, parameters, .. } = &self.header.bench;
+        // What was missing then is not among them.
+        let (specs, absent) = (&contenders.specs, &contenders.absent);
+        let there = setup.contenders.iter().filter(|one| !absent.contains(&one.name));
+        let loads = setup
+            .loads
+            .iter()
+            .filter(|load| contenders.missing.is_empty() || cells.contains(&load.cell));
+        let places = Places::new(None);
+        let lines = there.clone().map(|one| {
+            let spec = specs.iter().find(|spec| spec.name == one.name);
+            let command = spec.map(Spec::command).unwrap_or_default();
+            let program = command.get(one.words("").len() - 1 - one.arguments().len());
+            let words = one.words(program.map_or("", String::as_str));
+            words.iter().map(|word| places.shortened(&without_port(word))).collect::<Vec<_>>()
+        });
+        let asked = json!({
+            "bench": setup.plan(),
+            "contenders": there.clone().map(|one| &one.name).collect::<Vec<_>>(),
+            "commands": lines.collect::<Vec<_>>(),
+            "cells": loads.clone().map(|load| &load.cell).collect::<Vec<_>>(),
+            "terms": setup.shown.terms,
+            "loads": loads.map(|load| places.shortened(&load.client.words().join(" ")))
+                .filter(|command| !command.is_empty()).collect::<Vec<_>>(),
+        });
+        let kept = json!({
+            "bench": plan,
+            "contenders": specs.iter().map(|spec| &spec.name).collect::<Vec<_>>(),
+            "commands": specs.iter().map(Spec::command).collect::<Vec<_>>(),
+            "cells": cells,
+            "terms": terms,
+            "loads": parameters.get("loads").unwrap_or(&json!([])),
+        });
+        refuse(self, difference("", &kept, &asked))
     }
+}
+
+/// Refuses results of another run.
+fn refuse(results: &Results, difference: Option<String>) -> Result<(), UsageError> {
+    let path = results.path.display();
+    let error = |difference| {
+        UsageError(format!(
+            "{path} is of another run: {difference}; run it as then, or choose another --out"
+        ))
+    };
+    difference.map_or(Ok(()), |difference| Err(error(difference)))
 }
 
 /// Writes each slice to the log; everything else is left to another observer.

@@ -11,13 +11,13 @@ use super::report::SuiteReport;
 use super::tables::{Kind, Suite};
 use crate::bench::{self, Bench, Cell, Rounds};
 use crate::cores::Cores;
-use crate::echo::{self, Catalogue, Transport};
+use crate::describe::{Load, Missing, Setup};
+use crate::echo::{self, Catalogue, Echo, Transport};
 use crate::file::{self, Cycles};
 use crate::nop;
 use crate::peer::Peers;
 use crate::proc::Memory;
-use crate::programs::{self, Definition};
-use crate::setup::Setup;
+use crate::programs::Definition;
 use annulus_load::stats::median;
 
 /// About how long a quick run may take.
@@ -77,19 +77,21 @@ impl Run {
     /// # Errors
     /// If no contender is left.
     pub fn setup(&mut self, catalogue: Catalogue) -> Result<Setup> {
-        match self.suite.kind {
-            Kind::Echo | Kind::Connect | Kind::Udp => {
-                self.echo(catalogue).map(|setup| Setup::Echo(Box::new(setup)))
-            }
+        let setup = match self.suite.kind {
+            Kind::Echo | Kind::Connect | Kind::Udp => self.echo(catalogue)?,
             Kind::Nop => {
                 let cells = self.every(|q| q.of.entries.map(nop::cell).into_iter().collect());
-                self.programs(&nop::BENCH, cells, catalogue.into_peers())
+                self.programs(&nop::BENCH, cells, catalogue.into_peers())?
             }
             Kind::File => {
                 let cells = self.every(|q| cycles(q).map(Cycles::cell).into_iter().collect());
-                self.programs(&file::BENCH, cells, catalogue.into_peers())
+                self.programs(&file::BENCH, cells, catalogue.into_peers())?
             }
-        }
+        };
+        let mut setup = Setup { missing: Missing::OrBroken, ..setup };
+        setup.loads = self.thin(setup.loads, setup.contenders.len());
+        setup.shown.title = Some(format!("{} ({})", self.suite.title, self.suite.document));
+        Ok(setup)
     }
 
     /// Notes which contenders are missing, and on which file system files are.
@@ -113,7 +115,7 @@ impl Run {
     }
 
     /// The workload is streams, a connection per message over four event loops (document 002), or datagrams.
-    fn echo(&mut self, catalogue: Catalogue) -> Result<echo::Setup> {
+    fn echo(&mut self, catalogue: Catalogue) -> Result<Setup> {
         let plan = self.plan;
         let (transport, load) = match self.suite.kind {
             Kind::Udp => (Transport::Udp, echo::load(Datagrams::default())),
@@ -132,12 +134,11 @@ impl Run {
         }
         ensure!(!servers.is_empty(), "no server is left to measure: {}", self.notes.join("; "));
         let of_memory = self.suite.questions().any(|question| question.figure.is_of_memory());
-        let mut setup = echo::Setup {
+        let cells = self.cells()?;
+        let echo = Echo {
             plan: self.bench_plan(),
             transport,
-            catalogue,
             servers,
-            cells: Vec::new(),
             load: annulus_load::Plan {
                 warm_up: Duration::from_millis(50),
                 duration: plan.time([200, 100].map(Duration::from_millis)),
@@ -146,12 +147,9 @@ impl Run {
                 ..load
             },
             cores: plan.cores,
-            idle: of_memory.then(|| plan.time(IDLE)),
-            is_lenient: true,
+            peers: catalogue.into_peers(),
         };
-        let cells = self.cells()?;
-        setup.cells = self.thin(cells, setup.servers.len(), |cell| setup.cost(cell));
-        Ok(setup)
+        Ok(Setup { idle: of_memory.then(|| plan.time(IDLE)), ..echo.setup(&cells)? })
     }
 
     fn programs(
@@ -160,17 +158,11 @@ impl Run {
         cells: Vec<Cell>,
         peers: Option<Peers>,
     ) -> Result<Setup> {
-        let mut setup = programs::Setup {
-            definition,
-            plan: self.bench_plan(),
-            contenders: self.contenders(definition)?,
-            cells: Vec::new(),
-            slice: definition.slices.map(|slices| self.plan.time(slices)).unwrap_or_default(),
-            core: self.plan.cores.server,
-            peers,
-        };
-        setup.cells = self.thin(cells, setup.contenders.len(), |cell| setup.cost(cell));
-        Ok(Setup::Programs(setup))
+        let (plan, cores) = (self.bench_plan(), self.plan.cores);
+        let slice = definition.slices.map(|slices| self.plan.time(slices)).unwrap_or_default();
+        let contenders = definition.contenders(&self.contenders(definition)?)?;
+        let loads = definition.loads(cells, slice);
+        Ok(Setup { contenders, loads, ..definition.setup(plan, slice, cores, peers) })
     }
 
     fn bench_plan(&self) -> bench::Plan {
@@ -183,7 +175,7 @@ impl Run {
         let names = self.every(|question| question.servers.clone());
         let (names, unknown): (Vec<String>, Vec<String>) = names
             .into_iter()
-            .partition(|name| definition.contenders.iter().any(|it| it.name == name));
+            .partition(|name| definition.known.iter().any(|(known, _)| known == name));
         unknown.iter().for_each(|name| self.note(format!("no contender '{name}' in this version")));
         ensure!(!names.is_empty(), "no contender is left to measure: {}", self.notes.join("; "));
         Ok(names)
@@ -221,27 +213,22 @@ impl Run {
         all
     }
 
-    /// Omits cells of a quick run, evenly, until it ends in time; `cost` is the time of one slice of a cell.
-    fn thin<C>(
-        &mut self,
-        cells: Vec<C>,
-        contenders: usize,
-        cost: impl Fn(&C) -> Duration,
-    ) -> Vec<C> {
+    /// Omits cells of a quick run, evenly, until it ends in time.
+    fn thin(&mut self, loads: Vec<Load>, contenders: usize) -> Vec<Load> {
         // Includes the control.
         let slices = ((contenders + 1) * self.plan.rounds) as u32;
-        let total: Duration = cells.iter().map(|cell| cost(cell) * slices).sum();
+        let total: Duration = loads.iter().map(|load| load.cost * slices).sum();
         if !self.plan.quick || total <= QUICK {
-            return cells;
+            return loads;
         }
-        let all = cells.len();
+        let all = loads.len();
         let kept = ((all as f64 * QUICK.as_secs_f64() / total.as_secs_f64()) as usize).max(1);
         self.note(format!("--quick: {kept} of {all} cells"));
         // Keeps the first and the last cell, if two are kept.
         let step = (all - 1) as f64 / (kept.max(2) - 1) as f64;
         let indices: Vec<usize> = (0..kept).map(|n| (n as f64 * step).round() as usize).collect();
-        let numbered = cells.into_iter().enumerate();
-        numbered.filter(|(index, _)| indices.contains(index)).map(|(_, cell)| cell).collect()
+        let numbered = loads.into_iter().enumerate();
+        numbered.filter(|(index, _)| indices.contains(index)).map(|(_, load)| load).collect()
     }
 }
 
@@ -328,19 +315,23 @@ mod tests {
     #[test]
     fn only_a_quick_run_omits_cells_and_notes_it() {
         let suite = small();
-        let cells: Vec<usize> = (0..24).collect();
-        let second = |_: &usize| Duration::from_secs(1);
+        let slice = Duration::from_millis(2500);
+        let loads = |count| nop::BENCH.loads((1..=count).map(nop::cell), slice / 3);
+        let thinned = |run: &mut Run, contenders| {
+            let left = run.thin(loads(24), contenders);
+            left.iter().map(|load| load.cell.job()).collect::<Vec<_>>()
+        };
         let run = |quick| {
             let cores = Cores { server: 0, load: 0 };
             Run::new("small", suite.clone(), Plan { cores, quick, rounds: 3, seed: 1 })
         };
         let mut usual = run(false);
-        assert_eq!(usual.thin(cells.clone(), 3, second), cells);
+        assert_eq!(thinned(&mut usual, 3).len(), 24);
         assert!(usual.notes.is_empty());
         let mut quick = run(true);
-        assert_eq!(quick.thin(cells.clone(), 3, second), [0, 8, 15, 23]);
+        assert_eq!(thinned(&mut quick, 3), ["1", "9", "16", "24"]);
         assert_eq!(quick.notes, ["--quick: 4 of 24 cells"]);
-        assert_eq!(quick.thin(cells, 99, second), [0], "one at least");
+        assert_eq!(thinned(&mut quick, 99), ["1"], "one at least");
     }
 
     #[test]

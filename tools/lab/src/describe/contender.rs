@@ -1,6 +1,7 @@
-//! A server of a comparison as data: what it is, and how it is started.
+//! A contender as data: what it is, and how it is started.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -11,12 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::installed::{self, Module};
-use super::recipe::{Place, Recipe};
 use super::words::{self, Word, filled, has};
+use crate::listening;
 use crate::peer::Peers;
 use crate::process::Spec;
 
-/// What may stand in braces in the command line of a server, and in its configuration.
+/// What may stand in braces in the command line of a contender, and in its configuration.
 const WORDS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
 
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The start of the address of a Unix socket.
 pub(super) const UNIX: &str = "unix:";
 
-/// A server. In a file it has a `command`, which is started, or the `address` of one that runs already, and maybe a `name`.
+/// A contender: a server under clients, or a program that answers jobs. In a file it has a `command`, which is started, or the `address` of one that runs already, and maybe a `name`.
 ///
 /// Words in braces, in the command and in its configuration, are replaced when a process starts: `{port}`, a free port; `{dir}`, a
 /// directory of its own; `{configuration}`, the path of the file that the key `configuration` names, copied and filled;
@@ -55,12 +56,55 @@ pub struct Contender {
     pub ready: Option<String>,
     /// The port on which it listens.
     pub port: Option<u16>,
-    /// The words of its command.
     #[serde(skip)]
-    words: Vec<String>,
-    /// Where it is, if it runs already.
+    program: Program,
+    /// What follows the program in its command line.
     #[serde(skip)]
-    running: Option<ServerAddress>,
+    arguments: Vec<String>,
+    /// Whether it reads jobs, instead of listening.
+    #[serde(skip)]
+    answers_jobs: bool,
+    /// How it is started, and the text of its configuration, once it is [prepared](Contender::prepare).
+    #[serde(skip)]
+    pub(crate) spec: Spec,
+    #[serde(skip)]
+    pub(crate) text: Option<String>,
+}
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Program {
+    /// This program.
+    Own,
+    /// What the script of a peer builds: a program, or this one of a directory.
+    Peer(String, Option<String>),
+    /// A program that is installed, or the path of one.
+    Installed(String),
+    /// It runs already.
+    Running(ServerAddress),
+}
+
+impl Default for Program {
+    fn default() -> Program {
+        Program::Installed(String::new())
+    }
+}
+
+/// Where a contender is found once it has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At its standard input and output.
+    Pipes,
+    /// It says where, in a line with `listening on`.
+    Announced,
+    /// On the port that it is told.
+    Told,
+    /// On this port, always.
+    Fixed(u16),
+    /// On a port that is looked up among the sockets of its processes.
+    LookedUp,
+    /// It runs already.
+    Running(ServerAddress),
 }
 
 /// Whether a text is written as an address: a host and a port, or the path of a Unix socket.
@@ -106,14 +150,36 @@ impl Contender {
         Contender { command, address, ..Contender::default() }.checked()
     }
 
-    /// The server, if its keys go together.
+    /// This program with these arguments, which announces where it listens.
+    pub(crate) fn own(name: &str, arguments: Vec<String>) -> Contender {
+        Contender { name: name.into(), program: Program::Own, arguments, ..Contender::default() }
+    }
+
+    /// A peer with these arguments, which announces where it listens.
+    pub(crate) fn peer(name: &str, peer: &str, arguments: Vec<String>) -> Contender {
+        let program = Program::Peer(peer.into(), None);
+        Contender { name: name.into(), program, arguments, ..Contender::default() }
+    }
+
+    /// The same, but it reads jobs instead of listening.
+    pub(crate) fn answering_jobs(self) -> Contender {
+        Contender { answers_jobs: true, ..self }
+    }
+
+    /// The contender, if its keys go together.
     pub(super) fn checked(mut self) -> Result<Contender> {
         match (&self.command, &self.address) {
             (Some(line), None) => {
-                self.words = words::split(line)?;
-                words::check(&self.words, &WORDS)?;
+                let mut words = words::split(line)?;
+                words::check(&words, &WORDS)?;
+                let program = words.remove(0);
+                self.arguments = words;
+                self.program = match &self.peer {
+                    Some(peer) => Program::Peer(peer.clone(), Some(program)),
+                    None => Program::Installed(program),
+                };
                 ensure!(
-                    self.configuration.is_some() || !has(&self.words, "configuration"),
+                    self.configuration.is_some() || !has(&self.arguments, "configuration"),
                     "{{configuration}} has no key configuration: name a file"
                 );
                 ensure!(
@@ -130,89 +196,144 @@ impl Contender {
                     peer.is_none() && !of_files && !of_process,
                     "an address needs nothing but a name"
                 );
-                self.running = Some(resolved(address)?);
+                self.program = Program::Running(resolved(address)?);
             }
             (Some(_), Some(_)) => bail!("command and address are two servers: leave one out"),
             (None, None) => bail!("a server has a command or an address"),
         }
-        let usual = || match &self.running {
-            Some(address) => address.to_string(),
-            None => {
-                let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
+        let usual = match &self.program {
+            Program::Running(address) => address.to_string(),
+            Program::Installed(program) | Program::Peer(_, Some(program)) => {
+                let name = Path::new(program).file_name().unwrap_or_default();
                 name.to_string_lossy().into_owned()
             }
+            Program::Own | Program::Peer(..) => String::new(),
         };
-        self.name = self.named.clone().unwrap_or_else(usual);
+        self.name = self.named.clone().unwrap_or(usual);
         ensure!(!self.name.trim().is_empty(), "name '{}': write one that is not empty", self.name);
         Ok(self)
     }
 
-    /// Whether it is a command line, and not one that runs already.
+    /// What its command line says, in which `program` stands for a program whose path is not known before it is built.
+    pub(crate) fn words(&self, program: &str) -> Vec<String> {
+        let program = match &self.program {
+            Program::Running(address) => address.to_string(),
+            Program::Own | Program::Peer(..) | Program::Installed(_) => program.to_owned(),
+        };
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        variables.chain([program]).chain(self.arguments.iter().cloned()).collect()
+    }
+
+    /// What follows the program in its command line.
+    pub(crate) fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// The same, started by this.
+    pub(crate) fn named(&self, spec: &Spec) -> Contender {
+        Contender { name: spec.name.clone(), spec: spec.clone(), ..self.clone() }
+    }
+
+    /// Whether it is started, and does not run already.
     pub fn is_started(&self) -> bool {
-        self.running.is_none()
+        !matches!(self.program, Program::Running(_))
     }
 
     /// Whether it is a command line without `{port}`, so that its port may be set.
     pub fn has_own_port(&self) -> bool {
-        self.is_started() && !has(&self.words, "port")
+        self.is_started() && !has(&self.arguments, "port")
     }
 
     /// Whether it runs elsewhere than at 127.0.0.1, or at another address of this machine.
     pub(super) fn is_remote(&self) -> bool {
-        self.running.as_ref().is_some_and(|address| match address {
-            ServerAddress::Inet(address) => address.ip() != Ipv4Addr::LOCALHOST,
-            ServerAddress::Unix(_) => true,
-        })
+        match &self.program {
+            Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,
+            Program::Running(ServerAddress::Unix(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether its CPU time and memory can be read: of one that runs already, if it is a process of this user.
+    pub(crate) fn is_visible(&self) -> bool {
+        match &self.program {
+            Program::Running(address) => listening::owner_of(address).is_some(),
+            _ => true,
+        }
+    }
+
+    /// Where it is found once it has started.
+    pub(crate) fn place(&self) -> Place {
+        match &self.program {
+            Program::Running(address) => Place::Running(address.clone()),
+            _ if self.answers_jobs => Place::Pipes,
+            Program::Own | Program::Peer(..) => Place::Announced,
+            Program::Installed(_) if self.needs("port") => Place::Told,
+            Program::Installed(_) => self.port.map_or(Place::LookedUp, Place::Fixed),
+        }
+    }
+
+    /// Whether two of it can run at once: its port is another one each time.
+    pub(crate) fn can_run_twice(&self) -> bool {
+        matches!(self.place(), Place::Pipes | Place::Announced | Place::Told)
+    }
+
+    /// Whether a word in braces stands in its command line or in its configuration.
+    pub(crate) fn needs(&self, word: &str) -> bool {
+        has(&self.arguments, word) || has(self.text.as_slice(), word)
+    }
+
+    /// The path of its configuration, if it has one.
+    pub(crate) fn configuration(&self) -> Option<&Path> {
+        self.configuration.as_deref()
     }
 
     /// How to install it, if it is a program that is not installed.
     pub(super) fn missing(&self) -> Option<String> {
-        let is_installed = self.is_started() && self.peer.is_none();
-        is_installed.then(|| installed::find(&self.words[0]).err())?
+        match &self.program {
+            Program::Installed(program) => installed::find(program).err(),
+            _ => None,
+        }
     }
 
-    /// How to start it on a core, or why it is missing. A peer is built first.
+    /// The same, ready to be started on a core, or why it is missing. A peer is built first.
     ///
     /// # Errors
     /// If a peer does not build.
-    pub(super) fn prepare(
-        &self,
+    pub(crate) fn prepare(
+        mut self,
         peers: Option<&Peers>,
         core: Option<usize>,
-    ) -> Result<Result<Recipe, String>> {
-        if let Some(address) = &self.running {
-            let spec = Spec::of(&self.name, address.to_string());
-            return Ok(Ok(Recipe::new(spec, Place::Running(address.clone()))));
-        }
-        let (words, variables) = (&self.words, self.variables.iter());
-        let variables = variables.map(|(name, value)| (name.into(), value.into())).collect();
-        let spec = |program: PathBuf| Spec {
-            arguments: words[1..].iter().map(Into::into).collect(),
-            variables,
-            pin: core,
+    ) -> Result<Result<Contender, String>> {
+        let left_out = |why| format!("server {} is left out: {why}", self.name);
+        let program = match &self.program {
+            Program::Running(address) => address.to_string().into(),
+            Program::Own => env::current_exe().context("cannot find this program to start it")?,
+            Program::Peer(peer, file) => match Peers::prepare(peers, peer)? {
+                Ok(built) => file.as_ref().map_or(built.clone(), |file| built.join(file)),
+                Err(why) => return Ok(Err(why)),
+            },
+            Program::Installed(program) => {
+                match installed::find(program).and_then(|path| Ok((path, self.read(peers)?))) {
+                    Ok((path, text)) => {
+                        self.text = text;
+                        path
+                    }
+                    Err(why) => return Ok(Err(left_out(why))),
+                }
+            }
+        };
+        let variables = self.variables.iter();
+        self.spec = Spec {
+            arguments: self.arguments.iter().map(Into::into).collect(),
+            variables: variables.map(|(name, value)| (name.into(), value.into())).collect(),
+            pin: core.filter(|_| self.is_started()),
             ..Spec::of(&self.name, program)
         };
-        if let Some(peer) = &self.peer {
-            let built = Peers::prepare(peers, peer, |directory| spec(directory.join(&words[0])))?;
-            return Ok(built.map(|spec| Recipe::new(spec, Place::Announced)));
-        }
-        let found = installed::find(&words[0]).and_then(|path| {
-            let configuration = self.read(peers)?;
-            let text = configuration.as_ref().map_or("", |(_, text)| text);
-            let is_told = has(words, "port") || has(&[text], "port");
-            let place = match self.port {
-                _ if is_told => Place::Told,
-                Some(port) => Place::Fixed(port),
-                None => Place::LookedUp,
-            };
-            let ready = self.ready.clone();
-            Ok(Recipe { ready, configuration, ..Recipe::new(spec(path), place) })
-        });
-        Ok(found.map_err(|why| format!("server {} is left out: {why}", self.name)))
+        Ok(Ok(self))
     }
 
-    /// The name and the text of the configuration, with the path of the module.
-    fn read(&self, peers: Option<&Peers>) -> Result<Option<(PathBuf, String)>, String> {
+    /// The text of the configuration, with the path of the module.
+    fn read(&self, peers: Option<&Peers>) -> Result<Option<String>, String> {
         let Some(file) = &self.configuration else { return Ok(None) };
         let text = match &self.directory {
             Some(directory) => {
@@ -228,7 +349,7 @@ impl Contender {
         };
         let module = self.module.as_ref().map(Module::find).transpose()?;
         let module: Option<Word> = module.map(|path| ("module", path.display().to_string()));
-        Ok(Some((file.clone(), filled(&text, module.as_slice()))))
+        Ok(Some(filled(&text, module.as_slice())))
     }
 }
 
@@ -244,7 +365,7 @@ mod tests {
         let found = resolved(&format!("localhost:{}", address.port())).expect("an address");
         assert_eq!(found, address.into());
     }
-    use crate::server_bench::Comparison;
+    use crate::describe::{Comparison, own_plan};
 
     #[test]
     fn a_text_is_an_address_or_a_command() {
@@ -285,19 +406,21 @@ mod tests {
     fn the_configurations_here_are_filled() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
         for contender in Comparison::names()
-            .flat_map(|name| Comparison::find(name).expect("it exists").contenders)
+            .flat_map(|name| Comparison::find(name, own_plan).expect("it exists").contenders)
         {
-            let Contender { configuration: Some(file), words, .. } = &contender else { continue };
+            let Contender { configuration: Some(file), arguments, .. } = &contender else {
+                continue;
+            };
             let text = fs::read_to_string(peers.join(file)).expect("a file beside the peers");
             words::check(std::slice::from_ref(&text), &WORDS)
                 .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
-            assert!(has(&[text], "port") && has(words, "configuration"), "{}", contender.name);
+            assert!(has(&[text], "port") && has(arguments, "configuration"), "{}", contender.name);
         }
     }
 
     #[test]
     fn outside_the_repository_servers_are_missing() {
-        for contender in Comparison::find("files").expect("it exists").contenders {
+        for contender in Comparison::find("files", own_plan).expect("it exists").contenders {
             let missing = contender.prepare(None, None).expect("no failure").expect_err("missing");
             assert!(missing.contains(" is left out: "), "{missing}");
         }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use annulus_load::{Observer, clock};
 
-use super::parser::Parser;
 use crate::bench::{CLIENT_CPU_SHARE, REFUSED_KEY, Sample};
 use crate::cpu_clock::children_cpu;
+use crate::describe::{Parser, find_installed};
 use crate::process::{Process, Spec};
 use crate::server::one_line;
-use crate::server_bench::installed;
 
 /// What is kept of the end of an output, in bytes.
 const KEPT: usize = 1 << 20;
@@ -37,7 +36,7 @@ pub(super) fn run(
     observer: &mut dyn Observer,
 ) -> Result<Run, String> {
     let program = words[0].clone();
-    let path = installed::find(&program)?;
+    let path = find_installed(&program)?;
     let arguments = words[1..].iter().map(Into::into).collect();
     let spec = Spec { arguments, pin: core, ..Spec::of(&program, path) };
     let used = children_cpu().map_err(one_line)?;

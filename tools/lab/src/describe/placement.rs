@@ -19,17 +19,17 @@ pub enum Placement {
 
 impl Placement {
     /// The core of the servers, if they have one.
-    pub(super) fn server(self, cores: Cores) -> Option<usize> {
+    pub(crate) fn server(self, cores: Cores) -> Option<usize> {
         (self != Placement::Shared).then_some(cores.server)
     }
 
     /// The core of the clients, if they have one.
-    pub(super) fn load(self, cores: Cores) -> Option<usize> {
+    pub(crate) fn load(self, cores: Cores) -> Option<usize> {
         (self != Placement::Shared).then_some(cores.load)
     }
 
     /// The core of what is behind a proxy, if it has one.
-    pub(super) fn target(self, cores: Cores) -> Option<usize> {
+    pub(crate) fn target(self, cores: Cores) -> Option<usize> {
         match self {
             Placement::Apart => self.load(cores),
             Placement::Together | Placement::Shared => self.server(cores),
@@ -37,7 +37,7 @@ impl Placement {
     }
 
     /// What a report says of it.
-    pub(super) fn terms(self, Cores { server, load }: Cores) -> String {
+    pub(crate) fn terms(self, Cores { server, load }: Cores) -> String {
         match self {
             Placement::Apart => format!("servers on core {server}, clients on core {load}"),
             Placement::Together => {

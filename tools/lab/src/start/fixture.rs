@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::words::Word;
+use crate::describe::Word;
 use crate::process::Spec;
 use crate::server::Server;
 
@@ -17,7 +17,7 @@ const SITE: &str = "site";
 
 /// What servers find.
 #[derive(Debug)]
-pub(super) struct Fixture {
+pub(crate) struct Fixture {
     /// The directory of all files.
     directory: String,
     /// What proxies lead to.
@@ -31,7 +31,7 @@ impl Fixture {
     ///
     /// # Errors
     /// If that cannot be done.
-    pub(super) fn new(
+    pub(crate) fn new(
         directory: &Path,
         files: &BTreeMap<String, u64>,
         (has_proxies, core): (bool, Option<usize>),
@@ -50,14 +50,14 @@ impl Fixture {
 
     /// `{service}`: what a server is to speak. `{site}`: the directory of the files. `{target}`: the address of an echo server, for
     /// proxies.
-    pub(super) fn words(&self, service: &str) -> Vec<Word> {
+    pub(crate) fn words(&self, service: &str) -> Vec<Word> {
         let target = self.target.as_ref().map(|target| ("target", target.address.to_string()));
         let site = format!("{}/{SITE}", self.directory);
         [("service", service.into()), ("site", site)].into_iter().chain(target).collect()
     }
 
     /// A new directory, for one process.
-    pub(super) fn directory(&mut self) -> io::Result<String> {
+    pub(crate) fn directory(&mut self) -> io::Result<String> {
         let path = format!("{}/{}", self.directory, self.made);
         fs::create_dir(&path)?;
         self.made += 1;
@@ -81,13 +81,12 @@ fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::describe::{Comparison, filled, own_plan};
     use crate::scratch::tests::directory;
-    use crate::server_bench::Comparison;
-    use crate::server_bench::words::filled;
 
     #[test]
     fn files_are_as_long_as_the_comparison_says() {
-        let files = Comparison::find("files").expect("it exists").site;
+        let files = Comparison::find("files", own_plan).expect("it exists").site;
         let scratch = directory();
         let mut fixture = Fixture::new(scratch.path(), &files, (false, None)).expect("files");
         let words = fixture.words("");

@@ -3,15 +3,31 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde_json::json;
 use toml::Spanned;
 
 use super::contender::Contender;
-use super::load::{Load, Loads};
+use super::load::{Load, Loads, Pace, PlanParser};
 use super::placement::Placement;
+use super::setup::{Missing, Setup, Shown};
+use crate::bench::{
+    Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99, p99_9,
+    parameters, requests, with_ratio,
+};
+use crate::cores::Cores;
+use crate::peer::Peers;
+use crate::process::START_TIMEOUT;
 use crate::usage::{UsageError, distinct};
+
+/// Rounds for which a server's process is measured: how memory happens to be laid out should not decide.
+const ROUNDS_A_PROCESS: usize = 4;
+
+/// To start and to end a client.
+const CLIENT: Duration = Duration::from_millis(80);
 
 /// The comparisons that come with the lab, by name.
 const EMBEDDED: [(&str, &str); 7] = [
@@ -95,9 +111,9 @@ impl Comparison {
     }
 
     /// The comparison with this name that comes with the lab.
-    pub fn find(name: &str) -> Option<Comparison> {
+    pub fn find(name: &str, parser: PlanParser) -> Option<Comparison> {
         let (name, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;
-        Some(Comparison::parse(name, text).expect("tested"))
+        Some(Comparison::parse(name, text, parser).expect("tested"))
     }
 
     /// Whether a file is one of a comparison, by the tables that only those have.
@@ -110,11 +126,11 @@ impl Comparison {
     ///
     /// # Errors
     /// A [`UsageError`] that names the file, the line, and the key that is not known or has no possible value.
-    pub fn read(path: &Path) -> Result<Comparison> {
+    pub fn read(path: &Path, parser: PlanParser) -> Result<Comparison> {
         let read = || {
             let text = fs::read_to_string(path)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            let mut comparison = Comparison::parse(&name, &text)?;
+            let mut comparison = Comparison::parse(&name, &text, parser)?;
             let directory = path.parent().unwrap_or(Path::new(""));
             comparison
                 .contenders
@@ -143,7 +159,7 @@ impl Comparison {
     }
 
     /// Parses the text of a file, and checks it.
-    pub(crate) fn parse(name: &str, text: &str) -> Result<Comparison> {
+    pub(crate) fn parse(name: &str, text: &str, parser: PlanParser) -> Result<Comparison> {
         let at = |at: usize| {
             let (number, line) = line_at(text, at);
             format!("line {number}, `{line}`")
@@ -160,7 +176,7 @@ impl Comparison {
         }
         for entry in load {
             let place = entry.span().start;
-            loads.extend(entry.into_inner().split().with_context(|| at(place))?);
+            loads.extend(entry.into_inner().split(parser).with_context(|| at(place))?);
         }
         Comparison { name: name.into(), title, contenders, baseline, loads, site, placement }
             .checked()
@@ -193,14 +209,14 @@ impl Comparison {
         let remote = self.contenders.iter().find(|one| one.is_remote());
         for load in &self.loads {
             load.check_remote(remote.map(|one| one.name.as_str()))
-                .with_context(|| format!("load '{}'", load.name))?;
+                .with_context(|| format!("load '{}'", load.name()))?;
         }
         Ok(self)
     }
 
     /// The placement; and why it is another one than the file's. A server that runs already is pinned to no core, so none is if it is
     /// compared with one that is started: else an identical program would win.
-    pub(super) fn placed(&self) -> (Placement, Option<String>) {
+    fn placed(&self) -> (Placement, Option<String>) {
         let running = self.contenders.iter().find(|one| !one.is_started());
         let is_mixed = self.contenders.iter().any(Contender::is_started);
         match running.filter(|_| is_mixed && self.placement != Placement::Shared) {
@@ -211,11 +227,73 @@ impl Comparison {
             None => (self.placement, None),
         }
     }
+
+    /// The comparison, ready to be measured: in these rounds, in slices of this time, on these cores.
+    pub fn setup(self, plan: Plan, time: Duration, cores: Cores, peers: Option<Peers>) -> Setup {
+        let ((placement, unpinned), mut plan) = (self.placed(), plan);
+        let Comparison { name, title, contenders, baseline, mut loads, site, .. } = self;
+        loads.iter_mut().for_each(|load| load.last(time, CLIENT));
+        let is_open = loads.iter().any(|load| load.pace != Pace::Closed);
+        let metrics = metrics(contenders.iter().all(Contender::is_visible), is_open, &mut plan);
+        let service = if is_open { "; service: p99.9 from the send" } else { "" };
+        let seconds = time.as_secs_f64();
+        let shown = Shown {
+            kind: "programs",
+            title: Some(title.clone()),
+            terms: format!(" of {seconds} s, {}", placement.terms(cores)),
+            legend: format!(
+                "; CPU µs: of the server, a request; calls: the server's system calls, a request{service}"
+            ),
+            layout: Layout::Cells,
+            metrics,
+            parameters: parameters(json!({
+                "comparison": name, "title": title, "seconds": seconds,
+                "server_core": placement.server(cores), "load_core": placement.load(cores),
+            })),
+        };
+        Setup {
+            plan,
+            contenders,
+            baseline: Some(baseline),
+            // Servers inherit the limit on open files: a proxy has two for each connection.
+            files: 2 * loads.iter().map(|load| load.connections).max().unwrap_or_default(),
+            loads,
+            site,
+            time,
+            placement,
+            cores,
+            start_timeout: START_TIMEOUT,
+            peers,
+            missing: Missing::Refused,
+            notes: unpinned.into_iter().collect(),
+            rounds_a_process: ROUNDS_A_PROCESS,
+            idle: None,
+            check: None,
+            shown,
+        }
+    }
+}
+
+/// The metrics. If the CPU time of a server cannot be seen, requests a second decide instead. In an open loop, p99.9 from the send to the answer
+/// takes the place of the mean: what does not include the client's own queue.
+fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
+    let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
+    let (mut rate, mut cpu) = (requests(), cpu());
+    cpu = Metric { role: Role::Primary, columns: with_ratio(), format: Format::Significant, ..cpu };
+    if !are_visible {
+        (rate.role, cpu.role) = (Role::Primary, Role::Compared);
+        plan.rounds.precision.iter_mut().for_each(|one| one.metric.clone_from(&rate.key));
+    }
+    let calls = Metric { format: Format::Decimals(2), ..calls };
+    let served = Metric::plain("service_p99_9_us", "service", Formula::number("service_p99_9_us"));
+    let served = Metric { format: Format::Micros, ..served };
+    let time = if is_open { served } else { mean() };
+    vec![rate, cpu, calls, time, p50(), p99(), p99_9(), client_cpu()]
 }
 
 /// Checks that no two loads are the same cell.
 fn distinct_loads(loads: &[Load]) -> Result<(), UsageError> {
-    let cells: Vec<_> = loads.iter().map(Load::cell).collect();
+    let cells: Vec<_> = loads.iter().map(|load| &load.cell).collect();
     distinct(&cells, |cell| format!("the load {cell}"))
 }
 
@@ -227,8 +305,15 @@ fn line_at(text: &str, at: usize) -> (usize, &str) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use annulus_load::{ServerAddress, Streams};
+
+    /// Takes every line for an echo.
+    pub(crate) fn own_plan(_: &[String]) -> Result<annulus_load::Plan> {
+        let address = ServerAddress::Inet(([127, 0, 0, 1], 1).into());
+        Ok(annulus_load::Plan::new(address, Streams::default()))
+    }
 
     const SMALL: &str = "title = \"t\"\n\
         [[server]]\ncommand = \"a --port {port} -v\"\n\
@@ -241,8 +326,8 @@ mod tests {
         let counts: Vec<_> = Comparison::names()
             .map(|name| {
                 let (_, text) = EMBEDDED.iter().find(|one| one.0 == name).expect("it exists");
-                let comparison =
-                    Comparison::parse(name, text).unwrap_or_else(|why| panic!("{name}: {why:#}"));
+                let comparison = Comparison::parse(name, text, own_plan)
+                    .unwrap_or_else(|why| panic!("{name}: {why:#}"));
                 (name, comparison.contenders.len(), comparison.loads.len(), comparison.baseline)
             })
             .collect();
@@ -259,22 +344,22 @@ mod tests {
             counts,
             expected.map(|(name, servers, loads, base)| (name, servers, loads, base.to_owned()))
         );
-        assert!(Comparison::find("gopher").is_none());
+        assert!(Comparison::find("gopher", own_plan).is_none());
     }
 
     #[test]
     fn a_file_has_servers_and_a_cell_for_each_number_of_connections() {
-        let comparison = Comparison::parse("small", SMALL).expect("a comparison");
+        let comparison = Comparison::parse("small", SMALL, own_plan).expect("a comparison");
         let names: Vec<_> = comparison.contenders.iter().map(|one| one.name.as_str()).collect();
         assert_eq!((names, comparison.baseline.as_str()), (vec!["a", "b"], "a"));
-        let cells: Vec<_> = comparison.loads.iter().map(|load| load.cell().to_string()).collect();
+        let cells: Vec<_> = comparison.loads.iter().map(|load| load.cell.to_string()).collect();
         assert_eq!(cells, ["http × 1 connection × depth 1", "http × 50 connections × depth 1"]);
     }
 
     /// A server that runs already, and is not pinned, took a twenty-second of the time of the same program on one core.
     #[test]
     fn nothing_is_pinned_if_one_runs_already_and_another_does_not() {
-        let comparison = Comparison::parse("small", SMALL).expect("a comparison");
+        let comparison = Comparison::parse("small", SMALL, own_plan).expect("a comparison");
         let (placement, why) = comparison.placed();
         assert_eq!(placement, Placement::Shared);
         assert_eq!(why.as_deref(), Some("b runs already, so nothing is pinned to a core"));
@@ -306,7 +391,7 @@ mod tests {
         ] {
             let text = SMALL.replace(from, to);
             assert_ne!(text, SMALL, "{from}");
-            let error = format!("{:#}", Comparison::parse("small", &text).expect_err(to));
+            let error = format!("{:#}", Comparison::parse("small", &text, own_plan).expect_err(to));
             assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error}");
             assert_eq!(error.lines().count(), 1, "{error}");
         }
@@ -314,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_none_is_named() {
-        let error = Comparison::read(Path::new("/no/such.toml")).expect_err("none");
+        let error = Comparison::read(Path::new("/no/such.toml"), own_plan).expect_err("none");
         assert!(
             error.is::<UsageError>() && error.to_string().starts_with("/no/such.toml: No such"),
             "{error}"

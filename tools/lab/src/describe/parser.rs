@@ -78,7 +78,7 @@ impl Parser {
     ///
     /// # Errors
     /// If the program is not known, or an expression is none.
-    pub(in crate::server_bench) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
+    pub(crate) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
         let name = program.rsplit('/').next().unwrap_or(program);
         let patterns = |all: &mut dyn Iterator<Item = &str>, are_required| {
             let patterns = all.map(Pattern::parse).collect::<Result<Vec<_>>>()?;
@@ -107,7 +107,7 @@ impl Parser {
     }
 
     /// Whether only the number of requests that were asked for tells how many there were.
-    pub(in crate::server_bench) fn needs_requests(&self) -> bool {
+    pub(crate) fn needs_requests(&self) -> bool {
         matches!(self.0, Kind::RedisBenchmark)
     }
 
@@ -116,7 +116,7 @@ impl Parser {
     ///
     /// # Errors
     /// Quotes what makes no sense.
-    pub(super) fn sample(
+    pub(crate) fn sample(
         &self,
         printed: &str,
         requests: Option<u64>,

@@ -38,7 +38,7 @@ const SAME: [&str; 11] = [
 /// A library that a program loads, of a package of its own.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Module {
+pub(crate) struct Module {
     /// Where it may lie.
     paths: Vec<PathBuf>,
     /// The package.
@@ -46,7 +46,7 @@ pub(super) struct Module {
 }
 
 /// The path of a program, or how to install it. One with a slash in its name is looked for here.
-pub(super) fn find(program: &str) -> Result<PathBuf, String> {
+pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let path = PathBuf::from(program);
         let missing =
@@ -74,7 +74,7 @@ fn package(program: &str) -> Option<&str> {
 
 impl Module {
     /// Its path, or how to install it.
-    pub(super) fn find(&self) -> Result<&Path, String> {
+    pub(crate) fn find(&self) -> Result<&Path, String> {
         let Module { paths, package } = self;
         let missing = || {
             let paths = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use annulus_load::{Observer, Plan};
 use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
 
 /// Runs a load. A slice with any error is not accepted: the requests that remain are faster than they should be.
-pub(crate) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
+pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
     let recording = annulus_load::run(plan, observer).map_err(|error| error.to_string())?;
     if !recording.errors.is_empty() {
         let errors = recording.errors.iter().map(|(kind, count)| format!("{count} × {kind}"));

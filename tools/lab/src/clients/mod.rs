@@ -1,44 +1,17 @@
 //! The clients: our load, and programs.
 
 mod command;
-mod known;
 mod own;
-mod parser;
-mod redis_benchmark;
 mod wrk;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use annulus_load::{Observer, Plan, affinity};
-use anyhow::{Context, Result, ensure};
+use annulus_load::{Observer, ServerAddress, affinity};
 
-use super::installed;
-use super::load::Load;
-use super::words::{filled, has};
 use crate::bench::{Sample, rate};
+use crate::describe::{Client, Load, Parser, filled, has};
 use crate::server::one_line;
-
-pub use parser::Parser;
-
-/// Parses the words of a command line of `annulus load`.
-pub type PlanParser = fn(&[String]) -> Result<Plan>;
-
-/// What loads servers.
-#[derive(Clone, Debug)]
-pub enum Client {
-    /// Our load: a target, and options of `annulus load`.
-    Own(Vec<String>),
-    /// A program.
-    Command {
-        /// Its command line.
-        words: Vec<String>,
-        /// A command line that is run first; empty if there is none.
-        before: Vec<String>,
-        /// How its output is read.
-        parser: Parser,
-    },
-}
 
 /// Requests that tell how many there are in a slice, for each that is in flight on a connection.
 const PROBE: u64 = 1000;
@@ -55,87 +28,23 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// How long a load is tried out.
 const BRIEF: Duration = Duration::from_millis(200);
 
-impl Client {
-    /// Its command line.
-    pub(super) fn words(&self) -> &[String] {
-        match self {
-            Client::Own(words) | Client::Command { words, .. } => words,
-        }
-    }
-
-    /// The scheme of its target, or the name of its program.
-    pub(super) fn name(&self) -> String {
-        let first = &self.words()[0];
-        match self {
-            Client::Own(_) => {
-                first.split_once("://").map_or("echo", |(scheme, _)| scheme).to_owned()
-            }
-            Client::Command { .. } => first.rsplit('/').next().unwrap_or(first).to_owned(),
-        }
-    }
-
-    /// Refuses a command line in which nothing says what differs between servers or cells.
-    pub(super) fn check(&self, has_several: bool, is_deep: bool, is_open: bool) -> Result<()> {
-        let line = self.words().join(" ");
-        let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
-        ensure!(
-            has(&["port", "address", "path"]),
-            "'{line}' has neither {{port}} nor {{address}}: every server would be measured as one; write {{port}} in place of the port"
-        );
-        if let Client::Command { .. } = self {
-            ensure!(
-                !has_several || has(&["connections"]),
-                "'{line}' has no {{connections}}: every cell would be the same"
-            );
-            ensure!(
-                !is_deep || has(&["depth", "script"]),
-                "'{line}' has no {{depth}}: it says how many requests are in flight"
-            );
-            ensure!(
-                !is_open || has(&["rate"]),
-                "'{line}' has no {{rate}}: it says how many requests are due a second"
-            );
-        }
-        Ok(())
-    }
-
-    /// How to install it, if it is a program that is not installed.
-    pub(super) fn missing(&self) -> Option<String> {
-        match self {
-            Client::Own(_) => None,
-            Client::Command { words, .. } => installed::find(&words[0]).err(),
-        }
-    }
-}
-
 /// How clients are run.
 #[derive(Clone, Debug)]
-pub(super) struct Clients {
+pub(crate) struct Clients {
     /// Their core, unless they run on any.
-    pub(super) core: Option<usize>,
-    /// For how long.
-    pub(super) time: Duration,
+    pub(crate) core: Option<usize>,
+    /// For how long programs run.
+    pub(crate) time: Duration,
+    /// The most that any client runs.
+    pub(crate) most: Duration,
     /// A directory for their scripts.
-    pub(super) directory: PathBuf,
-    /// Parses what our load is told.
-    pub(super) parse: PlanParser,
+    pub(crate) directory: PathBuf,
 }
 
 impl Clients {
     /// The same for a short time, as far as a client can be told.
-    pub(super) fn brief(&self) -> Clients {
-        Clients { time: self.time.min(BRIEF), ..self.clone() }
-    }
-
-    /// Checks that a load is possible, without a server.
-    ///
-    /// # Errors
-    /// Those of the parser.
-    pub(super) fn check(&self, load: &Load) -> Result<()> {
-        let Client::Own(words) = &load.client else { return Ok(()) };
-        let example = if has(words, "path") { "unix:/path" } else { "127.0.0.1:1" };
-        let plan = own::plan(words, load, example, None, self.time, self.parse);
-        plan.map(drop).with_context(|| format!("load '{}'", load.name))
+    pub(crate) fn brief(&self) -> Clients {
+        Clients { time: self.time.min(BRIEF), most: BRIEF, ..self.clone() }
     }
 
     /// Loads a server, in an open loop if there is a rate, and notifies the observer of the measured window: for programs from their
@@ -143,21 +52,24 @@ impl Clients {
     ///
     /// # Errors
     /// If the client cannot run, or a request failed.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         load: &Load,
-        address: &str,
+        address: Option<&ServerAddress>,
         rate: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<Sample, String> {
+        let address = address.ok_or("it listens nowhere")?;
         match &load.client {
-            Client::Own(words) => {
+            Client::Job(_) => Err("a job is for a contender that reads them".into()),
+            Client::Own { plan, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
-                let plan = own::plan(words, load, address, rate, self.time, self.parse);
-                own::run(plan, observer)
+                let mut plan = load.plan(plan, address, rate);
+                plan.duration = plan.duration.min(self.most);
+                own::run(&plan, observer)
             }
             Client::Command { words, before, parser } => {
-                let mut known = load.words(address);
+                let mut known = load.words(&address.to_string());
                 known.push(("seconds", self.time.as_secs_f64().ceil().to_string()));
                 known.extend(rate.map(|rate| ("rate", shown(rate))));
                 if has(words, "script") {

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use regex_lite::{Captures, Regex};
 
 /// A name, and what takes its place.
-pub(super) type Word = (&'static str, String);
+pub(crate) type Word = (&'static str, String);
 
 /// A name in doubled braces, or in braces.
 static BRACED: LazyLock<Regex> = LazyLock::new(|| {
@@ -15,7 +15,7 @@ static BRACED: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The text with every `{name}` and `{NAME}` of a known name replaced by its value, and with `{{name}}` replaced by `{name}`. All else
 /// is left as it is.
-pub(super) fn filled(text: &str, words: &[Word]) -> String {
+pub(crate) fn filled(text: &str, words: &[Word]) -> String {
     let value = |found: &Captures<'_>| match (found.get(1), found.get(2)) {
         (_, Some(name)) => {
             let word = words.iter().find(|word| word.0.eq_ignore_ascii_case(name.as_str()));
@@ -27,12 +27,12 @@ pub(super) fn filled(text: &str, words: &[Word]) -> String {
 }
 
 /// The names that stand in braces.
-pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
     BRACED.captures_iter(text).filter_map(|found| Some(found.get(2)?.as_str()))
 }
 
 /// Whether any of the texts has this name in braces.
-pub(super) fn has<S: AsRef<str>>(texts: &[S], name: &str) -> bool {
+pub(crate) fn has<S: AsRef<str>>(texts: &[S], name: &str) -> bool {
     texts.iter().any(|text| names(text.as_ref()).any(|known| known.eq_ignore_ascii_case(name)))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn has<S: AsRef<str>>(texts: &[S], name: &str) -> bool {
 ///
 /// # Errors
 /// Names the first, and the known ones.
-pub(super) fn check(texts: &[String], known: &[&str]) -> Result<()> {
+pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     let is_unknown = |name: &&str| !known.iter().any(|known| known.eq_ignore_ascii_case(name));
     let Some(name) = texts.iter().flat_map(|text| names(text)).find(is_unknown) else {
         return Ok(());
@@ -58,7 +58,7 @@ const OF_SHELLS: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
 ///
 /// # Errors
 /// If it has no word, a quotation without an end, or what only a shell knows.
-pub(super) fn split(line: &str) -> Result<Vec<String>> {
+pub(crate) fn split(line: &str) -> Result<Vec<String>> {
     let words = shlex::split(line)
         .ok_or_else(|| anyhow!("`{line}` has a quotation or an escape without an end"))?;
     let is_variable = |word: &String| {

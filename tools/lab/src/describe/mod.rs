@@ -1,0 +1,27 @@
+//! Comparisons as data: contenders, what loads them, and how they are measured.
+
+mod comparison;
+mod contender;
+mod installed;
+mod known;
+mod load;
+mod parser;
+mod placement;
+mod redis_benchmark;
+mod setup;
+mod words;
+
+pub use comparison::Comparison;
+pub use contender::Contender;
+pub use load::{Client, Load, Loads, Pace, PlanParser};
+pub use placement::Placement;
+pub(crate) use setup::Check;
+pub use setup::{Missing, Only, Setup, Shown};
+
+#[cfg(test)]
+pub(crate) use comparison::tests::own_plan;
+pub(crate) use contender::Place;
+pub(crate) use installed::find as find_installed;
+pub(crate) use load::Job;
+pub(crate) use parser::Parser;
+pub(crate) use words::{Word, filled, has};

@@ -1,0 +1,233 @@
+//! A comparison that is ready to be measured: every kind is one of these.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Map, Value as Json};
+
+use super::contender::Contender;
+use super::load::Load;
+use super::placement::Placement;
+use crate::bench::{Cell, Layout, Metric, Plan, Role};
+use crate::cores::Cores;
+use crate::peer::Peers;
+use crate::usage::UsageError;
+
+/// Checks that files fit a directory, and returns the name of its file system.
+pub(crate) type Check = fn(&[Cell], &Path) -> Result<String>;
+
+/// Contenders, what is asked of each in every cell, and how.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its name, rounds and seed.
+    pub plan: Plan,
+    /// The contenders, without the control. Some may be missing here.
+    pub contenders: Vec<Contender>,
+    /// The contender that ratios are to, if it is measured; else the first.
+    pub baseline: Option<String>,
+    /// What is asked of them: a cell each.
+    pub loads: Vec<Load>,
+    /// Files that servers find in the directory `{site}`, with their bytes.
+    pub(crate) site: BTreeMap<String, u64>,
+    /// How long clients that are programs run.
+    pub(crate) time: Duration,
+    /// Which cores they run on.
+    pub(crate) placement: Placement,
+    /// The cores.
+    pub cores: Cores,
+    /// How long a server may take to be ready, unless it announces its address.
+    pub start_timeout: Duration,
+    /// The peers.
+    pub(crate) peers: Option<Peers>,
+    /// What becomes of a contender that is missing.
+    pub missing: Missing,
+    /// What is to be said of it, beside what is missing.
+    pub(crate) notes: Vec<String>,
+    /// For how many rounds a process is measured before a new one takes its place.
+    pub(crate) rounds_a_process: usize,
+    /// Open files that it needs here.
+    pub(crate) files: u64,
+    /// How long contenders idle before their memory is read again.
+    pub idle: Option<Duration>,
+    /// For contenders that write files.
+    pub(crate) check: Option<Check>,
+    /// How its figures are shown.
+    pub shown: Shown,
+}
+
+/// What becomes of a contender that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is an error; and each must answer each load before the first round.
+    Refused,
+    /// It is left out, and named.
+    LeftOut,
+    /// So is one that does not build, or does not start.
+    OrBroken,
+}
+
+/// How the figures of a comparison are shown.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// What is compared, in a word.
+    pub kind: &'static str,
+    /// The same in a line, if it has a title.
+    pub title: Option<String>,
+    pub(crate) terms: String,
+    pub(crate) legend: String,
+    pub(crate) layout: Layout,
+    pub(crate) metrics: Vec<Metric>,
+    pub(crate) parameters: Map<String, Json>,
+}
+
+impl Setup {
+    /// The names of the contenders.
+    pub fn names(&self) -> Vec<String> {
+        self.contenders.iter().map(|one| one.name.clone()).collect()
+    }
+
+    /// Its name, rounds and seed; a precision that names no metric is that of the one that decides.
+    pub(crate) fn plan(&self) -> Plan {
+        let mut plan = self.plan.clone();
+        let primary = self.shown.metrics.iter().find(|metric| metric.role == Role::Primary);
+        let precision = plan.rounds.precision.as_mut().filter(|one| one.metric.is_empty());
+        if let (Some(precision), Some(metric)) = (precision, primary) {
+            precision.metric.clone_from(&metric.key);
+        }
+        plan
+    }
+
+    /// Leaves out the contenders and cells that are not selected.
+    ///
+    /// # Errors
+    /// If none is left; the error lists those there are.
+    pub fn select(&mut self, only: &Only) -> Result<()> {
+        let name = &self.plan.name;
+        let missing = |what: &str, all: Vec<String>| {
+            UsageError(format!("{name}: no {what} matches: there are {}", all.join(", ")))
+        };
+        let (names, cells) = (self.names(), self.loads.iter().map(|load| load.cell.to_string()));
+        let (names, cells) = (missing("contender", names), missing("cell", cells.collect()));
+        self.contenders.retain(|one| only.has_contender(&one.name));
+        self.loads.retain(|load| only.has_cell(&load.cell));
+        ensure!(!self.contenders.is_empty(), names);
+        ensure!(!self.loads.is_empty(), cells);
+        Ok(())
+    }
+
+    /// About how long it takes, without building peers, in the minimum of rounds.
+    pub fn cost(&self) -> Duration {
+        let round: Duration = self.loads.iter().map(|load| load.cost).sum();
+        // With the control. System calls are counted in the first round by slices of their own.
+        let contenders = self.contenders.len() as u32 + 1;
+        let rounds = self.plan.rounds.least as u32 + u32::from(self.counts_calls());
+        round * contenders * rounds + self.idle.unwrap_or_default()
+    }
+
+    /// Whether the system calls of servers are counted.
+    pub(crate) fn counts_calls(&self) -> bool {
+        self.shown.metrics.iter().any(|metric| metric.key == "syscalls")
+    }
+}
+
+/// What is selected of a comparison: every contender that is named, in every cell that is named.
+#[derive(Clone, Debug, Default)]
+pub struct Only {
+    contenders: Vec<String>,
+    cells: Vec<String>,
+}
+
+impl Only {
+    /// Of patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*` stands for any text. A cell is its name, such as
+    /// `50 clients × 128 bytes`, or its values, such as `50x128`.
+    pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Only {
+        let mut only = Only::default();
+        for pattern in patterns {
+            let (contender, cell) = pattern.split_once('/').unwrap_or((pattern, ""));
+            let given = |part: &str| (!part.is_empty()).then(|| part.to_owned());
+            only.contenders.extend(given(contender));
+            only.cells.extend(given(cell));
+        }
+        only
+    }
+
+    fn has_contender(&self, name: &str) -> bool {
+        self.contenders.is_empty() || self.contenders.iter().any(|pattern| matches(pattern, name))
+    }
+
+    fn has_cell(&self, cell: &Cell) -> bool {
+        let (name, values) = (cell.to_string(), cell.job().replace(' ', "x"));
+        let is = |pattern: &String| matches(pattern, &name) || matches(pattern, &values);
+        self.cells.is_empty() || self.cells.iter().any(is)
+    }
+}
+
+/// Whether a text is as the pattern, in which `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            let mut ends = (0..=text.len()).filter(|&at| text.is_char_boundary(at));
+            ends.any(|at| matches(rest, &text[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Rounds;
+    use crate::nop;
+
+    fn setup() -> Setup {
+        let plan = Plan { name: "nop".into(), rounds: Rounds::fixed(10), seed: 1 };
+        let cores = Cores { server: 0, load: 0 };
+        let mut setup = nop::BENCH.setup(plan, Duration::from_millis(50), cores, None);
+        setup.contenders = nop::BENCH.contenders(&["ring", "task", "liburing"]).expect("known");
+        setup.loads = nop::BENCH.loads([64, 128, 1024].map(nop::cell), Duration::from_millis(50));
+        setup
+    }
+
+    #[test]
+    fn a_pattern_has_stars_for_any_text() {
+        for (pattern, text) in
+            [("", ""), ("*", ""), ("a*c", "abc"), ("a*c", "ac"), ("*b*", "abc"), ("é*", "éé")]
+        {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("", "a"), ("a", "ab"), ("a*c", "abcd"), ("*d*", "abc")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn every_named_contender_is_measured_in_every_named_cell() {
+        let left = |patterns: &[&str]| {
+            let mut setup = setup();
+            setup.select(&Only::new(patterns.iter().copied())).expect("some are left");
+            let cells = setup.loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>();
+            (setup.names().join(" "), cells.join(" "))
+        };
+        assert_eq!(left(&[]), ("ring task liburing".into(), "64 128 1024".into()));
+        assert_eq!(left(&["ring", "lib*/*4"]), ("ring liburing".into(), "64 1024".into()));
+        assert_eq!(left(&["/128 entries"]), ("ring task liburing".into(), "128".into()));
+    }
+
+    #[test]
+    fn a_selection_of_nothing_lists_what_there_is() {
+        let error = |pattern| {
+            let error = setup().select(&Only::new([pattern])).expect_err("nothing is left");
+            assert!(error.is::<UsageError>(), "{error}");
+            error.to_string()
+        };
+        assert_eq!(error("rio"), "nop: no contender matches: there are ring, task, liburing");
+        assert!(error("/7").contains("no cell matches: there are 64 entries, 128 entries,"));
+    }
+
+    #[test]
+    fn the_cost_is_that_of_every_slice_with_the_control() {
+        assert_eq!(setup().cost(), Duration::from_millis(60) * 4 * 3 * 10);
+    }
+}

@@ -1,0 +1,223 @@
+//! Measuring a comparison: builds what must be built, starts the contenders, and takes slices.
+//!
+//! Servers are pinned to a core; clients run on another, unless they [share](crate::describe::Placement) all. CPU time is that of a server
+//! and of what it has started, in the measured window: of a client that is a program from its start to its end; requests and latency are
+//! those that the client reports. The first contender runs a second time as the control; one that can run only once, as its port is
+//! always the same or it runs already, is measured twice instead.
+
+mod slices;
+mod syscalls;
+
+use std::env;
+use std::time::Duration;
+
+use annulus_load::limits;
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::bench::{Bench, Contenders, Prepared};
+use crate::clients::Clients;
+use crate::describe::{Client, Contender, Load, Missing, Placement, Setup, Shown, find_installed};
+use crate::process::Spec;
+use crate::scratch::Scratch;
+use crate::start::{Fixture, start};
+
+use slices::Slices;
+use syscalls::PERF;
+
+impl Setup {
+    /// Builds what must be built, and starts all contenders.
+    ///
+    /// # Errors
+    /// If a contender cannot be built or started, none is left, or files cannot be made.
+    pub fn prepare(mut self) -> Result<Prepared> {
+        let temporary = env::temp_dir();
+        let scratch = Scratch::within(&temporary).with_context(|| {
+            format!("cannot make a directory in {}: set TMPDIR elsewhere", temporary.display())
+        })?;
+        let (loads, mut missing) = available(&self.loads)?;
+        let cells: Vec<_> = loads.iter().map(|load| load.cell.clone()).collect();
+        limits::reserve(self.files as usize)?;
+        let file_system = self.check.map(|check| check(&cells, &temporary)).transpose()?;
+        let needs_target = self.contenders.iter().any(|one| one.needs("target"));
+        let target = (needs_target, self.placement.target(self.cores));
+        let mut fixture = Fixture::new(scratch.path(), &self.site, target)?;
+        let (mut contenders, mut ready) = self.gather(&mut fixture)?;
+        missing.splice(0..0, contenders.missing);
+        if let Some(why) = missing.first().filter(|_| self.missing == Missing::Refused) {
+            bail!("{why}");
+        }
+        missing.append(&mut self.notes);
+        missing.extend(not_counted(&ready, self.counts_calls()));
+        contenders.missing = missing;
+        if let Some(control) = &contenders.control {
+            ready.push(ready[0].named(control));
+        }
+        let clients = Clients {
+            core: self.placement.load(self.cores),
+            time: self.time,
+            most: Duration::MAX,
+            directory: scratch.path().to_owned(),
+        };
+        let bench = self.bench(contenders, &loads, file_system);
+        let baseline = bench.contenders.baseline_index();
+        let mut slices = Slices::new(self, ready, loads, clients, fixture, baseline);
+        slices.start()?;
+        Ok(Prepared { bench, measure: Box::new(slices), scratch: Some(scratch) })
+    }
+
+    /// The contenders that are there, ready to be started.
+    fn gather(&self, fixture: &mut Fixture) -> Result<(Contenders, Vec<Contender>)> {
+        let core = self.placement.server(self.cores);
+        let (mut ready, mut absent) = (Vec::new(), Vec::new());
+        let found = self.contenders.iter().map(|one| -> Result<Result<Spec, String>> {
+            let prepared = match one.clone().prepare(self.peers.as_ref(), core) {
+                Err(error) if self.missing == Missing::OrBroken => Err(error.to_string()),
+                prepared => prepared?,
+            };
+            let tried = prepared.and_then(|one| match self.missing {
+                Missing::OrBroken => start(&one, "", self.start_timeout, fixture)
+                    .map_or_else(|error| Err(error.to_string()), |_| Ok(one)),
+                Missing::Refused | Missing::LeftOut => Ok(one),
+            });
+            Ok(match tried {
+                Ok(one) => {
+                    ready.push(one.clone());
+                    Ok(one.spec)
+                }
+                Err(why) => {
+                    absent.push(one.name.clone());
+                    Err(why)
+                }
+            })
+        });
+        let mut contenders = Contenders::gather(found, self.baseline.as_deref())?;
+        contenders.absent = absent;
+        Ok((contenders, ready))
+    }
+
+    /// The definition of the run, which is kept with its results.
+    fn bench(&self, contenders: Contenders, loads: &[Load], file_system: Option<String>) -> Bench {
+        let Shown { terms, legend, layout, metrics, mut parameters, .. } = self.shown.clone();
+        let commands: Vec<_> = loads.iter().map(|load| load.client.words().join(" ")).collect();
+        if commands.iter().any(|command| !command.is_empty()) {
+            parameters.insert("loads".into(), commands.into());
+        }
+        parameters.extend(file_system.map(|name| ("file_system".to_owned(), name.into())));
+        Bench {
+            plan: self.plan(),
+            terms,
+            legend,
+            layout,
+            contenders,
+            cells: loads.iter().map(|load| load.cell.clone()).collect(),
+            metrics,
+            idle: self.idle,
+            cores: self.uses_both().then_some(self.cores),
+            parameters,
+        }
+    }
+
+    /// Whether servers and clients each have a core.
+    fn uses_both(&self) -> bool {
+        let is_job = |load: &Load| matches!(load.client, Client::Job(_));
+        self.placement != Placement::Shared && !self.loads.iter().all(is_job)
+    }
+}
+
+/// The loads with a client that is installed, and what is left out for want of a program.
+fn available(loads: &[Load]) -> Result<(Vec<Load>, Vec<String>)> {
+    let (mut left, mut missing) = (Vec::new(), Vec::new());
+    for load in loads {
+        match load.client.missing() {
+            None => left.push(load.clone()),
+            Some(why) => missing.push(format!("load {} is left out: {why}", load.name())),
+        }
+    }
+    ensure!(!left.is_empty(), "no load is left: {}", missing.join("; "));
+    Ok((left, missing))
+}
+
+/// What cannot be counted, and why.
+fn not_counted(contenders: &[Contender], counts_calls: bool) -> Vec<String> {
+    let perf = counts_calls.then(|| find_installed(PERF).err()).flatten();
+    let perf = perf.map(|why| format!("system calls are not counted: {why}"));
+    let hidden = contenders.iter().filter(|one| !one.is_visible()).map(|one| {
+        format!(
+            "CPU time and memory of {} are not known: no process of this user listens there; requests/s decide",
+            one.name
+        )
+    });
+    perf.into_iter().chain(hidden).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Measure, Outcome, Plan, Rounds, Sample, Slice};
+    use crate::cores::Cores;
+    use crate::describe::Job;
+    use crate::nop;
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+    const SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
+
+    /// A shell that reads jobs, of which there are two.
+    fn program(script: &str, timeout: Duration) -> Box<dyn Measure> {
+        let core = annulus_load::affinity::allowed().expect("the cores")[0];
+        let cores = Cores { server: core, load: core };
+        let plan = Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 };
+        let mut setup = nop::BENCH.setup(plan, Duration::ZERO, cores, None);
+        let shell = Contender::of_text(&format!("sh -c '{script}'")).expect("a command");
+        setup.contenders = vec![shell.answering_jobs()];
+        let job = |line: &str| Job { line: line.into(), timeout, required: &["n"] };
+        let cells = [1, 20].map(nop::cell).into_iter().zip(["1", "20"]);
+        setup.loads =
+            cells.map(|(cell, line)| Load::job(cell, job(line), Duration::ZERO)).collect();
+        setup.prepare().expect("a shell").measure
+    }
+
+    fn error(script: &str) -> String {
+        program(script, TIMEOUT).measure(SLICE).expect_err(script)
+    }
+
+    #[test]
+    fn jobs_are_answered_one_by_one() {
+        let mut twice = program(r#"while read n; do echo "{\"n\":$((n * 2))}"; done"#, TIMEOUT);
+        for (cell, number) in [(0, 2.0), (1, 40.0), (0, 2.0)] {
+            let sample = twice.measure(Slice { cell, ..SLICE }).expect("an answer");
+            assert_eq!(sample, Sample::from([("n", number)]));
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_required_number_is_quoted() {
+        for wrong in ["4 80 7", r#"{"n":0}"#, r#"{"m":1}"#, r#"{"n":"x"}"#] {
+            let expected =
+                format!("its answer to `1` makes no sense: `{wrong}`; it printed nothing");
+            assert_eq!(
+                error(&format!("read n; echo \"{}\"", wrong.replace('"', "\\\""))),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn a_contender_that_ends_or_does_not_answer_is_quoted() {
+        let expected = "ended (exit status: 1); its last line: no ring here";
+        assert_eq!(error("read n; echo no ring here >&2; exit 1"), expected);
+        let mut silent = program("while read n; do :; done", Duration::from_millis(1));
+        let outcome: Outcome = silent.measure(SLICE);
+        assert_eq!(outcome, Err("no answer to `1` within 1ms; it printed nothing".into()));
+    }
+
+    /// The first process ends at its second job; the one after it does, too.
+    #[test]
+    fn a_contender_that_fails_is_started_anew() {
+        let mut twice = program(r#"read n; echo "{\"n\":1}"; read n; exit 3"#, TIMEOUT);
+        for _ in 0..3 {
+            assert!(twice.measure(SLICE).is_ok());
+            let error = twice.measure(SLICE).expect_err("it ends");
+            assert!(error.contains("exit status: 3"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The slices of a comparison: contenders as processes, and a client for each slice.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+
+use super::syscalls::{PERF, SystemCalls};
+use crate::bench::{Measure, Outcome, Slice, rate};
+use crate::clients::Clients;
+use crate::describe::{Client, Contender, Load, Missing, Pace, Setup, find_installed};
+use crate::proc::Memory;
+use crate::process::ProcessError;
+use crate::server::one_line;
+use crate::start::{Fixture, Running, start};
+use crate::watch::Watch;
+
+/// All contenders of a comparison.
+#[derive(Debug)]
+pub(super) struct Slices {
+    /// By contender and by what it is told to speak; with the round in which it was started.
+    running: BTreeMap<(usize, String), (usize, Running)>,
+    /// The control is the last.
+    contenders: Vec<Contender>,
+    loads: Vec<Load>,
+    clients: Clients,
+    fixture: Fixture,
+    /// The contender that rates are relative to.
+    baseline: usize,
+    /// What it answers a second in a closed loop, once that has been measured.
+    capacity: Option<f64>,
+    start_timeout: Duration,
+    rounds_a_process: usize,
+    counts_calls: bool,
+    is_tried: bool,
+}
+
+impl Slices {
+    /// Those of a comparison: of these contenders and loads, which are there.
+    pub(super) fn new(
+        setup: Setup,
+        contenders: Vec<Contender>,
+        loads: Vec<Load>,
+        clients: Clients,
+        fixture: Fixture,
+        baseline: usize,
+    ) -> Slices {
+        let (counts_calls, is_tried) = (setup.counts_calls(), setup.missing == Missing::Refused);
+        let Setup { start_timeout, rounds_a_process, .. } = setup;
+        let (running, capacity) = (BTreeMap::new(), None);
+        Slices {
+            running,
+            contenders,
+            loads,
+            clients,
+            fixture,
+            baseline,
+            capacity,
+            start_timeout,
+            rounds_a_process,
+            counts_calls,
+            is_tried,
+        }
+    }
+
+    /// Starts every contender. All stay up: an idle one uses no CPU time.
+    ///
+    /// # Errors
+    /// If one does not start, two would be measured as one, or one does not answer although it must.
+    pub(super) fn start(&mut self) -> Result<()> {
+        for contender in 0..self.contenders.len() {
+            for cell in 0..self.loads.len() {
+                self.running(Slice { round: 0, cell, contender })?;
+            }
+        }
+        self.check_addresses()?;
+        if self.is_tried { self.try_out() } else { Ok(()) }
+    }
+
+    /// Connections to an address at which two listen would be spread over both. What picks a free port, or is told one, has its own.
+    fn check_addresses(&self) -> Result<()> {
+        let fixed =
+            self.running.iter().filter(|((index, _), _)| !self.contenders[*index].can_run_twice());
+        for ((index, _), (_, live)) in fixed {
+            let is_same =
+                |other: &(usize, &Running)| other.0 != *index && other.1.address == live.address;
+            let mut others = self.running.iter().map(|((index, _), (_, live))| (*index, live));
+            if let Some((other, _)) = others.find(is_same) {
+                let [one, other] = [*index, other].map(|index| &self.contenders[index].name);
+                return Err(anyhow!(
+                    "{one} and {other} both listen at {}: connections would be spread over both; write {{port}} in \
+                     their commands, or choose another port for one",
+                    live.address.as_ref().map_or_else(String::new, ToString::to_string)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads every server shortly by every kind of load, so that what cannot work is told before the first round.
+    ///
+    /// # Errors
+    /// Names the server and the load, and what came of them.
+    fn try_out(&mut self) -> Result<()> {
+        for contender in 0..self.contenders.len() {
+            for cell in 0..self.loads.len() {
+                let load = &self.loads[cell];
+                if self.loads[..cell].iter().any(|other| other.name() == load.name()) {
+                    continue;
+                }
+                let (load, rate) = match (&load.client, load.pace) {
+                    (Client::Command { .. }, Pace::Rate(rate)) => (load.clone(), Some(rate)),
+                    (Client::Command { .. }, _) => (load.clone(), Some(1.0)),
+                    _ => (load.closed(load.depth), None),
+                };
+                let (slice, brief) = (Slice { round: 0, cell, contender }, self.clients.brief());
+                let address = self.running(slice)?.address.clone();
+                let tried = brief.run(&load, address.as_ref(), rate, &mut ());
+                // A slow server has answered nothing in so short a time.
+                let tried =
+                    tried.or_else(|_| self.clients.run(&load, address.as_ref(), rate, &mut ()));
+                self.running(slice)?.outcome(tried).map_err(|why| {
+                    let (name, load, connections) =
+                        (&self.contenders[contender].name, load.name(), load.connections);
+                    anyhow!("{name} under load '{load}' with {connections} connections: {why}")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose process a contender is measured by: the control has one of its own, unless there can be only one.
+    fn host(&self, contender: usize) -> usize {
+        let is_control = contender + 1 == self.contenders.len() && contender > 0;
+        if is_control && !self.contenders[0].can_run_twice() { 0 } else { contender }
+    }
+
+    fn key(&self, slice: Slice) -> (usize, String) {
+        (self.host(slice.contender), self.loads[slice.cell].service.clone())
+    }
+
+    /// The process of a slice; a new one if it has served its rounds, or has ended.
+    fn running(&mut self, slice: Slice) -> Result<&mut Running, ProcessError> {
+        let key = self.key(slice);
+        let contender = &self.contenders[key.0];
+        let most = self.rounds_a_process;
+        let is_worn = |since: usize| contender.can_run_twice() && slice.round - since >= most;
+        let is_fit = |(since, one): &mut (usize, Running)| !is_worn(*since) && !one.has_ended();
+        if !self.running.get_mut(&key).is_some_and(is_fit) {
+            // The old one ends first.
+            self.running.remove(&key);
+            let one = start(contender, &key.1, self.start_timeout, &mut self.fixture)?;
+            self.running.insert(key.clone(), (slice.round, one));
+        }
+        Ok(&mut self.running.get_mut(&key).expect("inserted above").1)
+    }
+
+    /// The rate of an open loop; none of a closed one. The first measures the baseline in a closed loop of the same kind.
+    fn rate(&mut self, slice: Slice) -> Result<Option<f64>, String> {
+        let load = &self.loads[slice.cell];
+        let (share, closed) = match load.pace {
+            Pace::Closed => return Ok(None),
+            Pace::Rate(rate) => return Ok(Some(rate)),
+            Pace::Share(share) => (share, load.closed(1)),
+        };
+        if self.capacity.is_none() {
+            let baseline = Slice { contender: self.baseline, ..slice };
+            let address = self.running(baseline).map_err(|error| error.why)?.address.clone();
+            let sample = self.clients.run(&closed, address.as_ref(), None, &mut ())?;
+            self.capacity = Some(rate().of.of(&sample).unwrap_or_default());
+        }
+        Ok(self.capacity.map(|capacity| capacity * share))
+    }
+
+    /// A slice, by a process that runs.
+    fn slice(&mut self, slice: Slice) -> Outcome {
+        let rate = self.rate(slice)?;
+        let running = self.running(slice).map_err(|error| error.why)?;
+        let (pid, address) = (running.pid, running.address.clone());
+        let load = &self.loads[slice.cell];
+        let mut watch = pid.map(Watch::new);
+        let measured = match (&load.client, &mut watch) {
+            (Client::Job(job), _) => {
+                let job = job.clone();
+                return self.running(slice).map_err(|error| error.why)?.ask(&job);
+            }
+            (_, Some(watch)) => self.clients.run(load, address.as_ref(), rate, watch),
+            (_, None) => self.clients.run(load, address.as_ref(), rate, &mut ()),
+        };
+        let key = self.key(slice);
+        let running = self.running.get_mut(&key).map(|(_, running)| running);
+        let sample = running.map_or(Err("it has ended".into()), |one| one.outcome(measured))?;
+        let (Some(watch), Some(pid)) = (watch, pid) else { return Ok(sample) };
+        let mut sample = watch.add_to(sample).map_err(one_line)?;
+        let is_first = slice.round == 0 && self.counts_calls && find_installed(PERF).is_ok();
+        let load = &self.loads[slice.cell];
+        // A request's calls, by a run of its own.
+        let mut calls = SystemCalls::new(pid, &self.clients.directory);
+        if is_first
+            && let Ok(run) = self.clients.run(load, address.as_ref(), rate, &mut calls)
+            && let (Some(calls), Some(requests)) = (calls.counted(), run.get("operations"))
+        {
+            sample.set("syscalls", calls / requests);
+        }
+        Ok(sample)
+    }
+}
+
+impl Measure for Slices {
+    fn measure(&mut self, slice: Slice) -> Outcome {
+        let outcome = self.slice(slice);
+        let key = self.key(slice);
+        // A new process takes the place of one that failed: an answer that comes late must not be taken for that of another slice.
+        if outcome.is_err() && self.contenders[key.0].can_run_twice() {
+            self.running.remove(&key);
+        }
+        outcome
+    }
+
+    /// Of each contender, that of one of its servers.
+    fn memory(&self) -> Vec<Option<Memory>> {
+        let of = |contender| {
+            let host = self.host(contender);
+            let mut all = self.running.iter().filter(|((index, _), _)| *index == host);
+            all.next().and_then(|(_, (_, one))| one.memory())
+        };
+        let all: Vec<_> = (0..self.contenders.len()).map(of).collect();
+        if all.iter().all(Option::is_none) { Vec::new() } else { all }
+    }
+}

@@ -1,0 +1,134 @@
+//! A contender that runs.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::time::Duration;
+use std::{fs, io};
+
+use annulus_load::ServerAddress;
+
+use super::fixture::Fixture;
+use crate::bench::Outcome;
+use crate::describe::{Contender, Job, Place, Word, filled};
+use crate::jobs::Pipes;
+use crate::listening;
+use crate::proc::Memory;
+use crate::process::{Process, ProcessError, Spec};
+use crate::ready::{Ready, check_free};
+use crate::server::{Server, one_line};
+
+/// A contender that runs; it ends when this is dropped, unless it ran already.
+#[derive(Debug)]
+pub(crate) struct Running {
+    process: Option<Process>,
+    pipes: Option<Pipes>,
+    /// Where it listens, if it does not read jobs.
+    pub(crate) address: Option<ServerAddress>,
+    /// Its first process, if that is known.
+    pub(crate) pid: Option<u32>,
+}
+
+/// Starts a contender that speaks this, and waits until it is ready, for so long unless it announces its address.
+pub(crate) fn start(
+    contender: &Contender,
+    service: &str,
+    timeout: Duration,
+    fixture: &mut Fixture,
+) -> Result<Running, ProcessError> {
+    let place = contender.place();
+    if let Place::Running(address) = place {
+        let pid = listening::owner_of(&address);
+        return Ok(Running { process: None, pipes: None, address: Some(address), pid });
+    }
+    let error = |why| ProcessError { name: contender.name.clone(), why };
+    let words = words(contender, &place, service, fixture)
+        .map_err(|why| error(format!("cannot prepare its start: {}", one_line(why))))?;
+    let fill = |argument: &OsString| filled(&argument.to_string_lossy(), &words).into();
+    let arguments = contender.spec.arguments.iter().map(fill).collect();
+    let spec = Spec { arguments, ..contender.spec.clone() };
+    let ready = |port| Ready { port, line: contender.ready.clone(), timeout }.start(&spec);
+    let server = match place {
+        Place::Pipes => {
+            let (process, jobs, answers) = Process::start_piped(&spec)?;
+            let (pid, pipes) = (None, Some(Pipes::new(jobs, answers)));
+            return Ok(Running { process: Some(process), pipes, address: None, pid });
+        }
+        Place::Announced => Server::start(&spec)?,
+        Place::Fixed(port) => {
+            check_free(port).map_err(error)?;
+            ready(Some(port))?
+        }
+        _ => ready(port(&words))?,
+    };
+    let Server { process, address } = server;
+    let (pid, process) = (Some(process.pid()), Some(process));
+    Ok(Running { process, pipes: None, address: Some(address), pid })
+}
+
+/// What takes the place of words in braces: makes the directory and writes the configuration, if it has one.
+fn words(
+    contender: &Contender,
+    place: &Place,
+    service: &str,
+    fixture: &mut Fixture,
+) -> io::Result<Vec<Word>> {
+    let mut words = fixture.words(service);
+    if *place == Place::Told {
+        words.push(("port", unused()?.to_string()));
+    }
+    let needs = ["dir", "scratch"].iter().any(|word| contender.needs(word));
+    if contender.configuration().is_none() && !needs {
+        return Ok(words);
+    }
+    let directory = fixture.directory()?;
+    words.extend([("dir", directory.clone()), ("scratch", directory.clone())]);
+    if let (Some(file), Some(text)) = (contender.configuration(), &contender.text) {
+        let path = format!("{directory}/{}", file.file_name().unwrap_or_default().display());
+        fs::write(&path, filled(text, &words))?;
+        words.push(("configuration", path));
+    }
+    Ok(words)
+}
+
+impl Running {
+    /// Has a job done by a contender that reads them.
+    pub(crate) fn ask(&mut self, job: &Job) -> Outcome {
+        let (Some(process), Some(pipes)) = (&mut self.process, &mut self.pipes) else {
+            return Err("it reads no jobs".into());
+        };
+        pipes.ask(process, (&job.line, job.timeout, job.required)).map_err(|error| error.why)
+    }
+
+    /// The outcome of a slice, unless its process has ended: that explains a failure.
+    pub(crate) fn outcome(&mut self, measured: Outcome) -> Outcome {
+        /// How long to wait for the end of one that failed.
+        const END_WAIT: Duration = Duration::from_millis(200);
+        let Some(process) = &mut self.process else { return measured };
+        let wait = if measured.is_ok() { Duration::ZERO } else { END_WAIT };
+        match self.pipes {
+            // A failed job has said so.
+            Some(_) => measured,
+            None => process.check(wait).map_err(|error| error.why).and(measured),
+        }
+    }
+
+    /// Whether its process has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| process.ended(Duration::ZERO).is_some())
+    }
+
+    /// The memory of its processes.
+    pub(crate) fn memory(&self) -> Option<Memory> {
+        Memory::of_tree(self.pid?).ok()
+    }
+}
+
+/// The port among the words.
+fn port(words: &[Word]) -> Option<u16> {
+    words.iter().find(|(name, _)| *name == "port").and_then(|(_, port)| port.parse().ok())
+}
+
+/// A port that is free now.
+fn unused() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
