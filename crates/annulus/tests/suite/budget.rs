@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::ReadBuf;
 
-const ITEMS: u32 = 1_000_000;
+const ITEMS: u32 = 300_000;
 
 /// Counts what a task has completed.
 #[derive(Clone, Default)]

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Conversations of each mode, unless the variable says how many.
-const SEQUENCES: u64 = 240;
+const SEQUENCES: u64 = 80;
 /// Conversations that a runtime has at once.
 const TOGETHER: u64 = 6;
 /// Datagrams that UDP has under way at once: what its receiver has no room for is lost.

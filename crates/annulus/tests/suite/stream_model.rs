@@ -14,7 +14,7 @@ use std::io;
 use std::time::Duration;
 
 /// Connections of each mode, unless the variable says how many.
-const SEQUENCES: u64 = 120;
+const SEQUENCES: u64 = 48;
 /// Connections that a runtime has at once.
 const TOGETHER: u64 = 6;
 fn seeds() -> u64 {

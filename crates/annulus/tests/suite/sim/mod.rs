@@ -1,7 +1,7 @@
 //! Programs on the simulated kernel: a mixed workload under faults, for any number of seeds, and the errors that a user of
 //! `annulus::sim` sees.
 //!
-//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (100 by default), and a tenth of them twice. `ANNULUS_SIM_SEED=n` runs only
+//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (40 by default), and a tenth of them twice. `ANNULUS_SIM_SEED=n` runs only
 //! that one. `ANNULUS_SIM_CANCELS=N` runs until N waits were dropped. A failure prints the command that replays it.
 
 mod buffers;
@@ -27,7 +27,7 @@ use seeds::{Totals, number};
 
 #[test]
 fn chaos() {
-    let totals = seeds::each("chaos", 0..number("ANNULUS_SIM_SEEDS", 100), |seed, totals| {
+    let totals = seeds::each("chaos", 0..number("ANNULUS_SIM_SEEDS", 40), |seed, totals| {
         workload::run(&Plan::of(seed), totals)
     });
     let counts = [totals.bytes, totals.datagrams, totals.faults, totals.panics];
@@ -53,7 +53,7 @@ fn cancels() {
 
 #[test]
 fn one_seed_is_one_run() {
-    let count = number("ANNULUS_SIM_SEEDS", 100) / 10;
+    let count = number("ANNULUS_SIM_SEEDS", 40) / 10;
     seeds::each("one_seed_is_one_run", 0..count, |seed, totals| {
         let first = workload::run(&Plan::of(seed), totals);
         let second = workload::run(&Plan::of(seed), totals);
