@@ -140,7 +140,15 @@ mod tests {
                     "{licence}"
                 );
             }
-            for key in ["description", "keywords", "categories", "rust-version", "license"] {
+            let keys = [
+                "description",
+                "documentation",
+                "keywords",
+                "categories",
+                "rust-version",
+                "license",
+            ];
+            for key in keys {
                 assert!(manifest.contains(&format!("\n{key}")), "{key} of {name}");
             }
         }

@@ -7,7 +7,10 @@ use std::thread;
 
 use crate::step::{Failure, Outcome, Step, root, target};
 
-const TARGET: &str = "x86_64-unknown-linux-musl";
+/// The target of this machine's programs with musl.
+fn musl() -> String {
+    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
+}
 
 /// Builds it as quickly as it can be built, or with `--dist` as it is published.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -22,10 +25,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     if let Some(missing) = missing() {
         return Ok(vec![missing]);
     }
-    let build = format!("build --quiet -p annulus-cli --target {TARGET} --profile {profile}");
+    let triple = musl();
+    let build = format!("build --quiet -p annulus-cli --target {triple} --profile {profile}");
     Step::new("cargo", &build).run()?;
     let directory = if profile == "dev" { "debug" } else { profile };
-    let program = target().join(TARGET).join(directory).join("annulus");
+    let program = target().join(triple).join(directory).join("annulus");
     echoes(&program)?;
     eprintln!("{}", program.display());
     Ok(Vec::new())
@@ -34,8 +38,9 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 /// What the build needs and this machine lacks.
 fn missing() -> Option<String> {
     let targets = Step::new("rustup", "target list --installed").probe().unwrap_or_default();
-    if !targets.lines().any(|line| line == TARGET) {
-        return Some(format!("static (no target: `rustup target add {TARGET}`)"));
+    let triple = musl();
+    if !targets.lines().any(|line| line == triple) {
+        return Some(format!("static (no target: `rustup target add {triple}`)"));
     }
     let compiler = Step::new("musl-gcc", "--version").probe();
     compiler.is_none().then(|| "static (no musl-gcc: `apt-get install musl-tools`)".into())
