@@ -139,7 +139,10 @@ mod tests {
         let failed = FailedTests::read(OUTPUT.as_bytes(), &mut copy).unwrap();
         assert_eq!(copy, OUTPUT.as_bytes());
         let report = failed.report();
-        assert!(report.starts_with("failures:") && report.ends_with("; finished in 0s"), "{report}");
+        assert!(
+            report.starts_with("failures:") && report.ends_with("; finished in 0s"),
+            "{report}"
+        );
         assert!(report.contains("---- b stdout ----\nwrong"), "{report}");
         assert!(!report.contains("... ok"), "{report}");
     }
