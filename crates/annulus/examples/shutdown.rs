@@ -22,25 +22,27 @@ fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:7000".into());
     let seconds = args.next().unwrap_or("5".into()).parse().map_err(io::Error::other)?;
-    annulus::run(async {
-        let (stop, mut connections) = (CancellationToken::new(), JoinSet::new());
-        annulus::spawn(cancel_on_signal(stop.clone()));
-        let listener = TcpListener::bind(address)?;
-        eprintln!("listening on {}", listener.local_addr()?);
-        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-            let (stream, _peer) = accepted?;
-            connections.spawn(serve(stream, stop.clone()));
-            // What has ended need not be kept.
-            while connections.try_join_next().is_some() {}
-        }
-        drop(listener);
-        let all = async { while connections.join_next().await.is_some() {} };
-        match timeout(Duration::from_secs(seconds), all).await {
-            Ok(()) => eprintln!("all connections have ended"),
-            Err(_) => eprintln!("{} connections are aborted", connections.len()),
-        }
-        Ok(())
-    })
+    annulus::run(server(address, seconds))
+}
+
+pub(crate) async fn server(address: String, seconds: u64) -> io::Result<()> {
+    let (stop, mut connections) = (CancellationToken::new(), JoinSet::new());
+    annulus::spawn(cancel_on_signal(stop.clone()));
+    let listener = TcpListener::bind(address)?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let (stream, _peer) = accepted?;
+        connections.spawn(serve(stream, stop.clone()));
+        // What has ended need not be kept.
+        while connections.try_join_next().is_some() {}
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    match timeout(Duration::from_secs(seconds), all).await {
+        Ok(()) => eprintln!("all connections have ended"),
+        Err(_) => eprintln!("{} connections are aborted", connections.len()),
+    }
+    Ok(())
 }
 
 async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {

@@ -199,7 +199,8 @@ impl fmt::Debug for CtrlC {
 
 /// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers and containers), which are
 /// caught from the first poll on. If that comes first, the future is dropped, and this is ready without an error. Once it was asked, all
-/// calls are ready, on whatever shard, so that those that begin later miss nothing. Under a simulated kernel no signal comes.
+/// calls are ready, on whatever shard, so that those that begin later miss nothing. Under a simulated kernel those come
+/// that `Network::signal` sends (feature `sim`).
 ///
 /// Where it is all that [`run`](crate::run) is given, the runtime ends as the guide says ([shutting
 /// down](crate::guide::shutting_down)): streams send what they have accepted, listeners and the paths of Unix sockets go.
@@ -222,10 +223,11 @@ impl fmt::Debug for CtrlC {
 /// # Cancel safety
 /// That of the future.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    if !current::get()?.kernel.real_descriptors() {
-        return future.await;
-    }
-    let asked = asked_to_end()?;
+    let core = current::get()?;
+    let is_real = core.kernel.real_descriptors();
+    let asked = if is_real { asked_to_end()? } else { Arc::default() };
+    let came = |signal: &Signal| core.arrivals.catch(signal.number()) > 0;
+    asked.fetch_or(!is_real && TERMINATE.iter().any(came), Ordering::SeqCst);
     let mut signals = signals(&TERMINATE)?;
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -258,15 +260,13 @@ fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
     Ok(known.insert(asked).clone())
 }
 
-/// Catches these signals from now on.
+/// Catches these signals from now on: those of the process, and under a simulated kernel those that
+/// `Network::signal` sends to the host (feature `sim`).
 ///
 /// # Errors
-/// Outside a runtime, under a simulated kernel, or if the handler cannot be installed.
+/// Outside a runtime, or if the handler cannot be installed.
 pub fn signals(which: &[Signal]) -> io::Result<Signals> {
     let core = current::get()?;
-    if !core.kernel.real_descriptors() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation gets no signals"));
-    }
     let catches =
         which.iter().map(|&signal| Catch::new(&core, signal)).collect::<io::Result<_>>()?;
     Ok(Signals { catches, first: 0 })
@@ -322,15 +322,26 @@ impl Signals {
     }
 }
 
-/// One signal: a handler that writes to a pipe, and the readiness of its other end.
+/// One signal that is caught.
 struct Catch {
     signal: Signal,
-    id: SigId,
-    pipe: AsyncFd<UnixStream>,
+    source: Source,
+}
+
+/// Where signals come from.
+enum Source {
+    /// A handler that writes to a pipe, and the readiness of its other end.
+    Process(SigId, AsyncFd<UnixStream>),
+    /// A simulated host, and how many were seen.
+    Simulated(Rc<Core>, u64),
 }
 
 impl Catch {
     fn new(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
+        if !core.kernel.real_descriptors() {
+            let seen = core.arrivals.catch(signal.number());
+            return Ok(Self { signal, source: Source::Simulated(core.clone(), seen) });
+        }
         let (read, write) = UnixStream::pair().map_err(named("socketpair"))?;
         read.set_nonblocking(true).map_err(named("ioctl"))?;
         write.set_nonblocking(true).map_err(named("ioctl"))?;
@@ -338,14 +349,20 @@ impl Catch {
         drain(&read)?;
         let pipe = AsyncFd::of_own(core.clone(), read, "for a signal")?;
         let id = register(signal.number(), write)?;
-        Ok(Self { signal, id, pipe })
+        Ok(Self { signal, source: Source::Process(id, pipe) })
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
-        loop {
-            ready!(self.pipe.poll_read_ready(cx))?.clear_ready();
-            if drain(self.pipe.get_ref())? {
-                return Poll::Ready(Ok(self.signal));
+        match &mut self.source {
+            Source::Process(_, pipe) => loop {
+                ready!(pipe.poll_read_ready(cx))?.clear_ready();
+                if drain(pipe.get_ref())? {
+                    return Poll::Ready(Ok(self.signal));
+                }
+            },
+            Source::Simulated(core, seen) => {
+                drop(core.enter_running()?);
+                core.arrivals.poll(self.signal.number(), seen, cx).map(|()| Ok(self.signal))
             }
         }
     }
@@ -367,7 +384,9 @@ fn drain(mut pipe: &UnixStream) -> io::Result<bool> {
 
 impl Drop for Catch {
     fn drop(&mut self) {
-        unregister(self.id);
+        if let Source::Process(id, _) = self.source {
+            unregister(id);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
 //! | make a call that blocks | [`spawn_blocking`] |
 //! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
+//! | tell a task from others | [`id`], [`JoinHandle::id`] |
 //! | let the other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] around futures of other crates |
 //!
 //! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and `stream.select_next_some()` of a
@@ -34,10 +35,11 @@
 //! # });
 //! ```
 
+pub use crate::runtime::current::{id, try_id};
 pub use crate::runtime::join_set::JoinSet;
 pub use crate::runtime::scope::{Scope, scope};
 pub use crate::runtime::spawn::spawn;
 pub use crate::runtime::spawn_blocking::{PoolFull, spawn_blocking, try_spawn_blocking};
 pub use crate::tasks::{
-    AbortHandle, Cooperative, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
+    AbortHandle, Cooperative, Id, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
 };

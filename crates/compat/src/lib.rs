@@ -12,7 +12,7 @@
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
 //! | redis | tokio's traits and `Send` | feature `send-stream`: [`SendStream`] |
 //! | tokio-postgres, tokio-tungstenite | tokio's traits | nothing: streams of annulus have them |
-//! | reqwest | a runtime of tokio | nothing: inside a runtime of `annulus-tokio` |
+//! | reqwest | a runtime of tokio | feature `with-tokio`: [`with_tokio`]; or inside a runtime of `annulus-tokio` |
 //! | quinn 0.11 | its own `Runtime`, `AsyncUdpSocket`, `AsyncTimer`, and `Send` | feature `quinn`: [`quinn::server`], [`quinn::client`] |
 //!
 //! # Which one do I need?
@@ -21,7 +21,8 @@
 //! |---|---|
 //! | a server of hyper with a loop of its own | `hyper`; for HTTP/1 with many idle connections its [`hyper::Http1`] |
 //! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2, little memory for idle connections |
-//! | axum handlers that use tokio's timers, tasks, sockets, or axum's WebSockets | `axum` and `annulus-tokio` |
+//! | axum handlers that use tokio's timers, tasks or sockets now and then | `tower` and `with-tokio`: [`with_tokio`] |
+//! | axum handlers that use much of tokio, or axum's WebSockets | `axum` and `annulus-tokio` |
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
 //! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, `axum` with `rustls::TlsIncoming` |
@@ -42,6 +43,7 @@
 //! | `tonic-transport` | `tonic = "0.14"`, `tonic-prost`, `prost`, `annulus-tokio` |
 //! | `rustls` | `rustls = { version = "0.23", default-features = false, features = ["ring", "std", "tls12"] }` for settings of one's own |
 //! | `quinn` | `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }` |
+//! | `with-tokio` | none |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
 //! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
@@ -80,7 +82,11 @@ mod timer;
 pub mod tonic;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "with-tokio")]
+mod with_tokio;
 
 pub use on_thread::{OnThread, WrongThread};
 #[cfg(feature = "send-stream")]
 pub use send_stream::SendStream;
+#[cfg(feature = "with-tokio")]
+pub use with_tokio::with_tokio;

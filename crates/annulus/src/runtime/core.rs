@@ -1,6 +1,7 @@
 //! What the handles of a runtime share, and how they borrow the rest.
 #![allow(unsafe_code)]
 
+use super::arrivals::Arrivals;
 use super::fork::ForkGuard;
 use super::host::Host;
 use super::inner::Inner;
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) began: Duration,
     /// The other event loop that this one is a guest of.
     pub(crate) host: Host,
+    /// Under a simulated kernel.
+    pub(crate) arrivals: Arrivals,
     /// Its clock, if it is not the kernel's; [`Io`](super::io::Io) has it too.
     pub(super) host_clock: Cell<Option<HostClock>>,
     /// Its loop runs on this thread.
@@ -82,6 +85,7 @@ impl Core {
             last_writes: LastWrites::default(),
             guard,
             host: Host::default(),
+            arrivals: Arrivals::default(),
             host_clock: Cell::new(None),
             running: Cell::new(false),
             broken: Cell::new(false),

@@ -2,7 +2,7 @@
 
 use crate::base::budget;
 use crate::runtime::core::Core;
-use crate::tasks::owner;
+use crate::tasks::{Id, owner};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -55,6 +55,22 @@ impl Drop for Entered {
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+}
+
+/// The id of the task that calls it.
+///
+/// # Panics
+/// Outside a task: the future that the runtime was given is none.
+#[track_caller]
+pub fn id() -> Id {
+    try_id().expect(
+        "task::id was called outside a task; the future of annulus::run is none: spawn one, or call try_id",
+    )
+}
+
+/// As [`id`]; `None` outside a task.
+pub fn try_id() -> Option<Id> {
+    with(|core| core.run_queue.running()).flatten()
 }
 
 /// The thread's current runtime.

@@ -1,5 +1,6 @@
 //! The runtime: one thread, one driver, one loop.
 
+mod arrivals;
 mod blocked;
 mod builder;
 mod choice;

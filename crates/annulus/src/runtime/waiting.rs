@@ -14,9 +14,14 @@ impl Core {
         let tasks = self.run_queue.tasks();
         let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
         self.enter().ok()?.add_waits(&mut waits);
+        self.arrivals
+            .waiting()
+            .iter()
+            .for_each(|waker| waits.note(waker, || "for a signal".into()));
         let now = self.kernel.now();
         let is_measured = |task: &Task| task.polls > 0 && self.recorder.is_some();
         let info = |(task, waits_for): (Task, Vec<String>)| TaskInfo {
+            id: task.id,
             spawned_at: task.spawned_at,
             is_ready: task.queued,
             waits_for,

@@ -3,6 +3,7 @@
 use super::Link;
 use super::disturb::{Chaos, Disturbances};
 use super::network::{Network, Stage};
+use crate::signal::Signal;
 use annulus_sim::Hosts;
 use std::io;
 use std::net::IpAddr;
@@ -17,6 +18,7 @@ pub(super) enum Change {
     /// The number of a host.
     Crash(usize),
     Bounce(usize),
+    Signal(usize, Signal),
     Disturb(Disturbances),
     Calm,
 }
@@ -45,6 +47,7 @@ impl Network {
             Change::Link(a, b, link) => shared.pairs.borrow_mut().link(sim, a, b, link),
             Change::Crash(index) => self.crash_now(index, None),
             Change::Bounce(index) => self.bounce_now(index),
+            Change::Signal(index, signal) => self.signal_now(index, signal),
             Change::Disturb(plan) => {
                 self.calm_down();
                 let chaos = Chaos::new(plan, self.elapsed(), &mut shared.random.borrow_mut())?;
@@ -65,6 +68,23 @@ impl Network {
         };
         self.shared.sim.crash(ip);
         self.stop(index);
+    }
+
+    /// Brings a signal to a host that runs: it ends if its program does not catch it, and by default it ends a process.
+    fn signal_now(&self, index: usize, signal: Signal) {
+        const IGNORED: [Signal; 4] =
+            [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGURG, Signal::SIGWINCH];
+        // Wakers may use the network.
+        let Some(running) = self.shared.hosts.borrow_mut()[index].running.take() else { return };
+        let goes_on = running.signal(signal) || IGNORED.contains(&signal);
+        {
+            let host = &mut self.shared.hosts.borrow_mut()[index];
+            host.is_down = !goes_on;
+            host.running = Some(running);
+        }
+        if !goes_on {
+            self.stop(index);
+        }
     }
 
     pub(super) fn bounce_now(&self, index: usize) {

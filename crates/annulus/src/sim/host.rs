@@ -3,6 +3,7 @@
 use crate::base::budget;
 use crate::runtime::current;
 use crate::runtime::spawn::spawn_at;
+use crate::signal::Signal;
 use crate::tasks::JoinError;
 use crate::tasks::remote::LostPanic;
 use crate::{Builder, JoinHandle, Runtime};
@@ -140,6 +141,11 @@ impl Running {
         let is_idle = core.turn_for_host()?;
         self.deadline = core.until_timer()?.map(|left| core.kernel.now() + left);
         Ok(is_idle)
+    }
+
+    /// Brings a signal. False if its program does not catch it.
+    pub(super) fn signal(&self, signal: Signal) -> bool {
+        self.runtime.core().arrivals.deliver(signal.number())
     }
 
     /// Whether a task was woken since its turn, by a task of another host.

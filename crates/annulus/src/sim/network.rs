@@ -5,6 +5,7 @@ use super::disturb::{Chaos, Disturbances};
 use super::host::{Host, Program};
 use super::pairs::Pairs;
 use super::{Link, Random, Sim};
+use crate::signal::Signal;
 use crate::{Builder, DriverChoice, Runtime};
 use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell};
@@ -295,6 +296,46 @@ impl Network {
         Ok(())
     }
 
+    /// Sends a signal to the program of a host, as to a process: it gets it if it catches it ([`signals`](crate::signal::signals),
+    /// [`until_terminated`](crate::signal::until_terminated)). If it does not, and never did, it ends as a process would, and its connections
+    /// are closed, until the host is [started again](Self::bounce); SIGCHLD, SIGCONT, SIGURG and SIGWINCH do nothing then. A host that is
+    /// down gets none. As after any end of a program, tasks that one has left when it returned go on.
+    ///
+    /// ```
+    /// use annulus::net::{TcpListener, TcpStream};
+    /// use annulus::signal::{Signal, until_terminated};
+    /// use annulus::sim::Network;
+    /// use std::{io, time::Duration};
+    ///
+    /// let network = Network::new(7);
+    /// network.host("server", || until_terminated(async {
+    ///     let listener = TcpListener::bind("0.0.0.0:80")?;
+    ///     loop {
+    ///         let (mut stream, _) = listener.accept().await?;
+    ///         annulus::spawn(async move { stream.send("hello").await });
+    ///     }
+    /// }))?;
+    /// let sends = network.clone();
+    /// network.client("client", async move {
+    ///     assert!(TcpStream::connect("server:80").await?.recv().await?.is_some());
+    ///     sends.signal("server", Signal::SIGTERM)?;
+    ///     annulus::time::sleep(Duration::from_millis(1)).await;
+    ///     let refused = TcpStream::connect("server:80").await.unwrap_err();
+    ///     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    ///     Ok::<_, io::Error>(())
+    /// })?;
+    /// network.run()?;
+    /// # io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the name is unknown, or that of a client.
+    pub fn signal(&self, name: &str, signal: Signal) -> io::Result<()> {
+        let index = self.service(name)?;
+        self.ask(Change::Signal(index, signal));
+        Ok(())
+    }
+
     /// Disturbs the network from now on, at random times of which each seed has its own, until [`calm`](Self::calm). With
     /// `ANNULUS_SIM_SEED` set, as for a replay, each disturbance is printed. Earlier ones end, as by `calm`.
     pub fn disturb(&self, disturbances: Disturbances) {
@@ -327,7 +368,9 @@ impl Network {
         self.address(name)?;
         let hosts = self.shared.hosts.borrow();
         let found = hosts.iter().position(|host| host.name == name && host.is_service);
-        found.ok_or_else(|| refused(format!("'{name}' is a client, which runs once; crash hosts")))
+        found.ok_or_else(|| {
+            refused(format!("'{name}' is a client, which runs once; crash and signal hosts"))
+        })
     }
 
     /// The settings of a host's runtime.

@@ -1,5 +1,6 @@
 //! What is known of a task.
 
+use crate::tasks::Id;
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
+    /// What [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id) say of it.
+    pub id: Id,
     /// The place that spawned it.
     pub spawned_at: &'static Location<'static>,
     /// It was woken, and is to run.

@@ -1,5 +1,6 @@
 //! Ending a task without waiting for it.
 
+use super::id::Id;
 use super::raw::TaskRef;
 use std::fmt;
 
@@ -32,6 +33,11 @@ impl AbortHandle {
         if let Some(task) = self.task.as_ref().filter(|task| !task.is_done()) {
             task.clone().abort();
         }
+    }
+
+    /// The task's id; of one that was refused, since its runtime ends, that of no task.
+    pub fn id(&self) -> Id {
+        self.task.as_ref().map_or(Id::NONE, TaskRef::id)
     }
 
     /// Whether the task has finished, or was aborted and its future is dropped. On another thread than the task's it may become true

@@ -2,6 +2,7 @@
 
 use super::abort::AbortHandle;
 use super::body::Outcome;
+use super::id::Id;
 use super::join_error::JoinError;
 use super::raw::JoinRef;
 use crate::base::budget;
@@ -42,6 +43,11 @@ impl<T> JoinHandle<T> {
         if !self.is_finished() {
             self.abort_handle().abort();
         }
+    }
+
+    /// The task's id; of one that was refused, since its runtime ends, that of no task.
+    pub fn id(&self) -> Id {
+        self.task.as_ref().map_or(Id::NONE, JoinRef::id)
     }
 
     /// A handle that aborts the task, and does not wait for it.

@@ -5,6 +5,7 @@ mod body;
 mod cooperative;
 pub(crate) mod counts;
 pub(crate) mod guarded;
+mod id;
 mod join;
 mod join_error;
 mod join_state;
@@ -29,6 +30,7 @@ mod atomic {
 pub use abort::AbortHandle;
 pub(crate) use body::panic_message;
 pub use cooperative::{Cooperative, cooperative};
+pub use id::Id;
 pub use join::JoinHandle;
 pub use join_error::JoinError;
 pub(crate) use raw::TaskRef;

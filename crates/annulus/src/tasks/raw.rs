@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::body::{self, Outcome};
+use super::id::Id;
 use super::join_state::JoinState;
 use super::owner::{self, is_owner};
 use super::refs::Refs;
@@ -231,6 +232,11 @@ impl TaskRef {
         self.head().spawned_at
     }
 
+    #[inline]
+    pub(crate) fn id(&self) -> Id {
+        Id::at(self.0.as_ptr().addr())
+    }
+
     /// The owner has taken it out of the inbox: the next wake from another thread puts it there again.
     pub(crate) fn leave_inbox(&self) {
         self.head().remote_flags.leave_inbox();
@@ -401,6 +407,10 @@ impl<T> JoinRef<T> {
     fn joinable(&self) -> &Joinable<T> {
         // SAFETY: the task lives as long as this reference, and `make` gave both the same type.
         unsafe { self.task.0.cast::<Joinable<T>>().as_ref() }
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.task.id()
     }
 
     /// Another reference to the task.

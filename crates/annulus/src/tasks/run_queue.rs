@@ -1,6 +1,7 @@
 //! The run queue, and the list of live tasks.
 #![allow(unsafe_code)]
 
+use super::id::Id;
 use super::raw::{self, JoinRef, Owned, State, TaskRef};
 use super::refused::refuse;
 use crate::base::budget;
@@ -35,6 +36,8 @@ pub(crate) struct RunQueue {
     /// Polls after which the loop looks for events although tasks are ready, and those since it did.
     event_interval: Cell<u32>,
     polls: Cell<u32>,
+    /// The task that runs, or [`Id::NONE`].
+    running: Cell<Id>,
     /// When the tasks that run now are noted to have run, in nanoseconds; 0 if that is not measured.
     time: Cell<u64>,
     _not_send: PhantomData<*const ()>,
@@ -42,6 +45,7 @@ pub(crate) struct RunQueue {
 
 /// What is known about a live task.
 pub(crate) struct Task {
+    pub(crate) id: Id,
     pub(crate) waker: Waker,
     pub(crate) spawned_at: &'static Location<'static>,
     /// It is in the run queue.
@@ -59,8 +63,18 @@ impl RunQueue {
         let (spawned, time) = (Cell::new(0), Cell::new(0));
         let task_budget = Cell::new(budget::DEFAULT);
         let (event_interval, polls) = (Cell::new(EVENT_INTERVAL), Cell::new(0));
-        let _not_send = PhantomData;
-        Self { queue, live, closed, spawned, task_budget, event_interval, polls, time, _not_send }
+        Self {
+            queue,
+            live,
+            closed,
+            spawned,
+            task_budget,
+            event_interval,
+            polls,
+            running: Cell::new(Id::NONE),
+            time,
+            _not_send: PhantomData,
+        }
     }
 
     pub(crate) fn set_task_budget(&self, budget: u32) {
@@ -142,6 +156,7 @@ impl RunQueue {
             let Some(task) = self.pop() else { break };
             probe.task_taken();
             self.renew_budget();
+            self.running.set(task.id());
             // SAFETY: tasks in the queue are queued.
             let state = unsafe { self.owned(&task).run() };
             self.owned(&task).note_poll(self.time.get());
@@ -152,7 +167,13 @@ impl RunQueue {
                 _ => {}
             }
         }
+        self.running.set(Id::NONE);
         probe.polls_end();
+    }
+
+    /// The task that runs, if one does.
+    pub(crate) fn running(&self) -> Option<Id> {
+        Some(self.running.get()).filter(|id| *id != Id::NONE)
     }
 
     /// Tasks that can run.
@@ -192,8 +213,8 @@ impl RunQueue {
         let task = |task: TaskRef| {
             let (polls, polled_at) = self.owned(&task).polls();
             let queued = self.owned(&task).state() == State::Queued;
-            let (waker, spawned_at) = (task.waker(), task.spawned_at());
-            Task { waker, spawned_at, polls, polled_at, queued }
+            let (id, waker, spawned_at) = (task.id(), task.waker(), task.spawned_at());
+            Task { id, waker, spawned_at, polls, polled_at, queued }
         };
         self.live_tasks().into_iter().filter(rests).map(task).collect()
     }

@@ -32,18 +32,20 @@
 //!
 //! # axum on annulus alone, or inside tokio
 //!
-//! axum asks its handlers for futures that are `Send`, but never sends them. On annulus alone, a handler
+//! axum asks its handlers for futures that are `Send`, but never sends them. What looks for a runtime of tokio panics on annulus alone, and
+//! `on_error` says what to do: call `with_tokio` (feature `with-tokio`) in the program, which has a runtime of tokio on a thread beside; or keep
+//! tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and `axum::Incoming` (feature `axum`), or with this server,
+//! which runs there too. The tests in `tests/with_tokio.rs` have each row:
 //!
-//! - works as it is if it computes, or awaits what needs no runtime: channels, other futures, bodies of requests;
-//! - wraps what uses streams, files and timers of annulus in an [`OnThread`](crate::OnThread):
-//!   `OnThread::new(annulus::time::sleep(delay)).await`;
-//! - must use nothing that needs a runtime of tokio: `tokio::time`, `tokio::net`, `tokio::spawn`, and what is made of them. Among those are
-//!   axum's own `WebSocketUpgrade::on_upgrade`, which calls `tokio::spawn`, the keep-alive of its `Sse`, and `tower`'s `timeout` and `buffer`.
-//!   Used all the same, they panic. For WebSockets, see below;
-//!   for a time limit, [`Serve::request_timeout`].
-//!
-//! A program with such handlers keeps tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and
-//! [`Incoming`](crate::axum::Incoming) (feature `axum`), or with this server, which runs there too.
+//! | a handler or layer uses | alone | with `with_tokio` | as a guest |
+//! |---|---|---|---|
+//! | extractors, state, channels of `tokio::sync`, bodies, `Sse` without keep-alive | yes | yes | yes |
+//! | streams, files and timers of annulus, in an [`OnThread`](crate::OnThread) | yes | yes | yes |
+//! | [`TimeoutLayer`], [`Serve::request_timeout`] | yes | yes | yes |
+//! | WebSockets as below | yes | yes | yes |
+//! | `tower_http::timeout::TimeoutLayer`, `tokio::time`, the keep-alive of `Sse` | no | yes | yes |
+//! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `tokio::net`, reqwest | no | yes | yes |
+//! | `axum::extract::WebSocketUpgrade` | no | no | yes |
 //!
 //! # WebSockets
 //!
@@ -103,8 +105,10 @@ mod protocol;
 mod serve;
 mod service;
 mod stream;
+mod timeout;
 mod timer;
 
 pub use error::ServeError;
 pub use listen::Listen;
 pub use serve::{Plain, Serve, serve, serve_hyper, serve_with};
+pub use timeout::{Timeout, TimeoutFuture, TimeoutLayer};

@@ -12,9 +12,16 @@ pub(super) fn catch<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(call))
 }
 
+/// How the panics of tokio begin that look for a runtime, and what to do about them.
+const NO_TOKIO: [&str; 2] = ["there is no reactor running", "there is no timer running"];
+const REMEDY: &str = "; it looks for a runtime of tokio: have one found, by annulus_compat::with_tokio() at the beginning of the program, \
+or run annulus inside one, by annulus_tokio::run";
+
 /// A panic as an error, with the panic's text.
 pub(super) fn error(payload: &Payload) -> BoxError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    format!("the service has panicked: {}", text.unwrap_or("without a text")).into()
+    let text = text.unwrap_or("without a text");
+    let remedy = if NO_TOKIO.iter().any(|begin| text.starts_with(begin)) { REMEDY } else { "" };
+    format!("the service has panicked: {text}{remedy}").into()
 }

@@ -2,6 +2,7 @@
 
 mod abort;
 mod cancellation;
+mod id;
 mod join_set;
 mod scope;
 

@@ -7,6 +7,7 @@ mod overload;
 mod panics;
 mod programs;
 mod seeds;
+mod signals;
 
 use annulus::io::copy_bidirectional;
 use annulus::net::{TcpListener, TcpStream, UdpSocket};

@@ -1,0 +1,47 @@
+//! The signals of a simulated host, which a test sends. Those of a process come through a pipe, see `signal.rs`.
+
+use crate::unwind::wake_each;
+use crate::waiters::{Wait, Waiters};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::task::{Context, Poll, Waker};
+
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    /// How often each signal has come that is or was caught, by its number.
+    counts: RefCell<BTreeMap<i32, u64>>,
+    waiters: RefCell<Waiters>,
+}
+
+impl Arrivals {
+    /// Catches a signal from now on; how often it has come before.
+    pub(crate) fn catch(&self, signal: i32) -> u64 {
+        *self.counts.borrow_mut().entry(signal).or_default()
+    }
+
+    /// Ready once it has come more often than was seen; then all are seen.
+    pub(crate) fn poll(&self, signal: i32, seen: &mut u64, cx: &Context<'_>) -> Poll<()> {
+        let count = self.catch(signal);
+        if count > *seen {
+            *seen = count;
+            return Poll::Ready(());
+        }
+        let (mut wakes, mut drops) = (Vec::new(), Vec::new());
+        self.waiters.borrow_mut().wait(Wait::Polling, cx.waker(), &mut wakes, &mut drops);
+        wake_each(wakes);
+        Poll::Pending
+    }
+
+    /// A signal has come. False if it is not caught.
+    pub(crate) fn deliver(&self, signal: i32) -> bool {
+        let is_caught = self.counts.borrow_mut().get_mut(&signal).map(|count| *count += 1);
+        let mut wakes = Vec::new();
+        self.waiters.borrow_mut().notify_all(&mut wakes);
+        wake_each(wakes);
+        is_caught.is_some()
+    }
+
+    pub(crate) fn waiting(&self) -> Vec<Waker> {
+        self.waiters.borrow().wakers().cloned().collect()
+    }
+}

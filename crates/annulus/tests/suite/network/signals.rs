@@ -1,0 +1,142 @@
+//! Signals on a simulated network: caught ones, those that end a program, and a graceful shutdown under faults, by the example.
+
+#[path = "../../../examples/shutdown.rs"]
+#[expect(dead_code, reason = "its `main` is the test")]
+mod shutdown;
+
+use super::{SECOND, echo};
+use annulus::net::TcpStream;
+use annulus::signal::{Signal, signals, until_terminated};
+use annulus::sim::{Disturbance, Disturbances, Network, check, run_on};
+use annulus::time::sleep;
+use annulus::{Runtime, spawn};
+use std::cell::RefCell;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+
+#[test]
+fn a_program_gets_the_signals_that_it_catches_and_no_others() -> io::Result<()> {
+    let network = Network::new(1);
+    let got = Rc::new(RefCell::new(Vec::new()));
+    let noted = got.clone();
+    network.host("service", move || {
+        let noted = noted.clone();
+        async move {
+            let mut caught = signals(&[Signal::SIGHUP, Signal::SIGTERM])?;
+            loop {
+                let signal = caught.recv().await?;
+                noted.borrow_mut().push(signal);
+                if signal == Signal::SIGTERM {
+                    return io::Result::Ok(());
+                }
+            }
+        }
+    })?;
+    let sends = network.clone();
+    network.client("client", async move {
+        for signal in [Signal::SIGHUP, Signal::SIGCHLD, Signal::SIGHUP, Signal::SIGTERM] {
+            sleep(SECOND).await;
+            sends.signal("service", signal)?;
+        }
+        sleep(SECOND).await;
+        let unknown = sends.signal("other", Signal::SIGTERM).unwrap_err();
+        assert!(unknown.to_string().contains("no host 'other'"), "{unknown}");
+        let client = sends.signal("client", Signal::SIGTERM).unwrap_err();
+        assert!(client.to_string().contains("'client' is a client"), "{client}");
+        io::Result::Ok(())
+    })?;
+    network.run()?;
+    assert_eq!(*got.borrow(), [Signal::SIGHUP, Signal::SIGHUP, Signal::SIGTERM]);
+    Ok(())
+}
+
+#[test]
+fn a_signal_that_is_not_caught_ends_the_program_until_it_is_started_again() -> io::Result<()> {
+    let network = Network::new(1);
+    network.host("server", echo)?;
+    let sends = network.clone();
+    network.client("client", async move {
+        let mut stream = TcpStream::connect("server:7").await?;
+        stream.send("x").await?;
+        assert_eq!(&*stream.recv_exact(1).await?, b"x");
+        sends.signal("server", Signal::SIGWINCH)?;
+        stream.send("y").await?;
+        assert_eq!(&*stream.recv_exact(1).await?, b"y");
+        sends.signal("server", Signal::SIGTERM)?;
+        // Closed by its kernel: no half-open connection, as after a crash.
+        assert!(
+            stream.recv().await.is_ok_and(|lease| lease.is_none()) || stream.recv().await.is_err()
+        );
+        let refused = TcpStream::connect("server:7").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        // One that is down gets none.
+        sends.signal("server", Signal::SIGTERM)?;
+        sends.bounce("server")?;
+        sleep(SECOND).await;
+        TcpStream::connect("server:7").await.map(drop)
+    })?;
+    network.run()
+}
+
+#[test]
+fn until_terminated_ends_also_for_what_asks_later() -> io::Result<()> {
+    let network = Network::new(1);
+    network.host("service", || async {
+        spawn(until_terminated(pending()));
+        until_terminated(pending()).await?;
+        until_terminated(pending()).await?;
+        spawn(until_terminated(pending())).await.expect("no panic")
+    })?;
+    let sends = network.clone();
+    network.client("client", async move {
+        sleep(SECOND).await;
+        sends.signal("service", Signal::SIGINT)?;
+        sleep(SECOND).await;
+        io::Result::Ok(())
+    })?;
+    network.run()?;
+    // Without a network no signal comes, and what waits for one is named.
+    let sim = annulus::sim::Sim::builder(1).build();
+    let waits = run_on(&sim, Runtime::builder(), async {
+        spawn(until_terminated(pending())).await.expect("no panic")
+    });
+    let error = waits.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deadlock);
+    assert!(error.to_string().contains("for a signal"), "{error}");
+    Ok(())
+}
+
+/// A line that the server has received before the signal is answered, whatever the network does to what is under way.
+#[test]
+fn a_graceful_shutdown_loses_no_line_under_faults() {
+    check(0..100, |seed| {
+        let network = Network::new(seed);
+        network.host("server", || shutdown::server("0.0.0.0:80".into(), 120))?;
+        let sends = network.clone();
+        network.client("client", async move {
+            let mut stream = TcpStream::connect("server:80").await?;
+            let kinds = &[Disturbance::Partition, Disturbance::Delay, Disturbance::Slow];
+            sends.disturb(Disturbances { kinds, ..Disturbances::default() });
+            for _ in 0..3 {
+                stream.send("line\n").await?;
+                assert_eq!(&*stream.recv_exact(5).await?, b"LINE\n");
+            }
+            sends.calm();
+            sleep(2 * SECOND).await;
+            stream.send("last\n").await?;
+            // It has arrived, and its second of work has not ended.
+            sleep(SECOND / 2).await;
+            sends.signal("server", Signal::SIGTERM)?;
+            sends.disturb(Disturbances { kinds, ..Disturbances::default() });
+            assert_eq!(&*stream.recv_exact(5).await?, b"LAST\n");
+            assert!(stream.recv().await?.is_none(), "the end");
+            sends.calm();
+            sleep(SECOND).await;
+            let refused = TcpStream::connect("server:80").await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            io::Result::Ok(())
+        })?;
+        network.run()
+    });
+}

@@ -1,0 +1,111 @@
+//! A limit of time for the requests of a route.
+
+use crate::OnThread;
+use annulus::time::{Sleep, sleep};
+use hyper::{Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Answers a request whose response has not begun in time with a status, 408 unless another one is chosen: as the layer of this name of
+/// `tower-http`, with timers of annulus in place of those of tokio. [`Serve::request_timeout`](super::Serve::request_timeout) is the same
+/// for all requests of a server.
+///
+/// ```
+/// use annulus_compat::tower::TimeoutLayer;
+/// use axum::{Router, routing::get};
+/// use std::time::Duration;
+///
+/// let router: Router = Router::new()
+///     .route("/", get(async || "hello"))
+///     .layer(TimeoutLayer::new(Duration::from_secs(10)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TimeoutLayer {
+    status: StatusCode,
+    limit: Duration,
+}
+
+impl TimeoutLayer {
+    /// A limit, and 408 behind it.
+    pub fn new(limit: Duration) -> Self {
+        Self::with_status_code(StatusCode::REQUEST_TIMEOUT, limit)
+    }
+
+    /// A limit, and the status behind it.
+    pub fn with_status_code(status: StatusCode, limit: Duration) -> Self {
+        Self { status, limit }
+    }
+}
+
+impl<S> Layer<S> for TimeoutLayer {
+    type Service = Timeout<S>;
+
+    fn layer(&self, inner: S) -> Timeout<S> {
+        Timeout { inner, layer: *self }
+    }
+}
+
+/// A service whose requests have a limit: see [`TimeoutLayer`].
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout<S> {
+    inner: S,
+    layer: TimeoutLayer,
+}
+
+impl<S, A, B> Service<Request<A>> for Timeout<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    B: Default,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = TimeoutFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let TimeoutLayer { status, limit } = self.layer;
+        TimeoutFuture {
+            response: self.inner.call(request),
+            late: OnThread::new(sleep(limit)),
+            status,
+        }
+    }
+}
+
+pin_project! {
+    /// A response, or the status behind the limit.
+    #[derive(Debug)]
+    pub struct TimeoutFuture<F> {
+        #[pin]
+        response: F,
+        late: OnThread<Sleep>,
+        status: StatusCode,
+    }
+}
+
+impl<F, B, E> Future for TimeoutFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: Default,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(response) = this.response.poll(cx) {
+            return Poll::Ready(response);
+        }
+        ready!(Pin::new(this.late).poll(cx));
+        let mut response = Response::new(B::default());
+        *response.status_mut() = *this.status;
+        Poll::Ready(Ok(response))
+    }
+}

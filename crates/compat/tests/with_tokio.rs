@@ -1,0 +1,247 @@
+//! The table of `annulus_compat::tower`: what handlers and layers of axum run on annulus alone, with a runtime of tokio beside, and as its
+//! guest; each row with the crate that it names.
+
+mod common;
+
+use annulus::net::{TcpListener, TcpStream};
+use annulus::sync::CancellationToken;
+use annulus_compat::tower::{TimeoutLayer, serve};
+use annulus_compat::{OnThread, with_tokio};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive};
+use axum::response::{Response, Sse};
+use axum::{Router, routing::get};
+use common::{Outcome, as_guest, on_drivers, simulated};
+use futures_util::stream::iter;
+use futures_util::{SinkExt, StreamExt};
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::{IntoFuture, pending};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+use tower::buffer::Buffer;
+
+const MOMENT: Duration = Duration::from_millis(1);
+/// What needs no runtime of tokio, and the end of its answer.
+const NATIVE: [(&str, &str); 4] = [
+    ("/hello/you", "hello, you"),
+    ("/events", "data: 2\n\n"),
+    ("/own-timer", "waited"),
+    ("/late", "408"),
+];
+/// What looks for one.
+const OF_TOKIO: [(&str, &str); 8] = [
+    ("/layer", "hello"),
+    ("/timer", "waited"),
+    ("/kept-alive", "data: 2\n\n"),
+    ("/buffer", "42"),
+    ("/spawn", "42"),
+    ("/file", "[lints.clippy]"),
+    ("/socket", "connected"),
+    ("/reqwest", "hello, you"),
+];
+
+#[derive(Clone)]
+struct Shared {
+    address: SocketAddr,
+    /// What WebSockets get.
+    got: mpsc::UnboundedSender<bool>,
+}
+
+fn events() -> impl futures_util::Stream<Item = Result<Event, Infallible>> {
+    iter(1..=2).map(|number| Ok(Event::default().data(number.to_string())))
+}
+
+async fn kept_alive() -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
+    Sse::new(events()).keep_alive(KeepAlive::new())
+}
+
+async fn buffered() -> String {
+    let double = tower::service_fn(async |number: u32| Ok::<_, Infallible>(2 * number));
+    let double = Buffer::new(double, 8);
+    double.oneshot(21).await.expect("it is served").to_string()
+}
+
+async fn file() -> String {
+    let text = tokio::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
+    text.expect("it is there").lines().find(|line| line.contains("clippy")).unwrap_or("").to_owned()
+}
+
+async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(async move |mut socket: WebSocket| {
+        let received = socket.recv().await;
+        let got = matches!(&received, Some(Ok(Message::Text(text))) if text.as_str() == "hello");
+        if let Some(Ok(message)) = received {
+            _ = socket.send(message).await;
+        }
+        _ = shared.got.send(got);
+    })
+}
+
+fn router(shared: Shared) -> Router {
+    let late = get(pending::<&'static str>).layer(TimeoutLayer::new(MOMENT));
+    let layer = tower_http::timeout::TimeoutLayer::with_status_code(
+        StatusCode::REQUEST_TIMEOUT,
+        Duration::from_secs(60),
+    );
+    Router::new()
+        .route("/hello/{name}", get(async |Path(name): Path<String>| format!("hello, {name}")))
+        .route("/events", get(async || Sse::new(events())))
+        .route("/own-timer", get(async || OnThread::new(waits()).await))
+        .route("/late", late)
+        .route("/layer", get(async || "hello").layer(layer))
+        .route(
+            "/timer",
+            get(async || {
+                tokio::time::sleep(MOMENT).await;
+                "waited"
+            }),
+        )
+        .route("/kept-alive", get(kept_alive))
+        .route("/buffer", get(buffered))
+        .route("/spawn", get(async || tokio::spawn(async { "42" }).await.expect("no panic")))
+        .route("/file", get(file))
+        .route(
+            "/socket",
+            get(async |State(shared): State<Shared>| {
+                tokio::net::TcpStream::connect(shared.address)
+                    .await
+                    .map(|_| "connected")
+                    .expect("it listens")
+            }),
+        )
+        .route(
+            "/reqwest",
+            get(async |State(shared): State<Shared>| {
+                let page = reqwest::get(format!("http://{}/hello/you", shared.address)).await;
+                page.expect("an answer").text().await.expect("text")
+            }),
+        )
+        .route("/ws", get(upgrade))
+        .with_state(shared)
+}
+
+async fn waits() -> &'static str {
+    annulus::time::sleep(MOMENT).await;
+    "waited"
+}
+
+/// A server, with what it has reported.
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    errors: Rc<RefCell<Vec<String>>>,
+    got: mpsc::UnboundedReceiver<bool>,
+}
+
+fn start(address: &str) -> std::io::Result<Server> {
+    let listener = TcpListener::bind(address)?;
+    let (address, (sender, got)) = (listener.local_addr()?, mpsc::unbounded_channel());
+    let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
+    let reported = errors.clone();
+    let server = serve(listener, router(Shared { address, got: sender }))
+        .on_error(move |error| reported.borrow_mut().push(error.to_string()))
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    annulus::spawn(server.into_future());
+    Ok(Server { address, stop, errors, got })
+}
+
+async fn ask(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut client = TcpStream::connect(address).await?;
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await?;
+    let mut answer = Vec::new();
+    while let Some(lease) = client.recv().await? {
+        answer.extend_from_slice(&lease);
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+async fn answers(server: &Server, rows: &[(&str, &str)]) -> Outcome {
+    for (path, expected) in rows {
+        let answer = ask(server.address, path).await?;
+        assert!(answer.contains(expected), "{path}: {answer}\n{:?}", server.errors.borrow());
+    }
+    assert!(server.errors.borrow().is_empty(), "{:?}", server.errors.borrow());
+    Ok(())
+}
+
+/// Whether a WebSocket of axum gets what its client sends.
+async fn speaks_websocket(server: &mut Server) -> Result<bool, common::Failure> {
+    let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);
+    let url = format!("ws://{}/ws", server.address);
+    let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
+    socket.send("hello".into()).await?;
+    Ok(server.got.recv().await.expect("the handler ends"))
+}
+
+#[test]
+fn alone_what_looks_for_tokio_is_named_with_its_remedy() {
+    on_drivers(async || {
+        let server = start("127.0.0.1:0")?;
+        answers(&server, &NATIVE).await?;
+        for (path, _) in OF_TOKIO {
+            let answer = ask(server.address, path).await?;
+            assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
+            let error = server.errors.borrow_mut().pop().expect("it is reported");
+            for part in ["there is no", "annulus_compat::with_tokio()", "annulus_tokio::run"] {
+                assert!(error.contains(part), "{path}: {error}");
+            }
+        }
+        server.stop.cancel();
+        Ok(())
+    });
+}
+
+#[test]
+fn with_tokio_all_runs_but_upgrades_of_axum() {
+    on_drivers(async || {
+        let _tokio = with_tokio()?;
+        let mut server = start("127.0.0.1:0")?;
+        answers(&server, &NATIVE).await?;
+        answers(&server, &OF_TOKIO).await?;
+        // Its socket is used on the other thread.
+        assert!(!speaks_websocket(&mut server).await?);
+        server.stop.cancel();
+        Ok(())
+    });
+    assert!(tokio::runtime::Handle::try_current().is_err(), "the guard is gone");
+}
+
+#[test]
+fn with_tokio_is_one_runtime_for_all_threads() {
+    let ids = [(), ()].map(|()| {
+        std::thread::spawn(|| {
+            let _tokio = with_tokio().expect("a runtime");
+            tokio::runtime::Handle::current().id()
+        })
+    });
+    let [one, other] = ids.map(|thread| thread.join().expect("no panic"));
+    assert_eq!(one, other);
+}
+
+#[test]
+fn as_a_guest_all_runs() {
+    as_guest(async {
+        let mut server = start("127.0.0.1:0")?;
+        answers(&server, &NATIVE).await?;
+        answers(&server, &OF_TOKIO).await?;
+        assert!(speaks_websocket(&mut server).await?);
+        server.stop.cancel();
+        Ok(())
+    });
+}
+
+#[test]
+fn the_layer_of_annulus_has_the_clock_of_a_simulation() {
+    simulated(async |_| {
+        let server = start("10.0.0.1:80")?;
+        answers(&server, &NATIVE).await?;
+        server.stop.cancel();
+        Ok(())
+    });
+}
