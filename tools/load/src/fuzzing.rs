@@ -8,7 +8,7 @@ use crate::exchange::script::{Framing, Script, ScriptExchange, ScriptRequest};
 use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, Template};
 use crate::payload::Payload;
-use crate::recording::{Alignment, Recording, merge};
+use crate::recording::Recording;
 use std::rc::Rc;
 
 /// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects the client and the
@@ -35,7 +35,7 @@ pub fn echo(bytes: &[u8]) {
     assert_eq!(at_once.err(), found, "the same result in pieces");
 }
 
-/// Reads `bytes` as a recording. If they are one, it is written so that the same is read, and can be merged with another.
+/// Reads `bytes` as a recording. If they are one, it is written so that the same is read.
 pub fn recording(bytes: &[u8]) {
     let recording = match Recording::read(bytes) {
         Ok(recording) => recording,
@@ -45,14 +45,6 @@ pub fn recording(bytes: &[u8]) {
     recording.write(&mut text).expect("memory can be written to");
     let again = Recording::read(&text[..]).expect("what was written can be read");
     assert_eq!(again, recording, "what was written is what is read");
-    let mut other = recording.clone();
-    other.run.machine.host.push('2');
-    let both = [("one".to_owned(), recording), ("other".to_owned(), other)];
-    if let Ok(merged) = merge(&both, Alignment::Starts) {
-        let mut sum = both[0].1.total().response;
-        sum.add(&both[1].1.total().response);
-        assert_eq!(merged.total().response, sum, "merging adds");
-    }
 }
 
 /// Requests that are outstanding while foreign bytes are received.

@@ -37,7 +37,6 @@ mod random;
 mod run;
 mod schedule;
 mod server_address;
-mod start_time;
 mod streams;
 mod system;
 mod threads;
@@ -81,6 +80,5 @@ pub use schedule::{
     parse_number,
 };
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};
-pub use start_time::StartError;
 pub use tls::{Tls, TlsError, Trust};
 pub use wire::SOURCE_ADDRESSES;

@@ -3,7 +3,6 @@
 use crate::affinity::PinError;
 use crate::limits::OpenFileShortage;
 use crate::plan::PlanError;
-use crate::start_time::StartError;
 use std::io;
 
 /// A run that could not begin. Failures of the server are in its [`Recording`](crate::recording::Recording) instead.
@@ -22,9 +21,6 @@ pub enum LoadError {
     /// The runtime could not be set up, or this thread already has one.
     #[error("the load cannot run here: {0}")]
     Runtime(io::Error),
-    /// The run could not begin at the time of the plan.
-    #[error(transparent)]
-    Start(StartError),
     /// The system does not start as many threads.
     #[error(
         "only {started} of {wanted} threads could be started: {error}; ask for fewer clients, raise the limit \

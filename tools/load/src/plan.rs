@@ -69,9 +69,6 @@ pub struct Plan {
     pub seed: u64,
     /// The length of the intervals that are recorded: a second, unless a long run asks for fewer.
     pub interval: Duration,
-    /// When to begin to measure, as the time since the Unix epoch; at once, after the warm-up, if `None`. Clients begin to
-    /// connect a connect time-out and the warm-up before; the warm-up lasts until then.
-    pub start_at: Option<Duration>,
 }
 
 impl Plan {
@@ -99,7 +96,6 @@ impl Plan {
             connect_timeout: Duration::from_secs(5),
             seed: 1,
             interval: Duration::from_secs(1),
-            start_at: None,
         }
     }
 

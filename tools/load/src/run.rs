@@ -6,7 +6,6 @@ use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Plan, Workload};
 use crate::recording::Recording;
-use crate::start_time::StartTime;
 use crate::system::Edges;
 use crate::{datagrams, per_connection, streams};
 
@@ -21,7 +20,6 @@ pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Recording, LoadEr
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
-    StartTime::of(plan).await_connect(observer).map_err(LoadError::Start)?;
     let mut edges = Edges::new(observer);
     let observer = &mut edges;
     let findings = match plan.workload {

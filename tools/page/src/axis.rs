@@ -86,6 +86,11 @@ impl Axis {
         &self.title
     }
 
+    /// Its lower end.
+    pub(crate) fn low(&self) -> f64 {
+        self.low
+    }
+
     /// Where a value lies between the ends, from 0 to 1; values beyond them lie at the ends.
     fn share(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };

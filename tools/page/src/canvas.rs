@@ -28,6 +28,8 @@ pub(crate) enum Mark {
     Area(Ink, [(f64, f64); 2]),
     /// A filled circle.
     Dot(Ink, (f64, f64)),
+    /// A line of text, which begins there.
+    Text(String, (f64, f64)),
 }
 
 /// A picture of `marks` in the plane of these axes, as SVG.
@@ -52,7 +54,8 @@ fn try_draw<'a>(
         .margin_top(52)
         .margin_right(64)
         .x_label_area_size(96)
-        .y_label_area_size(longest.unwrap_or(0) * CHARACTER + 24)
+        // The first label of the other axis needs some room, too.
+        .y_label_area_size((longest.unwrap_or(0) * CHARACTER + 24).max(52))
         .build_cartesian_2d(x.clone(), y.clone())?;
     draw_axes(&mut plane)?;
     draw_titles(&area, size, x, y)?;
@@ -94,6 +97,7 @@ fn element<'a>(mark: &Mark) -> Element<'a> {
         }
         Mark::Area(ink, corners) => Rectangle::new(*corners, ink.color().filled()).into_dyn(),
         Mark::Dot(ink, place) => Circle::new(*place, 8, ink.color().filled()).into_dyn(),
+        Mark::Text(text, place) => Text::new(text.clone(), *place, text_style()).into_dyn(),
     }
 }
 

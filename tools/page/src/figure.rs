@@ -15,6 +15,8 @@ pub struct Figure {
     pub key: Vec<Key>,
     /// Whether there was anything to draw.
     pub has_data: bool,
+    /// Whether it takes the whole width of the page.
+    pub is_wide: bool,
 }
 
 /// The meaning of one colour.

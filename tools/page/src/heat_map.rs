@@ -45,6 +45,7 @@ impl HeatMap {
             has_data: !marks.is_empty(),
             svg: canvas::draw((canvas::WIDTH, canvas::HEIGHT), &self.x, &self.y, &marks),
             key: key(most),
+            is_wide: false,
         }
     }
 }

@@ -6,8 +6,12 @@ use crate::figure::Figure;
 use crate::ink::Ink;
 use std::ops::Range;
 
-/// Units of the drawing for a row.
-const ROW: u32 = 68;
+/// Units of the drawing for a row: its name, and below it the estimate.
+const ROW: u32 = 84;
+
+/// How far above and below the middle of a row these are, as a share of it. The name is a text that hangs from there.
+const NAME: f64 = 0.46;
+const ESTIMATE: f64 = -0.2;
 
 /// What lies above and below the rows.
 const FRAME: u32 = 150;
@@ -46,7 +50,7 @@ impl IntervalChart {
         let rows = self.rows.iter().enumerate();
         let estimates = rows.flat_map(|(row, estimate)| self.estimate(row, estimate));
         let marks: Vec<Mark> = self.upright().chain(estimates).collect();
-        let names: Vec<String> = self.rows.iter().map(|row| row.name.clone()).collect();
+        let names = vec![String::new(); self.rows.len()];
         let size = (canvas::WIDTH, FRAME + ROW * self.rows.len() as u32);
         Figure {
             title: self.title.clone(),
@@ -54,6 +58,7 @@ impl IntervalChart {
             has_data: !self.rows.is_empty(),
             svg: canvas::draw(size, &self.x, &Axis::rows(&names), &marks),
             key: Vec::new(),
+            is_wide: true,
         }
     }
 
@@ -65,14 +70,16 @@ impl IntervalChart {
     }
 
     fn estimate(&self, row: usize, estimate: &IntervalRow) -> Vec<Mark> {
-        let height = row_middle(row, self.rows.len());
+        let middle = row_middle(row, self.rows.len());
+        let name = Mark::Text(estimate.name.clone(), (self.x.low(), middle + NAME));
+        let height = middle + ESTIMATE;
         let ink = Ink::Series(estimate.series);
         let line = estimate.interval.as_ref().map(|interval| {
             let ends = [interval.start, interval.end].map(|end| (end, height));
             Mark::Path(ink, 8, ends.into())
         });
         let dot = Mark::Dot(ink, (estimate.value, height));
-        line.into_iter().chain([dot]).collect()
+        line.into_iter().chain([dot, name]).collect()
     }
 }
 

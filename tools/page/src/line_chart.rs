@@ -111,6 +111,7 @@ impl LineChart {
             has_data: !marks.is_empty(),
             svg: canvas::draw((canvas::WIDTH, canvas::HEIGHT), &self.x, &self.y, &marks),
             key: named.map(Line::key).collect(),
+            is_wide: false,
         }
     }
 }

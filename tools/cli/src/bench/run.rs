@@ -103,6 +103,8 @@ pub(crate) struct Progress<'a> {
     known: usize,
     /// About how long the comparisons after this one take.
     later: Duration,
+    /// What is known so far of the cell that was measured last.
+    answer: String,
 }
 
 impl<'a> Progress<'a> {
@@ -110,7 +112,15 @@ impl<'a> Progress<'a> {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{prefix} {bar:30} slice {pos} of {len}, {msg}");
         let bar = bar.with_style(style.expect("a template that is a constant")).with_prefix(title);
-        Progress { lock, bar, saved: None, began: clock::now(), known, later }
+        Progress {
+            lock,
+            bar,
+            saved: None,
+            began: clock::now(),
+            known,
+            later,
+            answer: String::new(),
+        }
     }
 
     /// About how long the rest takes, by the time of a slice so far.
@@ -125,7 +135,12 @@ impl Observer for Progress<'_> {
     fn progress(&mut self, done: usize, planned: usize) {
         self.bar.set_length(planned as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_message(format!("{} left", duration::shown(self.left(done, planned))));
+        let left = duration::shown(self.left(done, planned));
+        self.bar.set_message(format!("{left} left\n{}", self.answer));
+    }
+
+    fn answer(&mut self, so_far: String) {
+        self.answer = so_far;
     }
 
     /// A failure to save is reported at the end.

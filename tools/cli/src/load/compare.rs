@@ -2,13 +2,13 @@
 
 use super::recordings;
 use super::summary::printable;
-use crate::output::{self, JsonFile, Target, note};
+use crate::output::{self, Target, note};
 use crate::text::{Listing, table, thousands, wrapped};
 use crate::usage::UsageError;
-use annulus_load::compare::{self, CompareError, Comparison, MetricRatio, Options, Side};
-use annulus_load::page::{self, Compared};
+use annulus_load::compare::{self, CompareError, Comparison, Metric, MetricRatio, Options, Side};
 use annulus_load::recording::Recording;
 use annulus_load::stats::Verdict;
+use annulus_page::text;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -30,8 +30,7 @@ is within the margin, and \"undecided\" otherwise. The exit status is 0, unless
 Examples:
   annulus load compare before.json after.json
   annulus load compare a1.json a2.json a3.json --with b1.json b2.json b3.json
-  annulus load compare old/*.json --with new/*.json --fail-if worse
-  annulus load compare old/*.json --with new/*.json --html changes.html";
+  annulus load compare old/*.json --with new/*.json --fail-if worse";
 
 /// The format of the comparison as JSON.
 const FORMAT: &str = "annulus-load-comparison";
@@ -57,9 +56,6 @@ pub(super) struct CompareArgs {
     /// Write the comparison as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
-    /// Write a page with charts
-    #[arg(long, value_name = "FILE|-")]
-    html: Option<Target>,
 }
 
 /// What makes the exit status 1.
@@ -83,27 +79,15 @@ struct Document<'a> {
 
 pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     let files = sides(&args.runs, &args.with)?;
-    let outputs = || args.json.iter().chain(&args.html);
-    for output in outputs() {
+    if let Some(output) = &args.json {
         recordings::check_distinct(output, args.runs.iter().chain(&args.with))?;
-    }
-    let stdouts = outputs().filter(|output| **output == Target::Stdout).count();
-    if stdouts > 1 {
-        return Err(
-            UsageError("--json - and --html -: only one can be standard output".into()).into()
-        );
     }
     let [a, b] = [open(files[0])?, open(files[1])?];
     let options = Options { margin: args.margin / 100.0 };
     let comparison = compare::compare(&a, &b, &options).map_err(|error| classify(error, files))?;
     let json = args.json.map(Target::open).transpose()?;
-    let html = args.html.map(Target::open).transpose()?;
-    let is_shown = !html.as_ref().is_some_and(JsonFile::is_stdout);
-    if let Some(html) = html {
-        html.write(&page::comparison_html(Compared { comparison: &comparison, a: &a, b: &b }))?;
-    }
     let document = Document { format: FORMAT, version: VERSION, files, comparison: &comparison };
-    output::deliver(json, &document, is_shown.then(|| text(&comparison)))?;
+    output::deliver(json, &document, Some(text(&comparison)))?;
     Ok(status(&comparison, args.fail_if))
 }
 
@@ -189,7 +173,11 @@ fn side(side: &Side) -> String {
 fn rows(comparison: &Comparison) -> Vec<Vec<String>> {
     let head = ["", "A", "B", "B ÷ A", "verdict"].map(String::from).into();
     let row = |ratio: &MetricRatio| {
-        let value = |side: Option<f64>| side.map_or("–".into(), |value| ratio.metric.text(value));
+        let shown = |value| match ratio.metric {
+            Metric::Rate => text::number(value) + "/s",
+            _ => text::nanoseconds(value),
+        };
+        let value = |side: Option<f64>| side.map_or("–".into(), shown);
         vec![
             ratio.metric.to_string(),
             value(ratio.a),

@@ -1,7 +1,6 @@
 //! `annulus load udp`: datagrams.
 
 use super::recorded::OutputArgs;
-use super::together::TogetherArgs;
 use super::{CommonArgs, carry_out};
 use crate::duration;
 use crate::endpoint::Endpoint;
@@ -56,17 +55,14 @@ pub(super) struct UdpArgs {
     driver: DriverChoice,
     #[command(flatten)]
     output: OutputArgs,
-    #[command(flatten)]
-    together: TogetherArgs,
 }
 
 pub(super) fn run(args: UdpArgs) -> Result<ExitCode> {
-    let UdpArgs { address, length, common, window, segments, timeout, driver, output, together } =
-        args;
+    let UdpArgs { address, length, common, window, segments, timeout, driver, output } = args;
     let workload = Datagrams { window: window as usize, segments, driver };
     let mut plan = common.plan(length as usize, workload, address.datagrams()?);
     plan.reply_timeout = timeout;
-    output.set(&mut plan, &together);
+    output.set(&mut plan);
     let output = output.open(common.json.as_ref())?;
     carry_out(plan, None, common.json, output)
 }

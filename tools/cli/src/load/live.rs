@@ -1,25 +1,17 @@
-//! What is shown of a run while it lasts: a line, or several with `--live`. Nothing if standard error is no terminal.
+//! What is shown of a run while it lasts: a line. Nothing if standard error is no terminal.
 
 use annulus_load::Progress;
 use annulus_load::recording::{Interval, Percentiles};
 use annulus_page::text;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Steps of the bar.
 const LENGTH: u64 = 1000;
 
-/// Intervals that are shown one beside the other.
-const SHOWN: usize = 60;
-
-/// From few to many.
-const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-
 /// The view of a run.
 pub(super) struct Live {
     bar: ProgressBar,
-    is_large: bool,
     state: State,
 }
 
@@ -29,19 +21,19 @@ struct State {
     elapsed: Duration,
     total: Duration,
     responses: u64,
-    /// The last intervals.
-    recent: VecDeque<Interval>,
-    /// What has happened in all intervals that are over.
-    sum: Interval,
+    /// The last interval.
+    last: Option<Interval>,
+    /// What has failed so far.
+    failed: u64,
 }
 
 impl Live {
-    /// A view on standard error: one line, or several if it is large.
-    pub(super) fn new(is_large: bool) -> Live {
+    /// A view on standard error.
+    pub(super) fn new() -> Live {
         let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
-        let template = if is_large { "{bar:70} {percent:>3} %\n{msg}" } else { "{bar:12}  {msg}" };
-        let style = ProgressStyle::with_template(template).expect("a template that is a constant");
-        Live { bar: bar.with_style(style), is_large, state: State::default() }
+        let style = ProgressStyle::with_template("{bar:12}  {msg}");
+        let style = style.expect("a template that is a constant");
+        Live { bar: bar.with_style(style), state: State::default() }
     }
 
     /// An interval is over.
@@ -58,8 +50,7 @@ impl Live {
         }
         let Progress { elapsed, total, responses, .. } = progress;
         (self.state.elapsed, self.state.total, self.state.responses) = (elapsed, total, responses);
-        let message = if self.is_large { self.state.lines() } else { self.state.line() };
-        self.bar.set_message(message);
+        self.bar.set_message(self.state.line());
         let share = elapsed.as_secs_f64() / total.as_secs_f64().max(1e-9);
         self.bar.set_position((share * LENGTH as f64) as u64);
     }
@@ -72,12 +63,8 @@ impl Live {
 
 impl State {
     fn add(&mut self, interval: &Interval) {
-        self.sum.length += interval.length;
-        self.sum.add(interval);
-        if self.recent.len() == SHOWN {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(interval.clone());
+        self.failed += interval.failed;
+        self.last = Some(interval.clone());
     }
 
     /// Seconds that are left.
@@ -88,57 +75,19 @@ impl State {
 
     /// One line beside the bar: the last interval, or the rate of the run before there is one.
     fn line(&self) -> String {
-        let Some(last) = self.recent.back() else {
+        let Some(last) = &self.last else {
             let rate = self.responses as f64 / self.elapsed.as_secs_f64().max(1e-9);
             return format!("{}/s  {}", text::number(rate.round()), self.left());
         };
-        let [rate, p50, p99, failed] = figures(last).map(|(_, value)| value);
-        let failed = if self.sum.failed > 0 { text::short(self.sum.failed as f64) } else { failed };
-        format!("{rate}  p50 {p50}  p99 {p99}  failed {failed}  {}", self.left())
+        let rate = text::number((last.answered as f64 / last.length.max(1e-9)).round());
+        let latency = Percentiles::new(&last.response);
+        let time = |micros: Option<f64>| {
+            micros.map_or("–".into(), |micros| text::nanoseconds(micros * 1e3))
+        };
+        let (p50, p99, failed) =
+            (time(latency.p50), time(latency.p99), text::short(self.failed as f64));
+        format!("{rate}/s  p50 {p50}  p99 {p99}  failed {failed}  {}", self.left())
     }
-
-    /// Several lines below the bar.
-    fn lines(&self) -> String {
-        let mut lines = vec![self.left(), String::new()];
-        let Some(last) = self.recent.back() else { return lines.join("\n") };
-        lines.push(format!("{:<10}{:>16}{:>16}", "", "now", "the whole run"));
-        let both = figures(last).into_iter().zip(figures(&self.sum));
-        lines.extend(
-            both.map(|((name, now), (_, whole))| format!("{name:<10}{now:>16}{whole:>16}")),
-        );
-        lines.push(String::new());
-        type Height = fn(&Interval) -> f64;
-        let heights: [(&str, Height); 3] = [
-            ("rate", |interval| interval.answered as f64 / interval.length),
-            ("p50", |interval| interval.response.quantile(0.5) as f64),
-            ("p99", |interval| interval.response.quantile(0.99) as f64),
-        ];
-        let heights =
-            heights.map(|(name, of)| format!("{name:<10}{}", columns(self.recent.iter().map(of))));
-        lines.extend(heights);
-        lines.join("\n")
-    }
-}
-
-/// The figures that are shown of an interval, by name.
-fn figures(interval: &Interval) -> [(&'static str, String); 4] {
-    let rate = interval.answered as f64 / interval.length.max(1e-9);
-    let latency = Percentiles::new(&interval.response);
-    let time =
-        |micros: Option<f64>| micros.map_or("–".into(), |micros| text::nanoseconds(micros * 1e3));
-    [
-        ("rate", text::number(rate.round()) + "/s"),
-        ("p50", time(latency.p50)),
-        ("p99", time(latency.p99)),
-        ("failed", text::short(interval.failed as f64)),
-    ]
-}
-
-/// A column for each value, as high as its share of the largest.
-fn columns(values: impl Iterator<Item = f64> + Clone) -> String {
-    let largest = values.clone().fold(f64::MIN_POSITIVE, f64::max);
-    let height = |value: f64| HEIGHTS[((value / largest * 8.0).ceil() as usize).clamp(1, 8) - 1];
-    values.map(height).collect()
 }
 
 #[cfg(test)]
@@ -176,23 +125,5 @@ mod tests {
         state.add(&Interval { answered, failed, response, ..Interval::new(0.0, 1.0) });
         let line = state.line();
         assert!(BAR + 2 + line.chars().count() <= 80, "{line}");
-    }
-
-    #[test]
-    fn the_large_view_fits_a_terminal() {
-        for intervals in [0, 1, 500] {
-            let lines = state(intervals).lines();
-            assert!(lines.lines().all(|line| line.chars().count() <= 80), "{lines}");
-            assert!(lines.lines().count() < 20, "{lines}");
-        }
-        let lines = state(500).lines();
-        assert_eq!(lines.matches('█').count(), 3 * SHOWN, "{lines}");
-        assert!(lines.contains("failed") && lines.contains("the whole run"), "{lines}");
-    }
-
-    #[test]
-    fn columns_are_as_high_as_their_share() {
-        assert_eq!(columns([0.0, 1.0, 4.0, 8.0].into_iter()), "▁▁▄█");
-        assert_eq!(columns([0.0, 0.0].into_iter()), "▁▁");
     }
 }

@@ -7,7 +7,6 @@ mod find_rate;
 mod http;
 mod live;
 mod logs;
-mod merge;
 mod page;
 mod recorded;
 mod recordings;
@@ -17,7 +16,6 @@ mod spoken;
 mod summary;
 mod target;
 mod tls;
-mod together;
 mod workload;
 
 use self::live::Live;
@@ -79,9 +77,7 @@ Examples:
   annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load -t 5 --json - | jq .latency_us
-  annulus load --hdr a.hdr                 histograms for each second
-  annulus load --start-at +20s --json $(hostname).json
-                                           one of several machines: load merge";
+  annulus load --hdr a.hdr                 histograms for each second";
 
 /// What `-h` shows in their place.
 const BRIEF: &str = "\
@@ -91,13 +87,12 @@ Examples:
   annulus load http://127.0.0.1:8080/index.html
   annulus load redis://127.0.0.1 --redis 'GET key:{random 1 1000}'
 
-With --help: all options, of HTTP, Redis, TLS and several machines too.";
+With --help: all options, of HTTP, Redis and TLS too.";
 
 /// Loads other than connections, and what is done with recordings.
 #[derive(Debug, Subcommand)]
 enum Kind {
     Udp(Box<datagrams::UdpArgs>),
-    Merge(merge::MergeArgs),
     Compare(compare::CompareArgs),
     Page(page::PageArgs),
 }
@@ -155,8 +150,6 @@ pub(crate) struct LoadArgs {
     engine: engine::EngineArgs,
     #[command(flatten)]
     output: recorded::OutputArgs,
-    #[command(flatten)]
-    together: together::TogetherArgs,
     /// How long a client waits for the next byte before it fails
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     reply_timeout: Duration,
@@ -173,7 +166,6 @@ pub(crate) struct LoadArgs {
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     match args.kind {
         Some(Kind::Udp(args)) => return datagrams::run(*args),
-        Some(Kind::Merge(args)) => return merge::run(args),
         Some(Kind::Compare(args)) => return compare::run(args),
         Some(Kind::Page(args)) => return page::run(args),
         None => {}
@@ -203,7 +195,7 @@ fn parse(args: LoadArgs) -> Result<Parsed> {
     let of_echo = [("--length", has_sizes), ("--per-connection", args.per_connection)];
     only_for_echo(&protocol, &of_echo)?;
     let mut plan = args.common.plan(sizes.max(), workload, target.resolve(unix_socket)?);
-    args.output.set(&mut plan, &args.together);
+    args.output.set(&mut plan);
     (plan.reply_timeout, plan.connect_timeout) = (args.reply_timeout, args.connect_timeout);
     (plan.protocol, plan.tls) = (protocol, tls);
     (plan.schedule, plan.duration) = (schedule, duration);
@@ -259,7 +251,7 @@ pub(crate) fn plan_of(words: &[String]) -> Result<Plan> {
 
 /// Refuses options of recordings for a search, which leaves none.
 fn check_recording(args: &LoadArgs) -> Result<(), UsageError> {
-    let mut options = args.output.given().into_iter().chain(args.together.given());
+    let mut options = args.output.given().into_iter();
     match options.find(|(_, given)| *given && args.workload.is_search()) {
         Some((option, _)) => Err(UsageError(format!(
             "{option} is for runs that are recorded, and --find-rate is not: leave one of them out"
@@ -373,7 +365,7 @@ struct Watch {
 
 impl Watch {
     fn new(output: Output) -> Result<Watch> {
-        let live = Live::new(output.is_live());
+        let live = Live::new();
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
         Ok(Watch { live, stop, output })
     }

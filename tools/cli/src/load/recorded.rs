@@ -1,7 +1,6 @@
 //! Where the recording of a run goes, beside `--json`.
 
 use super::logs::{self, Logs};
-use super::together::TogetherArgs;
 use crate::duration;
 use crate::output::{JsonFile, Target};
 use crate::usage::UsageError;
@@ -22,10 +21,6 @@ pub(super) struct OutputArgs {
     /// Write a page with charts, as `load page` makes it of a recording
     #[arg(long, value_name = "FILE|-")]
     html: Option<Target>,
-    /// Show more while the run lasts: figures of the last second and of the
-    /// whole run, and their course
-    #[arg(long)]
-    live: bool,
     /// The length of an interval of the recording
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = duration::parse)]
     interval: Duration,
@@ -40,7 +35,6 @@ pub(super) struct Output {
     logs: Logs,
     label: Option<String>,
     page: Option<JsonFile>,
-    is_live: bool,
     takes_stdout: bool,
 }
 
@@ -77,14 +71,13 @@ impl OutputArgs {
             logs: Logs::open(self.hdr.clone())?,
             label: self.label.clone(),
             page: self.html.clone().map(Target::open).transpose()?,
-            is_live: self.live,
             takes_stdout: self.takes_stdout(),
         })
     }
 
     /// Sets what is recorded.
-    pub(super) fn set(&self, plan: &mut Plan, together: &TogetherArgs) {
-        (plan.interval, plan.start_at) = (self.interval, together.start_at);
+    pub(super) fn set(&self, plan: &mut Plan) {
+        plan.interval = self.interval;
     }
 }
 
@@ -96,11 +89,6 @@ impl Output {
 
     pub(super) fn write(&mut self, interval: &Interval) {
         self.logs.write(interval);
-    }
-
-    /// Whether more is shown while the run lasts.
-    pub(super) fn is_live(&self) -> bool {
-        self.is_live
     }
 
     /// Writes the page of the recording, if one was asked for.

@@ -49,7 +49,6 @@ pub(super) fn of(recording: &Recording) -> String {
     if !recording.run.driver.is_empty() {
         text.row("driver", &printable(&recording.run.driver));
     }
-    parts(&mut text, recording);
     if recording.errors.is_empty() {
         text.row("errors", "none");
     }
@@ -169,30 +168,6 @@ fn totals(recording: &Recording) -> [String; 7] {
         format!("sum:: {elapsed:.0} us ({:.6} ms)", elapsed / 1e3),
         format!("average:{:.0}us", elapsed / count),
     ]
-}
-
-/// What a recording was merged from.
-fn parts(text: &mut Listing, recording: &Recording) {
-    let parts = &recording.parts;
-    if parts.is_empty() {
-        return;
-    }
-    for part in parts {
-        let what = format!(
-            "{}: {} on {}, {} responses in {:.3} s, began at +{:.3} s{}",
-            printable(&part.name),
-            thousands(part.run.clients),
-            printable(&part.run.machine.host),
-            thousands(part.responses),
-            part.seconds,
-            part.shift,
-            if part.interrupted { ", interrupted" } else { "" }
-        );
-        text.row("merged", &what);
-    }
-    let first = &parts[0].run.machine;
-    let is_one = parts.iter().all(|part| part.run.machine.has_the_clock_of(first));
-    text.row("clocks", if is_one { "one machine's" } else { "each machine's own" });
 }
 
 /// Text of a file without what a terminal would take for commands.

@@ -1,9 +1,9 @@
 //! `annulus load`: its figures, and its errors about faulty servers.
 
+use crate::common::Scratch;
 use crate::common::{
     ANNULUS, Finished, Server, annulus, drivers, finish, free_address, runtime_drivers,
 };
-use crate::load_merge::Scratch;
 use annulus_load::clock;
 use annulus_load::recording::Recording;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -53,21 +53,6 @@ fn runs_that_differ_are_different_and_runs_that_do_not_are_not() {
 }
 
 #[test]
-fn a_comparison_has_a_page() {
-    let directory = directory("compare-page");
-    let [a, b] = [1.0, 3.0]
-        .map(|factor| write(&directory, &format!("{factor}.json"), &recording(1, factor)));
-    let page = directory.join("page.html");
-    let files = [a.to_str().unwrap(), b.to_str().unwrap(), "--html", page.to_str().unwrap()];
-    let found = annulus(["load", "compare"].into_iter().chain(files));
-    assert_eq!(found.code, Some(0), "{found:?}");
-    let page = fs::read_to_string(page).unwrap();
-    for part in ["B is worse", "a &lt;label&gt;", "Ratios with their intervals", "stroke-s1"] {
-        assert!(page.contains(part), "{part} is not on the page");
-    }
-}
-
-#[test]
 fn other_plans_and_single_runs_are_said() {
     let directory = directory("compare-plans");
     let mut other = recording(2, 1.0);
@@ -101,10 +86,5 @@ fn what_cannot_be_compared_is_refused() {
     refused(&[&good, "nothing.json"], 1, &["nothing.json", "No such file"]);
     refused(&[&good, &other, "--margin=-1"], 2, &["a margin of -1 %", "from 0 to 1000 %"]);
     refused(&[&good, &other, "--json", &other], 2, &["other.json", "write to another file"]);
-    refused(
-        &[&good, &other, "--json", "-", "--html", "-"],
-        2,
-        &["only one can be standard output"],
-    );
     assert!(Recording::open(&other).is_ok(), "it was written over");
 }

@@ -13,22 +13,16 @@ fn a_terminal_shows_the_course_of_a_run() {
     }
     let server = Server::start(&[]);
     let options = "-c 2 -t 2 --warm-up 0 --interval 0.1";
-    for (option, parts) in
-        [("", ["p99 ", "failed 0", "s left"]), ("--live", ["the whole run", "rate", "s left"])]
-    {
-        let load = format!("'{ANNULUS}' load -a {} {options} {option}", server.address);
-        // Its own terminal, on which the load's standard error is, too.
-        let shown =
-            finish(Command::new("script").args(["-qec", &load, "/dev/null"]).env("TERM", "xterm"));
-        assert_eq!(shown.code, Some(0), "{shown:?}");
-        for part in parts {
-            assert!(
-                shown.stdout.contains(part),
-                "{part:?} is not shown with {option:?}: {shown:?}"
-            );
-        }
-        // The view goes away, and the results stay.
-        let (_, rest) = shown.stdout.rsplit_once(parts[2]).unwrap();
-        assert!(rest.contains("requests/s") && rest.contains("errors"), "{rest}");
+    let parts = ["p99 ", "failed 0", "s left"];
+    let load = format!("'{ANNULUS}' load -a {} {options}", server.address);
+    // Its own terminal, on which the load's standard error is, too.
+    let shown =
+        finish(Command::new("script").args(["-qec", &load, "/dev/null"]).env("TERM", "xterm"));
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    for part in parts {
+        assert!(shown.stdout.contains(part), "{part:?} is not shown: {shown:?}");
     }
+    // The view goes away, and the results stay.
+    let (_, rest) = shown.stdout.rsplit_once(parts[2]).unwrap();
+    assert!(rest.contains("requests/s") && rest.contains("errors"), "{rest}");
 }

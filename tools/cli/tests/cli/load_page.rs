@@ -62,7 +62,7 @@ fn a_run_leaves_its_page() {
         annulus(short.iter().chain(options))
     };
     let path = directory.join("run.html").to_str().unwrap().to_owned();
-    let made = load(&["--label", "a run", "--html", &path, "--live"]);
+    let made = load(&["--label", "a run", "--html", &path]);
     assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""), "{made:?}");
     let html = fs::read_to_string(&path).unwrap();
     assert!(html.contains("<title>a run</title>") && html.contains("fill-h"), "{html}");

@@ -1,7 +1,7 @@
 //! What `annulus load` leaves behind of a run: its recording, and the logs that it writes meanwhile.
 
+use crate::common::Scratch;
 use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, free_address, runtime_drivers};
-use crate::load_merge::Scratch;
 use annulus_load::clock;
 use annulus_load::recording::{Latencies, Recording};
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,7 +49,7 @@ fn every_mode_of_the_load_is_recorded() {
     }
 }
 
-/// Datagrams, and a connection per message: the recording, the logs, the page, a comparison and a sum.
+/// Datagrams, and a connection per message: the recording, the logs, the page and a comparison.
 #[test]
 fn every_workload_leaves_what_the_others_leave() {
     let mut command = Command::new(ANNULUS);
@@ -62,7 +62,6 @@ fn every_workload_leaves_what_the_others_leave() {
     // None is given up, however slow the machine.
     let datagrams = [&datagrams[..], &["--timeout", "30s"]].concat();
     let connections = ["load", "-a", &tcp, "--per-connection", "--connections", "300"];
-    let mut files = Vec::new();
     for (name, way) in [("udp", &datagrams[..]), ("per-connection", &connections)] {
         let scratch = Scratch::new(&format!("workload-{name}"));
         let [json, hdr, html] =
@@ -94,14 +93,9 @@ fn every_workload_leaves_what_the_others_leave() {
         assert!(words.iter().all(|word| page.contains(word)), "{name}");
         let compared = annulus(["load", "compare", &json, &json]);
         assert_eq!((compared.code, &*compared.stderr), (Some(0), ""), "{compared:?}");
-        let merged = annulus(["load", "merge", &json]).stdout;
         let rate = if name == "udp" { "echoes/s" } else { "all echo sync:" };
-        assert!(merged.contains(rate) && finished.stdout.contains(rate), "{merged}");
-        files.push((json, scratch));
+        assert!(finished.stdout.contains(rate), "{finished:?}");
     }
-    let [(one, _), (other, _)] = &files[..] else { panic!("two") };
-    annulus(["load", "merge", one, other])
-        .fails_with(1, &["cannot merge", "workload", "'datagrams'", "'a connection per message'"]);
 }
 
 /// The lines of a log of HdrHistogram that have the response times of an interval.
@@ -212,27 +206,10 @@ fn an_interrupted_run_is_kept_and_marked() {
 }
 
 #[test]
-fn a_start_that_cannot_be_met_is_refused() {
-    let server = Server::start(&[]);
-    for (args, part) in [
-        (["--start-at", "2001-01-01T00:00:00Z"], "s ago by this machine's clock"),
-        (["--start-at", "1700000000000"], "within 7 days"),
-        (["--start-at", "2099-01-01T00:00:00Z"], "within 7 days"),
-    ] {
-        load(&server, &args).fails_with(1, &[part]);
-    }
-    let address = server.address.to_string();
-    let finished = annulus(["load", "-a", &address, "--start-at", "+60s", "--warm-up", "1h"]);
-    finished.fails_with(1, &["the warm-up alone takes 3600.000 s"]);
-    load(&server, &["--start-at", "soon"]).fails_with(2, &["soon", "or +10s"]);
-}
-
-#[test]
 fn options_of_recordings_need_a_run_that_is_recorded() {
     let address = free_address().to_string();
     let load = |args: &[&str]| annulus(["load", "-a", &address].iter().chain(args));
-    load(&["--find-rate", "p99<1ms", "--start-at", "+5s"])
-        .fails_with(2, &["--start-at", "--find-rate"]);
+    load(&["--find-rate", "p99<1ms", "--label", "a"]).fails_with(2, &["--label", "--find-rate"]);
     load(&["--json", "-", "--hdr", "-"]).fails_with(2, &["standard output takes one of"]);
     load(&["--interval", "0"]).fails_with(2, &["a recorded interval of zero"]);
 }

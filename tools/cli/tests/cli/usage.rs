@@ -49,7 +49,7 @@ fn help_is_complete_and_fits_80_columns() {
 #[test]
 fn the_brief_help_of_load_has_no_option_of_one_protocol() {
     let brief = annulus(["load", "-h"]).stdout;
-    for option in ["--h2", "--resp3", "--tls-ca", "--reply-length-field", "--start-at"] {
+    for option in ["--h2", "--resp3", "--tls-ca", "--reply-length-field"] {
         assert!(!brief.contains(option), "{option}: {brief}");
     }
 }

@@ -139,6 +139,9 @@ pub trait Observer {
     /// Slices done, and slices planned so far.
     fn progress(&mut self, done: usize, planned: usize);
 
+    /// What is known of a cell that was just measured: how the first contender compares with the first other.
+    fn answer(&mut self, _so_far: String) {}
+
     /// Keeps the result of a slice, as soon as it is measured.
     ///
     /// # Errors
@@ -233,6 +236,9 @@ impl Bench {
                 record.keep(slice, outcome);
                 let done = record.slices().len();
                 observer.progress(done, done.max(planned));
+                if let Some(answer) = self.so_far(&record, slice.cell) {
+                    observer.answer(answer);
+                }
                 if done.is_multiple_of(planned.div_ceil(SAVES)) {
                     observer.save(&|| Report::new(self, &record, environment));
                 }
@@ -242,6 +248,25 @@ impl Bench {
             }
         }
         Ok(record)
+    }
+
+    /// How the first contender, or the first that is not the baseline, compares with that in a cell; none before both were measured there.
+    fn so_far(&self, record: &Record, cell: usize) -> Option<String> {
+        let (metric, baseline) = (self.primary()?, self.contenders.baseline_index());
+        let other = (0..self.contenders.specs.len()).find(|index| *index != baseline)?;
+        let ratios = record.ratios(metric, other, baseline, cell);
+        let ratio = record.ratio(metric, other, baseline, cell)?;
+        let [name, against] = [other, baseline].map(|index| &self.contenders.specs[index].name);
+        let rounds = match ratios.len() {
+            1 => "1 round".to_owned(),
+            rounds => format!("{rounds} rounds"),
+        };
+        Some(format!(
+            "{}: {name} takes {} the {} of {against}, {rounds} so far",
+            self.cells[cell],
+            ratio.times(),
+            metric.noun
+        ))
     }
 
     fn footprints(&self, [before, after, idle]: [Vec<Option<Memory>>; 3]) -> Vec<Footprint> {
@@ -383,6 +408,19 @@ pub(crate) mod tests {
                 Ok(sample(2.0 + noise))
             }
         }
+    }
+
+    #[test]
+    fn the_first_round_of_a_cell_is_an_answer_that_more_rounds_refine() {
+        let bench = bench(&["a", "b"]);
+        let so_far = |rounds| bench.so_far(&record(3, rounds, |one, _| 2.0 + one as f64), 0);
+        let first = "50 clients × 128 bytes: b takes 1.50 × the CPU of a, 1 round so far";
+        assert_eq!(so_far(1).as_deref(), Some(first));
+        assert!(
+            so_far(9)
+                .is_some_and(|text| text.contains("1.50 × [1.50, 1.50] the CPU of a, 9 rounds"))
+        );
+        assert_eq!(so_far(0), None);
     }
 
     /// Stops after a number of slices, and counts notifications.

@@ -115,6 +115,10 @@ impl Observer for Keeping<'_> {
         self.observer.progress(done, planned);
     }
 
+    fn answer(&mut self, so_far: String) {
+        self.observer.answer(so_far);
+    }
+
     fn keep(&mut self, slice: Slice, outcome: &Outcome) -> Result<()> {
         self.log.slice(slice, outcome)
     }

@@ -80,25 +80,5 @@ pub(super) fn run(recording: &Recording) -> Vec<Block> {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
     let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).collect();
     blocks.push(Block::Table(Table { head: Vec::new(), rows }));
-    blocks.extend(parts(recording).map(Block::Table));
     blocks
-}
-
-/// What was merged.
-fn parts(recording: &Recording) -> Option<Table> {
-    let head = ["merged", "host", "measured", "answered", "began after the first"];
-    let row = |(number, part): (usize, &crate::recording::Part)| {
-        let name = part.run.label.clone().unwrap_or_else(|| format!("{}", number + 1));
-        let seconds = format!("{} s", text::number(part.seconds));
-        let shift = text::nanoseconds((part.shift * 1e9).max(0.0));
-        vec![
-            name,
-            part.run.machine.host.clone(),
-            seconds,
-            text::number(part.responses as f64),
-            shift,
-        ]
-    };
-    let rows: Vec<_> = recording.parts.iter().enumerate().map(row).collect();
-    (!rows.is_empty()).then(|| Table { head: head.map(String::from).into(), rows })
 }

@@ -14,14 +14,11 @@
 
 mod charts;
 mod columns;
-mod comparison;
 mod details;
 mod summary;
 
 use crate::recording::Recording;
 use annulus_page::{Block, Page, Section};
-
-pub use comparison::{Compared, comparison_html};
 
 /// The page of a recording. It loads nothing and runs no script.
 pub fn html(recording: &Recording) -> String {

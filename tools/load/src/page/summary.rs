@@ -22,9 +22,6 @@ pub(super) fn subtitle(recording: &Recording) -> String {
     parts.push(format!("{} s", text::number(*seconds)));
     parts.push(format!("{} clients", text::number(run.clients as f64)));
     parts.push(run.schedule.clone());
-    if recording.parts.len() > 1 {
-        parts.push(format!("{} recordings merged", recording.parts.len()));
-    }
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
 }

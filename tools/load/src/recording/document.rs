@@ -6,7 +6,6 @@
 use super::{ClassSummary, Interval, ReadError, Recording, Summary};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
-use serde_json::ser::{Formatter, Serializer};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -42,7 +41,7 @@ struct Head {
 }
 
 impl Recording {
-    /// Writes it as JSON with a newline at the end: a line for each member and for each interval.
+    /// Writes it as JSON with a newline at the end.
     ///
     /// # Errors
     /// If the writer fails.
@@ -55,7 +54,7 @@ impl Recording {
             by_class: self.class_summaries(),
             recording: self,
         };
-        written.serialize(&mut Serializer::with_formatter(&mut writer, Outline::default()))?;
+        serde_json::to_writer(&mut writer, &written)?;
         writer.write_all(b"\n")
     }
 
@@ -99,7 +98,9 @@ impl Recording {
     fn check(&self) -> Result<(), ReadError> {
         let Recording { classes, intervals, .. } = self;
         let wrong = |what: String| Err(ReadError::Invalid(what));
-        if let Some((name, time)) = self.times().find(|(_, time)| !(0.0..=LONGEST).contains(time)) {
+        if let Some((name, time)) =
+            self.times().into_iter().find(|(_, time)| !(0.0..=LONGEST).contains(time))
+        {
             return wrong(format!("its {name} is {time} s: a time is 0 to {LONGEST} s"));
         }
         let mut end = 0.0;
@@ -124,23 +125,15 @@ impl Recording {
     }
 
     /// The times outside of intervals, with their names.
-    fn times(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let parts = self.parts.iter().flat_map(|part| {
-            [
-                ("part's seconds", part.seconds),
-                ("part's shift", part.shift),
-                ("part's start", part.run.started),
-            ]
-        });
+    fn times(&self) -> [(&'static str, f64); 5] {
         let run = &self.run;
-        let own = [
+        [
             ("measured time", self.seconds),
             ("CPU time", self.cpu_seconds),
             ("start", run.started),
             ("interval", run.interval),
             ("planned time", run.duration),
-        ];
-        own.into_iter().chain(parts)
+        ]
     }
 }
 
@@ -162,92 +155,4 @@ fn ends_in_number(bytes: &[u8], error: &serde_json::Error) -> bool {
     error.line() == lines.count() + 1
         && error.column() >= last.len()
         && last.last().is_some_and(|byte| b"0123456789.eE+-".contains(byte))
-}
-
-/// A line for each member of the outer two levels; what lies deeper stays in one line.
-#[derive(Default)]
-struct Outline {
-    depth: usize,
-    has_value: bool,
-}
-
-/// Levels with lines of their own.
-const LINED: usize = 2;
-
-impl Outline {
-    fn begin<W: ?Sized + Write>(&mut self, writer: &mut W, bracket: &[u8]) -> io::Result<()> {
-        self.depth += 1;
-        self.has_value = false;
-        writer.write_all(bracket)
-    }
-
-    fn end<W: ?Sized + Write>(&mut self, writer: &mut W, bracket: &[u8]) -> io::Result<()> {
-        let is_lined = self.depth <= LINED && self.has_value;
-        self.depth -= 1;
-        if is_lined {
-            self.new_line(writer)?;
-        }
-        self.has_value = true;
-        writer.write_all(bracket)
-    }
-
-    fn next<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if !first {
-            writer.write_all(b",")?;
-        }
-        if self.depth <= LINED { self.new_line(writer) } else { Ok(()) }
-    }
-
-    fn new_line<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b"\n")?;
-        (0..self.depth).try_for_each(|_| writer.write_all(b"  "))
-    }
-}
-
-impl Formatter for Outline {
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.begin(writer, b"[")
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.end(writer, b"]")
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.next(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.begin(writer, b"{")
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.end(writer, b"}")
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.next(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(if self.depth <= LINED { b": " } else { b":" })
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
-    }
 }

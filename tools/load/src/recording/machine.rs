@@ -11,7 +11,7 @@ pub struct Machine {
     pub host: String,
     /// The release of its kernel, such as `6.12.0`.
     pub kernel: String,
-    /// The identity of this start of its kernel. Two runs with the same one have used the same clock. Empty if unknown.
+    /// The identity of this start of its kernel; empty if unknown.
     pub boot: String,
 }
 
@@ -26,11 +26,6 @@ impl Machine {
             boot: boot.trim().to_owned(),
         }
     }
-
-    /// Whether both have the same clock.
-    pub fn has_the_clock_of(&self, other: &Machine) -> bool {
-        !self.boot.is_empty() && self.boot == other.boot
-    }
 }
 
 #[cfg(test)]
@@ -42,7 +37,5 @@ mod tests {
         let this = Machine::this();
         assert!(this.kernel.contains('.'), "{this:?}");
         assert_eq!(this, Machine::this());
-        assert!(this.boot.is_empty() || this.has_the_clock_of(&this), "{this:?}");
-        assert!(!Machine::default().has_the_clock_of(&Machine::default()), "both are unknown");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each second with the latencies of
 //! that second as counts by bucket ([`Latencies`]). [`Summary`] and [`Percentiles`] are computed from it. It is written and
-//! read as JSON, in a format with a name and a version; [`HdrLog`] writes an interval log of HdrHistogram while a run lasts. [`merge`] adds recordings of several machines, exactly.
+//! read as JSON, in a format with a name and a version; [`HdrLog`] writes an interval log of HdrHistogram while a run lasts.
 //!
 //! ```
 //! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
@@ -28,7 +28,6 @@ mod hdr;
 mod interval;
 mod latencies;
 mod machine;
-mod merge;
 mod outcomes;
 mod read_error;
 mod recorder;
@@ -42,7 +41,6 @@ pub use hdr::HdrLog;
 pub use interval::{ClassInterval, Interval};
 pub use latencies::Latencies;
 pub use machine::Machine;
-pub use merge::{Alignment, MergeError, merge};
 pub use read_error::ReadError;
 pub(crate) use recorder::Recorder;
 pub use summary::{ClassSummary, ENOUGH_BEYOND, Percentiles, Summary};
@@ -54,7 +52,7 @@ use std::collections::BTreeMap;
 /// Most classes of requests that are recorded apart: a mix of more entries is recorded as a whole.
 pub const MAX_CLASSES: usize = 100;
 
-/// What was recorded of one run, or of several that were merged.
+/// What was recorded of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// What ran, where and when.
@@ -76,9 +74,6 @@ pub struct Recording {
     pub cpu_seconds: f64,
     /// Reasons to doubt the figures.
     pub doubts: Vec<String>,
-    /// The recordings that this one was merged from; empty if it was not merged.
-    #[serde(default)]
-    pub parts: Vec<Part>,
     /// The names of the classes of requests, which are the entries of the plan's mix; empty if all are alike, or if there are more than
     /// [`MAX_CLASSES`].
     pub classes: Vec<String>,
@@ -131,24 +126,6 @@ pub struct RunInfo {
     pub seed: u64,
     /// What the clients ran on.
     pub driver: String,
-}
-
-/// One of the recordings that were merged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Part {
-    /// Its name, such as that of its file.
-    pub name: String,
-    /// What ran, where and when.
-    pub run: RunInfo,
-    /// Whether the run was interrupted.
-    pub interrupted: bool,
-    /// Its measured time in seconds.
-    pub seconds: f64,
-    /// Replies in that time.
-    pub responses: u64,
-    /// By how many seconds it began after the first one, as far as the clocks tell.
-    pub shift: f64,
 }
 
 impl Recording {

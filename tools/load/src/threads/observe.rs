@@ -7,7 +7,6 @@ use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
 use crate::plan::{Plan, Workload};
 use crate::recording::Collector;
-use crate::start_time::StartTime;
 use annulus::shards::{self, Sender};
 use std::io;
 use std::ops::ControlFlow;
@@ -26,7 +25,6 @@ const COMMANDS: usize = 8;
 /// How long to run.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    start: StartTime,
     warm_up: Duration,
     duration: Duration,
     /// How many responses end the run, if it has no planned time.
@@ -36,8 +34,8 @@ struct Times {
 impl Times {
     fn of(plan: &Plan) -> Times {
         let is_counted = matches!(plan.workload, Workload::PerConnection(_));
-        let (start, [warm_up, duration]) = (StartTime::of(plan), plan.times());
-        Times { start, warm_up, duration, responses: is_counted.then(|| plan.connections()) }
+        let [warm_up, duration] = plan.times();
+        Times { warm_up, duration, responses: is_counted.then(|| plan.connections()) }
     }
 
     /// The measured time in all, as far as it can be told.
@@ -169,10 +167,6 @@ impl Threads<'_> {
         }
         if self.state.is_incomplete {
             return Ok(Measured::default());
-        }
-        let idle = times.start.until_warm_up().map_err(LoadError::Start)?;
-        if self.wait(Some(idle), |_| false).is_break() {
-            return Ok(Measured::interrupted());
         }
         self.command(Command::Start(clock::nanos()));
         if self.wait(Some(times.warm_up), |state| state.finished == count).is_break() {

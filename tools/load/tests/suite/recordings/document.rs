@@ -45,15 +45,6 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn each_interval_is_a_line() {
-    let text = text();
-    let intervals = text.lines().filter(|line| line.starts_with("    {\"start\":")).count();
-    assert_eq!(intervals, 2, "{text}");
-    assert!(text.starts_with("{\n  \"format\": \"annulus-load\",\n  \"version\": 1,\n"), "{text}");
-    assert!(text.contains("\n  \"parts\": [],\n") && text.ends_with("\n  ]\n}\n"), "{text}");
-}
-
-#[test]
 fn a_recording_that_is_cut_anywhere_is_refused_as_such() {
     let text = text();
     for end in 1..text.trim_end().len() {
@@ -78,23 +69,23 @@ fn what_is_no_recording_of_this_version_is_refused() {
     refused("{}", "no \"format\"");
     refused("{\"format\": \"annulus-bench\", \"version\": 1}", "no \"format\": \"annulus-load\"");
     refused(
-        &text.replace("\"version\": 1", "\"version\": 2"),
+        &text.replace("\"version\":1", "\"version\":2"),
         "version 2 of the format annulus-load",
     );
-    refused(&text.replace("  \"version\": 1,\n", ""), "no version");
+    refused(&text.replace("\"version\":1,", ""), "no version");
     refused(&(text.clone() + "x"), "trailing characters");
 }
 
 #[test]
 fn wrong_values_are_refused_with_their_place() {
     let text = text();
-    refused(&text.replace("\"seconds\": 1.5", "\"seconds\": -1"), "its measured time is -1 s");
-    refused(&text.replace("\"seconds\": 1.5", "\"seconds\": 1e999"), "out of range");
+    refused(&text.replace("\"seconds\":1.5", "\"seconds\":-1"), "its measured time is -1 s");
+    refused(&text.replace("\"seconds\":1.5", "\"seconds\":1e999"), "out of range");
     refused(&text.replace("\"start\":1.0", "\"start\":0.0"), "interval 1 of 0.5 s begins at 0 s");
     refused(&text.replace("\"length\":0.5", "\"length\":0"), "interval 1 of 0 s");
     refused(&text.replace("[5,1]", "[5,-1]"), "-1");
     refused(&text.replace("\"sent\":3", "\"send\":3"), "missing field `sent`");
-    refused(&text.replace("    \"read\",\n", ""), "interval 0 has 2 of 1 classes");
+    refused(&text.replace("[\"read\",", "["), "interval 0 has 2 of 1 classes");
 }
 
 /// Reads zeros without an end.

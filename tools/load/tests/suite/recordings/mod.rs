@@ -1,6 +1,5 @@
-//! Recordings as others read and use them: as JSON, against the published schema, merged and compared.
+//! Recordings as others read and use them: as JSON, against the published schema and compared.
 
 mod compared;
 mod document;
-mod merge;
 mod schema;
