@@ -22,7 +22,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(super) struct PageArgs {
-    /// A recording, as `annulus load --json` and `annulus load merge` write them
+    /// A recording, as `annulus load --json` writes it
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
     /// Where to write the page: a file, or standard output as -
