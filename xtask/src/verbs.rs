@@ -87,7 +87,7 @@ pub(crate) fn sim(arguments: &[String]) -> Outcome {
         return Err(Failure::Usage(format!("unexpected argument '{extra}': sim takes one number")));
     }
     if seeds.parse::<u64>().is_ok_and(|seeds| seeds > 0) {
-        let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::one_seed_is_one_run";
+        let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::chaos_without_a_ring sim::one_seed_is_one_run";
         Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", seeds).run_tests_once()?;
         return Ok(Vec::new());
     }

@@ -2,22 +2,27 @@
 #![allow(unsafe_code)]
 
 use crate::address::Address;
+use crate::epoll::{Edge, Registration};
 use crate::fd::Fd;
 use crate::file::FileCall;
 use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
+use crate::vectors::{IoVec, MessageSlot, MsgHeader};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
 use std::io::{self, IoSlice};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-/// The kernel under a ring: Linux, or a simulated one.
+/// The kernel under a driver: Linux, or a simulated one.
 ///
-/// Three calls drive a ring, two map its memory. The rest are system calls that the layers above make directly, because a ring
+/// Three calls drive a ring, two map its memory. An epoll instance has three calls, its timers two, and what it waits for is then
+/// done by the calls on sockets that do not wait. The rest are system calls that the layers above make directly, because a ring
 /// would only add latency (`shutdown`, `bind`) or has no operation for them. Calls that make a descriptor return its number;
 /// calls on a descriptor take an [`Fd`], which is unsafe to make.
 ///
-/// Errors are [`io::Error`]s made from an errno, as on Linux.
+/// Errors are an errno, or [`io::Error`]s made from one, as on Linux.
 ///
 /// # Safety
 /// The layers above read and write memory as a kernel reports. So an implementation must guarantee:
@@ -28,8 +33,8 @@ use std::time::Duration;
 ///   [`unmap`](Self::unmap).
 /// - The count of a completion is at most the length of the operation, and so many bytes were written. Its buffer was published,
 ///   and has not been used since. After the terminal completion, the kernel does not access the memory of the operation.
-/// - [`file`](Self::file) returns at most the length of the call, has written so many bytes, and does not access the memory of
-///   the call afterwards.
+/// - [`file`](Self::file) and the calls that do not wait return at most the length of the call, have written so many bytes, and do
+///   not access the memory of the call afterwards. [`receive_messages`](Self::receive_messages) returns at most the number of slots.
 /// - A number that is returned as a descriptor is open, and belongs to the caller.
 ///
 /// Safe code cannot implement it:
@@ -120,8 +125,9 @@ pub unsafe trait Kernel {
     /// `bind(2)`. It creates a Unix path.
     fn bind(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
-    /// `connect(2)`, for sockets on which it does not wait: datagram sockets, whose peer it sets, and Unix streams, on which it
-    /// fails with `WouldBlock` if the backlog is full and the socket non-blocking.
+    /// `connect(2)`, for sockets on which it does not wait: datagram sockets, whose peer it sets; Unix streams, on which it fails with
+    /// `AGAIN` if the backlog is full and the socket non-blocking; and non-blocking TCP sockets, on which it fails with `INPROGRESS`, then
+    /// with `ALREADY` until the outcome is known, and then returns that.
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
     /// `unlink(2)` of the path that a Unix socket was bound to. Nothing happens if it no longer names a socket, or if the address is
@@ -139,9 +145,91 @@ pub unsafe trait Kernel {
     /// (`MSG_MORE`).
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
-    /// `sendmsg(2)` of a datagram that is not to wait for space (`MSG_DONTWAIT`): `to` an address in the kernel's layout, with these
-    /// control messages.
-    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()>;
+    /// Sends a datagram without waiting for space, as [`send_message`](Self::send_message): `to` an address in the kernel's layout,
+    /// with these control messages.
+    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+        let header = MsgHeader {
+            name: to.as_ptr(),
+            name_len: to.len() as u32,
+            vectors: &raw const vector,
+            vector_count: 1,
+            control: control.as_ptr(),
+            control_len: control.len(),
+            flags: 0,
+        };
+        // SAFETY: what the header names is borrowed for the call, which only reads it.
+        unsafe { self.send_message(fd, &raw const header)? };
+        Ok(())
+    }
+
+    /// `recv(2)` of at most `len` bytes. As all calls that follow, up to [`is_ready`](Self::is_ready), it fails with `AGAIN` if it would
+    /// wait, and is made again if a signal interrupts it.
+    ///
+    /// # Safety
+    /// The memory must be writable, and no other code's.
+    unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno>;
+
+    /// `recvmsg(2)` of one message; its length, even if it was truncated. Descriptors that come with it close on exec.
+    ///
+    /// # Safety
+    /// The header and all that it names must be writable, and no other code's.
+    unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno>;
+
+    /// `recvmmsg(2)`: as [`receive_message`](Self::receive_message), of as many messages as there are, but no more than slots.
+    ///
+    /// # Safety
+    /// All that the slots name must be writable, and no other code's.
+    unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno>;
+
+    /// `sendto(2)`, without a signal if the peer has closed. A null address is the peer of a connected socket.
+    ///
+    /// # Safety
+    /// Bytes and address must be readable.
+    unsafe fn send(&self, fd: Fd, bytes: IoVec, to: *const u8, to_len: u16)
+    -> Result<usize, Errno>;
+
+    /// `sendmsg(2)`, without a signal if the peer has closed.
+    ///
+    /// # Safety
+    /// The header and all that it names must be readable.
+    unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno>;
+
+    /// `accept4(2)` of a non-blocking listener: a non-blocking descriptor that closes on exec.
+    fn accept(&self, fd: Fd) -> Result<RawFd, Errno>;
+
+    /// `poll(2)`: whether any of these events, or an error, is there now.
+    fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno>;
+
+    /// `epoll_create1(2)`: a new instance. It is closed as any descriptor.
+    fn epoll(&self) -> io::Result<RawFd>;
+
+    /// `epoll_ctl(2)`. Descriptors are registered for edges (`EPOLLET`), each under its number.
+    fn epoll_control(&self, epoll: Fd, change: Registration, fd: Fd) -> Result<(), Errno>;
+
+    /// `epoll_wait(2)`: appends as many edges as there are, but no more than the vector has space for. A time-out is rounded up to
+    /// milliseconds.
+    fn epoll_wait(
+        &self,
+        epoll: Fd,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno>;
+
+    /// `timerfd_create(2)`: a timer that does not run. Its expiry is an edge, also if it was not read since the last.
+    fn timer(&self) -> io::Result<RawFd>;
+
+    /// `timerfd_settime(2)`: the timer expires once, after this long; an earlier setting is replaced.
+    fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno>;
+
+    /// `fcntl(2)` with `F_DUPFD_CLOEXEC`: another descriptor of the same file, for code that makes calls of Linux.
+    ///
+    /// # Errors
+    /// `Unsupported` by default.
+    fn share(&self, fd: Fd) -> io::Result<OwnedFd> {
+        _ = fd;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// `setsockopt(2)`.
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()>;

@@ -1,19 +1,24 @@
 //! Linux: the system calls of rustix behind the trait.
 #![allow(unsafe_code)]
 
-mod message;
+mod attempt;
+mod epoll;
 mod option;
 
 use crate::address::{Address, UnixName};
 use crate::call::named;
+use crate::epoll::{Edge, Registration};
 use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
 use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
+use crate::vectors::{IoVec, MessageSlot, MsgHeader};
+use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use rustix::io_uring::{
     IoringEnterFlags, IoringRegisterOp, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg,
     io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup,
@@ -24,7 +29,7 @@ use rustix::net::{
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io::{self, IoSlice};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
 /// The Linux kernel.
@@ -215,7 +220,8 @@ unsafe impl Kernel for Linux {
     }
 
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
-        Ok(net::connect(Self::borrow(fd), &socket_address(address))?)
+        let connect = || net::connect(Self::borrow(fd), &socket_address(address));
+        Ok(rustix::io::retry_on_intr(connect)?)
     }
 
     fn unlink(&self, address: &Address) {
@@ -248,8 +254,75 @@ unsafe impl Kernel for Linux {
         Ok(net::sendmsg(Self::borrow(fd), slices, nothing, flags)?)
     }
 
-    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
-        message::send(Self::borrow(fd), to, control, bytes)
+    #[inline]
+    unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
+        // SAFETY: the memory is writable and exclusive, which this function demands.
+        unsafe { attempt::receive(fd, buffer, len) }
+    }
+
+    unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
+        // SAFETY: the memory is writable and exclusive, which this function demands.
+        unsafe { attempt::receive_message(fd, header) }
+    }
+
+    unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
+        // SAFETY: the memory is writable and exclusive, which this function demands.
+        unsafe { attempt::receive_messages(fd, slots) }
+    }
+
+    #[inline]
+    unsafe fn send(
+        &self,
+        fd: Fd,
+        bytes: IoVec,
+        to: *const u8,
+        to_len: u16,
+    ) -> Result<usize, Errno> {
+        // SAFETY: bytes and address are readable, which this function demands.
+        unsafe { attempt::send(fd, bytes, to, to_len) }
+    }
+
+    unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
+        // SAFETY: the header and all that it names are readable, which this function demands.
+        unsafe { attempt::send_message(fd, header) }
+    }
+
+    fn accept(&self, fd: Fd) -> Result<RawFd, Errno> {
+        attempt::accept(fd)
+    }
+
+    fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno> {
+        attempt::is_ready(fd, events)
+    }
+
+    fn epoll(&self) -> io::Result<RawFd> {
+        epoll::create()
+    }
+
+    fn epoll_control(&self, epoll: Fd, change: Registration, fd: Fd) -> Result<(), Errno> {
+        epoll::control(epoll, change, fd)
+    }
+
+    #[inline]
+    fn epoll_wait(
+        &self,
+        epoll: Fd,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno> {
+        epoll::wait(epoll, edges, timeout)
+    }
+
+    fn timer(&self) -> io::Result<RawFd> {
+        epoll::timer()
+    }
+
+    fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno> {
+        epoll::set_timer(timer, after)
+    }
+
+    fn share(&self, fd: Fd) -> io::Result<OwnedFd> {
+        Self::borrow(fd).try_clone_to_owned()
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

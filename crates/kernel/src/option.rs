@@ -160,6 +160,8 @@ pub enum SocketQuery {
     Domain,
     /// `SO_TYPE`: a socket type of Linux.
     Type,
+    /// `SO_PROTOCOL`: a protocol of Linux, such as [`TCP`](SocketQuery::TCP).
+    Protocol,
     /// `SO_ACCEPTCONN`: 1 if it listens.
     Listens,
     /// `SO_MEMINFO` (4.12): how many datagrams were dropped so far because the buffer was full, modulo 2^32.
@@ -167,6 +169,9 @@ pub enum SocketQuery {
 }
 
 impl SocketQuery {
+    /// The answer to [`Protocol`](Self::Protocol) of a TCP socket.
+    pub const TCP: u32 = 6;
+
     /// The answer to [`Linger`](Self::Linger) of a socket that does not linger. No time has this value.
     pub const NO_LINGER: u32 = u32::MAX;
 }

@@ -1,4 +1,4 @@
-//! Memory as system calls name it: `struct iovec`, and `struct msghdr` over those.
+//! Memory as system calls name it: `struct iovec`, `struct msghdr` over those, and `struct mmsghdr`.
 
 use std::ptr;
 
@@ -37,4 +37,14 @@ impl MsgHeader {
         control_len: 0,
         flags: 0,
     };
+}
+
+/// `struct mmsghdr`: one of several messages to receive.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct MessageSlot {
+    /// Where it goes.
+    pub header: MsgHeader,
+    /// Its length, once it was received.
+    pub len: u32,
 }

@@ -15,10 +15,17 @@ pub(crate) enum File {
     Socket(u32),
     Ring(u32),
     Open(u32),
+    Epoll(u32),
+    Timer(u32),
 }
 
 /// The number of a file.
 pub(crate) type FileId = u32;
+
+/// What an epoll instance watches: a file under the number that it was registered with.
+pub(crate) type WatchKey = (RawFd, FileId);
+/// A registration of a file: the number of the epoll instance, and what that calls the file.
+pub(crate) type Watcher = (u32, WatchKey);
 
 #[derive(Debug)]
 struct Open {
@@ -88,6 +95,12 @@ impl Descriptors {
         let slot = fd.checked_sub(FIRST).and_then(|slot| usize::try_from(slot).ok());
         let id = slot.and_then(|slot| *self.table.get(slot)?).ok_or(Errno::BADF)?;
         Ok((id, self.files.at(id).file))
+    }
+
+    /// A file by its number, as long as it is open.
+    #[inline]
+    pub(crate) fn file(&self, id: FileId) -> Option<File> {
+        self.files.find(id).map(|open| open.file)
     }
 
     /// Adds a reference to a file.

@@ -43,7 +43,7 @@ faults! {
     CancelSecond,
     /// A cancel comes too late: EALREADY or ENOENT, and the target completes without it.
     CancelLost,
-    /// Deferred work runs in another order, except on one socket.
+    /// Deferred work runs in another order, except on one socket; edges of epoll come in another order.
     Shuffle,
     /// An operation that could complete at once is deferred; a send that is not to wait fails with EAGAIN.
     Defer,
@@ -55,6 +55,8 @@ faults! {
     SegmentsRefused,
     /// A connection is reset. Bytes are lost.
     Reset,
+    /// epoll reports a socket that is not ready.
+    NeedlessEdge,
 }
 
 /// How often each [`Fault`] occurs, in thousandths of its opportunities.

@@ -1,7 +1,8 @@
 //! A simulated kernel under annulus.
 //!
 //! [`Sim`] implements [`annulus_kernel::Kernel`], so that ring, driver and runtime run above it unchanged: it reads their entries
-//! from the memory that it maps for them, takes buffers from their buffer rings, and posts completions. It has no real sockets and
+//! from the memory that it maps for them, takes buffers from their buffer rings, and posts completions; for an epoll driver it has
+//! epoll, timers, and calls that do not wait. It has no real sockets and
 //! no real time. A run depends only on its seed, and repeats exactly.
 //!
 //! It has TCP, UDP and Unix sockets, and files on a [`Disk`] of which a power cut leaves what was synced. It simulates latency,

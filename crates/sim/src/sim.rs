@@ -4,14 +4,17 @@
 use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::fs::Disk;
-use crate::memory::{Argument, FileRequest};
+use crate::memory::{Argument, FileRequest, Submitted};
 use crate::timeline::nanos;
 use crate::world::World;
+use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
-    Address, Credentials, Domain, EnterArg, EnterFlags, Fd, Kernel, Params, Register, RingId,
-    Shutdown, SocketOption, SocketQuery, SocketType,
+    Address, Credentials, Domain, EnterArg, EnterFlags, Fd, IoVec, Kernel, MessageSlot, MsgHeader,
+    Params, Register, RingId, Shutdown, SocketOption, SocketQuery, SocketType, msg,
 };
+use annulus_ring::{Entry, op};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::fmt;
@@ -20,9 +23,12 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+/// Most bytes of a send: those of whole pages below 2 GiB.
+const MOST_AT_ONCE: usize = 0x7FFF_F000;
+
 /// A kernel in the process, with virtual time, its own network and one seed.
 ///
-/// It belongs to one thread. Time passes in each `enter`, a little, and as long as it waits; and in [`compute`](Self::compute). A
+/// It belongs to one thread. Time passes in each `enter` and each wait of epoll, a little, and as long as it waits; and in [`compute`](Self::compute). A
 /// wait that nothing can end fails with EDEADLK.
 pub struct Sim {
     pub(crate) world: RefCell<World>,
@@ -124,6 +130,14 @@ impl Sim {
         self.world.borrow_mut().pass(nanos(time));
     }
 
+    /// # Safety
+    /// What the entry names must be valid during the call.
+    unsafe fn try_now(&self, entry: Entry) -> Result<u32, Errno> {
+        // SAFETY: the entry says what a call of the trait does, and what it names is valid, which this function demands.
+        let entry = unsafe { Submitted::new(entry) };
+        self.world.borrow_mut().try_now(&entry)
+    }
+
     fn call<T>(&self, call: impl FnOnce(&mut World) -> Result<T, Errno>) -> io::Result<T> {
         Ok(call(&mut self.world.borrow_mut())?)
     }
@@ -194,7 +208,7 @@ unsafe impl Kernel for Sim {
         Duration::from_nanos(self.world.borrow().net.time.now())
     }
 
-    /// Operations of a ring wait even on a non-blocking descriptor; only a Unix connect does not.
+    /// Operations of a ring wait even on a non-blocking descriptor; only a Unix connect does not. Calls never wait.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
         self.call(|world| world.socket(domain, kind, nonblocking))
     }
@@ -232,11 +246,90 @@ unsafe impl Kernel for Sim {
     }
 
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], _more: bool) -> io::Result<usize> {
-        self.call(|world| world.send_now(fd.raw(), slices))
+        let (vectors, vector_count) = (slices.as_ptr().cast(), slices.len());
+        let header = MsgHeader { vectors, vector_count, ..MsgHeader::EMPTY };
+        // SAFETY: an `IoSlice` has the layout of `struct iovec`, as `IoVec`; the slices are borrowed for the call.
+        Ok(unsafe { self.send_message(fd, &raw const header)? })
     }
 
-    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
-        self.call(|world| world.send_datagram_now(fd.raw(), to, control, bytes))
+    unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
+        // SAFETY: the memory is writable and exclusive during the call, which this function demands.
+        unsafe { self.try_now(op::Recv { fd, buffer, len }.entry()) }
+    }
+
+    unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
+        let (header, flags) = (header.cast(), msg::TRUNC | msg::CMSG_CLOEXEC);
+        // SAFETY: the header and what it names are writable and exclusive during the call, which this function demands.
+        unsafe { self.try_now(op::RecvMsg { fd, header, flags }.entry()) }
+    }
+
+    unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
+        for (count, slot) in slots.iter_mut().enumerate() {
+            // SAFETY: what the slots name is writable and exclusive during the call, which this function demands.
+            match unsafe { self.receive_message(fd, &raw mut slot.header) } {
+                Ok(len) => slot.len = len,
+                Err(error) if count == 0 => return Err(error),
+                Err(error) => {
+                    self.world.borrow_mut().keep_error(fd.raw(), error);
+                    return Ok(count);
+                }
+            }
+        }
+        Ok(slots.len())
+    }
+
+    unsafe fn send(
+        &self,
+        fd: Fd,
+        bytes: IoVec,
+        to: *const u8,
+        to_len: u16,
+    ) -> Result<usize, Errno> {
+        // As on Linux, a call transfers no more than 2 GiB less a page.
+        let (buffer, len) = (bytes.base, bytes.len.min(MOST_AT_ONCE) as u32);
+        let send = op::SendTo { fd, buffer, len, name: to, name_len: to_len, flags: 0 };
+        // SAFETY: bytes and address are readable during the call, which this function demands.
+        unsafe { self.try_now(send.entry()).map(|count| count as usize) }
+    }
+
+    unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
+        let send = op::SendMsg { fd, header: header.cast(), flags: 0 };
+        // SAFETY: the header and what it names are readable during the call, which this function demands.
+        unsafe { self.try_now(send.entry()).map(|count| count as usize) }
+    }
+
+    fn accept(&self, fd: Fd) -> Result<RawFd, Errno> {
+        // SAFETY: the entry names no memory.
+        unsafe { self.try_now(op::Accept { fd }.entry().into()).map(|socket| socket as RawFd) }
+    }
+
+    fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno> {
+        self.world.borrow_mut().is_ready_now(fd.raw(), events)
+    }
+
+    fn epoll(&self) -> io::Result<RawFd> {
+        self.call(World::epoll)
+    }
+
+    fn epoll_control(&self, epoll: Fd, change: Registration, fd: Fd) -> Result<(), Errno> {
+        self.world.borrow_mut().epoll_control(epoll.raw(), change, fd.raw())
+    }
+
+    fn epoll_wait(
+        &self,
+        epoll: Fd,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno> {
+        self.world.borrow_mut().epoll_wait(epoll.raw(), edges, timeout)
+    }
+
+    fn timer(&self) -> io::Result<RawFd> {
+        self.call(World::timer)
+    }
+
+    fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno> {
+        self.world.borrow_mut().set_timer(timer.raw(), after)
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

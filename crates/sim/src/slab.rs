@@ -52,6 +52,10 @@ impl<T> Slab<T> {
         self.slots.get(index as usize).and_then(Option::as_ref)
     }
 
+    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize).and_then(Option::as_mut)
+    }
+
     #[inline]
     pub(crate) fn at(&self, index: u32) -> &T {
         self.slots[index as usize].as_ref().expect("the slot is empty")

@@ -13,6 +13,8 @@ pub(crate) enum Note<'a> {
     Submitted(&'a Entry),
     Completed(&'a Completion),
     Fault(Fault),
+    /// epoll has reported this descriptor, with these flags.
+    Edge(i32, u32),
 }
 
 /// The trace so far.
@@ -74,6 +76,7 @@ impl Note<'_> {
                 [2, done.user_data, outcome]
             }
             Self::Fault(fault) => [3, fault as u64, 0],
+            Self::Edge(fd, flags) => [4, descriptor(fd).into(), flags.into()],
         }
     }
 
@@ -92,6 +95,7 @@ impl Note<'_> {
                 format!("{:x} = {} flags {:x}", done.user_data, done.result, done.flags)
             }
             Self::Fault(fault) => format!("fault {fault:?}"),
+            Self::Edge(fd, flags) => format!("edge of fd {fd} flags {flags:x}"),
         }
     }
 }

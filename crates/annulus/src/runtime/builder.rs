@@ -91,7 +91,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The driver. [`DriverChoice::Auto`] by default.
+    /// The driver. [`DriverChoice::Auto`] by default. A simulated kernel has both, and the environment says nothing about it.
     pub fn driver(mut self, choice: DriverChoice) -> Self {
         self.choice = choice;
         self

@@ -83,24 +83,25 @@ impl DriverChoice {
 
     /// Sets the driver up.
     pub(super) fn open(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
-        if !config.kernel.real_descriptors() {
-            return self.open_simulated(config);
-        }
-        match self.decided()? {
-            (Self::Uring, by) => uring(config, by).map_err(|e| Blocked::new(e).into()),
+        match self.on(&config)? {
+            (Self::Uring, by) => {
+                let is_real = config.kernel.real_descriptors();
+                uring(config, by).map_err(|error| refusal(error, is_real))
+            }
             (Self::Epoll, by) => epoll(config, by.into(), Features::default()),
             (Self::Auto, _) => open_best(config),
         }
     }
 
-    /// A simulated kernel has no epoll, and the environment variable does not apply to it.
-    fn open_simulated(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
-        if self == Self::Epoll {
-            let text = "a simulated kernel has no epoll; let the driver be auto or uring";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        Ok(uring(config, "the kernel is a simulated one")?)
+    /// The choice on a kernel. What the environment says is for this machine, not for a simulated one.
+    fn on(self, config: &UringConfig) -> io::Result<(Self, &'static str)> {
+        if config.kernel.real_descriptors() { self.decided() } else { Ok((self, "as demanded")) }
     }
+}
+
+/// Why io_uring cannot be set up; on this machine with the cause and a remedy.
+fn refusal(error: SetupError, is_real: bool) -> io::Error {
+    if is_real { Blocked::new(error).into() } else { error.into() }
 }
 
 /// Which driver runs, and why.
@@ -157,6 +158,9 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
         Err(error @ SetupError::Size { .. }) => Err(error.into()),
         Err(error) => {
             let features = Features::detect_on(config.kernel.clone()).unwrap_or_default();
+            if !config.kernel.real_descriptors() {
+                return epoll(config, error.to_string(), features);
+            }
             let reason = Blocked::new(error).reason();
             tell_once(&reason);
             epoll(config, reason, features)

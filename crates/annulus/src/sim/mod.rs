@@ -1,7 +1,7 @@
 //! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
 //!
-//! The runtime, the io_uring driver and the ring are the real ones; only the kernel under them is simulated. Time passes when all
-//! tasks wait, so an hour of timers takes no real time. The same seed gives the same run, bit for bit. The differences between the
+//! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated. The driver is io_uring, or epoll if
+//! [`Builder::driver`] demands it or the kernel's [`Profile`] refuses a ring. Time passes when all tasks wait, so an hour of timers takes no real time. The same seed gives the same run, bit for bit. The differences between the
 //! simulated kernel and Linux are listed in `DIVERGENCES.md` of the crate `annulus-sim`. Sockets that are bound to different addresses
 //! are as on different machines: [`Sim::partition`] separates two of them. The example `cluster` elects leaders that way.
 //!
@@ -42,7 +42,7 @@ pub use disturb::{Disturbance, Disturbances};
 pub use network::Network;
 pub use seeds::{FailedSeed, check, find_failure};
 
-use crate::{Builder, DriverChoice, Runtime};
+use crate::{Builder, Runtime};
 use annulus_kernel::Kernel;
 use run_error::RunError;
 use std::future::Future;
@@ -189,7 +189,22 @@ pub fn run<T, E: From<io::Error>>(
     run_on(&sim, Runtime::builder(), future)
 }
 
-/// As [`run`], on a given kernel and with given settings of the runtime.
+/// As [`run`], on a given kernel and with given settings of the runtime, such as the driver:
+///
+/// ```
+/// use annulus::sim::{Sim, run_on};
+/// use annulus::{DriverChoice, Runtime};
+///
+/// // As on a machine without io_uring.
+/// let builder = Runtime::builder().driver(DriverChoice::Epoll);
+/// run_on(&Sim::builder(1).build(), builder, async {
+///     let (mut one, mut two) = annulus::net::UnixStream::pair()?;
+///     one.send("by epoll").await?;
+///     assert_eq!(two.recv().await?.as_deref(), Some(&b"by epoll"[..]));
+///     std::io::Result::Ok(())
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
 ///
 /// # Errors
 /// As [`run`].
@@ -203,7 +218,7 @@ pub fn run_on<T, E: From<io::Error>>(
     future: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let kernel = sim.clone();
-    let mut runtime = builder.driver(DriverChoice::Uring).kernel(kernel).build()?;
+    let mut runtime = builder.kernel(kernel).build()?;
     runtime.core().remote.keep_lost_panics();
     let outcome = runtime.try_block_on(future);
     if let Some(panic) = runtime.core().remote.lost_panic() {

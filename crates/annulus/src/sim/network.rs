@@ -6,7 +6,7 @@ use super::host::{Host, Program};
 use super::pairs::Pairs;
 use super::{Link, Random, Sim};
 use crate::signal::Signal;
-use crate::{Builder, DriverChoice, Runtime};
+use crate::{Builder, Runtime};
 use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -125,15 +125,14 @@ impl Network {
         Self::on(&Sim::builder(seed).build(), seed, Runtime::builder())
     }
 
-    /// On a given simulated kernel, and with given settings of each host's runtime. Its driver, kernel, resolver and shutdown timeout do
-    /// not count: they are io_uring, the given kernel, the names of hosts, and none. The seed chooses the order of hosts, and
+    /// On a given simulated kernel, and with given settings of each host's runtime. Its kernel, resolver and shutdown timeout do not
+    /// count: they are the given kernel, the names of hosts, and none. The seed chooses the order of hosts, and
     /// [disturbances](Self::disturb).
     pub fn on(sim: &Rc<Sim>, seed: u64, builder: Builder) -> Self {
         let names = Names::default();
         let shared = Shared {
             sim: sim.clone(),
             builder: builder
-                .driver(DriverChoice::Uring)
                 .kernel(sim.clone())
                 .resolver(names.clone().resolver())
                 .shutdown_timeout(Duration::ZERO),

@@ -4,7 +4,8 @@
 use super::{Epoll, calls};
 use crate::event::Event;
 use crate::token::Token;
-use annulus_kernel::{Fd, Layout};
+use annulus_kernel::{Fd, Layout, MsgHeader};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 /// One operation.
@@ -22,7 +23,7 @@ pub(super) enum Input {
     /// Receives messages into the pool's buffers.
     Messages { layout: Layout },
     /// Receives one message into the memory that the submitter's header names.
-    Message { header: *mut u8 },
+    Message { header: *mut MsgHeader },
 }
 
 impl Input {
@@ -61,7 +62,10 @@ impl Epoll {
                 watch.readable = false;
                 Some(Event { token, result: Ok(1), more: true, buffer: None })
             }
-            Input::Readable { multi: false } => self.end_input(fd, token, calls::is_readable(fd)),
+            Input::Readable { multi: false } => {
+                let result = calls::is_ready(&*self.kernel, fd, PollFlags::IN);
+                self.end_input(fd, token, result)
+            }
         }
     }
 
@@ -71,7 +75,7 @@ impl Epoll {
         let most = u32::try_from(left).unwrap_or(u32::MAX);
         let len = self.pool.receive_len().min(most);
         // SAFETY: the buffer is this driver's until it is given back, and at least `len` bytes long.
-        let result = unsafe { calls::receive(fd, buffer, len) };
+        let result = unsafe { self.kernel.receive(fd, buffer, len) };
         let Ok(count @ 1..) = result else {
             self.pool.give_back(id);
             return self.end_input(fd, token, result);
@@ -88,7 +92,8 @@ impl Epoll {
     #[inline]
     fn received(&mut self, fd: Fd, count: u32, len: u32) {
         let watch = self.watches.known(fd);
-        if count < len && !*watch.in_pieces.get_or_insert_with(|| !calls::is_tcp(fd)) {
+        let in_pieces = || !calls::is_tcp(&*self.kernel, fd);
+        if count < len && !*watch.in_pieces.get_or_insert_with(in_pieces) {
             watch.drained();
         }
         self.budget = self.budget.saturating_sub(count);
@@ -102,7 +107,7 @@ impl Epoll {
 
     fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
         // SAFETY: the memory is this operation's until its terminal event (`Driver::submit_memory`), which is to come.
-        let result = unsafe { calls::receive(fd, buffer, len) };
+        let result = unsafe { self.kernel.receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
             self.received(fd, count, len);
         }
@@ -110,7 +115,7 @@ impl Epoll {
     }
 
     fn accept(&mut self, fd: Fd, token: Token, multi: bool) -> Option<Event> {
-        match calls::accept(fd) {
+        match self.kernel.accept(fd).map(|socket| socket as u32) {
             Ok(socket) if multi => {
                 Some(Event { token, result: Ok(socket), more: true, buffer: None })
             }

@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::Epoll;
-use super::calls::{self, again};
 use crate::event::Event;
 use crate::pool::Pool;
 use crate::token::{Kind, Token};
-use annulus_kernel::{Fd, IoVec, Layout, Message, MsgHeader};
+use annulus_kernel::{Fd, IoVec, Kernel, Layout, Message, MessageSlot, MsgHeader};
 use rustix::io::Errno;
 use std::ptr;
 use std::rc::Rc;
@@ -17,23 +16,27 @@ const MANY: usize = 32;
 /// empty, which shows that there are no more.
 const FEW: usize = 4;
 
-/// The arguments of a receive of several messages. Headers point to vectors of the same batch, so it stays in its box.
+/// The arguments of a receive of several messages. Slots point to vectors of the same batch, so it stays in its box.
 ///
-/// The first `len` headers point into buffers that were lent by a pool and not given back.
+/// The first `len` slots point into buffers that were lent by a pool and not given back.
 pub(super) struct Batch {
     len: usize,
-    headers: [libc::mmsghdr; MANY],
+    slots: [MessageSlot; MANY],
     vectors: [IoVec; MANY],
     ids: [u16; MANY],
 }
 
 impl Batch {
     pub(super) fn new() -> Box<Self> {
-        // SAFETY: all fields are integers and raw pointers, for which zero is valid.
-        unsafe { Box::new(std::mem::zeroed()) }
+        Box::new(Self {
+            len: 0,
+            slots: [MessageSlot { header: MsgHeader::EMPTY, len: 0 }; MANY],
+            vectors: [IoVec { base: ptr::null(), len: 0 }; MANY],
+            ids: [0; MANY],
+        })
     }
 
-    /// Borrows up to `wanted` buffers of a pool, and points the headers at them.
+    /// Borrows up to `wanted` buffers of a pool, and points the slots at them.
     fn borrow(&mut self, pool: &Pool, wanted: usize, layout: Layout) {
         self.len = 0;
         while self.len < wanted
@@ -44,7 +47,7 @@ impl Batch {
         }
     }
 
-    /// Points a header at a buffer.
+    /// Points a slot at a buffer.
     fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: Layout) {
         assert!(layout.payload_at() <= size, "a buffer holds the head of a message");
         // SAFETY: the layout ends within the buffer, as asserted.
@@ -54,106 +57,33 @@ impl Batch {
         };
         self.ids[at] = id;
         self.vectors[at] = IoVec { base: payload, len: size - layout.payload_at() };
-        let header = &mut self.headers[at].msg_hdr;
-        header.msg_name = name.cast();
-        header.msg_namelen = layout.name as libc::socklen_t;
-        header.msg_iov = (&raw mut self.vectors[at]).cast();
-        header.msg_iovlen = 1;
-        header.msg_control = control.cast();
-        // Of another type in musl.
-        header.msg_controllen = layout.control as _;
-        header.msg_flags = 0;
+        self.slots[at].header = MsgHeader {
+            name,
+            name_len: layout.name as u32,
+            vectors: &raw const self.vectors[at],
+            vector_count: 1,
+            control,
+            control_len: layout.control,
+            flags: 0,
+        };
     }
 
     /// Receives into the borrowed buffers; how many messages came.
-    fn receive(&mut self, fd: Fd) -> Result<usize, Errno> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-        again(|| {
-            let (headers, timeout) = (self.headers.as_mut_ptr(), ptr::null_mut());
-            // SAFETY: the first `len` headers point into buffers that are lent to this driver, and to vectors of this batch.
-            answer(unsafe {
-                libc::recvmmsg(fd.raw(), headers, self.len as u32, flags as _, timeout)
-            } as isize)
-        })
+    fn receive(&mut self, kernel: &dyn Kernel, fd: Fd) -> Result<usize, Errno> {
+        // SAFETY: the first `len` slots point into buffers that are lent to this driver, and to vectors of this batch.
+        unsafe { kernel.receive_messages(fd, &mut self.slots[..self.len]) }
     }
 
     /// The head of a message that was received, which belongs at the beginning of its buffer.
     fn head(&self, at: usize) -> Message {
-        let received = &self.headers[at];
+        let MessageSlot { header, len } = &self.slots[at];
         Message {
-            name_len: received.msg_hdr.msg_namelen,
-            control_len: received.msg_hdr.msg_controllen as u32,
-            payload_len: received.msg_len,
-            flags: received.msg_hdr.msg_flags as u32,
+            name_len: header.name_len,
+            control_len: header.control_len as u32,
+            payload_len: *len,
+            flags: header.flags as u32,
         }
     }
-}
-
-/// The result of a system call.
-fn answer(value: isize) -> Result<usize, Errno> {
-    usize::try_from(value).map_err(|_| {
-        let errno = std::io::Error::last_os_error().raw_os_error();
-        Errno::from_raw_os_error(errno.unwrap_or_default())
-    })
-}
-
-/// # Safety
-/// The header and all that it names must be readable.
-pub(super) unsafe fn send(fd: Fd, header: *const u8) -> Result<usize, Errno> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the header and all that it names are readable, which this function demands.
-    again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
-}
-
-/// # Safety
-/// Bytes and address must be readable.
-pub(super) unsafe fn send_to(
-    fd: Fd,
-    bytes: IoVec,
-    to: *const u8,
-    to_len: u16,
-) -> Result<usize, Errno> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    again(|| {
-        let (start, to) = (bytes.base.cast(), to.cast());
-        // SAFETY: bytes and address are readable, which this function demands.
-        answer(unsafe { libc::sendto(fd.raw(), start, bytes.len, flags, to, to_len.into()) })
-    })
-}
-
-/// Sends the parts that a header names, with its control messages.
-///
-/// # Safety
-/// As for [`send`].
-pub(super) unsafe fn send_vector(
-    fd: Fd,
-    header: *const u8,
-    parts: &[IoVec],
-) -> Result<usize, Errno> {
-    // SAFETY: the header and all that it names are readable, which this function demands.
-    unsafe {
-        let has_control = (*header.cast::<MsgHeader>()).control_len > 0;
-        if has_control { send(fd, header) } else { calls::send_all(fd, parts) }
-    }
-}
-
-/// # Safety
-/// The header and all that it names must be writable, and no other code's.
-unsafe fn receive(fd: Fd, header: *mut u8) -> Result<u32, Errno> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-    // SAFETY: the memory is writable and exclusive, which this function demands.
-    let count = again(|| answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), flags) }))?;
-    Ok(count as u32)
-}
-
-/// The layout that a header asks for.
-///
-/// # Safety
-/// It must point to a `struct msghdr`.
-pub(super) unsafe fn layout(header: *const u8) -> Layout {
-    // SAFETY: the pointer is to a `struct msghdr`, which this function demands.
-    let header = unsafe { &*header.cast::<MsgHeader>() };
-    Layout { name: header.name_len as usize, control: header.control_len }
 }
 
 impl Epoll {
@@ -180,7 +110,7 @@ impl Epoll {
             self.batch = Some(batch);
             return self.starve(fd, token);
         }
-        let received = batch.receive(fd);
+        let received = batch.receive(&*self.kernel, fd);
         let count = received.unwrap_or(0);
         let pool = self.pool_of(token);
         // The one that was lent first is given back last, so that it is the next to be lent.
@@ -242,10 +172,10 @@ impl Epoll {
         &mut self,
         fd: Fd,
         token: Token,
-        header: *mut u8,
+        header: *mut MsgHeader,
     ) -> Option<Event> {
         // SAFETY: header and memory are this operation's until its terminal event (`Driver::submit_memory`), which is to come.
-        let result = unsafe { receive(fd, header) };
+        let result = unsafe { self.kernel.receive_message(fd, header) };
         self.end_input(fd, token, result)
     }
 }

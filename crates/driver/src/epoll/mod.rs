@@ -16,8 +16,8 @@ mod calls;
 mod input;
 mod message;
 mod output;
+mod owned;
 mod poller;
-mod timer;
 mod trim_timer;
 mod watch;
 
@@ -28,7 +28,7 @@ use crate::pool::{Budget, Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use crate::wait::Wait;
 use crate::workers::{Job, Workers};
-use annulus_kernel::{Fd, IoVec, Kernel, named};
+use annulus_kernel::{Fd, IoVec, Kernel, Layout, MsgHeader, named};
 use input::Input;
 use message::Batch;
 use output::Outputs;
@@ -38,6 +38,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::ptr;
 use std::rc::Rc;
 use std::time::Duration;
 use trim_timer::TrimTimer;
@@ -84,14 +85,9 @@ impl Epoll {
     /// Makes the epoll instance and reserves receive memory.
     ///
     /// # Errors
-    /// `Unsupported` for a simulated kernel, whose descriptors epoll does not know; `InvalidInput` for a pool size out of range;
-    /// the system's error, `EMFILE` or `ENOMEM`.
+    /// `InvalidInput` for a pool size out of range; the system's error, `EMFILE` or `ENOMEM`.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
-        if !kernel.real_descriptors() {
-            let text = "a simulated kernel has no epoll; use the io_uring driver";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-        }
-        let (poller, trim_timer) = (Poller::new()?, TrimTimer::new()?);
+        let (poller, trim_timer) = (Poller::new(&kernel)?, TrimTimer::new(&kernel)?);
         poller.add(trim_timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(Self {
             poller,
@@ -143,28 +139,28 @@ impl Epoll {
         self.counters.sqes += 1;
         match op {
             MemoryOp::SendNow { fd, buffer, len } => {
-                let len = len as usize;
+                let bytes = IoVec { base: buffer, len: len as usize };
                 // SAFETY: the memory is valid during the submission, which `submit_memory` demands.
-                let sent = unsafe { calls::send(fd, IoVec { base: buffer, len }) };
-                self.sent_now(token, fd, sent, len);
+                let sent = unsafe { self.kernel.send(fd, bytes, ptr::null(), 0) };
+                self.sent_now(token, fd, sent, bytes.len);
             }
             MemoryOp::SendVectorNow { fd, header } => {
+                let header = header.cast();
                 // SAFETY: header, vectors and bytes are valid during the submission, which `submit_memory` demands.
                 let (parts, sent) = unsafe {
-                    let parts = calls::parts(header);
-                    (parts, message::send_vector(fd, header, parts))
+                    (calls::parts(header), calls::send_vector(&*self.kernel, fd, header))
                 };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
-                // SAFETY: `submit_memory` demands of its caller what `message::send_to` does.
-                let sent = unsafe { message::send_to(fd, bytes, to, to_len) };
+                // SAFETY: bytes and address are valid during the submission, which `submit_memory` demands.
+                let sent = unsafe { self.kernel.send(fd, bytes, to, to_len) };
                 self.sent_message(token, fd, sent);
             }
             MemoryOp::SendMessageNow { fd, header } => {
-                // SAFETY: `submit_memory` demands of its caller what `message::send` does.
-                let sent = unsafe { message::send(fd, header) };
+                // SAFETY: the header and all that it names are valid during the submission, which `submit_memory` demands.
+                let sent = unsafe { self.kernel.send_message(fd, header.cast()) };
                 self.sent_message(token, fd, sent);
             }
             // SAFETY: `submit_memory` demands of its caller what `submit_other` does.
@@ -187,11 +183,12 @@ impl Epoll {
             }
             MemoryOp::RecvMessages { fd, header } => {
                 // SAFETY: the header is a live `struct msghdr` during the submission, which `submit_memory` demands.
-                let layout = unsafe { message::layout(header) };
+                let header = unsafe { &*header.cast::<MsgHeader>() };
+                let layout = Layout { name: header.name_len as usize, control: header.control_len };
                 self.start_input(token, fd, Input::Messages { layout });
             }
             MemoryOp::RecvMessage { fd, header } => {
-                self.start_input(token, fd, Input::Message { header });
+                self.start_input(token, fd, Input::Message { header: header.cast() });
             }
             MemoryOp::File { call, .. } => {
                 // SAFETY: `submit_memory` demands that the call, its memory and its descriptors stay until the terminal event.
@@ -207,8 +204,13 @@ impl Epoll {
         }
     }
 
-    /// Has a worker make a file call.
+    /// Has a worker make a file call. On a simulated kernel, which has one thread, it is made at once.
     fn submit_job(&mut self, job: Job) {
+        if !self.kernel.real_descriptors() {
+            self.counters.file_inline += 1;
+            let result = job.run_on(&*self.kernel);
+            return self.done.push_back(job.end(result));
+        }
         self.counters.file_worker += 1;
         let submitted = match self.workers() {
             Ok(workers) => workers.submit(job),

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::poller::ARRIVALS;
-use super::{Epoll, calls, message};
+use super::{Epoll, calls};
 use crate::event::Event;
 use crate::op::MemoryOp;
 use crate::token::{Kind, Token};
-use annulus_kernel::{Fd, IoVec, MsgHeader};
+use annulus_kernel::{Fd, IoVec, Kernel, MsgHeader};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
-use std::ptr;
 
 /// A send ends after so many bytes, so that its count fits an event.
 const MOST: usize = 1 << 30;
@@ -70,8 +70,8 @@ impl Output {
                 self.reset(token, fd, Work::Send);
                 // SAFETY: header and vectors are valid during the submission, which this is part of.
                 unsafe {
-                    self.parts.extend_from_slice(calls::parts(header));
                     self.header = header.cast::<MsgHeader>().read();
+                    self.parts.extend_from_slice(calls::parts(&raw const self.header));
                 }
             }
             other => unreachable!("{other:?} does not wait for EPOLLOUT"),
@@ -79,14 +79,14 @@ impl Output {
     }
 
     /// Goes on as far as it can; `None` if it must wait.
-    pub(super) fn attempt(&mut self) -> Option<Result<u32, Errno>> {
+    pub(super) fn attempt(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
         match self.work {
-            Work::Send => self.send(),
+            Work::Send => self.send(kernel),
             // The last edge may be older than a write that was made without the driver, to a pipe.
-            Work::AwaitWritable => calls::is_writable(self.fd).ok().map(Ok),
+            Work::AwaitWritable => calls::is_ready(kernel, self.fd, PollFlags::OUT).ok().map(Ok),
             Work::Connect { address, len } => {
                 // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`), which this call leads to.
-                let outcome = unsafe { calls::connect(self.fd, address, len) };
+                let outcome = unsafe { calls::connect(kernel, self.fd, address, len) };
                 (outcome != Err(Errno::AGAIN)).then_some(outcome)
             }
         }
@@ -97,13 +97,13 @@ impl Output {
         if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
     }
 
-    fn send(&mut self) -> Option<Result<u32, Errno>> {
+    fn send(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
         let rest = &self.parts[self.parts_sent..];
         let (vectors, vector_count) = (rest.as_ptr(), rest.len());
         let control_len = if self.sent == 0 { self.header.control_len } else { 0 };
         let header = MsgHeader { vectors, vector_count, control_len, ..self.header };
         // SAFETY: bytes and control messages are valid until the terminal event (`Driver::submit_memory`), which is to come.
-        match unsafe { message::send_vector(self.fd, ptr::from_ref(&header).cast(), rest) } {
+        match unsafe { calls::send_vector(kernel, self.fd, &raw const header) } {
             Ok(count) => self.advance(count),
             Err(Errno::AGAIN) => return None,
             Err(errno) => return Some(self.end_early(errno)),
@@ -184,7 +184,7 @@ impl Epoll {
         fill(output);
         // A connect starts with its first try; only then does readiness mean anything.
         let starts = matches!(output.work, Work::Connect { .. });
-        let outcome = if starts { output.attempt() } else { None };
+        let outcome = if starts { output.attempt(&*self.kernel) } else { None };
         if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
             self.end_output(fd);
             self.end(token, result);
@@ -197,7 +197,7 @@ impl Epoll {
         let watch = self.watches.known(fd);
         let output = self.outputs.get(watch.output?);
         let token = output.token;
-        let Some(result) = output.attempt() else {
+        let Some(result) = output.attempt(&*self.kernel) else {
             watch.writable = false;
             return None;
         };

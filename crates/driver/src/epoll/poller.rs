@@ -1,13 +1,13 @@
 //! The epoll instance: registration and the wait.
 #![allow(unsafe_code)]
 
-use super::timer::{Timer, timespec};
-use annulus_kernel::{Fd, Linux, named};
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use super::owned::Owned;
+use annulus_kernel::epoll::{Edge, EventFlags, Registration};
+use annulus_kernel::{Fd, Kernel, named};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Most edges that one wait returns; the next returns the rest. Few, so that what a receive brought into the cache is still
@@ -29,28 +29,24 @@ const EXACT_BELOW: Duration = Duration::from_millis(20);
 
 /// An epoll instance.
 pub(super) struct Poller {
-    epoll: OwnedFd,
-    edges: Vec<Event>,
+    epoll: Owned,
+    edges: Vec<Edge>,
     /// Ends waits that milliseconds are too coarse for.
-    timer: Timer,
+    timer: Owned,
 }
 
 impl Poller {
-    pub(super) fn new() -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(named("epoll_create1"))?;
-        let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer: Timer::new()? };
-        poller.add(poller.timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
+    pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
+        let epoll = Owned::open(kernel, |kernel| kernel.epoll())?;
+        let timer = Owned::open(kernel, |kernel| kernel.timer())?;
+        let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer };
+        poller.add(poller.timer.fd, EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(poller)
     }
 
     /// Registers a descriptor; its present readiness is the first edge.
     pub(super) fn add(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
-        match epoll::add(
-            &self.epoll,
-            Linux::borrow(fd),
-            EventData::new_u64(fd.raw() as u64),
-            interest,
-        ) {
+        match self.control(Registration::Add(interest), fd) {
             // Still registered. The change brings its readiness as an edge, too.
             Err(Errno::EXIST) => self.change(fd, interest),
             outcome => outcome,
@@ -59,30 +55,35 @@ impl Poller {
 
     /// Registers a descriptor for other events; its present readiness is an edge.
     pub(super) fn change(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
-        epoll::modify(&self.epoll, Linux::borrow(fd), EventData::new_u64(fd.raw() as u64), interest)
+        self.control(Registration::Modify(interest), fd)
+    }
+
+    fn control(&self, change: Registration, fd: Fd) -> Result<(), Errno> {
+        self.epoll.kernel.epoll_control(self.epoll.fd, change, fd)
     }
 
     /// Removes an open descriptor; the kernel removes closed ones.
     pub(super) fn remove(&self, fd: Fd) {
         // It fails only if the descriptor is not registered.
-        _ = epoll::delete(&self.epoll, Linux::borrow(fd));
+        _ = self.control(Registration::Delete, fd);
     }
 
     /// Waits for edges: one system call, and another to set the timer if the wait is short.
     #[inline]
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.edges.clear();
-        let timeout = timeout.filter(|left| !self.is_timed(*left)).map(timespec);
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.edges), timeout.as_ref()) {
+        let timeout = timeout.filter(|left| !self.is_timed(*left));
+        let Owned { kernel, fd } = &self.epoll;
+        match kernel.epoll_wait(*fd, &mut self.edges, timeout) {
             // Interrupted by a signal: the next turn waits again.
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(()) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(named("epoll_pwait")(errno)),
         }
     }
 
     /// Another descriptor of the instance.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
-        self.epoll.try_clone()
+        self.epoll.kernel.share(self.epoll.fd)
     }
 
     /// The last wait returned all edges that there were.
@@ -103,6 +104,10 @@ impl Poller {
     /// later one for nothing, which is harmless.
     #[inline]
     fn is_timed(&self, left: Duration) -> bool {
-        !left.is_zero() && left < EXACT_BELOW && self.timer.set(left).is_ok()
+        !left.is_zero() && left < EXACT_BELOW && self.set_timer(left).is_ok()
+    }
+
+    fn set_timer(&self, left: Duration) -> Result<(), Errno> {
+        self.timer.kernel.set_timer(self.timer.fd, left)
     }
 }

@@ -2,26 +2,27 @@
 //!
 //! A timeout with every wait would cost every turn. A timer that is started again only while receives go on costs nothing.
 
-use super::timer::Timer;
+use super::owned::Owned;
 use crate::pool::Trim;
-use annulus_kernel::Fd;
+use annulus_kernel::{Fd, Kernel};
 use std::io;
+use std::rc::Rc;
 
 /// The timer, and what has happened since it was started.
 #[derive(Debug)]
 pub(super) struct TrimTimer {
-    timer: Timer,
+    timer: Owned,
     /// Events counted at the start; `None` while it does not run.
     started_at: Option<u64>,
 }
 
 impl TrimTimer {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { timer: Timer::new()?, started_at: None })
+    pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
+        Ok(Self { timer: Owned::open(kernel, |kernel| kernel.timer())?, started_at: None })
     }
 
     pub(super) fn fd(&self) -> Fd {
-        self.timer.fd()
+        self.timer.fd
     }
 
     #[inline]
@@ -31,7 +32,7 @@ impl TrimTimer {
 
     pub(super) fn start(&mut self, events: u64) {
         // It fails for no valid time. If it did, the pools would keep their memory.
-        _ = self.timer.set(Trim::DELAY);
+        _ = self.timer.kernel.set_timer(self.timer.fd, Trim::DELAY);
         self.started_at = Some(events);
     }
 
@@ -45,10 +46,12 @@ impl TrimTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use annulus_kernel::Linux;
 
     #[test]
     fn everything_is_trimmed_after_silence_and_the_surplus_after_events() {
-        let mut timer = TrimTimer::new().unwrap();
+        let kernel: Rc<dyn Kernel> = Rc::new(Linux);
+        let mut timer = TrimTimer::new(&kernel).unwrap();
         timer.start(7);
         assert!(timer.is_running());
         assert_eq!(timer.expired(8), Some(Trim::Surplus), "an event came meanwhile");

@@ -3,7 +3,7 @@
 use super::input::Input;
 use crate::token::{Kind, Token};
 use annulus_kernel::Fd;
-use rustix::event::epoll::EventFlags;
+use annulus_kernel::epoll::EventFlags;
 
 /// A read may succeed, or report an error.
 const READ: EventFlags = EventFlags::IN.union(WARY);

@@ -91,6 +91,7 @@ fn query_name(query: SocketQuery) -> (i32, i32) {
         SocketQuery::KeepAliveRetries => (SOL_TCP, libc::TCP_KEEPCNT),
         SocketQuery::Domain => (SOL_SOCKET, libc::SO_DOMAIN),
         SocketQuery::Type => (SOL_SOCKET, libc::SO_TYPE),
+        SocketQuery::Protocol => (SOL_SOCKET, libc::SO_PROTOCOL),
         SocketQuery::Listens => (SOL_SOCKET, libc::SO_ACCEPTCONN),
     }
 }

@@ -19,8 +19,9 @@ pub(crate) struct Submitted(Entry);
 
 impl Submitted {
     /// # Safety
-    /// The entry was published under the contract of `Kernel::enter`.
-    pub(super) unsafe fn new(entry: Entry) -> Self {
+    /// The entry was published under the contract of `Kernel::enter`, or says what another call of the trait does: then what it names
+    /// is valid during that call, and the entry is used no longer.
+    pub(crate) unsafe fn new(entry: Entry) -> Self {
         Self(entry)
     }
 

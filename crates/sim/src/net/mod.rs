@@ -11,6 +11,7 @@ mod names;
 mod options;
 mod partition;
 mod ports;
+mod readiness;
 mod socket;
 mod stream;
 mod udp;
@@ -43,6 +44,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most connections that a listener keeps for `accept`, even if it asks for more (`somaxconn`).
 const MOST_WAITING: u32 = 4096;
+/// `IPPROTO_UDP`
+const UDP: u32 = 17;
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,8 @@ pub(crate) enum Event {
     Socket(SocketId, Change),
     /// A timer expires.
     Timer(OpId),
+    /// A timer of epoll expires: its number, and that of its setting.
+    Clock(u32, u64),
     /// A datagram arrives; its number.
     Arrival(u32),
     /// The report that a datagram found no receiver arrives.
@@ -85,8 +90,12 @@ pub(crate) struct Net {
     random: Random,
     /// Sockets whose waiting operations must be tried again.
     woken: VecDeque<(SocketId, Side)>,
+    /// Watched sockets whose readiness has changed.
+    edges: VecDeque<(SocketId, Side)>,
     /// Timers that have expired.
     fired: VecDeque<OpId>,
+    /// Those of epoll.
+    expired: VecDeque<(u32, u64)>,
     /// Passed files that will not be received.
     orphans: VecDeque<FileId>,
 }
@@ -105,7 +114,9 @@ impl Net {
             partitions: Partitions::default(),
             random,
             woken: VecDeque::new(),
+            edges: VecDeque::new(),
             fired: VecDeque::new(),
+            expired: VecDeque::new(),
             orphans: VecDeque::new(),
         }
     }
@@ -149,6 +160,12 @@ impl Net {
         self.fired.pop_front()
     }
 
+    /// The next timer of epoll that has expired, and its setting.
+    #[inline]
+    pub(crate) fn next_expired(&mut self) -> Option<(u32, u64)> {
+        self.expired.pop_front()
+    }
+
     /// The next passed file that will not be received.
     #[inline]
     pub(crate) fn next_orphan(&mut self) -> Option<FileId> {
@@ -163,6 +180,11 @@ impl Net {
     /// Starts a timer.
     pub(crate) fn start_timer(&mut self, after: Nanos, id: OpId) {
         self.time.schedule(self.time.now().saturating_add(after), Event::Timer(id));
+    }
+
+    /// Starts a timer of epoll.
+    pub(crate) fn start_clock(&mut self, after: Nanos, timer: u32, setting: u64) {
+        self.time.schedule(self.time.now().saturating_add(after), Event::Clock(timer, setting));
     }
 
     pub(crate) fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<(), Errno> {
@@ -183,6 +205,7 @@ impl Net {
             SocketQuery::Error => {
                 Ok(socket.error.take().map_or(0, |error| error.raw_os_error() as u32))
             }
+            SocketQuery::Protocol => Ok(protocol_of(socket)),
             SocketQuery::Drops => Ok(socket.datagrams.as_ref().map_or(0, |queue| queue.drops)),
             _ => socket.options.query(socket.domain, query),
         }
@@ -299,6 +322,7 @@ impl Net {
     fn run_event(&mut self, event: Event) {
         let (id, change) = match event {
             Event::Timer(id) => return self.fired.push_back(id),
+            Event::Clock(timer, setting) => return self.expired.push_back((timer, setting)),
             Event::Arrival(datagram) => return self.on_arrival(datagram),
             Event::Unreachable(datagram) => return self.on_unreachable(datagram),
             Event::Socket(id, change) => (id, change),
@@ -351,8 +375,15 @@ impl Net {
         self.time.schedule(at, Event::Socket(id, change));
     }
 
+    /// The state of a socket has changed.
     #[inline]
     fn wake(&mut self, id: SocketId, side: Side) {
+        self.wake_waiters(id, side);
+        self.edge(id, side);
+    }
+
+    #[inline]
+    fn wake_waiters(&mut self, id: SocketId, side: Side) {
         if !self.socket_mut(id).waiters(side).is_empty() {
             self.woken.push_back((id, side));
         }
@@ -372,6 +403,15 @@ impl Net {
         for id in peer.into_iter().chain([id]) {
             self.sockets.remove(id);
         }
+    }
+}
+
+/// `SO_PROTOCOL`
+fn protocol_of(socket: &Socket) -> u32 {
+    match (socket.domain, socket.is_datagram()) {
+        (Domain::Unix, _) => 0,
+        (_, true) => UDP,
+        (_, false) => SocketQuery::TCP,
     }
 }
 

@@ -193,7 +193,7 @@ impl Options {
             SocketQuery::KeepAliveTime => self.known_tcp(domain)?.keep_alive_time,
             SocketQuery::KeepAliveInterval => self.known_tcp(domain)?.keep_alive_interval,
             SocketQuery::KeepAliveRetries => self.known_tcp(domain)?.keep_alive_retries,
-            SocketQuery::Error | SocketQuery::Drops => 0,
+            SocketQuery::Error | SocketQuery::Drops | SocketQuery::Protocol => 0,
             // They tell sockets of other code apart, which no simulation has.
             SocketQuery::Type | SocketQuery::Listens => return Err(Errno::OPNOTSUPP),
         })

@@ -4,6 +4,7 @@ use super::datagram_queue::{DatagramPeer, DatagramQueue};
 use super::flow::{End, Flow};
 use super::options::Options;
 use super::unix::UnixPart;
+use crate::descriptors::Watcher;
 use crate::op_id::OpId;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
@@ -68,6 +69,10 @@ pub(crate) struct Socket {
     pub(crate) events: u32,
     readers: Vec<OpId>,
     writers: Vec<OpId>,
+    /// The registrations by which epoll watches it.
+    pub(crate) watchers: Vec<Watcher>,
+    /// A send or a look has found no space: the next space is an edge.
+    pub(crate) no_space: bool,
 }
 
 impl Socket {
@@ -91,6 +96,8 @@ impl Socket {
             events: 0,
             readers: Vec::new(),
             writers: Vec::new(),
+            watchers: Vec::new(),
+            no_space: false,
         }
     }
 

@@ -22,7 +22,11 @@ impl Net {
         }
         let (peer, most) = (socket.peer, socket.options.send_buffer);
         let kept = peer.map_or(0, |peer| self.kept_for(peer));
-        if kept < most { Ok(most - kept) } else { Err(Errno::AGAIN) }
+        if kept < most {
+            return Ok(most - kept);
+        }
+        self.was_full(id);
+        Err(Errno::AGAIN)
     }
 
     /// Bytes that a sender stores until its peer has them; within the host, until they are read.
@@ -67,12 +71,6 @@ impl Net {
         piece.append_to(&mut self.socket_mut(peer).inbound.bytes);
     }
 
-    /// As [`write`](Self::write), of bytes that are the caller's.
-    pub(crate) fn write_bytes(&mut self, id: SocketId, bytes: &[u8]) {
-        let peer = self.socket(id).peer.expect("an open socket has a peer");
-        self.socket_mut(peer).inbound.bytes.extend(bytes);
-    }
-
     /// Sends what the receiver has space for.
     #[inline]
     pub(crate) fn transmit_from(&mut self, id: SocketId) {
@@ -106,15 +104,20 @@ impl Net {
             return self.reset_peer(id);
         }
         socket.inbound.arrive(len);
+        let is_local = socket.unix.is_some();
         self.wake(id, Side::Read);
-        self.wake_sender_to(id);
+        // Within the host, what has arrived takes space until it is read.
+        if !is_local {
+            self.wake_sender_to(id);
+        }
     }
 
     /// Wakes the peer of a socket if it has space to send now.
     #[inline]
     fn wake_sender_to(&mut self, id: SocketId) {
         if let Some(peer) = self.socket(id).peer.filter(|&peer| self.writable(peer)) {
-            self.wake(peer, Side::Write);
+            self.wake_waiters(peer, Side::Write);
+            self.edge_for_space(peer);
         }
     }
 

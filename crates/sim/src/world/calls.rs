@@ -37,18 +37,6 @@ impl World {
         Ok((self.files.open(File::Socket(one))?, self.files.open(File::Socket(other))?))
     }
 
-    /// Connects that do not wait; a TCP connect is an operation of a ring.
-    pub(crate) fn connect(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
-        let (_, socket) = self.socket_of(fd)?;
-        self.net.connect(socket, address)?;
-        let answer = self.net.connected(socket);
-        if answer == Err(Errno::AGAIN) {
-            self.net.give_up_connect(socket);
-        }
-        self.wake();
-        answer
-    }
-
     pub(crate) fn bind(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
         let (_, socket) = self.socket_of(fd)?;
         self.net.bind(socket, address)

@@ -128,7 +128,7 @@ impl World {
     }
 }
 
-pub(super) fn meta(control: &[u8]) -> Result<SendMeta, Errno> {
+fn meta(control: &[u8]) -> Result<SendMeta, Errno> {
     let mut meta = SendMeta::default();
     for control in Controls::new(control) {
         match control {

@@ -77,21 +77,35 @@ impl World {
         self.wake();
     }
 
-    /// Lets time pass until any ring has work. False if nothing can happen and there is no deadline.
+    /// Lets time pass until any ring has work, or any epoll instance something to report. False if nothing can happen and there is
+    /// no deadline.
     pub(crate) fn pass_until(&mut self, deadline: Option<Nanos>) -> bool {
-        while !self.rings.iter().any(|(_, ring)| ring.has_work()) {
+        let is_idle = |world: &Self| {
+            let has_work = world.rings.iter().any(|(_, ring)| ring.has_work());
+            !has_work && !world.epolls.iter().any(|(_, epoll)| epoll.has_changed())
+        };
+        self.pass_while(deadline, is_idle) != Err(Errno::DEADLK)
+    }
+
+    /// Lets time pass as long as a condition holds: TIME at the deadline, DEADLK if there is none and nothing can happen.
+    pub(super) fn pass_while(
+        &mut self,
+        deadline: Option<Nanos>,
+        is_idle: impl Fn(&Self) -> bool,
+    ) -> Result<(), Errno> {
+        while is_idle(self) {
             let next = match (self.net.time.next(), deadline) {
-                (None, None) => return false,
+                (None, None) => return Err(Errno::DEADLK),
                 (next, deadline) => next.unwrap_or(u64::MAX).min(deadline.unwrap_or(u64::MAX)),
             };
             self.net.time.advance_to(next);
             self.net.run();
             self.wake();
             if deadline.is_some_and(|deadline| deadline <= next) {
-                break;
+                return Err(Errno::TIME);
             }
         }
-        true
+        Ok(())
     }
 
     /// Consumes up to `count` entries.
@@ -167,18 +181,6 @@ impl World {
         if !self.rings.at(ring).has_work() && self.occurs(Fault::Interrupt) {
             return Err(Errno::INTR);
         }
-        while !self.rings.at(ring).has_work() {
-            let next = match (self.net.time.next(), deadline) {
-                (None, None) => return Err(Errno::DEADLK),
-                (next, deadline) => next.unwrap_or(u64::MAX).min(deadline.unwrap_or(u64::MAX)),
-            };
-            self.net.time.advance_to(next);
-            self.net.run();
-            self.wake();
-            if deadline == Some(next) {
-                return Err(Errno::TIME);
-            }
-        }
-        Ok(())
+        self.pass_while(deadline, |world| !world.rings.at(ring).has_work())
     }
 }

@@ -22,7 +22,7 @@ impl World {
     fn open_file(&self, fd: i32) -> Result<OpenId, Errno> {
         match self.files.find(fd)?.1 {
             File::Open(file) => Ok(file),
-            File::Socket(_) | File::Ring(_) => Err(Errno::INVAL),
+            _ => Err(Errno::INVAL),
         }
     }
 

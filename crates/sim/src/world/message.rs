@@ -2,7 +2,6 @@
 
 use super::World;
 use super::recv::Got;
-use crate::faults::Fault;
 use crate::memory::Header;
 use crate::net::{Datagram, SocketId};
 use crate::op::{Cover, Into, Receive};
@@ -87,7 +86,7 @@ impl World {
             return self.net.recv_datagram(socket);
         }
         let there = self.net.receivable(socket)?;
-        let most = self.shorten(there.min(limit), Fault::ShortRead);
+        let most = self.shorten_read(socket, there.min(limit));
         Ok(self.net.read_message(socket, most))
     }
 

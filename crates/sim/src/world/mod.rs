@@ -7,8 +7,10 @@ mod check;
 mod control;
 mod crash;
 mod enter;
+mod epoll;
 mod files;
 mod message;
+mod nonblocking;
 mod recv;
 mod register;
 mod restrict;
@@ -31,6 +33,7 @@ use crate::slab::Slab;
 use crate::timeline::Nanos;
 use crate::trace::{Note, Trace};
 use annulus_ring::Completion;
+use epoll::{Epoll, Timer};
 use ring::Ring;
 use std::ops::Range;
 
@@ -62,6 +65,10 @@ pub(crate) struct World {
     random: Random,
     profile: Profile,
     rings: Slab<Ring>,
+    epolls: Slab<Epoll>,
+    timers: Slab<Timer>,
+    /// How often a timer was set.
+    settings: u64,
     registered: [Option<(u32, FileId)>; PLACES],
     /// The time that an enter takes.
     turn: Nanos,
@@ -84,6 +91,9 @@ impl World {
             random,
             profile: settings.profile,
             rings: Slab::new(),
+            epolls: Slab::new(),
+            timers: Slab::new(),
+            settings: 0,
             registered: [None; PLACES],
             turn: settings.turn,
             poison: settings.poison,
@@ -126,7 +136,7 @@ impl World {
         posted
     }
 
-    /// Queues the operations of sockets that have changed.
+    /// Queues the operations and the edges of sockets that have changed.
     #[inline]
     fn wake(&mut self) {
         while let Some(id) = self.net.next_fired() {
@@ -136,6 +146,12 @@ impl World {
             let waiters = std::mem::take(self.net.socket_mut(socket).waiters(side));
             waiters.iter().for_each(|&id| self.queue(id));
             *self.net.socket_mut(socket).waiters(side) = waiters;
+        }
+        while let Some((socket, side)) = self.net.next_edge() {
+            self.mark_socket(socket, side);
+        }
+        while let Some((timer, setting)) = self.net.next_expired() {
+            self.expire(timer, setting);
         }
         while let Some(file) = self.net.next_orphan() {
             self.drop_file(file);
@@ -162,7 +178,13 @@ impl World {
 
     fn tear_down(&mut self, file: File) {
         match file {
-            File::Socket(id) => self.net.release(id),
+            File::Socket(id) => {
+                let watchers = std::mem::take(self.net.watchers(id));
+                self.end_watches(watchers);
+                self.net.release(id);
+            }
+            File::Epoll(epoll) => self.end_epoll(epoll),
+            File::Timer(timer) => self.end_timer(timer),
             File::Ring(ring) => self.end_ring(ring),
             File::Open(file) => self.disk.close(file),
         }
@@ -242,6 +264,6 @@ impl World {
 fn socket(id: FileId, file: File) -> Result<(FileId, SocketId), rustix::io::Errno> {
     match file {
         File::Socket(socket) => Ok((id, socket)),
-        File::Ring(_) | File::Open(_) => Err(rustix::io::Errno::NOTSOCK),
+        _ => Err(rustix::io::Errno::NOTSOCK),
     }
 }

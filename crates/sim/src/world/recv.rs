@@ -3,7 +3,7 @@
 use super::World;
 use crate::buffers::Buffer;
 use crate::faults::Fault;
-use crate::net::SocketId;
+use crate::net::{Side, SocketId};
 use crate::op::{Answer, Body, Into, Op, Outcome, Receive};
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
@@ -58,7 +58,7 @@ impl World {
         match receive.into {
             Into::Memory(memory) => {
                 let there = self.net.receivable(socket)?;
-                let most = self.shorten(there, Fault::ShortRead);
+                let most = self.shorten_read(socket, there);
                 let count = self.net.read(socket, memory, most);
                 Ok(self.got(socket, count, 0))
             }
@@ -70,12 +70,22 @@ impl World {
                 if there == 0 {
                     return Ok(self.got(socket, 0, 0));
                 }
-                let most = self.shorten(there.min(receive.most), Fault::ShortRead);
+                let most = self.shorten_read(socket, there.min(receive.most));
                 let buffer = self.take_buffer(ring, group);
                 let count = self.net.read(socket, buffer.memory, most);
                 Ok(self.got(socket, count, buffer.flags()))
             }
         }
+    }
+
+    /// How much a receive gets of `there` bytes: less if the fault occurs, and then the rest comes at once, with an edge of its own.
+    #[inline]
+    pub(super) fn shorten_read(&mut self, socket: SocketId, there: usize) -> usize {
+        let count = self.shorten(there, Fault::ShortRead);
+        if count < there {
+            self.net.edge(socket, Side::Read);
+        }
+        count
     }
 
     #[inline]

@@ -1,15 +1,12 @@
 //! One try of a send.
 
 use super::World;
-use super::control::meta;
 use crate::faults::Fault;
 use crate::net::{OutgoingDatagram, SendMeta, SocketId};
 use crate::op::{Answer, Body, Notification, Op, Outcome, Send, Source};
 use crate::timeline::Nanos;
-use annulus_kernel::Address;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
-use std::io::IoSlice;
 
 /// The longest time until the notification of a zero-copy send.
 const LATEST_NOTICE: Nanos = 5_000_000;
@@ -29,7 +26,11 @@ impl World {
             self.net.reset_both(socket);
         }
         let Body::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
-        let count = self.shorten(space.min(send.total - send.done), Fault::ShortWrite);
+        let wanted = send.total - send.done;
+        let count = self.shorten(space.min(wanted), Fault::ShortWrite);
+        if count < wanted {
+            self.net.was_full(socket);
+        }
         self.copy(socket, send, count);
         send.done += count;
         let short = send.done < send.total;
@@ -37,57 +38,6 @@ impl World {
             return Outcome::Waits;
         }
         Outcome::Done(Answer { failed: short && send.short_fails, ..Answer::good(send.done) })
-    }
-
-    /// Sends bytes of the caller's as a system call, as many as there is space for.
-    pub(crate) fn send_now(&mut self, fd: i32, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        let (_, socket) = self.socket_of(fd)?;
-        if self.net.socket(socket).is_datagram() {
-            return Err(Errno::OPNOTSUPP);
-        }
-        if self.occurs(Fault::NoMemory) {
-            return Err(Errno::NOMEM);
-        }
-        let space = self.net.send_space(socket)?;
-        if self.occurs(Fault::Defer) {
-            return Err(Errno::AGAIN);
-        }
-        if self.occurs(Fault::Reset) {
-            self.net.reset_both(socket);
-        }
-        let total = slices.iter().map(|slice| slice.len()).sum();
-        let count = self.shorten(space.min(total), Fault::ShortWrite);
-        let mut left = count;
-        for slice in slices {
-            let part = &slice[..slice.len().min(left)];
-            left -= part.len();
-            self.net.write_bytes(socket, part);
-        }
-        self.net.transmit_from(socket);
-        self.wake();
-        Ok(count)
-    }
-
-    /// Sends a datagram of the caller's as a system call. No descriptors are among the control messages.
-    pub(crate) fn send_datagram_now(
-        &mut self,
-        fd: i32,
-        to: &[u8],
-        control: &[u8],
-        bytes: &[u8],
-    ) -> Result<(), Errno> {
-        let (_, socket) = self.socket_of(fd)?;
-        if self.occurs(Fault::NoMemory) {
-            return Err(Errno::NOMEM);
-        }
-        let to = (!to.is_empty()).then(|| Address::from_bytes(to));
-        let outgoing = OutgoingDatagram { to: to.as_ref(), len: bytes.len(), meta: meta(control)? };
-        if outgoing.meta.segment.is_some() && self.occurs(Fault::SegmentsRefused) {
-            return Err(Errno::IO);
-        }
-        self.net.send_datagram(socket, &outgoing, &mut Vec::new(), || bytes.to_vec())?;
-        self.wake();
-        Ok(())
     }
 
     /// The completion of a zero-copy send is not the last: its notification comes later.

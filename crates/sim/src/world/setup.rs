@@ -55,7 +55,7 @@ impl World {
     pub(super) fn ring_of(&self, fd: RawFd) -> Result<u32, Errno> {
         match self.files.find(fd)?.1 {
             File::Ring(ring) => Ok(ring),
-            File::Socket(_) | File::Open(_) => Err(Errno::OPNOTSUPP),
+            _ => Err(Errno::OPNOTSUPP),
         }
     }
 

@@ -53,7 +53,12 @@ impl World {
         }
     }
 
-    fn operation(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Result<Op, Errno> {
+    pub(super) fn operation(
+        &mut self,
+        ring: u32,
+        entry: &Submitted,
+        skip: bool,
+    ) -> Result<Op, Errno> {
         let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
             (opcode::TIMEOUT, _) => (Body::Timer { after: entry.time()? }, None),
             // A descriptor of the process may be anything: it is never ready.
@@ -85,7 +90,7 @@ impl World {
         None
     }
 
-    fn first_try(&mut self, op: &mut Op, entry: &Submitted) -> Outcome {
+    pub(super) fn first_try(&mut self, op: &mut Op, entry: &Submitted) -> Outcome {
         let Some(socket) = op.socket() else { return Outcome::Waits };
         let polls = matches!(op.body, Body::Poll { .. });
         if !polls && self.occurs(Fault::NoMemory) {

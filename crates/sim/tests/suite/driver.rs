@@ -1,16 +1,22 @@
-//! The io_uring driver over the simulated kernel.
+//! The drivers over the simulated kernel.
 #![allow(unsafe_code)]
 
 use annulus_driver::*;
 use annulus_kernel::*;
 use annulus_sim::{Profile, Sim};
+use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-fn driver(sim: &Rc<Sim>) -> Driver {
-    let pool = PoolSize { buffer: 4096, count: 64 };
-    let config = UringConfig { kernel: sim.clone(), pool, ..UringConfig::default() };
+const POOL: PoolSize = PoolSize { buffer: 4096, count: 64 };
+
+fn uring(sim: &Rc<Sim>) -> Driver {
+    let config = UringConfig { kernel: sim.clone(), pool: POOL, ..UringConfig::default() };
     Driver::Uring(Box::new(Uring::new(config).unwrap()))
+}
+
+fn epoll(sim: &Rc<Sim>) -> Driver {
+    Driver::Epoll(Box::new(Epoll::new(sim.clone(), POOL).unwrap()))
 }
 
 /// Turns until `count` events came.
@@ -38,15 +44,20 @@ fn owned(number: i32) -> Fd {
 
 #[test]
 fn an_echo_through_the_driver() {
-    for profile in [Profile::current(), Profile::old()] {
-        let limits = profile.receive_limit;
+    type Open = fn(&Rc<Sim>) -> Driver;
+    let drivers: [(Profile, Open, bool); 3] = [
+        (Profile::current(), uring, true),
+        (Profile::old(), uring, false),
+        (Profile::old().refusing(Errno::PERM), epoll, true),
+    ];
+    for (profile, open, limits) in drivers {
         let sim = Sim::builder(5).profile(profile).build();
-        let mut driver = driver(&sim);
+        let mut driver = open(&sim);
         assert_eq!(driver.limits_receives(), limits);
-        let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, false).unwrap());
+        let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, true).unwrap());
         sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 7000)).into()).unwrap();
         sim.listen(listener, 8).unwrap();
-        let client = owned(sim.socket(Domain::Inet, SocketType::Stream, false).unwrap());
+        let client = owned(sim.socket(Domain::Inet, SocketType::Stream, true).unwrap());
         let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 7000)));
         let (bytes, token) = (address.as_bytes(), |kind| Token::new(kind, 1, 0));
         driver.submit(token(Kind::Accept), Op::AcceptMulti { fd: listener });
@@ -87,10 +98,4 @@ fn an_echo_through_the_driver() {
         driver.close().unwrap();
         assert_eq!((sim.leftovers(), sim.open_descriptors()), (Vec::new(), 0));
     }
-}
-
-#[test]
-fn a_simulated_kernel_has_no_epoll() {
-    let refused = Epoll::new(Sim::builder(1).build(), PoolSize { buffer: 4096, count: 4 });
-    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
 }

@@ -5,6 +5,7 @@ mod common;
 
 mod datagram_stress;
 mod driver;
+mod epoll;
 mod faults;
 mod files;
 mod registered;

@@ -63,6 +63,7 @@ macro_rules! suite {
                 guest_on_epoll: GuestOnEpoll;
                 simulated: Simulated;
                 simulated_old_kernel: SimulatedOldKernel;
+                simulated_epoll: SimulatedEpoll;
                 uring_busy_polling: UringBusyPolling;
                 simulated_busy_polling: SimulatedBusyPolling;
                 uring_without_copies: UringWithoutCopies;
@@ -113,6 +114,7 @@ macro_rules! message_suite {
                 guest_on_epoll: GuestOnEpoll;
                 simulated: Simulated;
                 simulated_old_kernel: SimulatedOldKernel;
+                simulated_epoll: SimulatedEpoll;
             }
         }
     )*};

@@ -3,7 +3,7 @@
 use crate::common::host::Host;
 use annulus::sim::{Link, Profile, Sim};
 use annulus::time::{Elapsed, timeout};
-use annulus::{Builder, Counters, DriverChoice, Guest, Runtime};
+use annulus::{Builder, Counters, DriverChoice, DriverKind, Guest, Runtime};
 use annulus_ring::{Features, SetupFlags};
 use annulus_sim::Random;
 use std::future::Future;
@@ -20,6 +20,7 @@ pub(crate) enum Mode {
     Epoll,
     Simulated,
     SimulatedOldKernel,
+    SimulatedEpoll,
     UringBusyPolling,
     SimulatedBusyPolling,
     UringWithoutCopies,
@@ -76,16 +77,17 @@ impl Case {
 }
 
 impl Mode {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Uring,
         Self::UringWithoutNewerFlags,
         Self::Epoll,
         Self::Simulated,
         Self::SimulatedOldKernel,
+        Self::SimulatedEpoll,
     ];
 
     pub(crate) fn is_epoll(self) -> bool {
-        matches!(self, Self::Epoll | Self::GuestOnEpoll)
+        matches!(self, Self::Epoll | Self::GuestOnEpoll | Self::SimulatedEpoll)
     }
 
     fn is_guest(self) -> bool {
@@ -156,6 +158,7 @@ impl Mode {
 
     fn run_on(self, case: &Case, builder: Builder) {
         let mut runtime = (case.settings)(builder).build().expect("a runtime");
+        assert_eq!(runtime.driver().kind == DriverKind::Epoll, self.is_epoll());
         if self.is_guest() {
             return self.run_as_guest(case, runtime.into_guest().expect("a guest"));
         }
@@ -190,11 +193,7 @@ impl Mode {
     }
 
     fn builder(self) -> Builder {
-        let builder = self.tuned(Runtime::builder());
-        match self.profile() {
-            Some(_) => builder,
-            None => builder.driver(self.driver()).without(self.without()),
-        }
+        self.tuned(Runtime::builder()).driver(self.driver()).without(self.without())
     }
 
     /// With deadlines long enough for the slowest network.
@@ -218,9 +217,10 @@ impl Mode {
 
     fn profile(self) -> Option<fn() -> Profile> {
         match self {
-            Self::Simulated | Self::SimulatedBusyPolling | Self::SimulatedWithoutCopies => {
-                Some(Profile::current)
-            }
+            Self::Simulated
+            | Self::SimulatedEpoll
+            | Self::SimulatedBusyPolling
+            | Self::SimulatedWithoutCopies => Some(Profile::current),
             Self::SimulatedOldKernel => Some(Profile::old),
             _ => None,
         }

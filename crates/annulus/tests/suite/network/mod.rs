@@ -8,6 +8,7 @@ mod panics;
 mod programs;
 mod seeds;
 mod signals;
+mod without_ring;
 
 use annulus::io::copy_bidirectional;
 use annulus::net::{TcpListener, TcpStream, UdpSocket};

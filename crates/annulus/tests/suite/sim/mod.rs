@@ -27,8 +27,17 @@ use seeds::{Totals, number};
 
 #[test]
 fn chaos() {
-    let totals = seeds::each("chaos", 0..number("ANNULUS_SIM_SEEDS", 40), |seed, totals| {
-        workload::run(&Plan::of(seed), totals)
+    run_seeds("sim::chaos", Plan::of);
+}
+
+#[test]
+fn chaos_without_a_ring() {
+    run_seeds("sim::chaos_without_a_ring", |seed| Plan::of(seed).without_ring());
+}
+
+fn run_seeds(test: &'static str, plan: fn(u64) -> Plan) {
+    let totals = seeds::each(test, 0..number("ANNULUS_SIM_SEEDS", 40), |seed, totals| {
+        workload::run(&plan(seed), totals)
     });
     let counts = [totals.bytes, totals.datagrams, totals.faults, totals.panics];
     assert!(seeds::only_one() || !counts.contains(&0), "{totals:?}");
@@ -40,7 +49,7 @@ fn cancels() {
     let mut totals = Totals::default();
     let mut first = 0;
     while totals.cancels < wanted {
-        totals += seeds::each("cancels", first..first + 20, |seed, totals| {
+        totals += seeds::each("sim::cancels", first..first + 20, |seed, totals| {
             workload::run(&Plan::of(seed).with_many_cancels(), totals)
         });
         first += 20;
@@ -54,11 +63,15 @@ fn cancels() {
 #[test]
 fn one_seed_is_one_run() {
     let count = number("ANNULUS_SIM_SEEDS", 40) / 10;
-    seeds::each("one_seed_is_one_run", 0..count, |seed, totals| {
-        let first = workload::run(&Plan::of(seed), totals);
-        let second = workload::run(&Plan::of(seed), totals);
+    seeds::each("sim::one_seed_is_one_run", 0..count, |seed, totals| {
+        let mut run_both = |seed| {
+            let plan = Plan::of(seed);
+            let with_ring = workload::run(&plan, totals);
+            [with_ring, workload::run(&plan.without_ring(), totals)]
+        };
+        let (first, second, other) = (run_both(seed), run_both(seed), run_both(seed + 1));
         assert_eq!(first, second, "two runs of one seed differ");
-        assert_ne!(first, workload::run(&Plan::of(seed + 1), totals), "two seeds are one run");
-        first
+        assert!(first[0] != other[0] && first[1] != other[1], "two seeds are one run");
+        first[0]
     });
 }

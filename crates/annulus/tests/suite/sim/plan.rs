@@ -4,6 +4,7 @@ use crate::sim::datagrams::DatagramPlan;
 use annulus::sim::{Profile, Sim};
 use annulus::{Builder, Runtime};
 use annulus_sim::Random;
+use rustix::io::Errno;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -105,6 +106,11 @@ impl Plan {
         Self { cancels: 100, ..self }
     }
 
+    /// The same on a machine without io_uring.
+    pub(crate) fn without_ring(self) -> Self {
+        Self { profile: self.profile.refusing(Errno::PERM), ..self }
+    }
+
     pub(crate) fn sim(&self) -> Rc<Sim> {
         Sim::builder(self.seed).chaos().profile(self.profile.clone()).build()
     }
@@ -113,11 +119,12 @@ impl Plan {
     pub(crate) fn runtime(&self) -> Builder {
         // Long enough for the slowest network: a stream is cut off by its own client only.
         let long = Duration::from_secs(3600);
+        let has_ring = self.profile.refusal.is_none();
         // An old kernel does not report copies.
-        let threshold = self.zero_copy_threshold.filter(|_| self.profile.zero_copy_report);
+        let reports = has_ring && self.profile.zero_copy_report;
         Runtime::builder()
-            .zero_copy_threshold(threshold)
-            .busy_poll(self.busy_poll)
+            .zero_copy_threshold(self.zero_copy_threshold.filter(|_| reports))
+            .busy_poll(if has_ring { self.busy_poll } else { Duration::ZERO })
             .sq_entries(self.queues.0)
             .cq_entries(self.queues.1)
             .recv_buffers(4096, self.buffers)

@@ -2,7 +2,7 @@
 
 use annulus::net::{TcpListener, TcpStream, UnixDatagram};
 use annulus::sim::{Profile, Sim, run_on};
-use annulus::{DriverChoice, Runtime};
+use annulus::{DriverChoice, DriverKind, Runtime};
 use rustix::io::Errno;
 use std::io;
 
@@ -18,7 +18,8 @@ const REFUSALS: [(Errno, &str); 4] = [
 fn a_refused_ring_is_a_clear_error() {
     for (errno, word) in REFUSALS {
         let sim = Sim::builder(1).profile(Profile::current().refusing(errno)).build();
-        let ran = run_on(&sim, Runtime::builder(), async { io::Result::Ok(()) });
+        let builder = Runtime::builder().driver(DriverChoice::Uring);
+        let ran = run_on(&sim, builder, async { io::Result::Ok(()) });
         let text = ran.unwrap_err().to_string();
         assert!(text.to_lowercase().contains(word), "{errno:?}: {text}");
         assert!(!text.contains('\n'), "one line: {text}");
@@ -27,10 +28,21 @@ fn a_refused_ring_is_a_clear_error() {
 }
 
 #[test]
-fn there_is_no_epoll_under_a_simulated_kernel() {
-    let sim = Sim::builder(1).build();
-    let built = Runtime::builder().driver(DriverChoice::Epoll).kernel(sim).build();
-    assert!(built.unwrap_err().to_string().contains("auto or uring"));
+fn epoll_runs_where_it_is_demanded_or_a_ring_is_refused() {
+    let demanded = (Profile::current(), DriverChoice::Epoll, "as demanded");
+    let refused = REFUSALS
+        .map(|(errno, word)| (Profile::current().refusing(errno), DriverChoice::Auto, word));
+    for (profile, choice, word) in refused.into_iter().chain([demanded]) {
+        let sim = Sim::builder(1).profile(profile).build();
+        let builder = Runtime::builder().driver(choice).kernel(sim.clone());
+        let mut runtime = builder.build().unwrap();
+        let driver = runtime.driver();
+        assert_eq!(driver.kind, DriverKind::Epoll);
+        assert!(driver.reason.to_lowercase().contains(word), "{driver}");
+        runtime.block_on(serve()).unwrap();
+        drop(runtime);
+        assert_eq!(sim.leftovers(), [""; 0]);
+    }
 }
 
 /// Its number would name nothing in the simulation, or another socket.
@@ -52,13 +64,15 @@ fn every_simulated_kernel_serves() {
     let profiles = [Profile::current(), Profile::old()];
     for profile in profiles {
         let sim = Sim::builder(1).profile(profile).build();
-        let received = run_on(&sim, Runtime::builder(), async {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
-            let mut client = TcpStream::connect(listener.local_addr()?).await?;
-            let (mut server, _) = listener.accept().await?;
-            server.send("hello").await?;
-            Ok::<_, io::Error>(client.recv().await?.map(|lease| lease.to_vec()))
-        });
-        assert_eq!(received.unwrap().as_deref(), Some(&b"hello"[..]));
+        run_on(&sim, Runtime::builder(), serve()).unwrap();
     }
+}
+
+async fn serve() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    let (mut server, _) = listener.accept().await?;
+    server.send("hello").await?;
+    assert_eq!(client.recv().await?.as_deref(), Some(&b"hello"[..]));
+    Ok(())
 }

@@ -1,10 +1,13 @@
 //! Linux, but for one answer: what can't be asked of the machine under a test.
 
+use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
-    Address, Credentials, Domain, EnterArg, EnterFlags, Fd, Kernel, Linux, Params, Register,
-    RingId, Shutdown, SocketOption, SocketQuery, SocketType,
+    Address, Credentials, Domain, EnterArg, EnterFlags, Fd, IoVec, Kernel, Linux, MessageSlot,
+    MsgHeader, Params, Register, RingId, Shutdown, SocketOption, SocketQuery, SocketType,
 };
+use rustix::event::PollFlags;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -97,8 +100,62 @@ unsafe impl Kernel for Bent {
         Linux.send_now(fd, slices, more)
     }
 
-    fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
-        Linux.send_datagram_now(fd, to, control, bytes)
+    unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.receive(fd, buffer, len) }
+    }
+
+    unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.receive_message(fd, header) }
+    }
+
+    unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.receive_messages(fd, slots) }
+    }
+
+    unsafe fn send(&self, fd: Fd, bytes: IoVec, to: *const u8, len: u16) -> Result<usize, Errno> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.send(fd, bytes, to, len) }
+    }
+
+    unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.send_message(fd, header) }
+    }
+
+    fn accept(&self, fd: Fd) -> Result<RawFd, Errno> {
+        Linux.accept(fd)
+    }
+
+    fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno> {
+        Linux.is_ready(fd, events)
+    }
+
+    fn epoll(&self) -> io::Result<RawFd> {
+        Linux.epoll()
+    }
+
+    fn epoll_control(&self, epoll: Fd, change: Registration, fd: Fd) -> Result<(), Errno> {
+        Linux.epoll_control(epoll, change, fd)
+    }
+
+    fn epoll_wait(
+        &self,
+        epoll: Fd,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<(), Errno> {
+        Linux.epoll_wait(epoll, edges, timeout)
+    }
+
+    fn timer(&self) -> io::Result<RawFd> {
+        Linux.timer()
+    }
+
+    fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno> {
+        Linux.set_timer(timer, after)
     }
 
     fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {

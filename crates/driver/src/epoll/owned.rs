@@ -1,0 +1,38 @@
+//! A descriptor of the driver's own.
+#![allow(unsafe_code)]
+
+use annulus_kernel::{Fd, Kernel};
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+/// A descriptor that is closed when it is dropped.
+pub(super) struct Owned {
+    pub(super) kernel: Rc<dyn Kernel>,
+    pub(super) fd: Fd,
+}
+
+impl Owned {
+    /// The descriptor that a call of the kernel makes.
+    pub(super) fn open(
+        kernel: &Rc<dyn Kernel>,
+        call: impl FnOnce(&dyn Kernel) -> io::Result<RawFd>,
+    ) -> io::Result<Self> {
+        let number = call(&**kernel)?;
+        // SAFETY: the descriptor is new; the driver uses it as long as it has this value, which closes it.
+        Ok(Self { kernel: kernel.clone(), fd: unsafe { Fd::from_raw(number) } })
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.kernel.close(self.fd);
+    }
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owned({})", self.fd)
+    }
+}

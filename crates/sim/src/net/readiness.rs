@@ -1,0 +1,87 @@
+//! What epoll reports of a socket, and when.
+
+use super::Net;
+use super::flow::End;
+use super::socket::{Side, Socket, SocketId, State};
+use crate::descriptors::Watcher;
+use annulus_kernel::epoll::EventFlags;
+
+impl Net {
+    /// The next socket whose readiness has changed: an edge.
+    #[inline]
+    pub(crate) fn next_edge(&mut self) -> Option<(SocketId, Side)> {
+        self.edges.pop_front()
+    }
+
+    /// The readiness of a socket has changed.
+    #[inline]
+    pub(crate) fn edge(&mut self, id: SocketId, side: Side) {
+        if !self.socket(id).watchers.is_empty() {
+            self.edges.push_back((id, side));
+        }
+    }
+
+    /// A socket has space to send, which is an edge if a send or a look has found none.
+    #[inline]
+    pub(super) fn edge_for_space(&mut self, id: SocketId) {
+        let was_full = std::mem::take(&mut self.socket_mut(id).no_space);
+        if was_full || self.socket(id).unix.is_some() {
+            self.edge(id, Side::Write);
+        }
+    }
+
+    /// A send has taken less than it was given.
+    #[inline]
+    pub(crate) fn was_full(&mut self, id: SocketId) {
+        self.socket_mut(id).no_space = true;
+    }
+
+    pub(crate) fn watchers(&mut self, id: SocketId) -> &mut Vec<Watcher> {
+        &mut self.socket_mut(id).watchers
+    }
+
+    /// What epoll reports now. As on Linux, a look at a full socket makes its next space an edge.
+    pub(crate) fn readiness(&mut self, id: SocketId) -> EventFlags {
+        let socket = self.socket(id);
+        let ended = socket.has_ended();
+        let flags = [
+            (EventFlags::IN, socket.readable()),
+            (EventFlags::OUT, !socket.is_listening() && self.writable(id)),
+            (EventFlags::RDHUP, ended),
+            (EventFlags::HUP, socket.is_unconnected() || ended && socket.stopped_sending),
+            (EventFlags::HUP, socket.unix.is_some() && self.peer_is_released(id)),
+            (EventFlags::ERR, socket.error.is_some()),
+        ];
+        let set = flags.into_iter().filter(|(_, is_set)| *is_set);
+        let flags = set.fold(EventFlags::empty(), |flags, (flag, _)| flags | flag);
+        if !flags.contains(EventFlags::OUT) {
+            self.was_full(id);
+            self.await_space(id, None);
+        }
+        flags
+    }
+
+    fn peer_is_released(&self, id: SocketId) -> bool {
+        self.socket(id).peer.is_some_and(|peer| self.socket(peer).released)
+    }
+}
+
+impl Socket {
+    fn is_listening(&self) -> bool {
+        matches!(self.state, State::Listening(_))
+    }
+
+    /// Nothing more can be received than what is there.
+    fn has_ended(&self) -> bool {
+        let was_refused = self.is_unconnected() && self.error.is_some();
+        self.inbound.end == End::Arrived
+            || self.stopped_receiving
+            || self.is_closed()
+            || was_refused
+    }
+
+    /// It is a stream that was never connected, or is so no more.
+    fn is_unconnected(&self) -> bool {
+        !self.is_datagram() && matches!(self.state, State::Fresh | State::Closed)
+    }
+}

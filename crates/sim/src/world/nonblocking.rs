@@ -1,0 +1,96 @@
+//! System calls on sockets that do not wait: each is one try of the operation that a ring would make.
+
+use super::World;
+use crate::faults::Fault;
+use crate::memory::Submitted;
+use crate::net::Side;
+use crate::op::{Answer, Body, Op, Outcome};
+use crate::trace::Note;
+use annulus_kernel::Address;
+use annulus_ring::Completion;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+
+/// The ring of an operation that has none. It is not looked at: the operation posts nothing, and selects no buffer.
+const NO_RING: u32 = u32::MAX;
+
+impl World {
+    pub(crate) fn try_now(&mut self, entry: &Submitted) -> Result<u32, Errno> {
+        self.counts.submitted += 1;
+        self.trace.note(self.net.time.now(), Note::Submitted(entry));
+        let answer = match self.operation(NO_RING, entry, false) {
+            Ok(op) => self.try_op(op, entry),
+            Err(errno) => Answer::error(errno),
+        };
+        self.wake();
+        self.counts.completed += 1;
+        let completion = Completion { user_data: 0, result: answer.result, flags: 0 };
+        self.trace.note(self.net.time.now(), Note::Completed(&completion));
+        u32::try_from(answer.result).map_err(|_| Errno::from_raw_os_error(-answer.result))
+    }
+
+    fn try_op(&mut self, mut op: Op, entry: &Submitted) -> Answer {
+        op.nowait = true;
+        let outcome = if self.is_deferred(&op) {
+            Outcome::Done(Answer::error(Errno::AGAIN))
+        } else {
+            self.first_try(&mut op, entry)
+        };
+        self.drop_rights(&op);
+        match outcome {
+            Outcome::Done(answer) => answer,
+            Outcome::Waits | Outcome::GoesOn => Answer::error(Errno::AGAIN),
+        }
+    }
+
+    /// Whether a send finds no space for a moment, by a fault.
+    fn is_deferred(&mut self, op: &Op) -> bool {
+        let (Body::Send(_), Some(socket)) = (&op.body, op.socket()) else { return false };
+        let is_deferred = self.occurs(Fault::Defer);
+        if is_deferred {
+            self.net.edge(socket, Side::Write);
+        }
+        is_deferred
+    }
+
+    /// Connects that do not wait. If that of a TCP socket goes on, it is in progress, and the next call has the outcome.
+    pub(crate) fn connect(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        let state = self.net.socket_mut(socket);
+        let is_tcp = state.unix.is_none() && !state.is_datagram();
+        if is_tcp && let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        if is_tcp && self.occurs(Fault::NoMemory) {
+            return Err(Errno::NOMEM);
+        }
+        self.net.connect(socket, address)?;
+        let answer = match self.net.connected(socket) {
+            Err(Errno::AGAIN) if is_tcp => Err(Errno::INPROGRESS),
+            Err(Errno::AGAIN) => {
+                self.net.give_up_connect(socket);
+                Err(Errno::AGAIN)
+            }
+            answer => answer,
+        };
+        self.wake();
+        answer
+    }
+
+    /// An error that came behind messages that were received: the next call reports it.
+    pub(crate) fn keep_error(&mut self, fd: RawFd, error: Errno) {
+        if error != Errno::AGAIN
+            && let Ok((_, socket)) = self.socket_of(fd)
+        {
+            self.net.socket_mut(socket).error = Some(error);
+        }
+    }
+
+    pub(crate) fn is_ready_now(&mut self, fd: RawFd, events: PollFlags) -> Result<bool, Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        let ready = self.net.readiness(socket).bits();
+        let always = PollFlags::ERR | PollFlags::HUP;
+        Ok(ready & u32::from((events | always).bits()) != 0)
+    }
+}

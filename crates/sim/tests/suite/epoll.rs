@@ -1,0 +1,363 @@
+//! epoll: the simulated kernel brings the same edges as Linux. Each script is run on both, and what it has seen is compared.
+#![allow(unsafe_code)]
+
+use crate::common::*;
+use annulus_kernel::epoll::{Edge, EventFlags, Registration};
+use annulus_kernel::*;
+use annulus_sim::{Fault, Faults, Link, Sim};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const ARRIVALS: EventFlags =
+    EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
+const EVERYTHING: EventFlags = ARRIVALS.union(EventFlags::OUT);
+
+/// An epoll instance, the names of what it watches, and the edges that each step has brought.
+struct Script {
+    kernel: Rc<dyn Kernel>,
+    epoll: Fd,
+    names: BTreeMap<i32, &'static str>,
+    seen: Vec<String>,
+}
+
+impl Script {
+    fn new(kernel: Rc<dyn Kernel>) -> Self {
+        let epoll = owned(kernel.epoll().unwrap());
+        Self { kernel, epoll, names: BTreeMap::new(), seen: Vec::new() }
+    }
+
+    fn add(&mut self, name: &'static str, fd: Fd, interest: EventFlags) {
+        self.names.insert(fd.raw(), name);
+        self.kernel.epoll_control(self.epoll, Registration::Add(interest), fd).unwrap();
+    }
+
+    /// The flags of the edges that come until none comes for a while, by name.
+    fn edges(&self) -> BTreeMap<&'static str, EventFlags> {
+        let mut flags = BTreeMap::new();
+        loop {
+            let mut edges = Vec::with_capacity(2);
+            self.kernel.epoll_wait(self.epoll, &mut edges, Some(SOON)).unwrap();
+            if edges.is_empty() {
+                return flags;
+            }
+            for edge in edges {
+                let name = self.names[&(edge.data.u64() as i32)];
+                *flags.entry(name).or_insert(EventFlags::empty()) |= edge.flags;
+            }
+        }
+    }
+
+    /// Ends a step: notes which edges it has brought.
+    fn note(&mut self, step: &str) {
+        let edges = self.edges();
+        self.seen.push(format!("{step}: {edges:?}"));
+    }
+
+    fn socket(&self, domain: Domain, kind: SocketType) -> Fd {
+        owned(self.kernel.socket(domain, kind, true).unwrap())
+    }
+
+    fn bound(&self, kind: SocketType) -> (Fd, Address) {
+        let fd = self.socket(Domain::Inet, kind);
+        self.kernel.bind(fd, &SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        if kind == SocketType::Stream {
+            self.kernel.listen(fd, 8).unwrap();
+        }
+        (fd, self.kernel.local_address(fd).unwrap())
+    }
+
+    /// The two ends of a connection: the one that has connected first.
+    fn pair(&self) -> (Fd, Fd) {
+        let (listener, address) = self.bound(SocketType::Stream);
+        let client = self.socket(Domain::Inet, SocketType::Stream);
+        while !matches!(self.connect(client, &address), Ok(()) | Err(Errno::ISCONN)) {}
+        let server = loop {
+            match self.kernel.accept(listener) {
+                Ok(number) => break owned(number),
+                Err(errno) => assert_eq!(errno, Errno::AGAIN),
+            }
+        };
+        self.kernel.close(listener);
+        (client, server)
+    }
+
+    fn connect(&self, fd: Fd, to: &Address) -> Result<(), Errno> {
+        if !self.kernel.real_descriptors() {
+            self.edges();
+        }
+        self.kernel.connect(fd, to).map_err(|error| errno_of(&error).unwrap())
+    }
+
+    fn send(&self, fd: Fd, bytes: &[u8]) -> Result<usize, Errno> {
+        let bytes = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+        // SAFETY: the bytes are borrowed for the call.
+        unsafe { self.kernel.send(fd, bytes, std::ptr::null(), 0) }
+    }
+
+    fn receive(&self, fd: Fd, most: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; most];
+        // SAFETY: the memory is the vector's, which nothing else uses meanwhile.
+        let count = unsafe { self.kernel.receive(fd, bytes.as_mut_ptr(), most as u32)? };
+        bytes.truncate(count as usize);
+        Ok(bytes)
+    }
+
+    /// Receives until nothing is there, or the end; how many bytes came.
+    fn drain(&self, fd: Fd) -> usize {
+        let mut all = 0;
+        loop {
+            match self.receive(fd, 65_536).map(|bytes| bytes.len()) {
+                Ok(0) | Err(Errno::AGAIN) => return all,
+                got => all += got.unwrap(),
+            }
+        }
+    }
+
+    /// Sends until the connection takes no more, also not later.
+    fn fill(&self, fd: Fd, name: &str) -> usize {
+        let mut all = 0;
+        loop {
+            match self.send(fd, &[7; 65_536]) {
+                Ok(count) => all += count,
+                Err(errno) => {
+                    assert_eq!(errno, Errno::AGAIN);
+                    if !self.edges().get(name).is_some_and(|it| it.contains(EventFlags::OUT)) {
+                        return all;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs a script over both kernels; what it has seen must be the same.
+fn same_edges(script: impl Fn(&mut Script)) {
+    let seen = |kernel: Rc<dyn Kernel>| {
+        let mut run = Script::new(kernel);
+        script(&mut run);
+        run.kernel.close(run.epoll);
+        run.seen
+    };
+    let sim = Sim::builder(1).build();
+    let simulated = seen(sim.clone());
+    assert_eq!(simulated, seen(Rc::new(Linux)), "simulated, and on Linux");
+    assert_eq!(sim.leftovers(), [""; 0]);
+}
+
+#[test]
+fn a_connection_brings_an_edge_a_change() {
+    same_edges(|script| {
+        let (client, server) = script.pair();
+        script.add("client", client, EVERYTHING);
+        script.add("server", server, EVERYTHING);
+        script.note("registered");
+        script.note("nothing has changed");
+        script.send(client, b"abc").unwrap();
+        script.note("bytes");
+        script.note("bytes that are not read");
+        script.send(client, b"def").unwrap();
+        script.note("more bytes behind them");
+        assert_eq!(script.receive(server, 2).unwrap(), b"ab");
+        script.note("read in part");
+        let change = Registration::Modify(EVERYTHING);
+        script.kernel.epoll_control(script.epoll, change, server).unwrap();
+        script.note("registered anew");
+        assert_eq!(script.drain(server), 4);
+        script.note("read");
+        script.kernel.shutdown(server, Shutdown::Write).unwrap();
+        script.note("the server sends no more");
+        assert_eq!(script.receive(client, 9).unwrap(), b"");
+        script.send(client, b"last").unwrap();
+        script.kernel.shutdown(client, Shutdown::Write).unwrap();
+        script.note("the client sends no more, either");
+        script.kernel.epoll_control(script.epoll, Registration::Delete, client).unwrap();
+        let again = script.kernel.epoll_control(script.epoll, Registration::Delete, client);
+        assert_eq!(again, Err(Errno::NOENT));
+        [client, server].into_iter().for_each(|fd| script.kernel.close(fd));
+        script.note("closed");
+    });
+}
+
+#[test]
+fn space_is_an_edge_only_after_there_was_none() {
+    same_edges(|script| {
+        let (client, server) = script.pair();
+        script.add("client", client, EVERYTHING);
+        script.note("registered");
+        script.send(client, &[1; 1000]).unwrap();
+        assert!(script.edges().is_empty());
+        script.drain(server);
+        script.note("what was sent has arrived");
+        let filled = script.fill(client, "client");
+        script.note("full");
+        // The last bytes arrive only once there is space.
+        let mut drained = 0;
+        while drained < filled {
+            drained += script.drain(server);
+            script.seen.extend((!script.edges().is_empty()).then(|| "space".to_owned()));
+        }
+        script.seen.dedup();
+        [client, server].into_iter().for_each(|fd| script.kernel.close(fd));
+    });
+}
+
+#[test]
+fn a_reset_is_an_edge_with_an_error() {
+    same_edges(|script| {
+        let (client, server) = script.pair();
+        script.add("server", server, ARRIVALS);
+        script.note("registered for arrivals");
+        script.kernel.set_option(client, SocketOption::Linger(Some(Duration::ZERO))).unwrap();
+        script.kernel.close(client);
+        script.note("reset");
+        assert_eq!(script.receive(server, 9), Err(Errno::CONNRESET));
+        script.note("reported");
+        script.kernel.close(server);
+    });
+}
+
+#[test]
+fn listeners_and_connects_bring_edges() {
+    same_edges(|script| {
+        let (listener, address) = script.bound(SocketType::Stream);
+        script.add("listener", listener, EVERYTHING);
+        script.note("listening");
+        let fds = ["first", "second"].map(|name| {
+            let client = script.socket(Domain::Inet, SocketType::Stream);
+            assert_eq!(script.connect(client, &address), Err(Errno::INPROGRESS));
+            script.add(name, client, EVERYTHING);
+            script.note(name);
+            assert!(matches!(script.connect(client, &address), Ok(()) | Err(Errno::ISCONN)));
+            client
+        });
+        let accepted = owned(script.kernel.accept(listener).unwrap());
+        script.note("one of two accepted");
+        let other = owned(script.kernel.accept(listener).unwrap());
+        assert_eq!(script.kernel.accept(listener), Err(Errno::AGAIN));
+        [listener, accepted, other].into_iter().for_each(|fd| script.kernel.close(fd));
+        script.note("the other ends are closed");
+        let refused = script.socket(Domain::Inet, SocketType::Stream);
+        assert_eq!(script.connect(refused, &address), Err(Errno::INPROGRESS));
+        script.add("refused", refused, EVERYTHING);
+        script.note("refused");
+        assert_eq!(script.connect(refused, &address), Err(Errno::CONNREFUSED));
+        fds.into_iter().chain([refused]).for_each(|fd| script.kernel.close(fd));
+    });
+}
+
+#[test]
+fn datagrams_bring_an_edge_each() {
+    same_edges(|script| {
+        let ((one, _), (other, address)) =
+            (script.bound(SocketType::Datagram), script.bound(SocketType::Datagram));
+        script.kernel.connect(one, &address).unwrap();
+        script.add("sender", one, ARRIVALS);
+        script.add("receiver", other, ARRIVALS);
+        script.note("registered for arrivals");
+        (0..2).for_each(|_| assert_eq!(script.send(one, b"abc"), Ok(3)));
+        script.note("two datagrams");
+        assert_eq!(script.receive(other, 9).unwrap(), b"abc");
+        script.note("one was read");
+        assert_eq!(script.send(one, b"abc"), Ok(3));
+        script.note("another");
+        let change = Registration::Modify(EVERYTHING);
+        script.kernel.epoll_control(script.epoll, change, one).unwrap();
+        script.note("registered for space, too");
+        assert_eq!(script.send(one, b"abc"), Ok(3));
+        script.note("one has left");
+        [one, other].into_iter().for_each(|fd| script.kernel.close(fd));
+    });
+}
+
+#[test]
+fn unix_streams_bring_edges() {
+    same_edges(|script| {
+        let (one, other) = script.kernel.socket_pair(SocketType::Stream, true).unwrap();
+        let (one, other) = (owned(one), owned(other));
+        script.add("one", one, EVERYTHING);
+        script.add("other", other, EVERYTHING);
+        script.note("registered");
+        assert_eq!(script.send(one, b"abc"), Ok(3));
+        script.note("bytes");
+        assert_eq!(script.receive(other, 9).unwrap(), b"abc");
+        script.note("read");
+        script.kernel.shutdown(one, Shutdown::Write).unwrap();
+        script.note("one sends no more");
+        script.kernel.close(one);
+        script.note("one is closed");
+        script.kernel.close(other);
+    });
+}
+
+#[test]
+fn a_timer_is_an_edge_each_time_it_expires() {
+    same_edges(|script| {
+        let timer = owned(script.kernel.timer().unwrap());
+        script.add("timer", timer, EVERYTHING);
+        script.note("registered");
+        for step in ["expired", "expired again, and not read"] {
+            script.kernel.set_timer(timer, Duration::from_millis(1)).unwrap();
+            script.note(step);
+        }
+        script.kernel.set_timer(timer, Duration::from_millis(1)).unwrap();
+        script.kernel.set_timer(timer, Duration::from_secs(3600)).unwrap();
+        script.note("the second setting counts");
+        script.kernel.close(timer);
+    });
+    Linux.set_timer(owned(Linux.timer().unwrap()), Duration::MAX).unwrap();
+}
+
+/// The registration belongs to the file: it goes with the last descriptor, and bears the number under which it was made.
+#[test]
+fn a_registration_ends_with_its_file() {
+    same_edges(|script| {
+        let (client, server) = script.pair();
+        script.add("closed", server, EVERYTHING);
+        script.note("registered");
+        let twice = script.kernel.epoll_control(script.epoll, Registration::Add(ARRIVALS), server);
+        assert_eq!(twice, Err(Errno::EXIST));
+        script.send(client, b"abc").unwrap();
+        script.kernel.close(server);
+        script.note("closed with unread bytes");
+        let gone = script.kernel.epoll_control(script.epoll, Registration::Add(ARRIVALS), server);
+        assert_eq!(gone, Err(Errno::BADF));
+        script.kernel.close(client);
+    });
+}
+
+#[test]
+fn a_wait_that_nothing_can_end_is_a_deadlock() {
+    let sim = Sim::builder(1).build();
+    let script = Script::new(sim.clone());
+    let mut edges = Vec::with_capacity(1);
+    assert_eq!(sim.epoll_wait(script.epoll, &mut edges, None), Err(Errno::DEADLK));
+    // A time-out ends it, in whole milliseconds.
+    let before = sim.now();
+    sim.epoll_wait(script.epoll, &mut edges, Some(Duration::from_micros(1200))).unwrap();
+    assert_eq!((sim.now() - before).as_millis(), 2);
+}
+
+#[test]
+fn faults_invent_and_shuffle_edges_by_the_seed() {
+    let run = |seed| {
+        let faults = Faults::none().with(Fault::NeedlessEdge, 300).with(Fault::Shuffle, 500);
+        let sim = Sim::builder(seed).faults(faults).link(Link::default()).build();
+        let mut script = Script::new(sim.clone());
+        let (client, server) = script.pair();
+        script.add("client", client, EVERYTHING);
+        script.add("server", server, EVERYTHING);
+        for _ in 0..20 {
+            let mut edges = Vec::with_capacity(8);
+            sim.epoll_wait(script.epoll, &mut edges, Some(SOON)).unwrap();
+            let names = edges.iter().map(|&Edge { data, flags }| (data.u64(), flags.bits()));
+            script.seen.push(format!("{:?}", names.collect::<Vec<_>>()));
+        }
+        (script.seen, sim.trace_hash(), sim.counts().faults)
+    };
+    assert_eq!(run(1), run(1), "the same seed, the same run");
+    assert!((0..10).any(|seed| run(seed).0 != run(1).0), "other seeds, other edges");
+    assert!((0..10).all(|seed| run(seed).2 > 0));
+}
