@@ -69,7 +69,7 @@ impl Findings {
 
 /// What is planned.
 fn run_info(plan: &Plan) -> RunInfo {
-    let has_length = plan.protocol == Protocol::Echo && plan.sizes.is_none();
+    let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
         Workload::Streams(Streams { pipeline, .. }) => {
             (WorkloadKind::Streams, pipeline, plan.schedule.to_string())
@@ -98,7 +98,7 @@ fn run_info(plan: &Plan) -> RunInfo {
         threads: plan.threads() as u64,
         pipeline: pipeline as u64,
         schedule,
-        rate: plan.schedule.rate().and_then(Rate::as_constant),
+        rate: plan.schedule.rate().map(Rate::per_second),
         warm_up: seconds(plan.warm_up),
         duration: seconds(plan.duration),
         interval: plan.interval.as_secs_f64(),

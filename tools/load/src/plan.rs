@@ -8,13 +8,14 @@ pub use error::PlanError;
 pub use workload::{Datagrams, PerConnection, Streams, Workload};
 
 use crate::limits;
-use crate::mix::{MAX_LENGTH, Sizes};
 use crate::protocol::Protocol;
 use crate::schedule::{MAX_RATE, Schedule};
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
 use std::time::Duration;
 
+/// Most bytes in a message of a stream: 64 MiB.
+pub const MAX_LENGTH: usize = 64 << 20;
 /// Most bytes in a datagram: the limit of UDP over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Most clients of a run.
@@ -48,10 +49,7 @@ pub struct Plan {
     pub clients: usize,
     /// Bytes per message: 1 to [`MAX_LENGTH`], in datagrams to [`MAX_DATAGRAM`].
     pub length: usize,
-    /// The sizes of the messages of streams, if not all have `length` bytes.
-    pub sizes: Option<Sizes>,
-    /// When the requests of streams are due. The course of a rate begins with the measured time; in the warm-up it has its
-    /// first value. A request that is due while the pipeline is full is sent late; its response time still counts from its
+    /// When the requests of streams are due. A request that is due while the pipeline is full is sent late; its response time still counts from its
     /// due time.
     pub schedule: Schedule,
     /// How long to run before measuring, once every client is connected. May be zero. Not of a run with [`Workload::PerConnection`],
@@ -87,7 +85,6 @@ impl Plan {
             tls: None,
             clients: 50,
             length: 512,
-            sizes: None,
             schedule: Schedule::default(),
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(60),
@@ -134,11 +131,9 @@ impl Plan {
     }
 
     fn check_streams(&self, streams: Streams) -> Result<(), PlanError> {
-        let (sizes, Streams { pipeline, .. }) = (self.message_sizes(), streams);
-        let length = sizes.max();
+        let (length, Streams { pipeline, .. }) = (self.length, streams);
         check_counts(&[
-            ("bytes a message", sizes.min(), 1, MAX_LENGTH),
-            ("bytes a message", length, sizes.min(), MAX_LENGTH),
+            ("bytes a message", length, 1, MAX_LENGTH),
             ("messages in flight", pipeline, 1, MAX_PIPELINE),
             ("threads", streams.threads, 1, MAX_EVENT_LOOPS),
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
@@ -164,28 +159,17 @@ impl Plan {
                 }
             }
         }
-        if self.sizes.is_some() && !is_echo {
-            return Err(PlanError::Sizes(self.protocol.name()));
-        }
         self.protocol.validate()?;
         self.tls.iter().try_for_each(|tls| tls.validate().map_err(PlanError::Tls))
     }
 
-    /// Only streams have a schedule, and messages of several sizes.
+    /// Only streams have a schedule.
     fn check_schedule(&self) -> Result<(), PlanError> {
         let is_of_streams = matches!(self.workload, Workload::Streams(_));
         if !is_of_streams && self.schedule != Schedule::default() {
             return Err(PlanError::OnlyStreams("a schedule"));
         }
-        if !is_of_streams && self.sizes.is_some() {
-            return Err(PlanError::OnlyStreams("messages of several sizes"));
-        }
         self.schedule.validate()
-    }
-
-    /// The sizes of the messages of streams.
-    pub(crate) fn message_sizes(&self) -> Sizes {
-        self.sizes.clone().unwrap_or(Sizes::Fixed(self.length))
     }
 
     /// How long to warm up and to measure. A number of connections has no warm-up, and ends by itself.
@@ -299,16 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_schedules_are_for_streams() {
-        let several: fn(&mut Plan) = |plan| plan.sizes = Some(Sizes::Uniform(1, 9));
+    fn schedules_are_for_streams() {
         let open: fn(&mut Plan) = |plan| plan.schedule = Schedule::open(Rate::constant(1.0));
-        assert_eq!(check(Streams::default(), several), Ok(()));
-        for change in [several, open] {
-            refused(Datagrams::default(), change, "only connections that stay open");
-            refused(PerConnection::default(), change, "only connections that stay open");
-        }
-        let reversed = |plan: &mut Plan| plan.sizes = Some(Sizes::Uniform(9, 1));
-        refused(Streams::default(), reversed, "1 bytes a message: ask for 9 to");
+        assert_eq!(check(Streams::default(), open), Ok(()));
+        refused(Datagrams::default(), open, "only connections that stay open");
+        refused(PerConnection::default(), open, "only connections that stay open");
         let long = |plan: &mut Plan| {
             plan.schedule = Schedule::Closed { think: Think::Fixed(2 * MAX_THINK) };
         };

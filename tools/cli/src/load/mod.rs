@@ -61,8 +61,8 @@ Examples:
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 a second
-  annulus load --rate 1k..50k:30s --arrivals poisson
-                                           rising, as from independent users
+  annulus load --rate 20k --arrivals poisson
+                                           as from independent users
   annulus load -c 200 --think exp:100ms    users that pause
   annulus load --find-rate 'p99<1ms' -t 60 the highest rate that meets this
   annulus load udp -c 50 -l 128            datagrams: loss and order, too
@@ -186,20 +186,19 @@ struct Parsed {
 /// Checks options, and resolves the address.
 fn parse(args: LoadArgs) -> Result<Parsed> {
     check_recording(&args)?;
-    let (workload, has_sizes) = (workload(&args)?, args.workload.has_sizes());
+    let (workload, has_length) = (workload(&args)?, args.workload.has_length());
     let search = args.workload.search(args.common.duration);
-    let (schedule, duration) = args.workload.schedule(args.common.duration)?;
-    let sizes = args.workload.sizes();
+    let schedule = args.workload.schedule()?;
+    let length = args.workload.length();
     let (target, unix_socket) = args.target.into_parts();
     let (protocol, tls) = args.protocol.resolve(&target)?;
-    let of_echo = [("--length", has_sizes), ("--per-connection", args.per_connection)];
+    let of_echo = [("--length", has_length), ("--per-connection", args.per_connection)];
     only_for_echo(&protocol, &of_echo)?;
-    let mut plan = args.common.plan(sizes.max(), workload, target.resolve(unix_socket)?);
+    let mut plan = args.common.plan(length, workload, target.resolve(unix_socket)?);
     args.output.set(&mut plan);
     (plan.reply_timeout, plan.connect_timeout) = (args.reply_timeout, args.connect_timeout);
     (plan.protocol, plan.tls) = (protocol, tls);
-    (plan.schedule, plan.duration) = (schedule, duration);
-    plan.sizes = (sizes.min() < sizes.max()).then_some(sizes);
+    plan.schedule = schedule;
     let (json, options) = (args.common.json, args.output);
     Ok(Parsed { plan, search, json, options })
 }
@@ -269,12 +268,6 @@ fn workload(args: &LoadArgs) -> Result<Workload, UsageError> {
         let mut streams = Streams { pipeline, driver, ..Streams::default() };
         args.engine.set(&mut streams);
         return Ok(streams.into());
-    }
-    let sizes = args.workload.sizes();
-    if sizes.min() < sizes.max() {
-        let text =
-            format!("--per-connection with messages of {sizes}: give one size, such as -l 512");
-        return Err(UsageError(text));
     }
     let driver = args.driver;
     let connections = args.connections.map(|count| count as usize);

@@ -1,11 +1,12 @@
 //! When the clients of `annulus load` send, and how much.
 
+use crate::size;
 use crate::usage::{UsageError, only_with};
-use annulus_load::{Arrivals, Rate, RateSearch, Schedule, Sizes, SizesError, Target, Think};
+use annulus_load::{Arrivals, MAX_LENGTH, Rate, RateSearch, Schedule, Target, Think};
 use clap::Args;
 use std::time::Duration;
 
-/// How long to measure unless the command line or a course of rates says so.
+/// How long to measure unless the command line says so.
 pub(super) const DURATION: Duration = Duration::from_secs(60);
 
 /// Bytes per message.
@@ -14,16 +15,13 @@ const LENGTH: usize = 512;
 /// Options of the workload.
 #[derive(Args, Debug)]
 pub(super) struct WorkloadArgs {
-    /// Bytes per message, up to 64 MiB: 512, 16K, 100..2000 (each as likely),
-    /// or @FILE with a size on each line (each line as likely) [default: 512]
-    #[arg(short, long, value_name = "BYTES", value_parser = sizes)]
-    length: Option<Sizes>,
+    /// Bytes per message, up to 64 MiB: 128, 16K [default: 512]
+    #[arg(short, long, value_name = "BYTES", value_parser = length)]
+    length: Option<usize>,
     /// Requests a second over all clients, whatever the server does (an open
-    /// loop): 10k; in steps, 1k,2k,5k:10s (each 10 s); rising, 1k..50k:30s.
-    /// Without a time, steps and ramps take all of -t [default: as fast as
-    /// replies arrive, a closed loop]
+    /// loop): 500, 10k [default: as fast as replies arrive, a closed loop]
     #[arg(long, value_name = "PER SECOND")]
-    rate: Option<String>,
+    rate: Option<Rate>,
     /// Search for the highest rate that meets a target within -t: p99<1ms, or
     /// several, p50<200us,p99.9<5ms,errors<0.1%
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["rate", "think", "per_connection", "warm_up"])]
@@ -39,18 +37,21 @@ pub(super) struct WorkloadArgs {
     think: Option<Think>,
 }
 
-fn sizes(text: &str) -> Result<Sizes, SizesError> {
-    text.parse()
+fn length(text: &str) -> Result<usize, String> {
+    match size::bytes(text)? {
+        bytes if (1..=MAX_LENGTH as u64).contains(&bytes) => Ok(bytes as usize),
+        bytes => Err(format!("{bytes} bytes a message: ask for 1 to {MAX_LENGTH}")),
+    }
 }
 
 impl WorkloadArgs {
-    /// The sizes of messages.
-    pub(super) fn sizes(&self) -> Sizes {
-        self.length.clone().unwrap_or(Sizes::Fixed(LENGTH))
+    /// Bytes per message.
+    pub(super) fn length(&self) -> usize {
+        self.length.unwrap_or(LENGTH)
     }
 
-    /// Whether sizes were given.
-    pub(super) fn has_sizes(&self) -> bool {
+    /// Whether a length was given.
+    pub(super) fn has_length(&self) -> bool {
         self.length.is_some()
     }
 
@@ -66,28 +67,14 @@ impl WorkloadArgs {
         Some(RateSearch { target, arrivals, time })
     }
 
-    /// The schedule, and how long to measure: as long as `duration` says, else as the course of the rate takes.
-    pub(super) fn schedule(
-        &self,
-        duration: Option<Duration>,
-    ) -> Result<(Schedule, Duration), UsageError> {
+    /// The schedule.
+    pub(super) fn schedule(&self) -> Result<Schedule, UsageError> {
         let open = self.rate.is_some() || self.find_rate.is_some();
         only_with("--rate or --find-rate", open, &[("--arrivals", self.arrivals.is_some())])?;
-        let Some(rate) = &self.rate else {
-            let think = self.think.unwrap_or_default();
-            return Ok((Schedule::Closed { think }, duration.unwrap_or(DURATION)));
-        };
-        let parsed = Rate::parse_within(rate, Some(duration.unwrap_or(DURATION)));
-        let course = parsed.map_err(|error| UsageError(format!("--rate {rate}: {error}")))?;
-        let length = course.length();
-        if let Some(duration) = duration.filter(|&duration| duration < length) {
-            return Err(UsageError(format!(
-                "--rate {rate} takes {length:?}, longer than the {duration:?} of -t: leave -t out, or shorten the steps"
-            )));
-        }
-        let arrivals = self.arrivals.unwrap_or_default();
-        let measured = if length.is_zero() { DURATION } else { length };
-        Ok((Schedule::Open { rate: course, arrivals }, duration.unwrap_or(measured)))
+        Ok(match self.rate {
+            None => Schedule::Closed { think: self.think.unwrap_or_default() },
+            Some(rate) => Schedule::Open { rate, arrivals: self.arrivals.unwrap_or_default() },
+        })
     }
 }
 
@@ -108,41 +95,22 @@ mod tests {
         warm_up: bool,
     }
 
-    fn schedule(args: &[&str], duration: Option<u64>) -> Result<(Schedule, Duration), String> {
+    fn schedule(args: &[&str]) -> Result<Schedule, String> {
         let args = ["load"].iter().chain(args);
         let command = Command::try_parse_from(args).map_err(|error| error.to_string())?;
-        let parsed = command.workload.schedule(duration.map(Duration::from_secs));
-        parsed.map_err(|error| error.to_string())
+        command.workload.schedule().map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_course_of_rates_says_how_long_to_measure() {
-        for (args, duration, text, seconds) in [
-            (&[][..], None, "closed loop", 60),
-            (
-                &["--think", "exp:1s"],
-                Some(5),
-                "closed loop, think time exponential with a mean of 1s",
-                5,
-            ),
-            (&["--rate", "10k"], None, "10000 a second", 60),
-            (&["--rate", "1,2:3s"], None, "1 a second for 3s, then 2 a second for 3s", 6),
-            (
-                &["--rate", "1..2", "--arrivals", "poisson"],
-                Some(8),
-                "1 to 2 a second in 8s, Poisson arrivals",
-                8,
-            ),
-            (&["--rate", "1..2:3s"], Some(8), "1 to 2 a second in 3s", 8),
-            (
-                &["--rate", "5k", "--arrivals", "burst:1ms"],
-                Some(8),
-                "5000 a second, in bursts every 1ms",
-                8,
-            ),
+    fn a_loop_is_closed_or_has_a_rate() {
+        for (args, text) in [
+            (&[][..], "closed loop"),
+            (&["--think", "exp:1s"], "closed loop, think time exponential with a mean of 1s"),
+            (&["--rate", "10k"], "10000 a second"),
+            (&["--rate", "2", "--arrivals", "poisson"], "2 a second, Poisson arrivals"),
+            (&["--rate", "5k", "--arrivals", "burst:1ms"], "5000 a second, in bursts every 1ms"),
         ] {
-            let (schedule, measured) = schedule(args, duration).unwrap();
-            assert_eq!((schedule.to_string().as_str(), measured.as_secs()), (text, seconds));
+            assert_eq!(schedule(args).unwrap().to_string(), text);
         }
     }
 
@@ -151,12 +119,11 @@ mod tests {
         for (args, parts) in [
             (&["--arrivals", "poisson"][..], ["--arrivals does nothing", "--rate"]),
             (&["--rate", "1", "--think", "1s"], ["--think", "--rate"]),
-            (&["--rate", "1,2:6s"], ["takes 12s", "10s of -t"]),
             (&["--rate", "1", "--arrivals", "burst:0"], ["bursts every 0ns", "at most 1s"]),
-            (&["--rate", "fast"], ["--rate fast: 'fast'", "10k"]),
-            (&["--length", "0"], ["0 is no valid number", "1 to 67108864"]),
+            (&["--rate", "fast"], ["--rate", "'fast' is not a number: write 500, 10k"]),
+            (&["--length", "0"], ["0 bytes a message", "1 to 67108864"]),
         ] {
-            let error = schedule(args, Some(10)).unwrap_err();
+            let error = schedule(args).unwrap_err();
             assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         }
     }

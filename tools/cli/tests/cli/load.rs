@@ -303,7 +303,7 @@ fn a_rate_that_cannot_be_reached_is_a_doubt_and_senseless_ones_are_refused() {
     for (rate, parts) in [
         ("0", ["0 messages a second", "ask for more than 0"]),
         ("200M", ["200000000", "100000000"]),
-        ("1k..", ["--rate 1k..: ", "10k"]),
+        ("1k..2k", ["'1k..2k'", "10k"]),
         ("5x", ["'5x'", "10k"]),
     ] {
         load_only(address, &["--rate", rate]).fails_with(2, &parts);

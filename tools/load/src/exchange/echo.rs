@@ -1,16 +1,14 @@
 //! Messages that come back as they were sent: every byte is verified, and none is copied.
 
-use super::lengths::Lengths;
 use super::{Answer, Exchange, Outgoing, Piece};
 use crate::fault::Fault;
-use crate::mix::Sizes;
 use crate::payload::Payload;
-use crate::random::{Purpose, generator};
 
 /// The messages of one client.
 #[derive(Debug)]
 pub(crate) struct Echo {
-    lengths: Lengths,
+    /// Of a message, in bytes.
+    length: usize,
     /// Messages not yet written.
     to_send: Payload,
     /// Bytes not yet received.
@@ -22,17 +20,15 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    pub(crate) fn new(seed: u64, client: usize, sizes: &Sizes) -> Echo {
-        let payload = Payload::new(seed, client, sizes.max());
-        let lengths = Lengths::new(sizes, generator(seed, client, Purpose::Sizes));
-        Echo { lengths, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
+    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Echo {
+        let payload = Payload::new(seed, client, length);
+        Echo { length, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
     }
 
     /// The position of a wrong byte, `at` bytes after those received so far.
     #[cold]
     fn wrong_byte(&self, at: usize) -> Fault {
-        let (at, length) = self.lengths.locate(self.partial + at);
-        Fault::wrong_byte(at, length)
+        Fault::wrong_byte((self.partial + at) % self.length, self.length)
     }
 }
 
@@ -43,10 +39,9 @@ impl Exchange for Echo {
         if out.length == 0 {
             out.payload = self.to_send;
         }
-        let length = self.lengths.send();
-        out.length += length;
-        self.to_send.advance(length);
-        self.outstanding += length;
+        out.length += self.length;
+        self.to_send.advance(self.length);
+        self.outstanding += self.length;
         0
     }
 
@@ -61,9 +56,8 @@ impl Exchange for Echo {
         }
         self.outstanding -= input.len();
         self.partial += input.len();
-        while self.partial > 0 && self.partial >= self.lengths.next() {
-            self.partial -= self.lengths.next();
-            self.lengths.pop();
+        while self.partial >= self.length {
+            self.partial -= self.length;
             answered(Answer::OK);
         }
         Ok(input.len())
@@ -71,12 +65,11 @@ impl Exchange for Echo {
 
     /// A server that echoes does not close first.
     fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
-        Err(Fault::closed_early(self.partial, self.lengths.next()))
+        Err(Fault::closed_early(self.partial, self.length))
     }
 
     fn reconnected(&mut self) {
         (self.expected, self.outstanding, self.partial) = (self.to_send, 0, 0);
-        self.lengths.clear();
     }
 
     fn outstanding(&self) -> Option<usize> {
@@ -138,17 +131,15 @@ mod tests {
         /// Any cut of the replies gives the same answers, over any number of connections.
         #[test]
         fn any_cut_gives_the_same_answers(
-            least in 1_usize..50_000,
-            more in 0_usize..50_000,
+            length in 1_usize..70_000,
             rounds in proptest::collection::vec((1_usize..5, 1_usize..70_000), 1..6),
         ) {
-            let sizes = if more == 0 { Sizes::Fixed(least) } else { Sizes::Uniform(least, least + more) };
-            let mut echo = Echo::new(3, 4, &sizes);
+            let mut echo = Echo::new(3, 4, length);
             let mut out = Messages::default();
             for (messages, cut) in rounds {
                 (0..messages).for_each(|_| assert_eq!(echo.request(&mut out), 0));
                 let bytes = written(&mut out);
-                prop_assert!((messages * least..=messages * sizes.max()).contains(&bytes.len()));
+                prop_assert_eq!(bytes.len(), messages * length);
                 let mut answers = 0;
                 for piece in bytes.chunks(cut) {
                     answers += receive(&mut echo, piece).unwrap();
@@ -164,7 +155,7 @@ mod tests {
 
     #[test]
     fn wrong_bytes_and_too_many_are_found() {
-        let mut echo = Echo::new(1, 0, &Sizes::Fixed(100));
+        let mut echo = Echo::new(1, 0, 100);
         let mut out = Messages::default();
         (0..2).for_each(|_| _ = echo.request(&mut out));
         let mut bytes = written(&mut out);
@@ -178,26 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_is_found_in_its_message() {
-        let mut echo = Echo::new(1, 0, &Sizes::Uniform(3, 50));
-        let mut out = Messages::default();
-        let mut length = || {
-            let before = out.len();
-            echo.request(&mut out);
-            out.len() - before
-        };
-        let lengths = [length(), length()];
-        let mut bytes = written(&mut out);
-        receive(&mut echo, &bytes[..lengths[0] + 1]).unwrap();
-        bytes[lengths[0] + 2] ^= 1;
-        let fault = receive(&mut echo, &bytes[lengths[0] + 1..]).unwrap_err();
-        let text = format!("byte 2 of a reply of {}", lengths[1]);
-        assert!(fault.detail.contains(&text), "{}", fault.detail);
-    }
-
-    #[test]
     fn a_close_says_what_is_missing() {
-        let mut echo = Echo::new(1, 0, &Sizes::Fixed(10));
+        let mut echo = Echo::new(1, 0, 10);
         let mut out = Messages::default();
         echo.request(&mut out);
         let bytes = written(&mut out);

@@ -39,7 +39,6 @@ mod echo;
 pub(crate) mod http;
 pub(crate) mod http2;
 mod kept;
-mod lengths;
 pub(crate) mod redis;
 pub(crate) mod script;
 mod written;

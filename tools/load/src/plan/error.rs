@@ -62,9 +62,6 @@ pub enum PlanError {
     /// Segmentation for a Unix socket, which does not support it.
     #[error("segments are for UDP: leave them out for {0}")]
     Segments(PathBuf),
-    /// Sizes of messages, and a protocol whose requests have their own.
-    #[error("sizes of messages are for echo: leave them out with {0}")]
-    Sizes(&'static str),
     /// Requests that cannot be sent.
     #[error("{0}")]
     Protocol(String),

@@ -38,9 +38,9 @@ pub const MAX_THINK: Duration = Duration::from_secs(86_400);
 /// ```
 /// use annulus_load::{Arrivals, Rate, Schedule};
 ///
-/// let schedule = Schedule::Open { rate: "1k..50k:30s".parse().unwrap(), arrivals: Arrivals::Poisson };
-/// assert_eq!(schedule.to_string(), "1000 to 50000 a second in 30s, Poisson arrivals");
-/// assert_eq!(Schedule::open(Rate::constant(500.0)).rate().unwrap().at(7.0), 500.0);
+/// let schedule = Schedule::Open { rate: "20k".parse().unwrap(), arrivals: Arrivals::Poisson };
+/// assert_eq!(schedule.to_string(), "20000 a second, Poisson arrivals");
+/// assert_eq!(Schedule::open(Rate::constant(500.0)).rate().unwrap().per_second(), 500.0);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
@@ -51,7 +51,7 @@ pub enum Schedule {
     },
     /// Requests are due at times that do not depend on replies.
     Open {
-        /// Requests a second of all clients together, which may change in the course of the run.
+        /// Requests a second of all clients together.
         rate: Rate,
         /// How they are spread.
         arrivals: Arrivals,
@@ -80,20 +80,10 @@ impl Schedule {
     }
 
     /// The rate of an open loop.
-    pub fn rate(&self) -> Option<&Rate> {
+    pub fn rate(&self) -> Option<Rate> {
         match self {
             Schedule::Closed { .. } => None,
-            Schedule::Open { rate, .. } => Some(rate),
-        }
-    }
-
-    /// The same schedule after a warm-up at the rate with which it begins.
-    pub(crate) fn after(&self, warm_up: Duration) -> Schedule {
-        match self {
-            Schedule::Closed { .. } => self.clone(),
-            Schedule::Open { rate, arrivals } => {
-                Schedule::Open { rate: rate.after(warm_up), arrivals: *arrivals }
-            }
+            Schedule::Open { rate, .. } => Some(*rate),
         }
     }
 }
@@ -196,13 +186,11 @@ mod tests {
 
     #[test]
     fn limits_are_checked() {
-        let open =
-            |rates: &[f64]| Schedule::open(Rate::steps(rates, Duration::from_secs(1))).validate();
-        assert_eq!(open(&[1.0, 0.0, MAX_RATE]), Ok(()));
-        assert_eq!(open(&[0.0, 0.0]), Err(PlanError::Rate(0.0)));
-        assert_eq!(open(&[1.0, -1.0]), Err(PlanError::Rate(-1.0)));
-        assert_eq!(open(&[]), Err(PlanError::Rate(0.0)));
-        assert!(open(&[f64::NAN]).is_err() && open(&[2.0 * MAX_RATE]).is_err());
+        let open = |rate| Schedule::open(Rate::constant(rate)).validate();
+        assert_eq!(open(MAX_RATE), Ok(()));
+        assert_eq!(open(0.0), Err(PlanError::Rate(0.0)));
+        assert_eq!(open(-1.0), Err(PlanError::Rate(-1.0)));
+        assert!(open(f64::NAN).is_err() && open(2.0 * MAX_RATE).is_err());
         let burst = |every| {
             Schedule::Open { rate: Rate::constant(1.0), arrivals: Arrivals::Burst(every) }
                 .validate()

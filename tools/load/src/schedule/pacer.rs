@@ -84,8 +84,8 @@ impl Pacer {
                 let thinking = (think != Think::None).then(|| Box::new((think, random)));
                 Pace::Closed { free, thinking }
             }
-            Schedule::Open { ref rate, arrivals } => {
-                let due = DueTimes::new(rate.clone(), arrivals, [client, clients], seed, now);
+            Schedule::Open { rate, arrivals } => {
+                let due = DueTimes::new(rate, arrivals, [client, clients], seed, now);
                 Pace::Open(Box::new(due))
             }
         };

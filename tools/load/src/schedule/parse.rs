@@ -56,55 +56,11 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, ScheduleTextError> {
     })
 }
 
-/// The course and the time of `COURSE:TIME`.
-fn split_time(text: &str) -> Result<(&str, Option<Duration>), ScheduleTextError> {
-    match text.split_once(':') {
-        None => Ok((text, None)),
-        Some((course, time)) => match parse_time(time)? {
-            Duration::ZERO => Err(error(text, "takes no time: write more, such as :10s")),
-            time => Ok((course, Some(time))),
-        },
-    }
-}
-
-/// `10k`, `1k,2k,5k:10s` (each for 10 s) or `1k..50k:30s`.
 impl FromStr for Rate {
     type Err = ScheduleTextError;
 
     fn from_str(text: &str) -> Result<Rate, ScheduleTextError> {
-        Rate::parse_within(text, None)
-    }
-}
-
-impl Rate {
-    /// Parses a rate; steps and ramps without a time take all of `length`.
-    ///
-    /// # Errors
-    /// If it is no rate, or if it needs a time and there is none.
-    ///
-    /// ```
-    /// use annulus_load::Rate;
-    /// use std::time::Duration;
-    ///
-    /// let rate = Rate::parse_within("1k,2k", Some(Duration::from_secs(60))).unwrap();
-    /// assert_eq!(rate, "1k,2k:30s".parse().unwrap());
-    /// assert!("1k,2k".parse::<Rate>().unwrap_err().to_string().contains("such as 1k,2k:10s"));
-    /// ```
-    pub fn parse_within(text: &str, length: Option<Duration>) -> Result<Rate, ScheduleTextError> {
-        let (course, time) = split_time(text)?;
-        let no_time = || error(text, &format!("has no time: add one, such as {text}:10s"));
-        if let Some((from, to)) = course.split_once("..") {
-            let length = time.or(length).ok_or_else(no_time)?;
-            return Ok(Rate::ramp(parse_number(from)?, parse_number(to)?, length));
-        }
-        let rates = course.split(',').map(parse_number).collect::<Result<Vec<_>, _>>()?;
-        match (rates.as_slice(), time) {
-            (&[rate], None) => Ok(Rate::constant(rate)),
-            (rates, time) => {
-                let shared = || length.map(|length| length / rates.len() as u32);
-                Ok(Rate::steps(rates, time.or_else(shared).ok_or_else(no_time)?))
-            }
-        }
+        parse_number(text).map(Rate::constant)
     }
 }
 
@@ -132,22 +88,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
-
     #[test]
     fn rates_are_parsed() {
         for (text, rate) in [
             ("500", Rate::constant(500.0)),
             ("10k", Rate::constant(10_000.0)),
             ("1.5M/s", Rate::constant(1_500_000.0)),
-            ("1k,2k,5k:10s", Rate::steps(&[1000.0, 2000.0, 5000.0], 10 * SECOND)),
-            ("1k:10s", Rate::steps(&[1000.0], 10 * SECOND)),
-            ("0..50k:2m", Rate::ramp(0.0, 50_000.0, 120 * SECOND)),
         ] {
             assert_eq!(text.parse(), Ok(rate), "{text}");
         }
-        let ramp = Rate::parse_within("1..9", Some(4 * SECOND));
-        assert_eq!(ramp, Ok(Rate::ramp(1.0, 9.0, 4 * SECOND)));
     }
 
     #[test]
@@ -163,12 +112,8 @@ mod tests {
         for (text, parts) in [
             ("", ["''", "write 500"]),
             ("fast", ["'fast'", "10k"]),
-            ("1k,,2k:1s", ["''", "10k"]),
             ("inf", ["'inf'", "10k"]),
-            ("1k,2k", ["'1k,2k' has no time", "1k,2k:10s"]),
-            ("1..2", ["has no time", "1..2:10s"]),
-            ("1..2:x", ["'x'", "250ms"]),
-            ("1..2:0s", ["takes no time", ":10s"]),
+            ("1k,2k", ["'1k,2k'", "10k"]),
         ] {
             let error = text.parse::<Rate>().unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");

@@ -25,7 +25,7 @@ use crate::findings::Findings;
 use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Plan, Streams};
-use crate::schedule::{Pacer, Schedule};
+use crate::schedule::Pacer;
 use crate::threads::Settings;
 use crate::wire::Sources;
 use annulus::DriverChoice;
@@ -58,7 +58,7 @@ fn run_protocol<P: Protocol>(
     let plan = &run.plan;
     let threads = plan.threads();
     let clients = plan.clients.div_ceil(threads);
-    let settings = Settings::new(driver, clients, plan.message_sizes().max());
+    let settings = Settings::new(driver, clients, plan.length);
     let share = |index| ClientPool::new(run, protocol(), index, threads);
     Findings::of(plan, threads, settings, (&run.faults, &run.collector), observer, share)
 }
@@ -67,20 +67,17 @@ fn run_protocol<P: Protocol>(
 struct Pacers<'a> {
     plan: &'a Plan,
     pipeline: usize,
-    /// The course of a rate begins after the warm-up.
-    schedule: Schedule,
     began: u64,
 }
 
 impl Pacers<'_> {
     fn new(plan: &Plan, streams: Streams, began: u64) -> Pacers<'_> {
-        let schedule = plan.schedule.after(plan.warm_up);
-        Pacers { plan, pipeline: streams.pipeline, schedule, began }
+        Pacers { plan, pipeline: streams.pipeline, began }
     }
 
     /// The requests of a client.
     fn of(&self, client: usize) -> Pacer {
         let Plan { seed, clients, .. } = *self.plan;
-        Pacer::new(&self.schedule, self.pipeline, [client, clients], seed, self.began)
+        Pacer::new(&self.plan.schedule, self.pipeline, [client, clients], seed, self.began)
     }
 }

@@ -5,7 +5,6 @@ use super::pool::ClientPool;
 use crate::clock;
 use crate::exchange::Echo;
 use crate::fault_log::Faults;
-use crate::mix::Sizes;
 use crate::plan::{Plan, Streams};
 use crate::recording::Interval;
 use crate::threads::Share;
@@ -61,10 +60,10 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
     let requests_per_connection = random.chance(300).then(|| random.between(1, 20));
     let pipeline = random.between(1, 9) as usize;
     let streams = Streams { pipeline, reconnect, requests_per_connection, ..Streams::default() };
-    let sizes = Sizes::Uniform(1, random.between(2, 900) as usize);
+    let length = random.between(1, 900) as usize;
     let plan = Plan {
         clients: random.between(1, 6) as usize,
-        sizes: Some(sizes),
+        length,
         reply_timeout: Duration::from_secs(60),
         ..Plan::new(address.into(), streams)
     };
@@ -72,8 +71,8 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
         annulus::spawn(serve(TcpListener::bind(address)?, seed, bytes));
         let run = Arc::new(StreamsRun::new(&plan, streams));
         let connector = Connector { plan: plan.clone(), sources: Sources::One, tls: None };
-        let (seed, sizes) = (plan.seed, plan.message_sizes());
-        let protocol = Codec::new(&connector, move |client| Echo::new(seed, client, &sizes));
+        let seed = plan.seed;
+        let protocol = Codec::new(&connector, move |client| Echo::new(seed, client, length));
         let mut pool = ClientPool::new(&run, protocol, 0, 1);
         assert!(pool.connect().await, "{:?}", run.faults.take().first);
         pool.open(0..0);

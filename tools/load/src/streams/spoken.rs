@@ -37,8 +37,8 @@ pub(super) fn run(
     let fill = move |client| Fill::new(seed, client, clients);
     match &plan.protocol {
         Protocol::Echo => run_protocol(run, driver, observer, || {
-            let sizes = plan.message_sizes();
-            Codec::new(&connector, move |client| Echo::new(seed, client, &sizes))
+            let length = plan.length;
+            Codec::new(&connector, move |client| Echo::new(seed, client, length))
         }),
         Protocol::Http(http) => run_protocol(run, driver, observer, || {
             let (requests, refusal) =

@@ -8,7 +8,7 @@ use annulus::DriverChoice;
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
     Arrivals, MIN_SEARCH, Observer, Plan, Progress, Rate, RateSearch, SEARCH_WINDOWS, Schedule,
-    SearchEnd, Sizes, Streams, clock, run,
+    SearchEnd, Streams, clock, run,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -107,18 +107,6 @@ fn a_correct_echo_has_no_errors_at_any_length() {
         for streams in on_each_driver(1) {
             let report = run_without_errors(plan(address, clients, length, streams));
             assert_eq!(figures(&report).requests, figures(&report).responses, "{report:?}");
-        }
-    }
-}
-
-#[test]
-fn messages_of_several_sizes_are_verified() {
-    let address = serve(echo);
-    let listed = Sizes::listed("1\n70000\n300\n").unwrap();
-    for sizes in [Sizes::Uniform(1, 5000), listed] {
-        for streams in on_each_driver(7) {
-            let plan = Plan { sizes: Some(sizes.clone()), ..plan(address, 3, 1, streams) };
-            run_without_errors(plan);
         }
     }
 }
