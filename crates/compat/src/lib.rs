@@ -41,7 +41,8 @@
 //! | `axum` | `axum = "0.8"`, `annulus-tokio`, `tokio = { version = "1", features = ["rt"] }` |
 //! | `tonic` | `tonic = { version = "0.14", default-features = false, features = ["codegen"] }`, `tonic-prost`, `prost` |
 //! | `tonic-transport` | `tonic = "0.14"`, `tonic-prost`, `prost`, `annulus-tokio` |
-//! | `rustls` | `rustls = { version = "0.23", default-features = false, features = ["ring", "std", "tls12"] }` for settings of one's own |
+//! | `rustls` | `rustls = { version = "0.23", default-features = false, features = ["aws_lc_rs", "std", "tls12"] }`, or another provider |
+//! | `rustls-ring` | `rustls = { version = "0.23", default-features = false, features = ["ring", "std", "tls12"] }` for settings of one's own |
 //! | `quinn` | `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }` |
 //! | `with-tokio` | none |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |

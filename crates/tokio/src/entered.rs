@@ -1,5 +1,4 @@
 //! The guest of this thread.
-#![allow(unsafe_code)]
 
 use crate::drive::drive;
 use crate::state::{STATE, State};
@@ -55,8 +54,9 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     let host = host()?;
     let guest = builder.build()?.into_guest()?;
     let notifier = guest.as_fd().try_clone_to_owned()?;
-    // SAFETY: `OwnedFd` owns its descriptor, names it alone, and `AsyncFd` keeps it until it is dropped.
-    let notifier = unsafe { AsyncFd::register_with_interest(notifier, Interest::READABLE) }?;
+    // What takes its place asks for a promise that the descriptor stays open, which an `OwnedFd` keeps, and came with 1.51.6 and 1.53.3.
+    #[allow(deprecated)]
+    let notifier = AsyncFd::with_interest(notifier, Interest::READABLE)?;
     CLOCK_ORIGIN.set(Some(Instant::now()));
     guest.set_clock(elapsed)?;
     STATE.with(|state| *state.borrow_mut() = State::Idle(guest));

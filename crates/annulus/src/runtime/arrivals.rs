@@ -33,6 +33,7 @@ impl Arrivals {
     }
 
     /// A signal has come. False if it is not caught.
+    #[cfg(feature = "sim")]
     pub(crate) fn deliver(&self, signal: i32) -> bool {
         let is_caught = self.counts.borrow_mut().get_mut(&signal).map(|count| *count += 1);
         let mut wakes = Vec::new();

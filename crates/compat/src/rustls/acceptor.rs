@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ServerConfig, crypto};
 
 /// Makes sessions of servers. A clone shares the settings.
 ///
@@ -48,7 +49,7 @@ impl TlsAcceptor {
     ///
     /// # Errors
     /// `InvalidInput`, which says what is wrong, for PEM that is not valid or has no certificate or key, and for a key of another
-    /// certificate.
+    /// certificate; and if the process has no provider of cryptography, and feature `rustls-ring`, whose is ring, is off.
     pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[&str]) -> io::Result<Self> {
         let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| invalid("certificates", text_of(&error)))?;
@@ -59,7 +60,7 @@ impl TlsAcceptor {
             pem::Error::NoItemsFound => invalid("key", "there is no private key"),
             error => invalid("key", text_of(&error)),
         })?;
-        let builder = ServerConfig::builder_with_provider(crypto::ring::default_provider().into());
+        let builder = ServerConfig::builder_with_provider(provider()?);
         let mut config = builder
             .with_safe_default_protocol_versions()
             .map_err(|error| invalid("versions", error))?
@@ -98,6 +99,20 @@ impl TlsAcceptor {
     {
         Ok(limit::within(self.limit, self.acceptor.accept(stream)).await?.into())
     }
+}
+
+/// The cryptography that the program has chosen for the process.
+fn provider() -> io::Result<Arc<CryptoProvider>> {
+    if let Some(chosen) = CryptoProvider::get_default() {
+        return Ok(chosen.clone());
+    }
+    #[cfg(feature = "rustls-ring")]
+    return Ok(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()));
+    #[cfg(not(feature = "rustls-ring"))]
+    Err(invalid(
+        "provider",
+        "the process has none: call install_default of one, as rustls::crypto::aws_lc_rs::default_provider(), or turn feature rustls-ring on",
+    ))
 }
 
 /// What is wrong with PEM, without what might be of a key: if its line breaks were lost, the line and the label have all of it.

@@ -46,7 +46,8 @@
 //!   around it, for `axum::serve`.
 //! - hyper-util's pooled client, with feature `hyper-util`: its `HttpsConnector`. The server of feature `tower`: `Serve::tls`.
 //! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `send-stream` a `SendStream`, around the session.
-//! - Handshakes use the cryptography of `ring`; settings that were made with another provider bring theirs.
+//! - Handshakes use the cryptography of the settings that they are made with. [`TlsAcceptor::from_pem`] takes that which the process has as
+//!   its default (`CryptoProvider::install_default`), and else, with feature `rustls-ring`, that of `ring`.
 //!
 //! # What there is not
 //!
