@@ -67,11 +67,11 @@ pub use find_rate::{
     Target, TargetError,
 };
 pub use load_error::LoadError;
-pub use mix::{Fill, Mix, MixError, Template, TemplateError};
+pub use mix::{Fill, MAX_LENGTH, Mix, MixError, Template, TemplateError};
 pub use observer::{Observer, Progress};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT,
-    MAX_LENGTH, MAX_PIPELINE, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
+    MAX_PIPELINE, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
 };
 pub use protocol::Protocol;
 pub use run::run;

@@ -8,14 +8,13 @@ pub use error::PlanError;
 pub use workload::{Datagrams, PerConnection, Streams, Workload};
 
 use crate::limits;
+use crate::mix::MAX_LENGTH;
 use crate::protocol::Protocol;
 use crate::schedule::{MAX_RATE, Schedule};
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
 use std::time::Duration;
 
-/// Most bytes in a message of a stream: 64 MiB.
-pub const MAX_LENGTH: usize = 64 << 20;
 /// Most bytes in a datagram: the limit of UDP over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Most clients of a run.

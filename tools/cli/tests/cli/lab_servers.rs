@@ -283,7 +283,7 @@ fn wrong_usage_is_refused_by_name() {
         ),
         (
             &[server, "--load", "tcp://{address} --sped"],
-            &["load 'tcp'", "unexpected argument '--sped'"],
+            &["--load 'tcp", "unexpected argument '--sped'"],
         ),
         (&[server, "--load", "tcp://{address} --json x"], &["--json is for annulus load alone"]),
         (&[server, COMMAND, "some {port}"], &["nothing says how the output of some is read"]),

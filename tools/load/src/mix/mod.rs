@@ -7,3 +7,6 @@ mod weighted;
 pub use fill::Fill;
 pub use template::{Template, TemplateError};
 pub use weighted::{Mix, MixError};
+
+/// Most bytes in a message of a stream: 64 MiB.
+pub const MAX_LENGTH: usize = 64 << 20;

@@ -1,7 +1,7 @@
 //! Where a reply ends.
 
 use super::ScriptError;
-use crate::MAX_LENGTH;
+use crate::mix::MAX_LENGTH;
 use std::fmt;
 use std::str::FromStr;
 

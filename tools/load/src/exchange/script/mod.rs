@@ -6,9 +6,9 @@ mod replies;
 pub use framing::{Framing, LengthField, LengthFieldError, MAX_OFFSET};
 
 use super::{Answer, Exchange};
-use crate::MAX_LENGTH;
 use crate::fault::Fault;
 use crate::fault_log::FirstRefusal;
+use crate::mix::MAX_LENGTH;
 use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
 use crate::outcome::Outcome;
 use replies::Replies;

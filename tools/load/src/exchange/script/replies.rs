@@ -1,10 +1,10 @@
 //! The replies of one connection, from any pieces.
 
 use super::Framing;
-use crate::MAX_LENGTH;
 use crate::exchange::kept::Kept;
 use crate::fault::{Fault, Kind};
 use crate::fault_log::FirstRefusal;
+use crate::mix::MAX_LENGTH;
 use memchr::memmem;
 
 /// Splits the bytes of a connection into replies, and compares them with what is expected.
