@@ -226,10 +226,9 @@ fn any_signal_that_can_be_caught_is_told_to_all_that_catch_it() {
 }
 
 #[test]
-fn a_simulation_has_no_signals() {
+fn a_simulation_has_the_signals_of_its_network_alone() {
     simulate(async || {
-        let error = annulus::signal::ctrl_c().await.unwrap_err();
-        assert_eq!(error.to_string(), "a simulation gets no signals");
+        assert!(timeout(MS, annulus::signal::ctrl_c()).await.is_err(), "nothing sends one");
         let served = async {
             sleep(Duration::from_secs(1)).await;
             Ok(())

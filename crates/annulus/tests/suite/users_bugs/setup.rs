@@ -109,11 +109,13 @@ fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
     for (code, works) in all.chain(REPLACED.map(|code| (code, true))) {
         let sim = Sim::builder(3589).profile(Profile::current().without(code)).build();
         let name = opcode::name(code).unwrap();
-        match simulate_on(&sim, Runtime::builder(), everything()) {
+        let ring = Runtime::builder().driver(DriverChoice::Uring);
+        match simulate_on(&sim, ring, everything()) {
             Ok(()) => assert!(works, "without {name} something must be missing"),
             Err(error) if works => panic!("{name} is replaced: {error}"),
             Err(error) => assert_names(&error, name),
         }
+        simulate_on(&sim, Runtime::builder(), everything()).expect("epoll needs none of them");
         assert_eq!(sim.open_descriptors(), 0, "without {name}: {:?}", sim.leftovers());
     }
 }
