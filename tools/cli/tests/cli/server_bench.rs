@@ -175,8 +175,8 @@ fn proxies_are_loaded_by_us_also_at_a_rate() {
     let pretended = Pretended::new("proxy");
     pretended.install("haproxy", HAPROXY);
     pretended.configure("haproxy/tuned.cfg");
-    for load in ["proxy --only haproxy,epoll,/128b-1x*", "overload --only haproxy,epoll,/rate-50x*"]
-    {
+    // Only the configuration of the first names what it leads to.
+    for load in ["proxy --only haproxy,/128b-1x*", "overload --only haproxy,epoll,/rate-50x*"] {
         let arguments = format!("{load} --rounds 1");
         program(
             &pretended.0.join("tools/peers/annulus-examples/build"),
@@ -186,7 +186,8 @@ fn proxies_are_loaded_by_us_also_at_a_rate() {
         // So few rounds decide nothing.
         assert_eq!(finished.code, Some(3), "{finished:?}");
         let report = pretended.report(load.split(' ').next().unwrap());
-        assert_eq!(report["settings"]["absent"][0], "epoll", "{report}");
+        let absent = load.contains("epoll").then_some("epoll");
+        assert_eq!(report["settings"]["absent"][0].as_str(), absent, "{report}");
         for row in [&report["results"][0], &report["controls"][0]] {
             let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
             let all = ["rate", "cpu_us", "p50_us", "p99_us", "p99_9_us"].map(figure);

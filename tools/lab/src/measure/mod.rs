@@ -17,7 +17,6 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::bench::{Bench, Contenders, Prepared};
 use crate::clients::Clients;
 use crate::describe::{Client, Contender, Load, Missing, Placement, Setup, Shown, find_installed};
-use crate::process::Spec;
 use crate::scratch::Scratch;
 use crate::start::{Fixture, start};
 
@@ -38,10 +37,13 @@ impl Setup {
         let cells: Vec<_> = loads.iter().map(|load| load.cell.clone()).collect();
         limits::reserve(self.files as usize)?;
         let file_system = self.check.map(|check| check(&cells, &temporary)).transpose()?;
-        let needs_target = self.contenders.iter().any(|one| one.needs("target"));
-        let target = (needs_target, self.placement.target(self.cores));
+        let prepared = self.contenders.iter().map(|one| self.prepared(one));
+        let prepared = prepared.collect::<Result<Vec<_>>>()?;
+        let needs_target =
+            |one: &Result<Contender, String>| one.as_ref().is_ok_and(|one| one.needs("target"));
+        let target = (prepared.iter().any(needs_target), self.placement.target(self.cores));
         let mut fixture = Fixture::new(scratch.path(), &self.site, target)?;
-        let (mut contenders, mut ready) = self.gather(&mut fixture)?;
+        let (mut contenders, mut ready) = self.gather(prepared, &mut fixture)?;
         missing.splice(0..0, contenders.missing);
         if let Some(why) = missing.first().filter(|_| self.missing == Missing::Refused) {
             bail!("{why}");
@@ -65,30 +67,34 @@ impl Setup {
         Ok(Prepared { bench, measure: Box::new(slices), scratch: Some(scratch) })
     }
 
-    /// The contenders that are there, ready to be started.
-    fn gather(&self, fixture: &mut Fixture) -> Result<(Contenders, Vec<Contender>)> {
-        let core = self.placement.server(self.cores);
+    /// A contender, ready to be started, or why it is missing.
+    fn prepared(&self, one: &Contender) -> Result<Result<Contender, String>> {
+        let prepared = one.clone().prepare(self.peers.as_ref(), self.placement.server(self.cores));
+        match prepared {
+            Err(error) if self.missing == Missing::OrBroken => Ok(Err(error.to_string())),
+            prepared => prepared,
+        }
+    }
+
+    /// The contenders that are there.
+    fn gather(
+        &self,
+        prepared: Vec<Result<Contender, String>>,
+        fixture: &mut Fixture,
+    ) -> Result<(Contenders, Vec<Contender>)> {
         let (mut ready, mut absent) = (Vec::new(), Vec::new());
-        let found = self.contenders.iter().map(|one| -> Result<Result<Spec, String>> {
-            let prepared = match one.clone().prepare(self.peers.as_ref(), core) {
-                Err(error) if self.missing == Missing::OrBroken => Err(error.to_string()),
-                prepared => prepared?,
-            };
+        let found = self.contenders.iter().zip(prepared).map(|(described, prepared)| {
             let tried = prepared.and_then(|one| match self.missing {
                 Missing::OrBroken => start(&one, "", self.start_timeout, fixture)
                     .map_or_else(|error| Err(error.to_string()), |_| Ok(one)),
                 Missing::Refused | Missing::LeftOut => Ok(one),
             });
-            Ok(match tried {
-                Ok(one) => {
-                    ready.push(one.clone());
-                    Ok(one.spec)
-                }
-                Err(why) => {
-                    absent.push(one.name.clone());
-                    Err(why)
-                }
-            })
+            let spec = tried.map(|one| {
+                ready.push(one);
+                ready[ready.len() - 1].spec.clone()
+            });
+            absent.extend(spec.is_err().then(|| described.name.clone()));
+            Ok(spec)
         });
         let mut contenders = Contenders::gather(found, self.baseline.as_deref())?;
         contenders.absent = absent;

@@ -209,10 +209,9 @@ impl Slices {
 impl Measure for Slices {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let outcome = self.slice(slice);
-        let key = self.key(slice);
-        // A new process takes the place of one that failed: an answer that comes late must not be taken for that of another slice.
-        if outcome.is_err() && self.contenders[key.0].can_run_twice() {
-            self.running.remove(&key);
+        // An answer that comes late must not be taken for that of another job. A server is started anew once it has ended.
+        if outcome.is_err() && matches!(self.loads[slice.cell].client, Client::Job(_)) {
+            self.running.remove(&self.key(slice));
         }
         outcome
     }
