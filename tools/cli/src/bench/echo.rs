@@ -29,7 +29,7 @@ byte; CPU time is per connection.
 
 A CPU ratio is a server's CPU time per request over that of the first, taken
 within each round: the median, with its 95 % interval. A winner is named
-only if it is better by more than 2 % and than the control deviates, with an
+only if it is better by more than 3 % and than the control deviates, with an
 interval that holds together with those of all cells.
 
 Servers: uring, epoll and threads (ours), and the directories in tools/peers/, built
