@@ -232,9 +232,9 @@ impl Io {
         self.memory.send_bound
     }
 
-    /// Weighs what is held, and sets what streams may hold until the next turn. True if their bounds have fallen.
+    /// Compares the memory that is held with the limit, and sets what streams may hold until the next turn. True if their bounds have fallen.
     #[inline]
-    pub(crate) fn weigh(&mut self) -> bool {
+    pub(crate) fn update_bounds(&mut self) -> bool {
         let held = self.held();
         self.memory.weigh(held).is_some_and(|total| self.allow(total))
     }

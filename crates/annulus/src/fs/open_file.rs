@@ -101,7 +101,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if self.core.at_home() {
+        if self.core.in_owner_process() {
             self.core.kernel.close(self.fd);
             self.core.inline_policy.note_close();
         }

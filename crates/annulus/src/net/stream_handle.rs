@@ -120,7 +120,7 @@ impl StreamHandle {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, shared, io| stream.poll_accept_chunk(shared, io, chunk, cx))
+        self.poll_with(|stream, shared, io| stream.poll_enqueue(shared, io, chunk, cx))
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
@@ -292,7 +292,7 @@ impl Future for SendFuture<'_> {
         let this = &mut *self;
         this.handle.poll_with(|stream, shared, io| {
             if this.chunk.is_some() {
-                ready!(stream.poll_accept_chunk(shared, io, &mut this.chunk, cx))?;
+                ready!(stream.poll_enqueue(shared, io, &mut this.chunk, cx))?;
             }
             stream.poll_room(shared, io, cx)
         })

@@ -126,7 +126,7 @@ impl AsFd for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = self.child.take()
-            && self.core.at_home()
+            && self.core.in_owner_process()
         {
             adopt(child);
         }

@@ -118,7 +118,7 @@ impl Core {
     /// In a forked child.
     #[cold]
     fn on_watched_use(&self) -> io::Result<()> {
-        if !self.guard.at_home() {
+        if !self.guard.in_owner_process() {
             return Err(forked());
         }
         self.guard.watch(false);
@@ -155,7 +155,7 @@ impl Core {
 
     /// False in a forked child, after the end, and while its loop does not run.
     pub(crate) fn is_running(&self) -> bool {
-        self.running.get() && self.at_home()
+        self.running.get() && self.in_owner_process()
     }
 
     /// The counters; `None` in a forked child and after the end.
@@ -170,8 +170,8 @@ impl Core {
 
     /// False in a forked child.
     #[inline]
-    pub(crate) fn at_home(&self) -> bool {
-        self.guard.at_home()
+    pub(crate) fn in_owner_process(&self) -> bool {
+        self.guard.in_owner_process()
     }
 
     /// Takes the state out: for handles, the runtime has then ended.
@@ -205,12 +205,12 @@ impl Core {
 
     /// True after the end, if the kernel uses none of its memory. False in a forked child.
     pub(crate) fn is_over(&self) -> bool {
-        self.over.get() && self.at_home()
+        self.over.get() && self.in_owner_process()
     }
 
     /// Runs a part of the loop that calls no foreign code. A panic in it is a bug, and the runtime is unusable afterwards.
     #[inline]
-    pub(crate) fn own_work<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn poison_on_panic<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Unwinding<'a>(&'a Cell<bool>);
 
         impl Drop for Unwinding<'_> {

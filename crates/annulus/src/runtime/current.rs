@@ -22,7 +22,7 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
     let entered = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
         // In a forked child the parent's runtime is still noted here, but is not running.
-        if current.as_ref().is_some_and(|running| running.at_home()) {
+        if current.as_ref().is_some_and(|running| running.in_owner_process()) {
             return Err(io::Error::other(
                 "a runtime is running on this thread already; spawn a task on it, or use another thread",
             ));

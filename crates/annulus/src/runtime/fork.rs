@@ -27,7 +27,7 @@ impl ForkGuard {
 
     /// True in the process that made the guard.
     #[inline]
-    pub(crate) fn at_home(&self) -> bool {
+    pub(crate) fn in_owner_process(&self) -> bool {
         self.read() != ELSEWHERE
     }
 
@@ -39,7 +39,7 @@ impl ForkGuard {
 
     /// Whether the next use is to be told. In a forked child nothing changes.
     pub(crate) fn watch(&self, on: bool) {
-        if self.at_home() {
+        if self.in_owner_process() {
             self.write(if on { WATCHED } else { HOME });
         }
     }

@@ -222,7 +222,8 @@ impl Core {
         self.turn(true, None)?;
         let settled = self.settle()?;
         let inner = &mut *self.enter()?;
-        let is_idle = settled && self.run_queue.is_empty() && self.own_work(|| inner.is_idle());
+        let is_idle =
+            settled && self.run_queue.is_empty() && self.poison_on_panic(|| inner.is_idle());
         Ok(is_idle && self.remote.park())
     }
 

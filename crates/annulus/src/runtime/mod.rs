@@ -158,7 +158,7 @@ fn failed(call: &str, instead: &str, error: &std::io::Error) -> ! {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        if self.core.at_home() {
+        if self.core.in_owner_process() {
             self.core.end_in_order(self.shutdown_timeout);
         } else {
             // The ring, the sockets and the memory belong to the parent process.

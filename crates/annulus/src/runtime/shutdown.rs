@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_the_loops_own_work_leaks_what_the_kernel_may_know() {
+    fn a_panic_in_the_loop_leaks_what_the_kernel_may_know() {
         let mut runtime = Runtime::new().unwrap();
         let pool = pool(&runtime);
         runtime.block_on(async {});

@@ -9,7 +9,7 @@ use crate::stats::recorder::Recorder;
 use crate::tasks::RootWaker;
 use crate::tasks::probe::{Probe, Unmeasured};
 use crate::tasks::remote::Remote;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use annulus_driver::Wait;
 use std::future::Future;
 use std::io;
@@ -93,7 +93,7 @@ impl Core {
         self.remote.publish_streams(inner.streams.len());
         let busy = ready || !settled || !self.run_queue.is_empty();
         let recorder = self.recorder.as_deref();
-        self.own_work(|| inner.turn(busy, goes_on, upto, &self.remote, recorder))?;
+        self.poison_on_panic(|| inner.turn(busy, goes_on, upto, &self.remote, recorder))?;
         if inner.io.has_looked {
             self.run_queue.note_look();
         }
@@ -159,10 +159,10 @@ impl Inner {
             self.datagrams.settle_sends(&mut self.io);
             has_sends = self.streams.has_sends();
         }
-        if self.io.weigh() {
+        if self.io.update_bounds() {
             self.streams.shorten_receives(&mut self.io);
         }
-        self.streams.sweep_held_back(&mut self.io);
+        self.streams.sweep_memory_paused(&mut self.io);
         self.io.driver.refill();
         self.streams.arm_recvs(&mut self.io);
         self.datagrams.arm_recvs(&mut self.io);
@@ -205,25 +205,25 @@ impl Inner {
         let now = self.io.now();
         while let Some(fire) = self.io.timers.expired(now) {
             match fire {
-                Fire::Wake(waker) => self.io.after.wakes.push(waker),
-                Fire::Linger(slot, generation) => {
+                TimerAction::Wake(waker) => self.io.after.wakes.push(waker),
+                TimerAction::Linger(slot, generation) => {
                     self.streams.on_linger(&mut self.io, slot, generation);
                 }
-                Fire::Accept(slot, generation) => {
+                TimerAction::Accept(slot, generation) => {
                     self.listeners.on_retry(&mut self.io, slot, generation);
                 }
-                Fire::Send(slot, generation) => {
+                TimerAction::Send(slot, generation) => {
                     self.streams.on_send_retry(&mut self.io, slot, generation);
                 }
-                Fire::Memory => self.streams.on_memory_timer(&mut self.io),
-                Fire::Look => self.streams.on_look(&mut self.io),
-                Fire::Connect(slot, generation) => {
+                TimerAction::Memory => self.streams.on_memory_timer(&mut self.io),
+                TimerAction::Look => self.streams.on_look(&mut self.io),
+                TimerAction::Connect(slot, generation) => {
                     self.connects.on_timeout(&mut self.io, slot, generation);
                 }
-                Fire::DatagramRetry(slot, generation) => {
+                TimerAction::DatagramRetry(slot, generation) => {
                     self.datagrams.on_retry(&mut self.io, slot, generation);
                 }
-                Fire::DatagramLinger(slot, generation) => {
+                TimerAction::DatagramLinger(slot, generation) => {
                     self.datagrams.on_linger(&mut self.io, slot, generation);
                 }
             }

@@ -4,7 +4,7 @@
 use crate::base::io::Io;
 use crate::bytes::after::note_waker;
 use crate::slots::waits::Waits;
-use crate::timers::{Fire, Instant, TimerKey};
+use crate::timers::{Instant, TimerAction, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
@@ -47,7 +47,8 @@ impl Connects {
         let slot = self.0.insert(attempt);
         let generation = self.0.generation(slot);
         let attempt = self.0.get(slot);
-        attempt.timer = deadline.map(|at| io.timers.insert(at, Fire::Connect(slot, generation)));
+        attempt.timer =
+            deadline.map(|at| io.timers.insert(at, TimerAction::Connect(slot, generation)));
         let bytes = attempt.address.as_bytes();
         let op = MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
         // SAFETY: the boxed address stays in the slot, which is freed at the terminal event.

@@ -69,7 +69,7 @@ impl<T> Joinable<T> {
     #[inline]
     fn discard(&self, outcome: Option<Outcome<T>>) {
         if let Some(panic) = outcome.and_then(Outcome::into_panic) {
-            self.head.remote.lose(panic, self.head.spawned_at);
+            self.head.remote.record_unhandled_panic(panic, self.head.spawned_at);
         }
     }
 }

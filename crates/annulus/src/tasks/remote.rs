@@ -110,7 +110,11 @@ impl Remote {
     /// A task that was spawned there has panicked, and no join handle takes that. The panic hook has reported it. If lost panics are kept, this
     /// one is, and the loop ends.
     #[cold]
-    pub(crate) fn lose(&self, panic: Panic, spawned_at: &'static Location<'static>) {
+    pub(crate) fn record_unhandled_panic(
+        &self,
+        panic: Panic,
+        spawned_at: &'static Location<'static>,
+    ) {
         #[cfg(feature = "sim")]
         if self.lost_panics.note(&panic, spawned_at) {
             self.stop();

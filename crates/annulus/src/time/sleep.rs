@@ -3,7 +3,7 @@
 use crate::base::budget;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::timers::{Fire, Instant, TimerKey};
+use crate::timers::{Instant, TimerAction, TimerKey};
 use crate::unwind::dispose_each;
 use std::future::Future;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ impl Sleep {
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
             let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.fire_mut(*key) {
-                Some(Fire::Wake(waker)) => waker.will_wake(cx.waker()),
+                Some(TimerAction::Wake(waker)) => waker.will_wake(cx.waker()),
                 _ => false,
             });
             if same {
@@ -66,7 +66,7 @@ impl Sleep {
         let core = current::get().unwrap_or_else(|_| {
             panic!("a timer was polled outside a runtime; use it inside annulus::run")
         });
-        let fire = Fire::Wake(cx.waker().clone());
+        let fire = TimerAction::Wake(cx.waker().clone());
         let key = core.enter().ok().map(|mut inner| inner.io.timers.insert(self.deadline, fire));
         self.timer = key.map(|key| (core, key));
     }

@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// What a timer does at its deadline.
-pub(crate) enum Fire {
+pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
     /// Ends a dropped stream that could not send all it had accepted. Slot and generation.
@@ -29,7 +29,7 @@ pub(crate) enum Fire {
 
 struct Timer {
     place: usize,
-    fire: Fire,
+    fire: TimerAction,
 }
 
 /// The key of a timer. Once that was removed or has fired, the key is invalid.
@@ -79,7 +79,7 @@ impl Timers {
     }
 
     /// Sets a timer, and returns the key that removes it.
-    pub(crate) fn insert(&mut self, deadline: Instant, fire: Fire) -> TimerKey {
+    pub(crate) fn insert(&mut self, deadline: Instant, fire: TimerAction) -> TimerKey {
         let place = self.heap.len();
         let index = self.timers.insert(Timer { place, fire });
         self.sequence += 1;
@@ -89,12 +89,12 @@ impl Timers {
     }
 
     /// What a timer does, unless it has fired.
-    pub(crate) fn fire_mut(&mut self, key: TimerKey) -> Option<&mut Fire> {
+    pub(crate) fn fire_mut(&mut self, key: TimerKey) -> Option<&mut TimerAction> {
         self.timers.find(key.index, key.generation).map(|timer| &mut timer.fire)
     }
 
     /// Removes a timer, unless it has fired.
-    pub(crate) fn remove(&mut self, key: TimerKey) -> Option<Fire> {
+    pub(crate) fn remove(&mut self, key: TimerKey) -> Option<TimerAction> {
         self.timers.find(key.index, key.generation)?;
         Some(self.take(key.index))
     }
@@ -111,13 +111,13 @@ impl Timers {
     }
 
     /// Removes one timer whose deadline has passed.
-    pub(crate) fn expired(&mut self, now: Instant) -> Option<Fire> {
+    pub(crate) fn expired(&mut self, now: Instant) -> Option<TimerAction> {
         let node = *self.heap.first()?;
         (node.deadline <= nanos(now)).then(|| self.take(node.index))
     }
 
     /// Removes all timers, in no order.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Fire> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = TimerAction> {
         self.heap.clear();
         let timers = std::mem::take(&mut self.timers);
         timers.into_values().map(|timer| timer.fire)
@@ -126,13 +126,13 @@ impl Timers {
     /// Shows the waker and the deadline of each timer that wakes a task. A waker is foreign: it is neither cloned nor dropped here.
     pub(crate) fn each_wait(&mut self, mut show: impl FnMut(&Waker, Instant)) {
         for node in &self.heap {
-            if let Fire::Wake(waker) = &self.timers.get(node.index).fire {
+            if let TimerAction::Wake(waker) = &self.timers.get(node.index).fire {
                 show(waker, node.deadline());
             }
         }
     }
 
-    fn take(&mut self, index: u32) -> Fire {
+    fn take(&mut self, index: u32) -> TimerAction {
         let Timer { place, fire } = self.timers.remove(index);
         self.heap.swap_remove(place);
         if place < self.heap.len() {
@@ -194,7 +194,7 @@ mod tests {
     fn drain(timers: &mut Timers, until: u64) -> Vec<u32> {
         std::iter::from_fn(|| timers.expired(at(until)))
             .map(|fire| match fire {
-                Fire::Linger(slot, _) => slot,
+                TimerAction::Linger(slot, _) => slot,
                 _ => unreachable!("these tests set no other"),
             })
             .collect()
@@ -204,7 +204,7 @@ mod tests {
     fn timers_fire_by_deadline_and_ties_in_order() {
         let mut timers = Timers::new();
         for (deadline, name) in [(5, 50), (1, 10), (3, 30), (1, 11), (9, 90), (3, 31)] {
-            timers.insert(at(deadline), Fire::Linger(name, 0));
+            timers.insert(at(deadline), TimerAction::Linger(name, 0));
         }
         assert_eq!(timers.next(), Some(at(1)));
         assert_eq!(drain(&mut timers, 5), [10, 11, 30, 31, 50]);
@@ -222,8 +222,10 @@ mod tests {
             })
             .collect();
         let mut timers = Timers::new();
-        let keys: Vec<TimerKey> =
-            scramble.iter().map(|&n| timers.insert(at(n), Fire::Linger(n as u32, 0))).collect();
+        let keys: Vec<TimerKey> = scramble
+            .iter()
+            .map(|&n| timers.insert(at(n), TimerAction::Linger(n as u32, 0)))
+            .collect();
         for (key, n) in keys.iter().zip(&scramble) {
             if n % 3 == 0 {
                 assert!(timers.remove(*key).is_some());

@@ -4,5 +4,5 @@ pub(crate) mod clock;
 mod heap;
 mod instant;
 
-pub(crate) use heap::{Fire, TimerKey, Timers};
+pub(crate) use heap::{TimerAction, TimerKey, Timers};
 pub use instant::Instant;

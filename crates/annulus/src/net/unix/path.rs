@@ -57,7 +57,7 @@ impl BoundPath {
 impl Drop for BoundPath {
     fn drop(&mut self) {
         // In a forked child the path belongs to the parent.
-        if self.core.at_home() && identity(&self.core, &self.address) == self.identity {
+        if self.core.in_owner_process() && identity(&self.core, &self.address) == self.identity {
             self.core.kernel.unlink(&self.address);
         }
     }

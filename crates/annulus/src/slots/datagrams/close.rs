@@ -2,7 +2,7 @@
 
 use super::{DatagramSlot, Datagrams, Format, Settings, SlotId};
 use crate::base::io::Io;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use annulus_kernel::Fd;
 use std::io;
 
@@ -11,7 +11,7 @@ impl DatagramSlot {
     pub(super) fn start_linger(&mut self, io: &mut Io) {
         if self.send.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
-            let fire = Fire::DatagramLinger(self.id.index, self.id.generation);
+            let fire = TimerAction::DatagramLinger(self.id.index, self.id.generation);
             self.send.linger = Some(io.timers.insert(deadline, fire));
         }
     }

@@ -5,7 +5,7 @@
 //! everything at once would keep the other tasks from running; and small datagrams are copied, since a turn sends many of those by one
 //! call.
 
-use super::accepting::{MOST_SEGMENTS, most_of};
+use super::enqueue::{MOST_SEGMENTS, most_of};
 use super::outgoing::{CONTROL, SendMeta};
 use super::{DatagramSlot, Shared};
 use crate::base::io::Io;

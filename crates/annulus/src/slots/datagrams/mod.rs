@@ -3,17 +3,17 @@
 //! The life of a slot:
 //!
 //! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the slot until they are taken;
-//!    `accepting` queues datagrams to send, and `send` starts them at the end of the turn.
+//!    `enqueue` queues datagrams to send, and `send` starts them at the end of the turn.
 //! 2. *Dropped*: the handle is gone. The receive is cancelled, what was received is given back, and what was accepted for
 //!    sending is still sent, within the linger.
 //! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
 //!
 //! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
 
-mod accepting;
 mod close;
 mod deferred;
 mod direct;
+mod enqueue;
 mod errors;
 mod format;
 mod outgoing;

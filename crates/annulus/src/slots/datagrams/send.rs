@@ -12,7 +12,7 @@ use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
 use super::send_state::SendState;
 use super::{DatagramSlot, Datagrams, Shared};
 use crate::base::io::Io;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use annulus_driver::{Event, Kind, Op, Token};
 use std::mem;
 
@@ -126,7 +126,8 @@ impl DatagramSlot {
     fn wait_to_retry(&mut self, io: &mut Io) {
         if !mem::replace(&mut self.send.awaits_retry, true) {
             let deadline = io.now() + self.send.next_retry();
-            io.timers.insert(deadline, Fire::DatagramRetry(self.id.index, self.id.generation));
+            io.timers
+                .insert(deadline, TimerAction::DatagramRetry(self.id.index, self.id.generation));
         }
     }
 

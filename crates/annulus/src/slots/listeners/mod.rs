@@ -13,7 +13,7 @@ use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
 use crate::slots::arming::{Arming, ToCancel};
 use crate::slots::waits::Waits;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, Token};
 use annulus_kernel::{Fd, named};
@@ -320,7 +320,7 @@ impl Listener {
     fn pause(&mut self, io: &mut Io, token: Token) {
         self.is_paused = true;
         io.driver.counters().accept_pauses += 1;
-        let retry = Fire::Accept(token.slot(), token.generation());
+        let retry = TimerAction::Accept(token.slot(), token.generation());
         io.timers.insert(io.now() + RETRY, retry);
     }
 

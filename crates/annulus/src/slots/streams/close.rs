@@ -4,7 +4,7 @@ use super::Streams;
 use super::send_state::SendState;
 use super::stream::{Life, Released, Stream};
 use crate::base::io::Io;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use annulus_kernel::SocketOption;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,7 @@ impl Stream {
     pub(super) fn linger(&mut self, io: &mut Io) {
         if self.is_dropped() && self.tx.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
-            let fire = Fire::Linger(self.id.index, self.id.generation);
+            let fire = TimerAction::Linger(self.id.index, self.id.generation);
             self.tx.linger = Some(io.timers.insert(deadline, fire));
         }
     }
@@ -87,7 +87,7 @@ impl Streams {
 
     fn remove(&mut self, io: &mut Io, slot: u32) -> Stream {
         let stream = self.slots.remove(slot);
-        if stream.held_back {
+        if stream.memory_paused {
             io.memory.sub_held_back();
         }
         stream

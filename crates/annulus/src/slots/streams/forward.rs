@@ -100,12 +100,12 @@ impl Streams {
     pub(super) fn forward(&mut self, io: &mut Io, slot: u32, more: bool) {
         while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {
             let target = self.slots.find(to.index, to.generation);
-            if !target.is_some_and(|target| target.accepts(io)) {
+            if !target.is_some_and(|target| target.takes_more(io)) {
                 break;
             }
             let source = self.slots.get(slot);
             let Some(chunk) = source.take_to_forward(&mut self.shared, io) else { break };
-            self.slots.get(to.index).accept(&mut self.shared, io, chunk);
+            self.slots.get(to.index).enqueue(&mut self.shared, io, chunk);
         }
         self.slots.get(slot).after_forward(&mut self.shared, io, more);
     }

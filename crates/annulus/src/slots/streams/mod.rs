@@ -3,14 +3,14 @@
 //! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 
-mod accepting;
 mod buffer_queue;
 mod chunk_queue;
 mod close;
 mod direct;
+mod enqueue;
 mod forward;
-mod held_back;
 mod lowered;
+mod memory_paused;
 mod pages;
 mod pipe;
 mod readiness;
@@ -34,7 +34,7 @@ use crate::slots::waits::Waits;
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
 use buffer_queue::Links;
-use held_back::HeldBack;
+use memory_paused::MemoryPaused;
 pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;
@@ -57,14 +57,14 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn new(io: &Io) -> Self {
-        let held_back = HeldBack::new(&io.memory);
+        let memory_paused = MemoryPaused::new(&io.memory);
         let shared = Shared {
             links: Links::new(io.driver.pool().capacity()),
             vectors: Vectors::new(),
             zero_copy: Slab::new(),
             turn: TurnLists::default(),
             resumed: Vec::new(),
-            held_back,
+            memory_paused,
             heard: Heard::default(),
             pipes: Pipes::default(),
         };
@@ -96,7 +96,7 @@ impl Streams {
             special: None,
             peer: None,
             permit,
-            held_back: false,
+            memory_paused: false,
             life: Life::Open,
         });
         let generation = self.slots.generation(slot);
@@ -137,7 +137,7 @@ impl Streams {
     /// Something is to be done that no event will tell of: the loop must not sleep.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        self.shared.turn.is_busy() || self.shared.held_back.sweep > 0
+        self.shared.turn.is_busy() || self.shared.memory_paused.sweep > 0
     }
 
     /// Everything submitted so far has been taken by the kernel.

@@ -14,7 +14,7 @@ use super::send_state::SendPhase;
 use super::stream::{Shared, Special, Stream};
 use super::vectors::{MOST, Passed};
 use crate::base::io::{AHEAD, Io};
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use annulus_driver::{Event, Kind, MemoryOp};
 use annulus_kernel::{IoVec, Shutdown};
 use rustix::io::Errno;
@@ -147,12 +147,12 @@ impl Stream {
             io.after.wakes.extend(tx.waker.take());
         }
         // As most often.
-        if tx.bytes == 0 && !tx.refuses() && !self.held_back {
+        if tx.bytes == 0 && !tx.refuses() && !self.memory_paused {
             return;
         }
         if short && tx.error.is_none() {
             self.send(shared, io, SendPhase::Waiting);
-            self.recv_if_held_back(shared, io);
+            self.recv_if_memory_paused(shared, io);
         } else {
             self.resume_send(shared, io);
         }
@@ -164,7 +164,7 @@ impl Stream {
         self.linger(io);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;
-        io.timers.insert(io.now() + RETRY, Fire::Send(self.id.index, self.id.generation));
+        io.timers.insert(io.now() + RETRY, TimerAction::Send(self.id.index, self.id.generation));
     }
 
     /// Nothing is in flight: goes on with what is queued, or with what waited for its end.
@@ -179,13 +179,13 @@ impl Stream {
         } else {
             self.list_send(shared);
         }
-        self.recv_if_held_back(shared, io);
+        self.recv_if_memory_paused(shared, io);
     }
 
     /// A send has ended: the stream holds less, and receives if it was held back.
     #[inline]
-    fn recv_if_held_back(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.held_back {
+    fn recv_if_memory_paused(&mut self, shared: &mut Shared, io: &mut Io) {
+        if self.memory_paused {
             self.recv_more(shared, io);
         }
     }
@@ -196,7 +196,7 @@ impl Stream {
         self.tx.set_idle();
         self.discard_unsent(io);
         self.all_sent(io);
-        self.recv_if_held_back(shared, io);
+        self.recv_if_memory_paused(shared, io);
     }
 
     #[inline]

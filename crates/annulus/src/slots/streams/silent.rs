@@ -12,7 +12,7 @@ use super::stream::{Shared, Stream};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
 use crate::slots::slot_id::SlotId;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use annulus_kernel::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::mem;
@@ -44,7 +44,7 @@ impl Shared {
     fn look_later(&mut self, io: &mut Io) {
         let heard = &mut self.heard;
         if heard.has_any() && !mem::replace(&mut heard.has_timer, true) {
-            io.timers.insert(io.now() + PERIOD, Fire::Look);
+            io.timers.insert(io.now() + PERIOD, TimerAction::Look);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! flight always finds its own.
 
 use super::buffer_queue::Links;
-use super::held_back::HeldBack;
+use super::memory_paused::MemoryPaused;
 use super::recv_state::RecvState;
 use super::scm_rights::ScmRights;
 use super::send_state::{SendState, ZeroCopySend};
@@ -55,7 +55,7 @@ pub(crate) struct Stream {
     /// It counts against its listener's limit.
     pub(super) permit: Option<Permit>,
     /// On the list of streams that hold more than they may.
-    pub(super) held_back: bool,
+    pub(super) memory_paused: bool,
     pub(super) life: Life,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     pub(super) turn: TurnLists,
     /// Linked streams whose bytes were sent from a pipe: they go on.
     pub(super) resumed: Vec<SlotId>,
-    pub(super) held_back: HeldBack,
+    pub(super) memory_paused: MemoryPaused,
     pub(super) heard: Heard,
     pub(super) pipes: Pipes,
 }

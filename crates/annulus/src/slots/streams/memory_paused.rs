@@ -4,19 +4,19 @@ use super::Streams;
 use super::stream::{Shared, Stream};
 use crate::base::io::Io;
 use crate::memory::Memory;
-use crate::timers::Fire;
+use crate::timers::TimerAction;
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
 /// Streams that are looked at in a turn, of those that were held back. Few in tests, so that it takes several turns there.
 const SWEEP: usize = if cfg!(test) { 16 } else { 256 };
-/// How soon to weigh again while streams are held back: other threads free memory without a wake.
+/// How soon to look again while streams are held back: other threads free memory without a wake.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Streams that hold more than the memory limit leaves each of them, in order. Among them are slots that have been reused.
 #[derive(Default)]
-pub(super) struct HeldBack {
+pub(super) struct MemoryPaused {
     pub(super) slots: VecDeque<u32>,
     /// Of these, how many are to be looked at; and the allowance when that began.
     pub(super) sweep: usize,
@@ -24,20 +24,20 @@ pub(super) struct HeldBack {
     pub(super) has_timer: bool,
 }
 
-impl HeldBack {
+impl MemoryPaused {
     pub(super) fn new(memory: &Memory) -> Self {
         Self { swept_at: memory.allowance, ..Self::default() }
     }
 }
 
 impl Shared {
-    /// Has what is held weighed again soon.
-    fn weigh_again(&mut self, io: &mut Io) {
-        let held_back = &mut self.held_back;
+    /// Has the memory that is held compared with the limit again soon.
+    fn look_again(&mut self, io: &mut Io) {
+        let memory_paused = &mut self.memory_paused;
         // On a simulated kernel there are no other threads, and a timer would hide a deadlock.
-        if !held_back.has_timer && io.driver.kernel().real_descriptors() {
-            held_back.has_timer = true;
-            io.timers.insert(io.now() + AGAIN, Fire::Memory);
+        if !memory_paused.has_timer && io.driver.kernel().real_descriptors() {
+            memory_paused.has_timer = true;
+            io.timers.insert(io.now() + AGAIN, TimerAction::Memory);
         }
     }
 }
@@ -46,32 +46,32 @@ impl Stream {
     /// Puts the stream on the list of those that hold more than they may.
     #[cold]
     pub(super) fn hold_back(&mut self, shared: &mut Shared, io: &mut Io) {
-        if !mem::replace(&mut self.held_back, true) {
-            shared.held_back.slots.push_back(self.id.index);
+        if !mem::replace(&mut self.memory_paused, true) {
+            shared.memory_paused.slots.push_back(self.id.index);
             io.memory.add_held_back();
             io.driver.counters().memory_pauses += 1;
-            shared.weigh_again(io);
+            shared.look_again(io);
         }
     }
 }
 
 impl Streams {
     pub(crate) fn on_memory_timer(&mut self, io: &mut Io) {
-        let held_back = &mut self.shared.held_back;
-        held_back.has_timer = false;
-        if !held_back.slots.is_empty() {
+        let memory_paused = &mut self.shared.memory_paused;
+        memory_paused.has_timer = false;
+        if !memory_paused.slots.is_empty() {
             if !io.memory.is_tight() {
                 // Those whose streams have closed leave the list.
-                held_back.sweep = held_back.slots.len();
+                memory_paused.sweep = memory_paused.slots.len();
             }
-            self.shared.weigh_again(io);
+            self.shared.look_again(io);
         }
     }
 
     /// What is held has been weighed: streams that were held back go on as far as they may.
     #[inline]
-    pub(crate) fn sweep_held_back(&mut self, io: &mut Io) {
-        if !self.shared.held_back.slots.is_empty() {
+    pub(crate) fn sweep_memory_paused(&mut self, io: &mut Io) {
+        if !self.shared.memory_paused.slots.is_empty() {
             self.sweep(io);
         }
     }
@@ -82,27 +82,27 @@ impl Streams {
     #[cold]
     fn sweep(&mut self, io: &mut Io) {
         let allowance = io.memory.allowance;
-        let held_back = &mut self.shared.held_back;
-        let step = if io.memory.is_tight() { held_back.swept_at / 4 } else { 0 };
-        if allowance > held_back.swept_at.saturating_add(step) {
-            held_back.sweep = held_back.slots.len();
-            held_back.swept_at = allowance;
+        let memory_paused = &mut self.shared.memory_paused;
+        let step = if io.memory.is_tight() { memory_paused.swept_at / 4 } else { 0 };
+        if allowance > memory_paused.swept_at.saturating_add(step) {
+            memory_paused.sweep = memory_paused.slots.len();
+            memory_paused.swept_at = allowance;
         }
-        if held_back.slots.len() > 2 * self.slots.len() + SWEEP {
-            held_back.sweep = held_back.slots.len();
+        if memory_paused.slots.len() > 2 * self.slots.len() + SWEEP {
+            memory_paused.sweep = memory_paused.slots.len();
         }
-        held_back.swept_at = held_back.swept_at.min(allowance);
-        for _ in 0..held_back.sweep.min(SWEEP) {
-            let held_back = &mut self.shared.held_back;
-            held_back.sweep -= 1;
-            let Some(slot) = held_back.slots.pop_front() else { break };
+        memory_paused.swept_at = memory_paused.swept_at.min(allowance);
+        for _ in 0..memory_paused.sweep.min(SWEEP) {
+            let memory_paused = &mut self.shared.memory_paused;
+            memory_paused.sweep -= 1;
+            let Some(slot) = memory_paused.slots.pop_front() else { break };
             self.reconsider(io, slot);
         }
     }
 
     /// Lets a stream go on that was held back, as far as it may.
     fn reconsider(&mut self, io: &mut Io, slot: u32) {
-        let Some(stream) = self.slots.peek(slot).filter(|stream| stream.held_back) else {
+        let Some(stream) = self.slots.peek(slot).filter(|stream| stream.memory_paused) else {
             return;
         };
         if stream.tx.bytes <= io.send_bound() {
@@ -111,9 +111,9 @@ impl Streams {
         // One that waits for its peer and not for memory leaves: its send goes on by itself.
         let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= io.memory.most.send;
         if stream.is_over(io.memory.allowance) || waits_to_send {
-            self.shared.held_back.slots.push_back(slot);
+            self.shared.memory_paused.slots.push_back(slot);
         } else {
-            stream.held_back = false;
+            stream.memory_paused = false;
             io.memory.sub_held_back();
         }
         stream.recv_more(&mut self.shared, io);

@@ -1,5 +1,4 @@
-//! What handles ask of the sending half: chunks and copies are accepted within the bound, and tasks wait for space, for
-//! the kernel to have taken everything, or for the end.
+//! Queueing for sending: chunks and copies within the bound. Tasks wait here for space, until the kernel has taken everything, or for the end.
 
 use super::direct::LEAST;
 use super::send_state::SendState;
@@ -17,12 +16,12 @@ use std::task::{Context, Poll, ready};
 const PIECE: usize = 8 * 1024;
 
 impl Stream {
-    /// Accepts a chunk for sending, unless so much is queued already that the caller has to wait.
+    /// Queues a chunk for sending, unless so much is queued already that the caller has to wait.
     ///
     /// # Errors
     /// What an earlier send ran into, or that the stream was shut down.
     #[inline]
-    pub(crate) fn poll_accept_chunk(
+    pub(crate) fn poll_enqueue(
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
@@ -41,13 +40,13 @@ impl Stream {
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
         budget::take();
-        self.accept(shared, io, chunk);
+        self.enqueue(shared, io, chunk);
         Poll::Ready(Ok(()))
     }
 
-    /// Whether a chunk is accepted now.
+    /// Whether a chunk can be queued now.
     #[inline]
-    pub(super) fn accepts(&self, io: &Io) -> bool {
+    pub(super) fn takes_more(&self, io: &Io) -> bool {
         self.is_live() && !self.tx.refuses() && !self.is_at_send_bound(io)
     }
 
@@ -63,11 +62,11 @@ impl Stream {
         if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
     }
 
-    /// Queues a chunk, which the caller knows to be accepted.
+    /// Queues a chunk; the caller has asked whether it can.
     #[inline]
-    pub(super) fn accept(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+    pub(super) fn enqueue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
         if chunk.is_empty() || self.tx.is_waiting() {
-            return self.accept_aside(shared, io, chunk);
+            return self.enqueue_aside(shared, io, chunk);
         }
         io.memory.meter.add(chunk.weight());
         self.tx.push(chunk);
@@ -143,7 +142,7 @@ impl Stream {
 
     /// Accepts a chunk that is empty, or behind one that waits for its peer: small ones are copied together.
     #[inline(never)]
-    fn accept_aside(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+    fn enqueue_aside(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
         if chunk.is_empty() {
             return chunk.retire(&mut io.spares, &mut io.after);
         }
@@ -176,7 +175,7 @@ impl Stream {
     /// Ready once [`try_copy`](Self::try_copy) accepts something.
     ///
     /// # Errors
-    /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
+    /// As [`poll_enqueue`](Self::poll_enqueue).
     pub(crate) fn poll_space(
         &mut self,
         shared: &mut Shared,
@@ -226,7 +225,7 @@ impl Stream {
     /// the runtime's own. `None` if it leaves none.
     ///
     /// # Errors
-    /// As [`poll_accept_chunk`](Self::poll_accept_chunk).
+    /// As [`poll_enqueue`](Self::poll_enqueue).
     #[inline]
     pub(crate) fn try_copy(
         &mut self,
