@@ -1,7 +1,7 @@
-//! What `tracing` is told with the feature of that name: a span for each task, and events of connections, all at the level `TRACE`.
+//! What `tracing` gets with the feature of that name: a span for each task, and events of connections, all at the level `TRACE`.
 //! Without the feature nothing of it is compiled in.
 //!
-//! A subscriber is foreign code: it is not told while the runtime is borrowed, and its panics end no task.
+//! A subscriber is foreign code: it is not called while the runtime is borrowed, and its panics end no task.
 
 use std::fmt::Display;
 use std::future::Future;

@@ -13,7 +13,7 @@ use std::ptr;
 /// What a write to a pipe without a reader does beside failing with `EPIPE`, and pages sent to a socket whose peer has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigPipe {
-    /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are told otherwise.
+    /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are set otherwise.
     Ignored,
     /// It raises SIGPIPE, which ends the process unless it is held back, as the calls here do.
     Raised,

@@ -26,7 +26,7 @@ pub trait Hosts {
     /// the host that has set it up.
     fn set_host(&self, host: Option<IpAddr>);
 
-    /// A host loses its power: its connections are gone, and nothing arrives at it until [`restart`](Self::restart). Peers are not told,
+    /// A host loses its power: its connections are gone, and nothing arrives at it until [`restart`](Self::restart). Peers are not notified,
     /// so that their connections are half-open. What it had sent and what is in flight, datagrams too, is lost.
     ///
     /// Its descriptors and rings remain to be closed, for which no time passes: operations at the device end with EIO without an effect,

@@ -34,7 +34,7 @@ const BOOT: u64 = 300;
 struct Missing(String);
 
 /// The options of the verb.
-struct Wish {
+struct Choice {
     versions: Vec<String>,
     /// The kernel of this machine, too.
     here: bool,
@@ -50,33 +50,33 @@ pub(crate) fn quick() -> Outcome {
 
 /// Runs the tests on the kernels named, or on the usual ones.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let wish = Wish::parse(arguments)?;
+    let choice = Choice::parse(arguments)?;
     let directory = target().join("kernel-images");
     let mut skipped = Vec::new();
     let mut kernels = Vec::new();
-    if !wish.versions.is_empty() {
-        match kernels_of(&wish.versions, &directory) {
+    if !choice.versions.is_empty() {
+        match kernels_of(&choice.versions, &directory) {
             Ok((booted, missing)) => {
                 kernels = booted;
                 skipped = missing;
             }
             Err(Missing(what)) => {
-                skipped.push(format!("kernels {} ({what})", wish.versions.join(" ")));
+                skipped.push(format!("kernels {} ({what})", choice.versions.join(" ")));
             }
         }
     }
-    if kernels.is_empty() && !wish.here {
+    if kernels.is_empty() && !choice.here {
         return Ok(skipped);
     }
-    let plan = Plan::build(wish.scope)?;
+    let plan = Plan::build(choice.scope)?;
     let runner = Runner { directory, plan, accelerator: OnceCell::new() };
     let mut all = Vec::new();
-    let runs = kernels.iter().map(Some).chain(wish.here.then_some(None));
+    let runs = kernels.iter().map(Some).chain(choice.here.then_some(None));
     for kernel in runs {
         let results = kernel.map_or_else(|| runner.here(), |kernel| runner.boot(kernel));
         all.push(results.map_err(|Missing(what)| Failure::Failed(what))?);
         // After each of them: they take long, and one that is interrupted loses no other.
-        if wish.write {
+        if choice.write {
             page::write(&runner.plan, &all, &skipped)?;
         }
     }
@@ -85,25 +85,25 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     Ok(skipped)
 }
 
-impl Wish {
+impl Choice {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
         let (versions, scope) = (Vec::new(), Scope::Usual);
-        let mut wish = Self { versions, here: false, scope, write: false };
+        let mut choice = Self { versions, here: false, scope, write: false };
         for argument in arguments {
             match argument.as_str() {
-                "--quick" => wish.scope = Scope::Quick,
-                "--write" => wish.write = true,
-                HERE => wish.here = true,
+                "--quick" => choice.scope = Scope::Quick,
+                "--write" => choice.write = true,
+                HERE => choice.here = true,
                 known if packages::versions().any(|version| version == known) => {
-                    wish.versions.push(known.into());
+                    choice.versions.push(known.into());
                 }
                 unknown => return Err(Failure::Usage(unknown_word(unknown))),
             }
         }
-        if wish.versions.is_empty() && !wish.here {
-            wish.versions = DEFAULT.map(String::from).into();
+        if choice.versions.is_empty() && !choice.here {
+            choice.versions = DEFAULT.map(String::from).into();
         }
-        Ok(wish)
+        Ok(choice)
     }
 }
 

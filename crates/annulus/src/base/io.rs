@@ -236,7 +236,7 @@ impl Io {
     #[inline]
     pub(crate) fn update_bounds(&mut self) -> bool {
         let held = self.held();
-        self.memory.weigh(held).is_some_and(|total| self.allow(total))
+        self.memory.update_held(held).is_some_and(|total| self.allow(total))
     }
 
     #[cold]

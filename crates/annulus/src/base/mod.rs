@@ -1,4 +1,4 @@
-//! What every floor stands on: what slots and handles are given, and what they are told.
+//! What every floor stands on: what slots and handles are given.
 
 pub(crate) mod budget;
 pub(crate) mod connection_limit;

@@ -34,7 +34,7 @@ const TIMED_AFTER_STALL: u32 = STALL_FORGOTTEN / 4;
 const SAMPLE: u32 = 64;
 /// The newest call counts as one part in so many of the average.
 const WEIGHT: u64 = 8;
-/// Devices that are told apart; others share the last entry.
+/// Devices that are distinguished; others share the last entry.
 const MAX_DEVICES: usize = 64;
 
 /// Classes of calls that differ in how long they take.
@@ -55,7 +55,7 @@ pub(crate) enum Class {
 }
 
 const CLASSES: usize = 7;
-/// Calls that move data are told apart by size: up to 16 KiB, up to 256 KiB, and more.
+/// Calls that move data are distinguished by size: up to 16 KiB, up to 256 KiB, and more.
 const SIZES: usize = 3;
 
 /// The state of one kind of call on one device.
@@ -119,7 +119,7 @@ impl Latency {
 struct Device {
     number: u64,
     latencies: [[Latency; SIZES]; CLASSES],
-    /// Its file system cannot be told to fail instead of waiting (`RWF_NOWAIT`, `RESOLVE_CACHED`).
+    /// Its file system cannot be asked to fail instead of waiting (`RWF_NOWAIT`, `RESOLVE_CACHED`).
     no_nowait: bool,
 }
 
@@ -203,7 +203,7 @@ impl LatencyPolicy {
         self.latency(kind).after_offload(took);
     }
 
-    /// Whether calls can be told to fail instead of waiting there, as far as is known.
+    /// Whether calls can be asked to fail instead of waiting there, as far as is known.
     pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
         !self.devices[usize::from(device.0)].no_nowait
     }

@@ -145,7 +145,7 @@ impl InlinePolicy {
         device
     }
 
-    /// Whether reads and opens on a device can be told to fail instead of waiting, as far as is known.
+    /// Whether reads and opens on a device can be asked to fail instead of waiting, as far as is known.
     #[inline]
     pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
         self.latency.borrow().supports_nowait(device)

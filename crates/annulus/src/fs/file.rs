@@ -194,7 +194,7 @@ impl File {
         (!waits).then_some(CallKind { device, class, bytes })
     }
 
-    /// Whether a call of this class moves bytes, and cannot be told to fail instead of waiting.
+    /// Whether a call of this class moves bytes, and cannot be asked to fail instead of waiting.
     fn may_wait_for_peer(&self, class: Class) -> bool {
         match class {
             Class::Read => !self.open.core.inline_policy.supports_nowait(self.device),

@@ -1,4 +1,4 @@
-//! The future of a file call that is made off the loop. The states of such a call are told at `FileOp` in
+//! The future of a file call that is made off the loop. The states of such a call are described at `FileOp` in
 //! `slots/file_ops.rs`.
 #![allow(unsafe_code)]
 

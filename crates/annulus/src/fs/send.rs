@@ -1,6 +1,6 @@
 //! Sending a file's pages to a socket inline, if that waits for no device.
 //!
-//! `sendfile` cannot be told to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in memory,
+//! `sendfile` cannot be asked to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in memory,
 //! or for a few pages are predicted to be; or, on file systems that cannot tell, if it has not stalled lately.
 #![allow(unsafe_code)]
 

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// How far what a runtime has told may be from what it holds, so that runtimes write to what they share now and then only.
+/// How far what a runtime has reported may be from what it holds, so that runtimes write to what they share now and then only.
 const GRAIN: usize = 64 * 1024;
 
 /// How many bytes runtimes may hold for their streams and datagram sockets, over all runtimes that share this limit, on any
@@ -52,7 +52,7 @@ pub struct MemoryLimit(Arc<Shared>);
 struct Shared {
     bytes: usize,
     source: String,
-    /// What runtimes have told that they hold.
+    /// What runtimes have reported that they hold.
     held: AtomicUsize,
     /// Their streams that are held back.
     held_back: AtomicUsize,
@@ -131,7 +131,7 @@ impl MemoryLimit {
         &self.0.source
     }
 
-    /// Bytes held now, as the runtimes have told in their last turns: up to 64 KiB off for each.
+    /// Bytes held now, as the runtimes have reported in their last turns: up to 64 KiB off for each.
     #[inline]
     pub fn held(&self) -> usize {
         self.0.held.load(Relaxed)
@@ -151,21 +151,21 @@ impl MemoryLimit {
         self.0.held_back.fetch_sub(count, Relaxed);
     }
 
-    /// A runtime that has `told` to hold so much holds `held` now: all that is held.
+    /// A runtime that has `reported` to hold so much holds `held` now: all that is held.
     #[inline]
-    pub(crate) fn tell(&self, told: &mut usize, held: usize) -> usize {
-        let change = held.wrapping_sub(*told);
+    pub(crate) fn report(&self, reported: &mut usize, held: usize) -> usize {
+        let change = held.wrapping_sub(*reported);
         // Below the grain either way.
         if change.wrapping_add(GRAIN) < 2 * GRAIN {
             return self.held().wrapping_add(change);
         }
-        *told = held;
+        *reported = held;
         self.0.held.fetch_add(change, Relaxed).wrapping_add(change)
     }
 
-    /// A runtime that has `told` to hold so much has ended.
-    pub(crate) fn end(&self, told: usize) {
-        self.0.held.fetch_sub(told, Relaxed);
+    /// A runtime that has `reported` to hold so much has ended.
+    pub(crate) fn end(&self, reported: usize) {
+        self.0.held.fetch_sub(reported, Relaxed);
     }
 }
 

@@ -30,8 +30,8 @@ const LEAST: usize = 64 * 1024;
 pub(crate) struct Memory {
     pub(crate) meter: Meter,
     limit: Option<MemoryLimit>,
-    /// What the limit was told that this runtime holds.
-    told: usize,
+    /// Bytes that this runtime has reported to the limit.
+    reported: usize,
     /// Bytes, undelivered and unsent, beyond which a stream is held back.
     pub(crate) allowance: usize,
     /// The bounds of a stream while little is held.
@@ -66,7 +66,7 @@ impl Memory {
             mark: MARK.min(half),
             much: 0,
             limit,
-            told: 0,
+            reported: 0,
             allowance,
             most,
             recv_bound: 0,
@@ -120,8 +120,9 @@ impl Memory {
 
     /// What the runtimes that share the limit hold, now that this one holds `held`. `None` if nothing is to be set for it.
     #[inline]
-    pub(crate) fn weigh(&mut self, held: usize) -> Option<usize> {
-        let total = self.limit.as_ref().map_or(held, |limit| limit.tell(&mut self.told, held));
+    pub(crate) fn update_held(&mut self, held: usize) -> Option<usize> {
+        let total =
+            self.limit.as_ref().map_or(held, |limit| limit.report(&mut self.reported, held));
         (total >= self.much).then_some(total)
     }
 
@@ -171,7 +172,7 @@ pub(crate) struct Changed {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(limit) = &self.limit {
-            limit.end(self.told);
+            limit.end(self.reported);
             limit.sub_held_back(self.held_back);
         }
     }

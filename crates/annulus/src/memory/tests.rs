@@ -303,7 +303,7 @@ fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
         let mut memory = Memory::new(limit.map(MemoryLimit::new), most);
         let fell = |memory: &mut Memory, in_use: usize| {
             // Little is held of what is in use elsewhere: what is in use here decides.
-            let changed = memory.weigh(in_use).map(|total| memory.allow(total, in_use));
+            let changed = memory.update_held(in_use).map(|total| memory.allow(total, in_use));
             let have_fallen = changed.is_some_and(|changed| changed.have_fallen);
             (have_fallen, memory.recv_bound, memory.waiting_bound)
         };

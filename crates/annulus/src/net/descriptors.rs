@@ -118,14 +118,14 @@ pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
 /// `from_std`, and `TryFrom` of a descriptor and of the standard library's type. The last expression makes the type of what
 /// [`taken`] returns.
 macro_rules! from_descriptor {
-    ($($type:ident, $theirs:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
+    ($($type:ident, $std:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
         impl $type {
             #[doc = concat!("Takes ", $what, " of the standard library over, which becomes non-blocking.")]
             ///
             /// # Errors
             /// Outside a runtime; `Unsupported` under a simulated kernel. It is then closed.
-            pub fn from_std(theirs: $theirs) -> io::Result<Self> {
-                Self::try_from(OwnedFd::from(theirs))
+            pub fn from_std(socket: $std) -> io::Result<Self> {
+                Self::try_from(OwnedFd::from(socket))
             }
         }
 
@@ -144,11 +144,11 @@ macro_rules! from_descriptor {
             }
         }
 
-        impl TryFrom<$theirs> for $type {
+        impl TryFrom<$std> for $type {
             type Error = io::Error;
 
-            fn try_from(theirs: $theirs) -> io::Result<Self> {
-                Self::from_std(theirs)
+            fn try_from(socket: $std) -> io::Result<Self> {
+                Self::from_std(socket)
             }
         }
     )+};

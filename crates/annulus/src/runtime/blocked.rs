@@ -106,7 +106,7 @@ impl Blocked {
         format!("{step}: {error}: {}", Cause::of(self.0.raw_os_error()).words().0)
     }
 
-    fn way_out(&self) -> &'static str {
+    fn remedy(&self) -> &'static str {
         match &self.0 {
             SetupError::Lacks(_) => "run a newer kernel",
             SetupError::Size { .. } => "choose another size",
@@ -117,7 +117,7 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}, or let the driver be auto or epoll", self.reason(), self.way_out())
+        write!(f, "{}; {}, or let the driver be auto or epoll", self.reason(), self.remedy())
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_call_error_cause_and_way_out() {
+    fn a_refusal_names_call_error_cause_and_remedy() {
         let refused = SetupError::Refused(Errno::NOMEM.into());
         let error = io::Error::from(Blocked::new(refused));
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);

@@ -154,7 +154,7 @@ impl fmt::Display for DriverInfo {
 fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     match uring(config.clone(), "io_uring works here") {
         Ok(opened) => Ok(opened),
-        // A setting that cannot be right is told, and not worked around.
+        // A setting that cannot be right is an error, and not worked around.
         Err(error @ SetupError::Size { .. }) => Err(error.into()),
         Err(error) => {
             let features = Features::detect_on(config.kernel.clone()).unwrap_or_default();

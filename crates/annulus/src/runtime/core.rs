@@ -134,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Whether the host is told of the next use.
+    /// Sets whether the next use notifies the host.
     pub(crate) fn watch_uses(&self, on: bool) {
         self.guard.watch(on);
     }

@@ -1,14 +1,15 @@
-//! Telling a forked child from the process that built the runtime, and, by the same load, whether a host is to be told of the next
-//! use of the runtime.
+//! Distinguishes a forked child from the process that built the runtime, and, by the same load, whether the next use of the runtime has to
+//! notify a host.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Mapping, named};
 use std::io;
 
-/// What a forked child reads.
-const ELSEWHERE: u8 = 0;
-const HOME: u8 = 1;
-/// At home, and the next use is to be told.
+/// The state that a forked child reads: the page was wiped.
+const CHILD: u8 = 0;
+/// The owner process.
+const OWNER: u8 = 1;
+/// The owner process, and the next use has to notify the host.
 const WATCHED: u8 = 2;
 
 /// A page that children see as zeroes: a check is one load, not a system call as `getpid`.
@@ -21,26 +22,26 @@ impl ForkGuard {
         let page = Mapping::anonymous(4096).map_err(named("mmap"))?;
         page.wipe_in_children().map_err(named("madvise"))?;
         let guard = Self { page };
-        guard.write(HOME);
+        guard.write(OWNER);
         Ok(guard)
     }
 
     /// True in the process that made the guard.
     #[inline]
     pub(crate) fn in_owner_process(&self) -> bool {
-        self.read() != ELSEWHERE
+        self.read() != CHILD
     }
 
-    /// At home, and the next use need not be told.
+    /// True in the owner process, unless the next use has to notify the host.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.read() == HOME
+        self.read() == OWNER
     }
 
-    /// Whether the next use is to be told. In a forked child nothing changes.
+    /// Sets whether the next use has to notify the host. In a forked child nothing changes.
     pub(crate) fn watch(&self, on: bool) {
         if self.in_owner_process() {
-            self.write(if on { WATCHED } else { HOME });
+            self.write(if on { WATCHED } else { OWNER });
         }
     }
 

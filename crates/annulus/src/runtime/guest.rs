@@ -54,7 +54,7 @@ use std::time::Duration;
 /// ```
 ///
 /// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime. Those of the host share 1024 operations that are ready at
-/// once between two turns; then each operation is pending until the next turn, which the host is told to take.
+/// once between two turns; then each operation is pending until the next turn, which the host is asked to take.
 ///
 /// Dropping it ends the runtime as dropping a [`Runtime`] does, which may wait for up to the
 /// [shutdown timeout](crate::Builder::shutdown_timeout).
@@ -205,7 +205,7 @@ impl Core {
         self.enter()?.io.driver.disarm();
         let is_idle = self.turn_for_host()?;
         let inner = &mut *self.enter()?;
-        // What comes after is told by the descriptor.
+        // The descriptor shows what comes after.
         if is_idle && inner.io.driver.arm() {
             Ok(GuestNext::Wait(inner.until_timer()))
         } else {

@@ -217,7 +217,7 @@ mod tests {
         assert!(panics(|| runtime.block_on(async {})));
         let refused = runtime.try_block_on(async {}).unwrap_err().to_string();
         assert!(refused.contains("interrupted"), "{refused}");
-        assert!(!panics(|| drop(runtime)), "the panic was told already");
+        assert!(!panics(|| drop(runtime)), "the panic was reported already");
         assert!(pool.strong_count() > 0, "freed");
         Runtime::new().unwrap().block_on(async {});
     }
@@ -228,7 +228,7 @@ mod tests {
         let (pool, handle) = (pool(&runtime), runtime.handle());
         let mut tasks = runtime.block_on(async { [spawn(pending::<()>())] });
         break_next_turn(&runtime);
-        assert!(panics(|| drop(runtime)), "a bug is told");
+        assert!(panics(|| drop(runtime)), "a bug is reported");
         assert!(pool.strong_count() > 0, "freed");
         // The rest of the shutdown has happened all the same.
         assert!(handle.spawn(async {}).is_err());

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a run may take in virtual time, unless it is told otherwise.
+/// How long a run may take in virtual time, unless it is set otherwise.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// Addresses are 10.0.0.1 to 10.0.0.254.
 const MOST_HOSTS: usize = 254;
@@ -270,7 +270,7 @@ impl Network {
     }
 
     /// A host loses its power: its program and all its tasks are dropped, what it sends in their destructors leads nowhere, and its peers
-    /// are not told. Their connections are half-open: what they send gets no answer, and once the host is [back](Self::bounce) a reset.
+    /// are not notified. Their connections are half-open: what they send gets no answer, and once the host is [back](Self::bounce) a reset.
     /// What is in flight to and from it is lost, datagrams too. File operations that wait for the device have no effect.
     ///
     /// **The disk keeps what was written and not synced**, since all hosts share it: to the files a crash is the end of the process only.

@@ -1,4 +1,4 @@
-//! A future with a guard, which is told of the future's end.
+//! A future with a guard, which is notified of the future's end.
 
 use pin_project_lite::pin_project;
 use std::future::Future;

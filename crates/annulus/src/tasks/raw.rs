@@ -65,7 +65,7 @@ struct Joinable<T> {
 }
 
 impl<T> Joinable<T> {
-    /// Drops a result that no join handle takes. A panic is told to the runtime.
+    /// Drops a result that no join handle takes. A panic is reported to the runtime.
     #[inline]
     fn discard(&self, outcome: Option<Outcome<T>>) {
         if let Some(panic) = outcome.and_then(Outcome::into_panic) {

@@ -52,7 +52,7 @@ pub(crate) struct Task {
     pub(crate) queued: bool,
     /// How often it was polled.
     pub(crate) polls: u64,
-    /// When it was polled last, if there was a poll and the queue was told the time.
+    /// When it was polled last, if there was a poll and the queue was given the time.
     pub(crate) polled_at: Duration,
 }
 

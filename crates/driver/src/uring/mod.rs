@@ -90,7 +90,7 @@ pub struct Uring {
     backlog: VecDeque<Entry>,
     /// The last turn submitted everything.
     all_taken: bool,
-    /// Another event loop takes the turns, and is told of completions.
+    /// Another event loop takes the turns, and is notified of completions.
     hosted: bool,
     trim_timer: TrimTimer,
     busy_poll: BusyPoll,

@@ -19,7 +19,7 @@ impl Uring {
         Ok(notifier)
     }
 
-    /// Whether a turn that does not wait may leave out its system call: another event loop is told of what comes later, and no
+    /// Whether a turn that does not wait may leave out its system call: another event loop is notified of what comes later, and no
     /// entry, completion or file call is queued now.
     #[inline]
     pub(super) fn needs_no_enter(&self) -> bool {

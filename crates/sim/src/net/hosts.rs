@@ -39,7 +39,7 @@ impl Net {
         if is_own || is_group { Ok(address) } else { Err(Errno::ADDRNOTAVAIL) }
     }
 
-    /// A host loses its power. Its peers are not told: their connections are half-open, until [`restart`](Self::restart) lets it answer
+    /// A host loses its power. Its peers are not notified: their connections are half-open, until [`restart`](Self::restart) lets it answer
     /// with resets what they send.
     pub(crate) fn crash(&mut self, host: IpAddr) {
         self.run();

@@ -59,8 +59,8 @@ impl Net {
         }
         let local = self.socket(id).local.ok_or(Errno::INVAL)?;
         let own = Some(local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
-        let wish = meta.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
-        let ip = wish.or(own).or(self.host).unwrap_or_else(|| source_address_for(to.ip()));
+        let asked = meta.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
+        let ip = asked.or(own).or(self.host).unwrap_or_else(|| source_address_for(to.ip()));
         if ip.is_ipv4() != to.is_ipv4() {
             return Err(Errno::NETUNREACH);
         }

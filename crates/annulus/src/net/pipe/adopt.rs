@@ -36,12 +36,12 @@ impl TryFrom<OwnedFd> for Receiver {
 
 /// From ends of the standard library.
 macro_rules! from_std {
-    ($($end:ident: $theirs:ty;)+) => {$(
-        impl TryFrom<$theirs> for $end {
+    ($($end:ident: $std:ty;)+) => {$(
+        impl TryFrom<$std> for $end {
             type Error = io::Error;
 
-            fn try_from(theirs: $theirs) -> io::Result<Self> {
-                Self::try_from(OwnedFd::from(theirs))
+            fn try_from(end: $std) -> io::Result<Self> {
+                Self::try_from(OwnedFd::from(end))
             }
         }
     )+};

@@ -73,7 +73,7 @@ impl Streams {
             return;
         }
         if !stream.tx.is_over() {
-            // The kernel still has memory of ours: the peer is told the end, and a reset can get it back.
+            // The kernel still has memory of ours: the peer sees the end, and a reset can get it back.
             stream.end_when_sent(io);
             return stream.linger(io);
         }

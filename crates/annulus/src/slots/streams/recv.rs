@@ -89,7 +89,7 @@ impl Stream {
             return Ok(Some(lease));
         }
         if let Some(end) = self.rx.end {
-            return self.told(io, end);
+            return self.end_result(io, end);
         }
         // A receive into heap memory is made only for a task that waits.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
@@ -97,7 +97,7 @@ impl Stream {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// As [`told`](Self::told), each time: it takes of the task's budget. Bytes take none, since a turn brings so many at most.
+    /// As [`end_result`](Self::end_result), each time: it takes of the task's budget. Bytes take none, since a turn brings so many at most.
     #[cold]
     fn poll_told(
         &self,
@@ -107,12 +107,12 @@ impl Stream {
     ) -> Poll<io::Result<Option<Lease>>> {
         ready!(io.poll_budget(cx));
         budget::take();
-        Poll::Ready(self.told(io, end))
+        Poll::Ready(self.end_result(io, end))
     }
 
     /// What a receive returns from the end on.
     #[cold]
-    fn told(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
+    fn end_result(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
         match end {
             End::Eof => Ok(None),
             End::Failed(errno) => Err(self.failed(io, Operation::Recv, errno)),

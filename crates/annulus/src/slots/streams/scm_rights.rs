@@ -1,7 +1,7 @@
 //! Descriptors that travel with a stream's bytes (`SCM_RIGHTS`).
 //!
 //! A multishot receive brings no control messages. A stream that may bring descriptors therefore receives one message at a
-//! time, into heap memory, and only when a task waits: what came with some bytes is told apart from what came later. It
+//! time, into heap memory, and only when a task waits: what came with some bytes is distinguished from what came later. It
 //! sends one chunk at a time; a chunk's descriptors go with its first byte.
 
 use super::send_state::SendState;

@@ -195,7 +195,7 @@ impl Stream {
     }
 
     /// Sends what is in the pipe as far as there is space, unless the wait for that has failed. What is left is in flight. It accounts for
-    /// what went, so that no byte of the queue is told to have gone.
+    /// what went, so that no byte of the queue is reported as gone.
     #[cold]
     pub(super) fn drain_pipe(
         &mut self,
@@ -285,7 +285,7 @@ impl Streams {
     }
 }
 
-/// The error of a socket is told once, and would be lost; that of the call is not the socket's, and a receive goes on.
+/// The error of a socket is reported once, and would be lost; that of the call is not the socket's, and a receive goes on.
 fn outcome(moved: Result<usize, Errno>) -> Moved {
     match moved {
         Ok(0) => Moved::ByReceive,
