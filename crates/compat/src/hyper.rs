@@ -1,4 +1,4 @@
-//! What hyper 1 asks of a runtime.
+//! The traits that hyper 1 asks of a runtime.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};

@@ -31,7 +31,7 @@
 //!
 //! # Cargo.toml
 //!
-//! What a feature adapts to is a dependency of your program, too, with the features that your program uses:
+//! The library that a feature adapts to is a dependency of your program, too, with the features that your program uses:
 //!
 //! | feature | besides `annulus-compat` and `annulus` |
 //! |---|---|
@@ -52,7 +52,7 @@
 //!
 //! Services by these libraries run on a simulated network, too: [`simulated`].
 //!
-//! What has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
+//! A value that has to be `Send` is put into an [`OnThread`], which checks at each use that it is on its thread.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -154,7 +154,7 @@ pub struct Http1Connection<'a, T, S: HttpService> {
     is_closing: bool,
 }
 
-/// What the timer was set for.
+/// The state of the connection that the timer was set for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     is_released: bool,
@@ -192,7 +192,7 @@ where
             return false;
         }
         self.connection.graceful_shutdown();
-        // What was sent before may not leave, since the peer takes nothing.
+        // Bytes that were sent before may not leave, since the peer takes nothing.
         std::mem::replace(&mut self.is_closing, true)
     }
 }

@@ -53,7 +53,7 @@ where
                 Phase::Served(connection) => {
                     ready!(Pin::new(&mut **connection).poll(cx)).map_err(Into::into)
                 }
-                // Its peer may have gone.
+                // The peer may have gone.
                 Phase::Closing(stream) => ready!(stream.poll_end(cx)).or(Ok(())),
                 Phase::Ended => Ok(()),
             };

@@ -1,4 +1,4 @@
-//! What is seen of a connection from outside of hyper: whether anything of it is under way.
+//! The activity of a connection as seen from outside of hyper: whether a request or a write is under way.
 
 use crate::OnThread;
 use annulus::io::{AsyncRecv, AsyncSend};
@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// What the stream and the service of a connection have seen.
+/// The activity that the stream and the service of a connection have seen.
 #[derive(Default)]
 pub(super) struct State {
     /// Requests that were passed to the service.
@@ -71,7 +71,7 @@ pub(super) struct Watched<T>(OnThread<Noted<T>>);
 struct Noted<T> {
     stream: T,
     state: Rc<State>,
-    /// What hyper had read and not used: it comes first.
+    /// The bytes that hyper had read and not used: they come first.
     prefix: Bytes,
 }
 
@@ -91,7 +91,7 @@ impl<T: AsyncRecv + AsyncSend + Unpin> Watched<T> {
     /// Lets these bytes come first.
     pub(super) fn put_back(&mut self, unused: Bytes) -> io::Result<()> {
         let prefix = &mut self.noted()?.prefix;
-        // What is left of the prefix was read after them.
+        // The rest of the prefix was read after them.
         *prefix = match (unused.is_empty(), prefix.is_empty()) {
             (true, _) => std::mem::take(prefix),
             (false, true) => unused,

@@ -21,7 +21,7 @@ impl WriteLimit {
         Self { limit, waits: None }
     }
 
-    /// What came of a call that writes, or the limit's error if it has waited for too long.
+    /// The result of a call that writes, or the limit's error if it has waited for too long.
     pub(crate) fn within<T>(
         &mut self,
         cx: &mut Context<'_>,

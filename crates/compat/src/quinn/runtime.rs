@@ -1,4 +1,4 @@
-//! What quinn asks of a runtime.
+//! The runtime that quinn asks for.
 
 use super::socket::Socket;
 use super::timer::Timer;

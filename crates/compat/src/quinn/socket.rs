@@ -99,7 +99,7 @@ impl AsyncUdpSocket for Socket {
         while let Some((buf, meta)) = bufs.get_mut(count).zip(metas.get_mut(count)) {
             match socket.poll_recv_datagram(cx) {
                 Poll::Ready(Ok(datagram)) => count += usize::from(fill(buf, meta, &datagram)),
-                // Of an earlier datagram, which is lost.
+                // The error is that of an earlier datagram, which is lost.
                 Poll::Ready(Err(error)) if is_of_network(&error) => {}
                 Poll::Ready(Err(error)) if count == 0 => return Poll::Ready(Err(error)),
                 Poll::Pending if count == 0 => return Poll::Pending,
@@ -130,7 +130,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let Some(socket) = self.socket.take() else { return };
         if socket.try_ref().is_err() {
-            // Its thread closes it. If the runtime has ended, it is closed already.
+            // The socket's thread closes it. If the runtime has ended, it is closed already.
             _ = self.handle.spawn(async move { drop(socket) });
         }
     }

@@ -102,13 +102,13 @@ impl<S> TlsStream<S> {
         self.session.get_mut().0
     }
 
-    /// What rustls knows of the session.
+    /// The state of the session in rustls.
     pub fn state(&self) -> &CommonState {
         self.session.get_ref().1
     }
 }
 
-/// What a handshake has agreed on: each request that `tower::Serve::tls` serves has an `Arc` of it among its extensions.
+/// The results of a handshake: each request that `tower::Serve::tls` serves has an `Arc` of them among its extensions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TlsInfo {
@@ -245,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
     }
 }
 
-// Of tokio. Halves of `tokio::io::split` are polled by two tasks, so receiving wakes none of those that send.
+// The traits of tokio. Halves of `tokio::io::split` are polled by two tasks, so receiving wakes none of those that send.
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(

@@ -21,7 +21,7 @@ use tower_service::Service;
 /// How long connecting may take, if the connector is ours.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What clients of tonic are made with, on annulus alone: all calls share one connection of HTTP/2 to a server, made at the first call, and again
+/// The channel of tonic's clients, on annulus alone: all calls share one connection of HTTP/2 to a server, made at the first call, and again
 /// at the next call after it was seen to have ended. Clones share it. A server that cannot be reached is the status `UNAVAILABLE`, and so are calls
 /// whose connection breaks off; they are not repeated, since the server may have begun them.
 ///

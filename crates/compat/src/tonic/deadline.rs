@@ -44,7 +44,7 @@ impl Deadline {
     }
 }
 
-/// What the headers of a request allow.
+/// The time that the headers of a request allow; `None` without the header.
 ///
 /// # Errors
 /// The status of a call whose header cannot be read.

@@ -1,4 +1,4 @@
-//! What a channel receives.
+//! The response bodies that a channel receives, and the statuses of failed calls.
 
 use super::deadline::Deadline;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -30,7 +30,7 @@ impl Body for ReceivedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        // What has come in time is passed on.
+        // A frame that has come in time is passed on.
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(|error| of_transport(&error))));
         }
@@ -67,7 +67,7 @@ pub(super) fn of_transport(error: &(dyn Error + 'static)) -> Status {
     Status::new(code, text)
 }
 
-/// What gRPC takes a reset of HTTP/2 for.
+/// The gRPC code of a reset of HTTP/2.
 fn of_reset(reason: h2::Reason) -> Code {
     match reason {
         h2::Reason::REFUSED_STREAM => Code::Unavailable,

@@ -1,4 +1,4 @@
-//! What a server accepts, and how it waits for the end of that.
+//! Accepting connections, and waiting for their end.
 
 use super::error::{OnError, ServeError};
 use super::listen::Listen;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long a listener that has failed waits before it tries again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the server waits for until its end.
+/// The listener, connections and signal that the server waits for until its end.
 pub(super) struct Accepting<'a, L: Listen> {
     pub(super) listener: &'a L,
     pub(super) limit: usize,
@@ -22,7 +22,7 @@ pub(super) struct Accepting<'a, L: Listen> {
     pub(super) signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
     pub(super) connections: JoinSet<()>,
     pub(super) on_error: OnError<L::Peer>,
-    /// After an error of the listener.
+    /// The pause after an error of the listener.
     pub(super) pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>)
     let all = async { while connections.join_next().await.is_some() {} };
     match limit {
         None => all.await,
-        // What is left is dropped below.
+        // The connections that are left are dropped below.
         Some(limit) => _ = timeout(limit, all).await,
     }
     connections.shutdown().await;

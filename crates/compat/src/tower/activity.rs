@@ -1,4 +1,4 @@
-//! What a connection does: its requests in flight, and the bytes that it has moved.
+//! The activity of a connection: its requests in flight, and the bytes that it has moved.
 
 use annulus::time::Instant;
 use std::cell::{Cell, RefCell};
@@ -43,7 +43,7 @@ impl Activity {
         (self.in_flight.get() == 0).then(|| self.idle_since.get())
     }
 
-    /// Since when a response waits for its connection to take more of it.
+    /// The time since when a response has waited for its connection to take more bytes.
     pub(super) fn unpolled_since(&self) -> Option<Instant> {
         self.unpolled.borrow().iter().map(|(_, since)| *since).min()
     }

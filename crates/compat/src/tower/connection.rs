@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What all connections of a server share.
+/// The settings that all connections of a server share.
 pub(super) struct Settings {
     pub(super) http1: http1::Builder,
     pub(super) http2: http2::Builder<Executor>,

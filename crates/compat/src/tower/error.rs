@@ -1,11 +1,11 @@
-//! What a server reports.
+//! The errors that a server reports.
 
 use crate::hyper::BoxError;
 use std::error::Error;
 use std::fmt;
 use std::rc::Rc;
 
-/// What a server reports to [`Serve::on_error`](super::Serve::on_error): an error, with the peer of its connection. As text it is both, and
+/// The error that a server reports to [`Serve::on_error`](super::Serve::on_error), with the peer of its connection. As text it is both, and
 /// [`source`](Error::source) is that of the error.
 ///
 /// ```
@@ -32,7 +32,7 @@ use std::rc::Rc;
 pub struct ServeError<'a, P> {
     /// The other end of the connection; `None` for an error of the listener.
     pub peer: Option<&'a P>,
-    /// What has happened.
+    /// The error itself.
     pub error: Box<dyn Error + Send + Sync>,
 }
 
@@ -51,7 +51,7 @@ impl<P: fmt::Debug> Error for ServeError<'_, P> {
     }
 }
 
-/// What a user has given for errors.
+/// The function that a user has given for errors.
 pub(super) type OnError<P> = Rc<dyn Fn(ServeError<'_, P>)>;
 
 /// Reports the errors of one connection.

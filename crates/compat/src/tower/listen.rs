@@ -1,4 +1,4 @@
-//! What connections are accepted from.
+//! Listeners that connections are accepted from.
 
 use annulus::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use std::io;

@@ -240,7 +240,7 @@ impl<L: Listen, M, H> Serve<L, M, H> {
     /// If a response of HTTP/2 waits for that long for the window of its peer, and less than a kilobyte is sent on the connection meanwhile,
     /// the connection is closed as its protocol does, and dropped if that goes on for as long again.
     ///
-    /// What waits for a peer is bounded by the send bound and hyper's buffer.
+    /// The bytes that wait for a peer are bounded by the send bound and hyper's buffer.
     pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.write = limit.into();
         self

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub(super) struct Counted<S> {
     pub(super) service: S,
-    /// What the handshake has found out, for each request.
+    /// The extensions that each request gets: the results of the handshake.
     pub(super) known: Extensions,
     pub(super) activity: Rc<Activity>,
     pub(super) limit: Option<Duration>,

@@ -17,7 +17,7 @@ const STOPPING: Duration = Duration::from_secs(5);
 /// Fewer bytes than that are no progress: what HTTP/2 itself answers is not the response.
 const PROGRESS: u64 = 1024;
 
-/// What is to be done about a connection that has taken too long.
+/// The action on a connection that has taken too long.
 pub(super) enum Late {
     /// Free what is held for it while it is idle.
     Release,
@@ -27,7 +27,7 @@ pub(super) enum Late {
     Drop(io::Error),
 }
 
-/// What a connection waits for.
+/// The event that a connection waits for.
 #[derive(Clone, Copy)]
 enum Wait {
     FirstRequest,
