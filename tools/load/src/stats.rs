@@ -29,7 +29,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// The interval that misses the median of what `values` are drawn from with a probability of at most `miss`; `None` if there
 /// are too few values for one.
 ///
-/// Its ends are two of the values: the k-th smallest and the k-th largest. It misses only if fewer than k values are on one
+/// The ends of the interval are two of the values: the k-th smallest and the k-th largest. It misses only if fewer than k values are on one
 /// side of the median, each of which is there with a probability of one half (the sign test). This needs no assumption
 /// on how the values are distributed.
 pub fn interval(values: &[f64], miss: f64) -> Option<Interval> {
@@ -67,7 +67,7 @@ pub fn rounds_for(miss: f64) -> usize {
 pub struct Ratio {
     /// The median of the ratios of the rounds.
     pub median: f64,
-    /// Its interval, of 95 % if nothing else is said; `None` with too few rounds for one.
+    /// The interval of the median, of 95 % if nothing else is said; `None` with too few rounds for one.
     pub interval: Option<Interval>,
 }
 
@@ -129,7 +129,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// What the interval of a ratio of costs supports.
+/// The conclusion that the interval of a ratio of costs supports.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -241,7 +241,7 @@ fn group_depth([old, new]: [usize; 2], miss: f64) -> usize {
 /// values of the other; the rest is a smaller case of the same.
 fn distribution(old: usize, new: usize) -> Vec<f64> {
     let most = old * new + 1;
-    // Of (i, j) for all j, beginning with i = 0: nothing exceeds anything.
+    // The distributions for (i, j) and all j, beginning with i = 0: nothing exceeds anything.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; new + 1];
     for i in 1..=old {
         let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
@@ -347,7 +347,7 @@ mod tests {
         Groups::new(miss).of(old, new)
     }
 
-    /// Of two groups of 2 the six orders are equally likely: U is 0, 1, 2, 2, 3, 4.
+    /// The six orders of two groups of 2 are equally likely: U is 0, 1, 2, 2, 3, 4.
     #[test]
     fn the_distribution_counts_orders() {
         let close = |found: Vec<f64>, expected: &[f64]| {

@@ -2,7 +2,7 @@
 //!
 //! First a closed loop shows what the server reaches at all; then windows of an open loop follow, from rate to rate, until the
 //! highest that meets the target is known to 3 %. A rate also has to be *delivered*: if fewer requests are answered than were
-//! due, it misses. A window that misses is repeated, since a disturbance may have caused that.
+//! due, it misses. A window that misses is repeated, since a disturbance may have caused the miss.
 
 mod search;
 #[cfg(test)]
@@ -44,7 +44,7 @@ const DELIVERED: f64 = 0.99;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateSearch {
-    /// What the rate has to meet.
+    /// The target that the rate has to meet.
     pub target: Target,
     /// How requests are spread.
     pub arrivals: Arrivals,
@@ -55,7 +55,7 @@ pub struct RateSearch {
 /// The result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct FoundRate {
-    /// What the rate had to meet.
+    /// The target that the rate had to meet.
     pub target: String,
     /// How the search ended.
     pub end: SearchEnd,
@@ -91,7 +91,7 @@ pub struct RateWindow {
     pub figures: String,
     /// Whether as many requests were answered as were due.
     pub delivered: bool,
-    /// What it missed; `None` if it met the target.
+    /// The reason why it missed; `None` if it met the target.
     pub missed: Option<String>,
 }
 
@@ -220,7 +220,7 @@ impl RateSearch {
         run(&plan, &mut OnlyInterruptions(observer)).map_err(RateSearchError::Load)
     }
 
-    /// What a window at a rate says.
+    /// The result of a window at a rate.
     fn judge(&self, rate: f64, total: &Interval) -> RateWindow {
         let (histogram, per_second) = (&total.response.histogram(), total.rate());
         let due = rate * self.measured().as_secs_f64();

@@ -25,7 +25,7 @@ struct Tried {
     missed: u32,
 }
 
-/// What the windows at a rate say.
+/// The verdict of the windows at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Meets,
@@ -68,7 +68,7 @@ pub enum SearchEnd {
     Interrupted,
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     /// Measure a window at this rate.
@@ -115,7 +115,7 @@ impl Search {
         }
     }
 
-    /// What comes next if there is time.
+    /// The next step if there is time.
     fn undisturbed(&self) -> Next {
         if let Some(open) = self.tried.iter().find(|tried| tried.verdict() == Verdict::Open) {
             return Next::Measure(open.rate);

@@ -63,7 +63,7 @@ fn total(times: &[u64], seconds: f64) -> Interval {
     Interval { answered: response.len(), response, ..Interval::new(0.0, seconds) }
 }
 
-/// Of so many pairs of searches one after the other, those whose rates differ by less than 10 %.
+/// The number of pairs of searches, one after the other, whose rates differ by less than 10 %.
 fn pairs_that_agree(server: Server, target: &str, pairs: u64) -> u64 {
     let agrees = |seed: &u64| {
         let mut random = Rng::with_seed(*seed);
@@ -92,7 +92,7 @@ fn searches_of_a_disturbed_server_repeat() {
 
 #[test]
 fn the_rate_is_near_what_theory_says() {
-    // Of a queue with equal arrivals and exponential services, those that wait longer than t are e^(-t × capacity × (1 - x)) with
+    // In a queue with equal arrivals and exponential services, the share that waits longer than t is e^(-t × capacity × (1 - x)) with
     // x = e^(-(1 - x) × capacity ÷ rate): for 10 ms at 3000 a second that is 1 % at a load of 0.92. A window begins with an empty queue,
     // and one of four is enough, so somewhat more is found.
     let server = Server { capacity: 3000.0, freezes: 1e-9, longest: 0.0, drift: 0.0 };

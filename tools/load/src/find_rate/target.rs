@@ -1,4 +1,4 @@
-//! What a rate has to meet.
+//! The target that a rate has to meet.
 
 use hdrhistogram::Histogram;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A percentile rests on at least so many responses beyond it.
 const ENOUGH_BEYOND: f64 = 10.0;
 
-/// What a rate has to meet: limits on response times, and on the share of requests that fail.
+/// The target of a rate: limits on response times, and on the share of requests that fail.
 ///
 /// It is parsed from conditions with commas between them: `p99<1ms`, `p50<200us,p99.9<5ms`, `mean<1ms`, `max<1s`,
 /// `p99<1ms,errors<0.1%`. Without a condition on errors, none may occur.
@@ -68,7 +68,7 @@ impl Target {
         self.limits.iter().map(|(_, limit)| *limit).max().unwrap_or_default()
     }
 
-    /// What response times and failures miss; `None` if they meet everything.
+    /// The condition that response times or failures miss; `None` if they meet all.
     pub(super) fn missed_by(&self, histogram: &Histogram<u64>, failed: u64) -> Option<String> {
         let share = failed as f64 / (histogram.len() + failed).max(1) as f64;
         if failed > 0 && self.errors.is_none_or(|most| share >= most) {

@@ -1,4 +1,4 @@
-//! What the fields of templates are replaced with.
+//! The values that replace the fields of templates.
 
 use super::Mix;
 use crate::random::{Purpose, generator};

@@ -1,4 +1,4 @@
-//! What clients send: requests by weight, and templates of requests.
+//! The messages of clients: requests by weight, and templates of requests.
 
 mod fill;
 mod template;

@@ -1,4 +1,4 @@
-//! What belongs to a run beside its latencies.
+//! The tables of a run beside its latencies: outcomes, and the run itself.
 
 use super::summary::{started, time};
 use crate::recording::{ClassSummary, DatagramCounts, Recording};

@@ -1,4 +1,4 @@
-//! What a reader is to grasp at once.
+//! The part of the page that a reader is to grasp at once: title and tiles.
 
 use crate::recording::{Percentiles, Recording, RunInfo};
 use annulus_page::{Notice, Table, Tile, text};

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// How often to look whether every client has ended.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct SharedRun {
     plan: Plan,
     faults: FaultLog,
@@ -31,7 +31,7 @@ struct SharedRun {
     started: AtomicUsize,
 }
 
-/// What the clients of a thread share.
+/// The state that the clients of a thread share.
 struct Context {
     run: Arc<SharedRun>,
     recorder: RefCell<Recorder>,

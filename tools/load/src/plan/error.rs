@@ -1,4 +1,4 @@
-//! What makes a plan invalid.
+//! The reasons why a plan is invalid.
 
 use super::MAX_IN_FLIGHT;
 use crate::schedule::{MAX_RATE, MAX_THINK, Think, no_burst};
@@ -39,7 +39,7 @@ pub enum PlanError {
     /// A think time above [`MAX_THINK`].
     #[error("a think time of {0}: ask for at most {MAX_THINK:?}")]
     Think(Think),
-    /// What only streams have.
+    /// A setting that only streams have.
     #[error(
         "{0} with datagrams or a connection per message: only connections that stay open have that, leave it out"
     )]
@@ -50,7 +50,7 @@ pub enum PlanError {
     /// A count outside its range.
     #[error("{value} {what}: ask for {least} to {most}")]
     Count {
-        /// What is counted.
+        /// The name of the count.
         what: &'static str,
         /// The value.
         value: usize,

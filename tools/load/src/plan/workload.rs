@@ -1,4 +1,4 @@
-//! What the clients of a run do.
+//! The workload of the clients of a run.
 
 use annulus::DriverChoice;
 
@@ -7,7 +7,7 @@ use super::MAX_DATAGRAM;
 /// Most segments in one send: what every kernel with segmentation accepts.
 const MAX_SEGMENTS: usize = 64;
 
-/// What the clients do.
+/// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
     /// Each keeps a connection and sends messages over it.

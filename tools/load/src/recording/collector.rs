@@ -1,4 +1,4 @@
-//! What the threads of a load record, brought together.
+//! Adds up the tallies of the threads of a load.
 
 use super::Interval;
 use super::tally::Tally;
@@ -23,7 +23,7 @@ pub(crate) struct Collector {
 
 #[derive(Default)]
 struct State {
-    /// What was handed over: the number of the interval, and what a thread has recorded in it.
+    /// The tallies that threads have handed over, each with the number of its interval.
     handed: Vec<(u64, Tally)>,
     /// Empty ones for further intervals.
     spare: Vec<Tally>,
@@ -113,7 +113,7 @@ impl Collector {
             let (is_last, interval) = (*last.key() == self.last, last.get_mut());
             // Clients and clock differ by less than an interval; no interval is shorter than a nanosecond.
             let left = (measured.as_secs_f64() - interval.start).max(1e-9);
-            // What comes after the planned time counts in the last one.
+            // Events after the planned time count in the last interval.
             interval.length = if is_last { left } else { interval.length.min(left) };
         }
         self.collect(each);

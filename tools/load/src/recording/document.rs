@@ -33,7 +33,7 @@ struct Written<'a> {
     recording: &'a Recording,
 }
 
-/// What a file says that it is.
+/// The format and version that a file claims.
 #[derive(Deserialize)]
 struct Head {
     format: Option<String>,

@@ -1,24 +1,24 @@
-//! What happened in a second of a run.
+//! The figures of a second of a run.
 
 use super::{DatagramCounts, Latencies, Phases};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What happened in one interval of a run: a second, unless the plan says otherwise; the last one may be shorter.
+/// The figures of one interval of a run: a second, unless the plan says otherwise; the last one may be shorter.
 ///
 /// A request counts in the interval in which it is sent, its reply in that in which it is complete, a failure in that in
 /// which it is found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its start, in seconds since the measured time began.
+    /// The start of the interval, in seconds since the measured time began.
     pub start: f64,
-    /// Its length in seconds.
+    /// The length of the interval in seconds.
     pub length: f64,
     /// Requests sent.
     pub sent: u64,
     /// Replies that were complete and as expected.
     pub answered: u64,
-    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    /// Replies among `answered` that say that the server has failed, or has not done what was asked for.
     #[serde(default)]
     pub refused: u64,
     /// Requests that failed.
@@ -32,7 +32,7 @@ pub struct Interval {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Replies by what they say, such as `2xx` or `error reply`; empty if the protocol does not tell.
+    /// Replies by what they say, such as `2xx` or `error reply`; empty if the protocol does not distinguish replies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u64>,
     /// From the due time of a request to the end of its reply.
@@ -47,7 +47,7 @@ pub struct Interval {
     /// are not several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassInterval>,
-    /// What became of datagrams; none in runs of something else.
+    /// The counts of datagrams; none in runs of something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
     /// How long the phases of connections took that carry one message each; none in other runs.
@@ -55,14 +55,14 @@ pub struct Interval {
     pub phases: Option<Phases<Latencies>>,
 }
 
-/// What happened to the requests of one class in an interval.
+/// The figures of one class of requests in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassInterval {
     /// Requests sent.
     pub sent: u64,
     /// Replies that were complete and as expected.
     pub answered: u64,
-    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    /// Replies among `answered` that say that the server has failed, or has not done what was asked for.
     #[serde(default)]
     pub refused: u64,
     /// Requests that failed.
@@ -80,7 +80,7 @@ impl Interval {
         Interval { start, length, ..Interval::default() }
     }
 
-    /// Its end, in seconds since the measured time began.
+    /// The end of the interval, in seconds since the measured time began.
     pub fn end(&self) -> f64 {
         self.start + self.length
     }

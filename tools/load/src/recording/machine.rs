@@ -7,7 +7,7 @@ use std::fs;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// Its name.
+    /// The name of the machine.
     pub host: String,
     /// The release of its kernel, such as `6.12.0`.
     pub kernel: String,

@@ -52,10 +52,10 @@ use std::collections::BTreeMap;
 /// Most classes of requests that are recorded apart: a mix of more entries is recorded as a whole.
 pub const MAX_CLASSES: usize = 100;
 
-/// What was recorded of a run.
+/// The recorded figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
-    /// What ran, where and when.
+    /// The run itself: settings, machine and time.
     pub run: RunInfo,
     /// Whether the run was interrupted: the intervals end there.
     pub interrupted: bool,
@@ -77,11 +77,11 @@ pub struct Recording {
     /// The names of the classes of requests, which are the entries of the plan's mix; empty if all are alike, or if there are more than
     /// [`MAX_CLASSES`].
     pub classes: Vec<String>,
-    /// What happened in each second, ascending. One in which nothing has happened may be missing.
+    /// The figures of each interval, ascending. One in which nothing has happened may be missing.
     pub intervals: Vec<Interval>,
 }
 
-/// What ran, where and when. Times are in seconds, and points in time count from the Unix epoch.
+/// The settings, machine and time of a run. Times are in seconds, and points in time count from the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
@@ -97,7 +97,7 @@ pub struct RunInfo {
     pub started: f64,
     /// The server.
     pub address: String,
-    /// What the clients did.
+    /// The kind of workload of the clients.
     pub workload: WorkloadKind,
     /// How clients and server talk, such as `echo` or `http`.
     pub protocol: String,
@@ -124,7 +124,7 @@ pub struct RunInfo {
     pub interval: f64,
     /// The seed of what the clients send.
     pub seed: u64,
-    /// What the clients ran on.
+    /// The driver that the clients ran on.
     pub driver: String,
 }
 

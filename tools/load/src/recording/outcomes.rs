@@ -1,4 +1,4 @@
-//! What replies say, counted.
+//! Counts of replies by what they say.
 
 use crate::outcome::Outcome;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a thread of the load records.
+//! The recorder of a thread of the load.
 
 use super::collector::{Collector, Position};
 use super::tally::Tally;
@@ -15,8 +15,8 @@ const LATE: u64 = 1_000_000;
 /// Records what the clients of a thread do within the measured window, an interval at a time.
 ///
 /// One a thread, not a client: a client has no memory of its own here. At the first reply or request of an interval it hands
-/// over what it has of the one before ([`Collector`]), and the rest at its end. An event that is told late counts in the
-/// interval in which it is told. Times are nanoseconds of [`crate::clock`].
+/// over what it has of the one before ([`Collector`]), and the rest at its end. An event that is reported late counts in the
+/// interval in which it is reported. Times are nanoseconds of [`crate::clock`].
 pub(crate) struct Recorder {
     collector: Arc<Collector>,
     position: Arc<Position>,
@@ -86,7 +86,7 @@ impl Recorder {
         }
     }
 
-    /// What became of datagrams that were sent within the window, also if that is found before or after it.
+    /// Adds results of datagrams that were sent within the window, also if they are found before or after it.
     pub(crate) fn datagrams(&mut self, counts: DatagramCounts) {
         if let Some(tally) = &mut self.tally {
             *tally.counts.datagrams.get_or_insert_default() += counts;
@@ -149,12 +149,12 @@ impl Recorder {
         self.position.set(u64::MAX);
     }
 
-    /// Where an event counts that is told of now, but for its interval, if the window is open.
+    /// The tally in which an event counts that is reported now, but for its interval, if the window is open.
     fn current(&mut self) -> Option<&mut Tally> {
         self.tally.as_mut().filter(|_| self.is_open)
     }
 
-    /// Where an event of this time counts, if the window is open.
+    /// The tally in which an event of this time counts, if the window is open.
     fn tally_at(&mut self, now: u64) -> Option<&mut Tally> {
         if self.is_open && now >= self.end {
             self.go_on(now);
@@ -219,7 +219,7 @@ mod tests {
         shown
     }
 
-    /// What one recorder has recorded in all.
+    /// The sum of the intervals of one recorder.
     fn recorded(collector: &Collector, mut recorder: Recorder) -> Interval {
         recorder.finish();
         let mut sum = Interval::default();

@@ -20,7 +20,7 @@ pub struct Summary {
     pub sent: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    /// Replies among `responses` that say that the server has failed, or has not done what was asked for.
     pub refused: u64,
     /// Connections made in place of others.
     pub reconnects: u64,
@@ -36,7 +36,7 @@ pub struct Summary {
     pub latency_us: Percentiles,
     /// Service times in µs: from when a request was written to the end of its reply. No samples if that was not recorded.
     pub service_us: Percentiles,
-    /// What became of datagrams; none in runs of something else.
+    /// The counts of datagrams; none in runs of something else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
     /// How long the phases of connections took that carry one message each, in µs; none in other runs.
@@ -47,13 +47,13 @@ pub struct Summary {
 /// The figures of a class of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassSummary {
-    /// Its name, as in [`Recording::classes`](super::Recording::classes).
+    /// The name of the class, as in [`Recording::classes`](super::Recording::classes).
     pub name: String,
     /// Requests sent.
     pub sent: u64,
     /// Replies that were complete and as expected.
     pub responses: u64,
-    /// Of the replies, those that say that the server has failed, or has not done what was asked for.
+    /// Replies among `responses` that say that the server has failed, or has not done what was asked for.
     pub refused: u64,
     /// Requests that failed.
     pub failed: u64,
@@ -64,7 +64,7 @@ pub struct ClassSummary {
 }
 
 impl ClassSummary {
-    /// Of what happened to the requests of the class of this name.
+    /// The summary of an interval of the class of this name.
     pub fn new(name: impl Into<String>, class: &ClassInterval) -> ClassSummary {
         ClassSummary {
             name: name.into(),
@@ -110,7 +110,7 @@ pub struct Percentiles {
 }
 
 impl Summary {
-    /// Of what happened in an interval, or in a sum of them.
+    /// The summary of an interval, or of a sum of them.
     pub fn new(interval: &Interval) -> Summary {
         let answered = interval.answered;
         Summary {
@@ -144,7 +144,7 @@ impl Percentiles {
         ("p99.999", 0.99999),
     ];
 
-    /// Of these latencies.
+    /// The percentiles of these latencies.
     pub fn new(latencies: &Latencies) -> Percentiles {
         let samples = latencies.len();
         let at = |share| {

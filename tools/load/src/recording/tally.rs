@@ -1,4 +1,4 @@
-//! What a thread of the load has recorded in an interval.
+//! The figures that a thread of the load has recorded in an interval.
 
 use super::buckets::Buckets;
 use super::latencies::MAX_LATENCY;
@@ -7,9 +7,9 @@ use super::{ClassInterval, Interval, Latencies, Phases};
 use crate::outcome::Outcome;
 use hdrhistogram::Histogram;
 
-/// What a thread has recorded in an interval.
+/// The figures that a thread has recorded in an interval.
 pub(super) struct Tally {
-    /// What is counted as such.
+    /// The figures that are plain counts.
     pub(super) counts: Interval,
     response: Buckets,
     service: Buckets,
@@ -17,11 +17,11 @@ pub(super) struct Tally {
     outcomes: Outcomes,
     /// By class of request; none if all are alike.
     classes: Vec<ClassTally>,
-    /// Of connections that carry one message each only.
+    /// The phases of connections that carry one message each; none in other runs.
     phases: Option<Box<Phases<Buckets>>>,
 }
 
-/// What a thread has recorded of a class of requests in an interval.
+/// The figures that a thread has recorded for a class of requests in an interval.
 struct ClassTally {
     counts: ClassInterval,
     response: Buckets,
@@ -40,7 +40,7 @@ impl Tally {
             counts: Interval::default(),
             response: Buckets::default(),
             service: Buckets::default(),
-            // Of less precision: delays are compared with times, and shown with one or two digits.
+            // The delays have less precision: they are compared with times, and shown with one or two digits.
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
                 .expect("bounds that are constants"),
             outcomes: Outcomes::default(),

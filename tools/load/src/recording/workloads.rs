@@ -1,11 +1,11 @@
-//! What is recorded of some workloads only.
+//! Figures that are recorded of some workloads only.
 
 use super::Latencies;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::AddAssign;
 
-/// What the clients of a run did.
+/// The kind of workload of the clients of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -29,8 +29,8 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// What became of datagrams that were sent within the measured time, whenever it was found: each is received or lost. What
-/// the sweep finds counts in the interval of the sweep.
+/// Results of datagrams that were sent within the measured time, whenever they were found: each is received or lost. Those that
+/// the sweep finds count in the interval of the sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramCounts {
     /// Echoed in time.
