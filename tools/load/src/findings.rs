@@ -1,4 +1,4 @@
-//! What a run found, and the recording that is made of it.
+//! The findings of a run, and the recording that is made of them.
 
 use crate::doubts;
 use crate::fault_log::{FaultLog, Faults};
@@ -13,7 +13,7 @@ use crate::system::SystemUse;
 use crate::threads::{self, Measured, Ran, Settings, Share};
 use crate::tls::Tls;
 
-/// What a workload found.
+/// The findings of a workload.
 pub(crate) struct Findings {
     pub(crate) driver: String,
     pub(crate) measured: Measured,
@@ -67,7 +67,7 @@ impl Findings {
     }
 }
 
-/// What is planned.
+/// The plan, as a recording describes it.
 fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
@@ -107,7 +107,7 @@ fn run_info(plan: &Plan) -> RunInfo {
     }
 }
 
-/// The server, as its clients are told of it.
+/// The address of the server, as its clients are given it.
 fn address(plan: &Plan, workload: WorkloadKind) -> String {
     match (&plan.address, workload) {
         (ServerAddress::Inet(address), WorkloadKind::Datagrams) => format!("udp://{address}"),

@@ -1,4 +1,4 @@
-//! What is compared.
+//! The metrics that are compared.
 
 use super::piece::Piece;
 use serde::{Serialize, Serializer};
@@ -26,7 +26,7 @@ impl Metric {
     pub const ALL: [Metric; 6] =
         [Metric::Rate, Metric::P50, Metric::P99, Metric::P999, Metric::Mean, Metric::Cpu];
 
-    /// Its name.
+    /// The name of the metric.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Rate => "rate",
@@ -43,7 +43,7 @@ impl Metric {
         self == Metric::Rate
     }
 
-    /// Its share of the latencies, if it is a percentile.
+    /// The share of the latencies, if the metric is a percentile.
     pub(super) fn share(self) -> Option<f64> {
         match self {
             Metric::P50 => Some(0.5),
@@ -53,7 +53,7 @@ impl Metric {
         }
     }
 
-    /// Its value for a piece: answers a second, or ns; none if it was not measured there, or by too few latencies.
+    /// The value for a piece: answers a second, or ns; none if it was not measured there, or by too few latencies.
     pub(super) fn of(self, piece: &Piece) -> Option<f64> {
         let Piece { seconds, answered, cpu, latencies } = piece;
         let value = match (self, self.share()) {

@@ -4,7 +4,7 @@
 //! [`Groups`]. All intervals hold together in 95 % of comparisons at least, so that two sides that do not differ are called different
 //! in 5 % at most, by whichever metric.
 //!
-//! What varies from run to run is only seen by several runs. A side of several runs is therefore a group of runs,
+//! Variation from run to run is only seen by several runs. A side of several runs is therefore a group of runs,
 //! each as a whole; a side of one run a group of the blocks of its time, and [`Comparison::doubts`] says so.
 //!
 //! ```
@@ -57,7 +57,7 @@ impl Default for Options {
 /// How two sides compare.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// What all ratios together support: worse if any is, else better if any is.
+    /// The verdict that all ratios together support: worse if any is, else better if any is.
     pub verdict: Verdict,
     /// Differences up to this share are none that matter.
     pub margin: f64,
@@ -67,7 +67,7 @@ pub struct Comparison {
     pub b: Side,
     /// A ratio for each metric, in the order of [`Metric::ALL`].
     pub ratios: Vec<MetricRatio>,
-    /// What was planned otherwise.
+    /// The settings that were planned otherwise.
     pub plans: Vec<PlanDifference>,
     /// Reasons to doubt it.
     pub doubts: Vec<String>,
@@ -96,13 +96,13 @@ pub struct Side {
 pub struct MetricRatio {
     /// The metric.
     pub metric: Metric,
-    /// Its value for A: answers a second, or ns. None if it was not measured.
+    /// The value for A: answers a second, or ns. None if it was not measured.
     pub a: Option<f64>,
-    /// Its value for B.
+    /// The value for B.
     pub b: Option<f64>,
     /// B ÷ A, with its interval; none if it was not measured on a side.
     pub ratio: Option<Ratio>,
-    /// What that supports, for B.
+    /// The verdict that the ratio supports, for B.
     pub verdict: Verdict,
 }
 
@@ -215,7 +215,7 @@ impl Side {
 }
 
 impl Comparison {
-    /// What the intervals support, in a sentence or two.
+    /// The verdict that the intervals support, in a sentence or two.
     pub fn sentence(&self) -> String {
         let margin = self.margin * 100.0;
         let parts = [

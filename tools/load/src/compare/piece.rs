@@ -1,4 +1,4 @@
-//! What one side of a comparison has measured, in pieces: its runs, or the blocks of a run that stands alone.
+//! The measurements of one side of a comparison, in pieces: its runs, or the blocks of a run that stands alone.
 
 use crate::recording::{Interval, Latencies, Recording};
 
@@ -45,7 +45,7 @@ impl Piece {
     /// A run in blocks of four consecutive intervals or more: five or six blocks, or none if the run has fewer than twenty
     /// intervals.
     ///
-    /// What happens in neighbouring seconds is often alike, and blocks must be long enough to be independent of one another: few long ones
+    /// Events in neighbouring seconds are often alike, and blocks must be long enough to be independent of one another: few long ones
     /// are safer than many short ones (Schmeiser, Batch size effects in the analysis of simulation output, 1982).
     pub(super) fn blocks(recording: &Recording) -> Vec<Piece> {
         let length = interval_length(recording);

@@ -1,22 +1,22 @@
-//! What was planned otherwise on the two sides.
+//! Settings that were planned otherwise on the two sides.
 
 use crate::recording::{Recording, RunInfo};
 use serde::Serialize;
 
-/// Something that was planned otherwise on the two sides, or among the runs of one.
+/// A setting that was planned otherwise on the two sides, or among the runs of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanDifference {
-    /// What it is.
+    /// The name of the setting.
     pub what: &'static str,
-    /// What it was for A; several values if its runs differ.
+    /// The values for A; several if its runs differ.
     pub a: Vec<String>,
-    /// What it was for B.
+    /// The values for B.
     pub b: Vec<String>,
 }
 
 type Aspect = (&'static str, fn(&RunInfo) -> String);
 
-/// What a run's figures may depend on.
+/// The settings that a run's figures may depend on.
 const ASPECTS: [Aspect; 15] = [
     ("workload", |run| run.workload.to_string()),
     ("server", |run| run.address.clone()),

@@ -26,7 +26,7 @@ pub(super) fn all(
     found.into_iter().map(|(reason, sides)| format!("{sides}: {reason}")).chain(samples).collect()
 }
 
-/// What there is to say of a side.
+/// The reservations about a side.
 fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
     let Side { runs: count, seconds, pieces, failed, responses, .. } = side;
     let few = match (count, pieces) {
@@ -63,7 +63,7 @@ fn too_few_samples(ratio: &MetricRatio, fewest: u64) -> Option<String> {
     })
 }
 
-/// What the runs themselves doubted, each doubt once.
+/// The doubts of the runs themselves, each once.
 fn own_doubts(runs: &[Recording]) -> Vec<String> {
     let mut found: Vec<(&str, usize)> = Vec::new();
     for doubt in runs.iter().flat_map(|run| &run.doubts) {

@@ -1,4 +1,4 @@
-//! What comes of received bytes, whatever their pieces: for tests and fuzz targets.
+//! The results of received bytes, whatever their pieces: for tests and fuzz targets.
 
 use super::Exchange;
 use crate::fault::Kind;

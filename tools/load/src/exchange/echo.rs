@@ -7,7 +7,7 @@ use crate::payload::Payload;
 /// The messages of one client.
 #[derive(Debug)]
 pub(crate) struct Echo {
-    /// Of a message, in bytes.
+    /// The length of a message, in bytes.
     length: usize,
     /// Messages not yet written.
     to_send: Payload,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What was written, as the server receives it.
+    /// The bytes that were written, as the server receives them.
     fn written(out: &mut Messages) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < out.len() {
@@ -145,7 +145,7 @@ mod tests {
                     answers += receive(&mut echo, piece).unwrap();
                 }
                 prop_assert_eq!((answers, echo.outstanding()), (messages, Some(0)));
-                // What was under way is forgotten with its connection.
+                // Messages under way are forgotten with their connection.
                 echo.request(&mut out);
                 out.clear();
                 echo.reconnected();

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 
-/// What a parser makes of the bytes of a part from its start: its length with its value, or nothing as long as its end is
+/// The result of parsing the bytes of a part from its start: its length with its value, or nothing as long as its end is
 /// missing. A parser that fails for some bytes fails for whatever begins with them.
 pub(super) type Parsed<T> = Result<Option<(usize, T)>, Fault>;
 

@@ -1,4 +1,4 @@
-//! What is said over a connection, and over what: the seam between the engine and the protocols.
+//! Exchanges over a connection, and the transports that carry them: the seam between the engine and the protocols.
 //!
 //! A *protocol* is three types:
 //! - An [`Exchange`] writes requests and recognizes their replies. It makes no I/O, reads no clock and counts nothing: the client does
@@ -28,10 +28,10 @@
 //! # TLS
 //! [`TlsTransport`](crate::tls) owns the halves of a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
 //! session has it, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is a part of
-//! [`Protocol::connect`]. No codec knows of it: a [`Codec`](crate::wire::Codec) runs over either.
+//! [`Protocol::connect`]. No codec knows of TLS: a [`Codec`](crate::wire::Codec) runs over either.
 //!
 //! # A protocol that multiplexes
-//! Its replies say which request they answer ([`Answer::position`]), and it acknowledges what it receives ([`Exchange::respond`]). It says which
+//! Replies say which request they answer ([`Answer::position`]). The exchange acknowledges what it receives ([`Exchange::respond`]), and says which
 //! requests the server has not taken ([`Exchange::refused`]), while others are still answered.
 
 pub(crate) mod cuts;
@@ -54,7 +54,7 @@ use std::task::{Context, Poll};
 
 /// The requests and replies of one client.
 pub(crate) trait Exchange {
-    /// What requests are written to.
+    /// The buffer that requests are written to.
     type Out: Outgoing;
 
     /// Appends the next request; returns its class: an index into the mix of the plan, 0 if there is one kind of request.
@@ -84,8 +84,8 @@ pub(crate) trait Exchange {
     /// The server has closed its side: completes a reply that ends so.
     ///
     /// # Errors
-    /// If a reply is incomplete, and for a server that must not close first. Requests without any byte of a reply are the client's to
-    /// judge.
+    /// If a reply is incomplete, and for a server that must not close first. Requests without any byte of a reply are left to the
+    /// client.
     fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
 
     /// Whether the connection must not be used for another request, as the server has said.
@@ -107,7 +107,7 @@ pub(crate) trait Exchange {
     /// A new connection: forgets what is left of the last one.
     fn reconnected(&mut self);
 
-    /// Bytes of replies still expected, if that is known. A fault then waits a moment, to tell wrong bytes from too many.
+    /// Bytes of replies still expected, if that is known. A fault then waits a moment, to distinguish wrong bytes from too many.
     fn outstanding(&self) -> Option<usize> {
         None
     }
@@ -181,9 +181,9 @@ pub(crate) trait Transport: 'static {
 
 /// A protocol, as a thread of the load has it.
 pub(crate) trait Protocol: 'static {
-    /// What its bytes go over.
+    /// The transport of the protocol's bytes.
     type Transport: Transport;
-    /// What is said.
+    /// The requests and replies of a client.
     type Exchange: Exchange + 'static;
 
     /// Connects, within the plan's limit. `number` counts the connections of the whole run.

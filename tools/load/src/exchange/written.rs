@@ -86,7 +86,7 @@ impl Outgoing for Written {
 mod tests {
     use super::*;
 
-    /// What leaves if the connection accepts so many bytes at a time.
+    /// The bytes that leave if the connection accepts `most` bytes at a time.
     fn sent(written: &Written, most: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         while sent.len() < written.len() {

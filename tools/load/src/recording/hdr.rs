@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 const VERSION: &str = "[Histogram log format version 1.3]";
 
 /// Writes an interval log of HdrHistogram: two histograms for each interval, in ns. Response times have no tag, which is
-/// what the usual tools show unless set otherwise; service times have the tag `service`, if they were recorded.
+/// what the usual tools show by default; service times have the tag `service`, if they were recorded.
 ///
 /// Times in the log count from its base time, which is when measuring began.
 ///

@@ -12,7 +12,7 @@ pub(super) const MAX_HEAD: usize = 64 << 10;
 /// Most headers in a head.
 pub(super) const MAX_HEADERS: usize = 128;
 
-/// What matters of a head.
+/// The parts of a head that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
@@ -70,14 +70,14 @@ impl LastHead {
     }
 }
 
-/// What reading the head of a reply takes from outside its connection.
+/// The context that reading the head of a reply takes from outside its connection.
 #[derive(Clone, Copy)]
 pub(super) struct HeadReader<'a> {
     /// Whether the reply is one to HEAD.
     pub(super) to_head: bool,
     /// The last head of any connection of the thread.
     pub(super) last: &'a RefCell<LastHead>,
-    /// Is told of a status of 400 and above.
+    /// The record of the first reply with a status of 400 or above.
     pub(super) refusal: &'a FirstRefusal,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct HttpExchange {
     refusal: FirstRefusal,
 }
 
-/// What a client needs to know whose requests differ.
+/// The state of a client whose requests differ.
 struct Varied {
     fill: Fill,
     /// Which requests without a reply have the method HEAD, if some have and some have not.

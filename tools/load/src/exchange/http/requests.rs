@@ -47,7 +47,7 @@ impl HttpRequest {
         HttpRequest { method: method.into(), path: path.into(), body: None }
     }
 
-    /// Its name in results.
+    /// The name of the request in results.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -105,7 +105,7 @@ pub(crate) fn is_host(name: &str) -> bool {
     name.eq_ignore_ascii_case("host")
 }
 
-/// What a template may become.
+/// A text that a template may become.
 fn sample(text: &str) -> Result<Vec<u8>, TemplateError> {
     let template: Template = text.parse()?;
     let mut written = Vec::new();
@@ -161,7 +161,7 @@ pub enum HttpError {
     HeaderValue {
         /// The header's name.
         name: String,
-        /// Its value.
+        /// The header's value.
         value: String,
     },
     /// A header that follows from the body.
@@ -186,7 +186,7 @@ pub(crate) struct Requests {
     is_head: Option<bool>,
     /// The request, if all are the same.
     constant: Option<Rc<[u8]>>,
-    /// Of the replies to all clients of the thread.
+    /// The last head of the replies to all clients of the thread.
     last_head: RefCell<LastHead>,
 }
 

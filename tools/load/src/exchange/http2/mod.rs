@@ -6,7 +6,7 @@
 //!
 //! Requests above the server's limit of streams wait in the exchange; their times go on.
 //!
-//! What the server says that it has not taken is sent again (RFC 9113, 8.7): streams that it refuses (`REFUSED_STREAM`) over the same
+//! Requests that the server says it has not taken are sent again (RFC 9113, 8.7): streams that it refuses (`REFUSED_STREAM`) over the same
 //! connection; those above the last one of a `GOAWAY`, and those that still wait then, over the next one, once the streams before them have
 //! ended.
 

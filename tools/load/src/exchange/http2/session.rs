@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What a server may send of a body before it is acknowledged: of one stream, and of all.
+/// The bytes of bodies that a server may send before they are acknowledged: of one stream, and of all.
 const WINDOWS: [u32; 2] = [1 << 20, 16 << 20];
 /// Most bytes of the headers of a reply.
 const MAX_HEADERS: u32 = 64 << 10;
@@ -24,7 +24,7 @@ const MAX_HEADERS: u32 = 64 << 10;
 /// Most streams that a server may refuse one after the other, without an answer. Before it has sent its limit, h2 opens a hundred.
 const MAX_REFUSED: usize = 200;
 
-/// What came of a stream: its request's number, and the status.
+/// The result of a stream: its request's number, and the status.
 type Ended = (usize, Result<u16, Error>);
 
 /// One connection.
@@ -143,7 +143,7 @@ impl Session {
             while let Poll::Ready(Some((number, status))) =
                 Pin::new(&mut self.streams).poll_next(cx)
             {
-                // What it has taken is acknowledged by the next poll of the connection.
+                // The bytes that the stream has taken are acknowledged by the next poll of the connection.
                 self.woken.0.store(true, Relaxed);
                 self.answer(number, status, answered)?;
             }

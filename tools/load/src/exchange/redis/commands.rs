@@ -26,7 +26,7 @@ pub struct Redis {
 /// The version of Redis's protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resp {
-    /// What every server speaks.
+    /// The version that every server speaks.
     #[default]
     V2,
     /// Since Redis 6: asked for with `HELLO 3`.
@@ -85,7 +85,7 @@ pub enum RedisError {
     Template {
         /// The command.
         command: String,
-        /// What is wrong with it.
+        /// The error in it.
         error: TemplateError,
     },
     /// No command, or one without a weight.

@@ -28,11 +28,11 @@ pub(super) enum Reply {
     Ok,
     /// It is an error, or has one in it.
     Error,
-    /// What the server pushes, which answers no command.
+    /// A message that the server pushes, which answers no command.
     Push,
 }
 
-/// What a line begins.
+/// The element that a line begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     /// An element that ends with the line.
@@ -47,7 +47,7 @@ enum Line {
     Aggregate(u64),
     /// Out of band.
     Push(u64),
-    /// What is told of the element behind it.
+    /// Attributes of the element behind it.
     Attribute(u64),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Replies {
     kept: Kept,
     /// Elements of this reply that are missing; 0 between replies.
     missing: u64,
-    /// What the reply is as far as it has come.
+    /// The kind of the reply as far as it has come.
     reply: Reply,
 }
 
@@ -91,7 +91,7 @@ impl Replies {
         self.missing == 0 && self.kept.len() == 0 && matches!(self.state, State::Line)
     }
 
-    /// What is missing if the connection ends now.
+    /// The fault if the connection ends now, with the part of a reply that is missing.
     pub(super) fn closed_early(&self) -> Fault {
         let what = match self.state {
             State::Line if self.missing == 0 => "the end of a reply".to_owned(),
@@ -184,7 +184,7 @@ fn split_line(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, Fault> {
     }
 }
 
-/// What a line begins.
+/// Parses a line: the element that it begins.
 fn begin(line: &[u8]) -> Result<Line, Fault> {
     let wrong = || malformed(format!("\"{}\" begins no reply", shown(line)));
     let (kind, rest) = line.split_first().ok_or_else(wrong)?;

@@ -59,7 +59,7 @@ fn replies_of_every_type_are_recognized() {
     ] {
         answered(reply, &[OK]);
         answered(&[reply, reply].concat(), &[OK, OK]);
-        // What is pushed answers no command.
+        // A push answers no command.
         answered(&[">2\r\n+invalidate\r\n*1\r\n+k\r\n", reply].concat(), &[OK]);
     }
 }

@@ -48,13 +48,13 @@ impl Framing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthField {
-    /// Bytes in front of it: at most [`MAX_OFFSET`].
+    /// Bytes in front of the field: at most [`MAX_OFFSET`].
     pub offset: usize,
-    /// Its bytes: 1, 2, 4 or 8.
+    /// The width of the field in bytes: 1, 2, 4 or 8.
     pub width: usize,
     /// Whether its first byte is the least significant one.
     pub is_little: bool,
-    /// What to add to it for the number of bytes behind it.
+    /// The number to add to the field's value for the number of bytes behind the field.
     pub added: i64,
 }
 

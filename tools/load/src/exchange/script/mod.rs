@@ -35,7 +35,7 @@ pub struct Script {
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptRequest {
-    /// What is sent: at least one byte.
+    /// The bytes that are sent: at least one.
     pub request: Template,
     /// The whole reply, with its delimiter or its length field, if it is known; others are counted as errors. Its fields get the values
     /// of those of the request, in their order.
@@ -118,7 +118,7 @@ pub enum ScriptError {
     Escape {
         /// The text.
         text: String,
-        /// What stands behind the backslash.
+        /// The character behind the backslash.
         escape: char,
     },
     /// A text that ends with a backslash.
@@ -157,7 +157,7 @@ pub fn script_bytes(text: &str) -> Result<Vec<u8>, ScriptError> {
 /// The byte behind a backslash, taken from `rest`.
 ///
 /// # Errors
-/// What stands there in place of an escape; nothing at the end.
+/// The character that stands there in place of an escape; `None` at the end.
 fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
     let byte = rest.next().ok_or(None)?;
     Ok(match byte {
