@@ -153,7 +153,7 @@ fn few(measured: Measured, responses: u64) -> Option<String> {
     ))
 }
 
-/// What the kernel's counters say.
+/// Doubts that follow from the kernel's counters.
 fn of_system(
     plan: &Plan,
     measured: Measured,

@@ -1,4 +1,4 @@
-//! What is told of a run while it lasts.
+//! Observers of a run while it lasts.
 
 use crate::recording::Interval;
 use std::time::Duration;

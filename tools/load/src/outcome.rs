@@ -1,6 +1,6 @@
-//! What a reply says.
+//! The outcome of a request, as its reply says it.
 
-/// What a reply says.
+/// The outcome of a request, as its reply says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     /// As expected.

@@ -38,9 +38,9 @@ const ENDLESS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub struct Plan {
     /// The server.
     pub address: ServerAddress,
-    /// What the clients do.
+    /// The workload of the clients.
     pub workload: Workload,
-    /// What clients of streams say.
+    /// The protocol of clients of streams.
     pub protocol: Protocol,
     /// How connections of streams are encrypted, if they are.
     pub tls: Option<Tls>,

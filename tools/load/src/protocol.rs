@@ -1,11 +1,11 @@
-//! What clients of streams say.
+//! The protocols of clients of streams.
 
 use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::redis::Redis;
 use crate::exchange::script::Script;
 use crate::recording::MAX_CLASSES;
 
-/// What clients of [`Workload::Streams`](crate::Workload::Streams) say, and what they expect.
+/// The protocol of [`Workload::Streams`](crate::Workload::Streams): what clients send, and which replies they expect.
 ///
 /// ```no_run
 /// use annulus_load::{Http, Plan, Protocol, Streams, run};
@@ -32,7 +32,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name, as it stands in reports.
+    /// The name of the protocol, as it stands in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Protocol::Echo => "echo",

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-/// What numbers are drawn for.
+/// The purpose that numbers are drawn for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Arrivals,

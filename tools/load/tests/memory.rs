@@ -1,4 +1,4 @@
-//! What a connection of the load takes: allocated bytes, waiting and while replies come to thousands at once.
+//! The memory of a connection of the load: allocated bytes, waiting and while replies come to thousands at once.
 #![allow(unsafe_code)]
 
 use annulus::Runtime;

@@ -12,16 +12,16 @@ const WINDOWS_KEPT: usize = 4;
 /// Least number of datagrams that it keeps.
 const MIN_ENTRIES: usize = 64;
 
-/// What an echo turns out to be.
+/// The kind of an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
     /// The first echo of a datagram, in time: with the latency in ns.
     Answer(u64),
-    /// Of a lost datagram, or of one too old for the table.
+    /// The echo of a lost datagram, or of one too old for the table.
     Late,
-    /// Of a datagram that was already answered.
+    /// The echo of a datagram that was already answered.
     Duplicate,
-    /// Of a datagram that was never sent.
+    /// The echo of a datagram that was never sent.
     Unknown,
 }
 
@@ -72,7 +72,7 @@ impl InFlightTable {
         }
     }
 
-    /// What has become of datagrams since this was asked last.
+    /// The counts of datagrams since this was called last.
     pub(crate) fn take_counts(&mut self) -> DatagramCounts {
         std::mem::take(&mut self.counts)
     }
@@ -136,7 +136,7 @@ impl InFlightTable {
     /// Records an echo without a number as that of the oldest waiting datagram.
     pub(crate) fn echo_of_oldest(&mut self, now: u64) -> Echo {
         match self.waiting {
-            // Nothing is waiting: it is a duplicate of the last datagram, or a late echo of it.
+            // Nothing is waiting: it is a duplicate of the last datagram, or its late echo.
             0 => self.next.checked_sub(1).map_or(Echo::Unknown, |last| self.echo(last, now)),
             _ => self.echo(self.oldest, now),
         }

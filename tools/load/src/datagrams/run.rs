@@ -21,7 +21,7 @@ use std::time::Duration;
 /// How long an interrupted run waits for what is in flight.
 const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 pub(super) struct DatagramsRun {
     pub(super) plan: Plan,
     pub(super) datagrams: Datagrams,
@@ -29,7 +29,7 @@ pub(super) struct DatagramsRun {
     collector: Arc<Collector>,
 }
 
-/// What the clients of a thread share.
+/// The state that the clients of a thread share.
 pub(super) struct Context {
     pub(super) run: Arc<DatagramsRun>,
     pub(super) recorder: RefCell<Recorder>,
@@ -60,7 +60,7 @@ struct ClientPool<N> {
     context: Rc<Context>,
     numbers: N,
     clients: Vec<Rc<Client>>,
-    /// Of each client, once it has started.
+    /// The task of each client, once it has started.
     tasks: Vec<JoinHandle<()>>,
 }
 

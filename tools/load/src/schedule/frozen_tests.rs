@@ -19,7 +19,7 @@ fn answered(sent: u64) -> u64 {
     if phase < FREEZE { sent - phase + FREEZE + SERVICE } else { sent + SERVICE }
 }
 
-/// What clients with one request in flight record in so many seconds.
+/// The figures that clients with one request in flight record in so many seconds.
 fn record(schedule: &Schedule, seconds: u64) -> Interval {
     let time = Duration::from_secs(seconds);
     let collector = Collector::new(time, time);
@@ -51,7 +51,7 @@ fn an_open_loop_sees_the_freeze_and_the_service_time_does_not() {
         let recorded = record(&Schedule::Open { rate: Rate::constant(1000.0), arrivals }, 50);
         for (quantile, ms) in [(0.95, 50.0), (0.99, 90.0), (0.999, 99.0)] {
             let found = recorded.response.quantile(quantile) as f64 / 1e6;
-            // What waited is answered one after the other.
+            // Requests that waited are answered one after the other.
             assert!((found / ms - 1.0_f64).abs() < 0.05, "{arrivals:?}: {found} ms, not {ms}");
         }
         // Four of a thousand requests are in flight when a freeze begins, or are sent within it.

@@ -7,7 +7,7 @@ use crate::random::{Purpose, generator};
 use fastrand::Rng;
 use std::collections::VecDeque;
 
-/// What may be sent now.
+/// The requests that may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// So much, which counts as sent now.
@@ -27,12 +27,12 @@ pub(crate) struct Times {
     pub(crate) ready: u64,
     /// When it was sent: the start of its service time.
     pub(crate) sent: u64,
-    /// What kind of request it is: an index into the plan's mix.
+    /// The class of the request: an index into the plan's mix.
     pub(crate) class: u32,
 }
 
 impl Times {
-    /// Of a request that was due, ready and sent at once.
+    /// The times of a request that was due, ready and sent at once.
     pub(crate) fn all(at: u64) -> Times {
         Times { due: at, ready: at, sent: at, class: 0 }
     }
@@ -156,7 +156,7 @@ impl Pacer {
         }
     }
 
-    /// Of the requests in flight the one at a position is answered, 0 being the oldest one, which takes its place.
+    /// The request in flight at a position is answered, 0 being the oldest one, which takes its place.
     pub(crate) fn answer_at(&mut self, position: usize, now: u64) -> Option<Times> {
         self.in_flight.bring_forward(position);
         self.answer(now)

@@ -1,9 +1,9 @@
-//! What the sweep of a thread sees of a client, and how it reaches it.
+//! The activity of a client, as the sweep of its thread sees it, and how the sweep reaches the client.
 
 use std::cell::{Cell, OnceCell};
 use std::task::{Context, Waker};
 
-/// What a client is doing.
+/// The stage of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It connects, or waits before it does.

@@ -170,7 +170,7 @@ impl<P: Protocol> Client<P> {
         taken?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
-            // What it did not take is sent again.
+            // Requests that the server did not take are sent again.
             _ if self.exchange.is_last() => Ok(self.renewed()),
             0 => Ok(self.renewed()),
             requests => Err(Fault::unanswered(requests)),

@@ -1,4 +1,4 @@
-//! What the clients of a run share, and what those of a thread share.
+//! The state that the clients of a run share, and the state that those of a thread share.
 
 use super::connect::CONNECTS;
 use super::connect_pace::ConnectPace;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::Semaphore;
 
-/// What the clients of a run share.
+/// The state that the clients of a run share.
 pub(crate) struct StreamsRun {
     pub(crate) plan: Plan,
     pub(crate) streams: Streams,
@@ -45,7 +45,7 @@ impl StreamsRun {
     }
 }
 
-/// What the clients of a thread share.
+/// The state that the clients of a thread share.
 pub(crate) struct Context<P> {
     pub(crate) run: Arc<StreamsRun>,
     pub(crate) protocol: P,
@@ -57,7 +57,7 @@ pub(crate) struct Context<P> {
 }
 
 impl<P: Protocol> Context<P> {
-    /// Of one of so many threads.
+    /// The context of one of `threads` threads.
     pub(crate) fn new(run: Arc<StreamsRun>, protocol: P, threads: usize) -> Context<P> {
         let connecting = Semaphore::new((CONNECTS / threads).max(1));
         let recorder = RefCell::new(Recorder::new(&run.collector));

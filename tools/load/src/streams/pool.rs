@@ -35,7 +35,7 @@ struct PooledClient {
 }
 
 impl<P: Protocol> ClientPool<P> {
-    /// Of thread `index` of `threads`: every client whose number divided by `threads` leaves `index`.
+    /// The pool of thread `index` of `threads`: every client whose number divided by `threads` leaves `index`.
     pub(super) fn new(
         run: &Arc<StreamsRun>,
         protocol: P,
@@ -114,7 +114,7 @@ impl<P: Protocol> Share for ClientPool<P> {
         }
     }
 
-    /// What is left ends with the runtime.
+    /// Hands over the figures. The clients that are left end with the runtime.
     async fn end(self) {
         self.context.recorder.borrow_mut().finish();
     }

@@ -79,7 +79,7 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
         pool.start(clock::nanos());
         time::sleep(Duration::from_millis(20)).await;
         pool.close();
-        // What ends now counts, too.
+        // Requests that end now count, too.
         pool.open(0..0);
         pool.finish().await;
         pool.end().await;

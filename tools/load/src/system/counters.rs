@@ -34,7 +34,7 @@ impl Counters {
         })
     }
 
-    /// What was counted after `earlier`.
+    /// The counts after `earlier`.
     pub(super) fn since(self, earlier: Counters) -> Counters {
         Counters {
             retransmits: self.retransmits.wrapping_sub(earlier.retransmits),

@@ -1,4 +1,4 @@
-//! What the kernel counts while a run is measured: retransmits, drops, and how long the load waited for a core.
+//! The kernel's counts while a run is measured: retransmits, drops, and how long the load waited for a core.
 
 mod counters;
 mod run_queue;
@@ -8,10 +8,10 @@ use crate::recording::Interval;
 pub(crate) use counters::Counters;
 use std::time::Duration;
 
-/// What the kernel has counted within the measured window; nothing if it does not tell.
+/// The kernel's counts within the measured window; `None` where it does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SystemUse {
-    /// Of all programs in the network namespace.
+    /// The counters of all programs in the network namespace.
     pub(crate) counters: Option<Counters>,
     /// How long the threads of this process were ready to run and did not, together.
     pub(crate) waited: Option<Duration>,
@@ -41,7 +41,7 @@ impl<'a> Edges<'a> {
         Edges { observer, opened: None, used: SystemUse::default() }
     }
 
-    /// What was counted within the window; nothing if it was not opened and closed.
+    /// The counts within the window; empty if it was not opened and closed.
     pub(crate) fn used(&self) -> SystemUse {
         self.used
     }

@@ -1,6 +1,6 @@
 //! The threads of the load: each has a runtime with its share of the clients, and the calling thread observes.
 //!
-//! The calling thread tells the threads what to do ([`Command`]), and they tell how far they are ([`Event`]): all connect; once every
+//! The calling thread commands the threads ([`Command`]), and they report how far they are ([`Event`]): all connect; once every
 //! client is connected all start at the same time; after the warm-up all stop for as long as the observer takes to open the
 //! window, so that the server is idle then (ADR 0017), and again when the window closes. Each thread closes the window by its own
 //! clock. Nothing is shared between threads while clients work, so one thread costs what it would cost without the others.
@@ -93,13 +93,13 @@ enum Command {
 /// From a thread.
 #[derive(Debug)]
 enum Event {
-    /// Its runtime runs on this driver, or cannot be made.
+    /// The runtime of the thread runs on this driver, or cannot be made.
     Ready(io::Result<String>),
     /// Whether its clients are connected.
     Connected(bool),
     /// It stands still, before the window opens.
     Paused,
-    /// Every client of it has ended.
+    /// Every client of the thread has ended.
     Finished,
     /// It has closed the window, and stands still.
     Closed { length: Duration, cpu: Duration },

@@ -38,14 +38,14 @@ impl Times {
         Times { warm_up, duration, responses: is_counted.then(|| plan.connections()) }
     }
 
-    /// The measured time in all, as far as it can be told.
+    /// The measured time in all, as far as it can be known.
     fn total(&self, elapsed: Duration, responses: u64) -> Duration {
         let share = |all| responses.max(1) as f64 / all as f64;
         self.responses.map_or(self.duration, |all| elapsed.div_f64(share(all)))
     }
 }
 
-/// What the threads found.
+/// The measurements of the threads.
 pub(crate) struct Ran {
     pub(crate) driver: String,
     pub(crate) measured: Measured,
@@ -187,7 +187,7 @@ impl Threads<'_> {
         let count = self.links.len();
         self.command(Command::Open);
         self.await_event(|state| state.paused == count);
-        // What finished in the warm-up says so again.
+        // Threads that finished in the warm-up report it again.
         self.state.finished = 0;
         self.observer.window_opened();
         let (began, started) = (clock::now(), clock::unix());

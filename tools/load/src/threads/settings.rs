@@ -12,7 +12,7 @@ const FEWEST: usize = 16;
 /// The least and the largest buffer. A multiple of the page is asked for.
 const BUFFER: [usize; 2] = [4 << 10, 256 << 10];
 
-/// What the runtime of a thread is to be.
+/// The settings of the runtime of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     driver: DriverChoice,

@@ -1,4 +1,4 @@
-//! What a connection trusts, and which name it asks for.
+//! The trust of a connection, and the name that it asks for.
 
 use super::unchecked::Unchecked;
 use rustls::client::Resumption;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The name that the certificate must be for, which the server is told (SNI) unless it is an address.
+    /// The name that the certificate must be for, which is sent to the server (SNI) unless it is an address.
     pub server_name: String,
     /// Which certificates are trusted.
     pub trust: Trust,
@@ -111,7 +111,7 @@ impl Session {
     }
 }
 
-/// What makes sessions, which ask for one of these protocols (ALPN) if there are any.
+/// The maker of sessions, which ask for one of these protocols (ALPN) if there are any.
 pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<Session, TlsError> {
     let name = ServerName::try_from(tls.server_name.clone())
         .map_err(|_| TlsError::Name(tls.server_name.clone()))?;

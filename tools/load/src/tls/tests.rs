@@ -16,7 +16,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a server does with a connection.
+/// The function by which a server handles a connection.
 type Talk = fn(std::net::TcpStream, Arc<ServerConfig>);
 
 /// A certificate of its own for a name.

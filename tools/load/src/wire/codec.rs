@@ -4,7 +4,7 @@ use super::{Connector, Wire};
 use crate::exchange::{Exchange, Protocol};
 use crate::fault::Fault;
 
-/// What `make` returns for a client, over what the connector makes.
+/// The protocol of the exchange that `make` returns for a client, over the connector's streams.
 pub(crate) struct Codec<F> {
     connector: Connector,
     make: F,

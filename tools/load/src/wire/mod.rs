@@ -1,4 +1,4 @@
-//! What bytes go over: a stream as it is, or TLS over it.
+//! The carriers of bytes: a stream as it is, or TLS over it.
 
 mod codec;
 mod plain;
@@ -55,7 +55,7 @@ impl Transport for Wire {
 pub(crate) struct Connector {
     pub(crate) plan: Plan,
     pub(crate) sources: Sources,
-    /// What makes sessions of TLS.
+    /// The maker of sessions of TLS.
     pub(crate) tls: Option<Session>,
 }
 

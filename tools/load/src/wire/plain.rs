@@ -32,7 +32,7 @@ macro_rules! call {
 }
 
 impl Plain {
-    /// Its two directions, to be used beside each other.
+    /// The two directions of the stream, to be used concurrently.
     pub(crate) fn split(self) -> (RecvHalf, SendHalf) {
         call!(self, split())
     }

@@ -20,7 +20,7 @@ pub(crate) struct TlsTransport {
 /// In memory of its own: most connections of a load have none.
 struct State {
     session: ClientConnection,
-    /// What is encrypted and not accepted by the stream.
+    /// Bytes that are encrypted and not accepted by the stream.
     unsent: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ impl Transport for TlsTransport {
         let bytes = piece.bytes();
         ready!(self.poll_flush(cx))?;
         let count = self.state.session.writer().write(&bytes[..bytes.len().min(MAX_PLAIN)])?;
-        // What the stream does not accept now leaves with the next call.
+        // Bytes that the stream does not accept now leave with the next call.
         _ = self.poll_flush(cx)?;
         Poll::Ready(Ok(count))
     }

@@ -277,7 +277,7 @@ fn serve_lines(swaps: bool) -> SocketAddr {
             let verb = if is_get { "value" } else { "stored" };
             let written = write!(writer, "{verb} {number}");
             line.clear();
-            // What was pipelined is answered in one piece, or wherever the buffer is full.
+            // Pipelined requests are answered in one piece, or wherever the buffer is full.
             let flushed = if reader.buffer().is_empty() { writer.flush() } else { Ok(()) };
             if written.and(flushed).is_err() {
                 return;

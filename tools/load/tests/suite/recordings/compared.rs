@@ -64,7 +64,7 @@ impl Runs {
     }
 }
 
-/// What single latencies are multiplied by: the quantiles of a distribution with a long tail.
+/// The factors of single latencies: the quantiles of a distribution with a long tail.
 fn shape() -> [f64; 256] {
     std::array::from_fn(|place| (1.0 - (place as f64 + 0.5) / 256.0).powf(-0.2))
 }
@@ -88,7 +88,7 @@ fn called_different(runs: Runs, seed: u64) -> usize {
     comparisons(runs, runs, seed).filter(|found| found.verdict.is_different()).count()
 }
 
-/// Of a hundred, five are 5 %.
+/// Five of a hundred are 5 %.
 #[test]
 fn equal_sides_are_called_different_no_more_often_than_stated() {
     let between = |between| Runs { between, ..STEADY };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 const SCHEMA: &str = include_str!("../../../../../docs/load-recording.schema.json");
 
-/// What it says of a value, and what only describes it.
+/// The rules of the schema for a value, and its mere descriptions.
 const KNOWN: [&str; 15] = [
     "type",
     "const",
