@@ -1,4 +1,4 @@
-//! The traits that hyper 1 asks of a runtime.
+//! Implementations of the traits that hyper 1 asks of a runtime.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! The outcome of a request, as its reply says it.
+//! Outcomes of requests.
 
 /// The outcome of a request, as its reply says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! The payload of messages: one pseudo-random pattern, so that sending copies nothing and verifying is a comparison.
 //!
 //! The pattern repeats after a prime number of bytes. A connection sends the pattern from its own start position,
-//! without end; a message is the next part of it. So any number of messages is one slice to send and one to compare
+//! without end; a message is the next part of the pattern. So any number of messages is one slice to send and one to compare
 //! with. No two connections send the same bytes in messages of the same number; a connection repeats itself only after
 //! 65,519 messages; and bytes shifted by the size of a buffer (a power of two) never match. A stamp at the start of a
 //! fixed text would not reveal stale bytes behind it.

@@ -1,4 +1,4 @@
-//! The activity of a connection as seen from outside of hyper: whether a request or a write is under way.
+//! The activity of a connection as seen from outside of hyper: whether anything on the connection is under way.
 
 use crate::OnThread;
 use annulus::io::{AsyncRecv, AsyncSend};

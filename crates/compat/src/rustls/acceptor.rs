@@ -115,7 +115,7 @@ fn provider() -> io::Result<Arc<CryptoProvider>> {
     ))
 }
 
-/// The error in PEM, without text that might be of a key: if the key's line breaks were lost, the line and the label contain all of it.
+/// The error in PEM, without text that might be of a key: if the key's line breaks were lost, the line and the label contain the whole key.
 fn text_of(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { end_marker } => {

@@ -136,7 +136,7 @@ impl InFlightTable {
     /// Records an echo without a number as that of the oldest waiting datagram.
     pub(crate) fn echo_of_oldest(&mut self, now: u64) -> Echo {
         match self.waiting {
-            // Nothing is waiting: it is a duplicate of the last datagram, or its late echo.
+            // Nothing is waiting: the echo is a duplicate, or a late one, of the last datagram.
             0 => self.next.checked_sub(1).map_or(Echo::Unknown, |last| self.echo(last, now)),
             _ => self.echo(self.oldest, now),
         }

@@ -48,7 +48,7 @@ pub(super) async fn run_one(
     Ok(Connected { request, ended, phases })
 }
 
-/// Sends and receives concurrently: a server may reply to a long message before it has all of it. Returns when the last byte was
+/// Sends and receives concurrently: a server may reply to a long message before it has received all. Returns when the last byte was
 /// accepted to be sent, too.
 async fn exchange(
     plan: &Plan,

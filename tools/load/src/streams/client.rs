@@ -1,7 +1,7 @@
 //! A client on the runtime: sends requests over one connection after the other, and takes the replies.
 //!
 //! One poll takes everything that has come, then writes what is due: a reply frees a slot that the next request uses in the same turn.
-//! Both directions go on at the same time, since a server may reply to a long request before it has all of it.
+//! Both directions go on at the same time, since a server may reply to a long request before it has received all.
 
 use super::activity::{Activity, Stage};
 use super::backoff::Backoff;

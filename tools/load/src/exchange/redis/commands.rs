@@ -85,7 +85,7 @@ pub enum RedisError {
     Template {
         /// The command.
         command: String,
-        /// The error in it.
+        /// The error in the command.
         error: TemplateError,
     },
     /// No command, or one without a weight.
