@@ -43,7 +43,7 @@ fn choose(
     Cores { server, load: load.unwrap_or_else(|| beside(server)) }
 }
 
-/// The hardware threads of this core, itself included; empty if the system does not tell.
+/// The hardware threads of this core, itself included; empty if the system does not report them.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     fs::read_to_string(path).map_or_else(|_| Vec::new(), |list| numbers(list.trim()))

@@ -19,7 +19,7 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// Of a process.
+    /// The pipes of a process.
     pub(crate) fn new(jobs: ChildStdin, answers: ChildStdout) -> Pipes {
         Pipes { jobs, answers: lines(answers) }
     }

@@ -56,7 +56,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The process that holds a lock on this file, if the kernel tells. A pid written into the file could be stale.
+/// The process that holds a lock on this file, if the kernel reports it. A pid written into the file could be stale.
 fn holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;

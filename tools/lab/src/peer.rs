@@ -40,7 +40,7 @@ pub enum Built {
     Failed {
         /// How the script ended.
         status: String,
-        /// What it printed on its standard error.
+        /// The standard error of the script.
         printed: String,
     },
 }
@@ -66,7 +66,7 @@ impl Peers {
         Peers { announce, ..self }
     }
 
-    /// What a peer builds, or why it is missing. Without a directory of peers every peer is.
+    /// The program that a peer builds, or why it is missing. Without a directory of peers every peer is missing.
     ///
     /// # Errors
     /// If the peer does not build.

@@ -45,7 +45,7 @@ impl Usage {
         Usage::of_tree(&tree)
     }
 
-    /// Of a process, and of those that it has started; of these some may have ended meanwhile.
+    /// The usage of a process, and of those that it has started; of these some may have ended meanwhile.
     fn of_tree((root, others): &Tree) -> io::Result<Usage> {
         let others = others.iter().filter_map(|&pid| Usage::of_one(pid).ok());
         Ok(others.fold(Usage::of_one(*root)?, |sum, one| Usage {

@@ -33,11 +33,11 @@ const LOOKS: usize = 5;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "Described", into = "Described")]
 pub struct Spec {
-    /// Its name in tables and errors.
+    /// The name in tables and errors.
     pub name: String,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub arguments: Vec<OsString>,
     /// Environment variables that are set for it.
     pub variables: Vec<(OsString, OsString)>,
@@ -56,7 +56,7 @@ impl Spec {
         Spec { name, ..self.clone() }
     }
 
-    /// Its command line, in words: variables, the program's name only, and arguments.
+    /// The command line, in words: variables, the program's name only, and arguments.
     pub fn command(&self) -> Vec<String> {
         let text = |word: &OsStr| word.to_string_lossy().into_owned();
         let variables = self.variables.iter();
@@ -197,12 +197,12 @@ impl Process {
         }
     }
 
-    /// Its process id.
+    /// The id of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its status, if it has ended or ends within `timeout`.
+    /// The status of the process, if it has ended or ends within `timeout`.
     pub(crate) fn ended(&mut self, timeout: Duration) -> Option<ExitStatus> {
         is_dead_within(&self.handle, timeout).then(|| self.reap()).flatten()
     }

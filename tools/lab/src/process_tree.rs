@@ -18,7 +18,7 @@ pub(crate) type Tree = (u32, Vec<u32>);
 /// The fields of `/proc/PID/stat` with the time of children, user and kernel, counted from the one behind the name.
 const CHILDREN_TIMES: [usize; 2] = [13, 14];
 
-/// The process, and those that it has started. A kernel without lists of children tells of none.
+/// The process, and those that it has started. A kernel without lists of children reports none.
 pub(crate) fn of(root: u32) -> Tree {
     let mut found = children(root);
     let mut next = 0;

@@ -18,7 +18,7 @@ pub(crate) type Known = (&'static str, Option<(&'static str, &'static [&'static 
 /// The definition of a comparison. All contenders run on one core.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its name, which is that of our contenders' command, too.
+    /// The name of the comparison, which is that of our contenders' command, too.
     pub name: &'static str,
     pub(crate) known: &'static [Known],
     /// The contender that ratios are taken to, if it is measured; else the first.
@@ -29,9 +29,9 @@ pub struct Definition {
     pub(crate) layout: Layout,
     /// How long slices are measured, usually and quickly, if they have a time.
     pub(crate) slices: Option<[Duration; 2]>,
-    /// What is read in a cell, how long the answer may take, and about how long it takes.
+    /// The job that is read in a cell, how long the answer may take, and about how long it takes.
     pub(crate) job: fn(&Cell, Duration) -> (String, Duration, Duration),
-    /// Of contenders that work in a directory, which is an argument of each.
+    /// The check of contenders that work in a directory, which is an argument of each.
     pub(crate) check: Option<Check>,
 }
 

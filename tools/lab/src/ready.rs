@@ -18,7 +18,7 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// How much of the outputs is kept if a line is awaited.
 const KEPT: usize = 4096;
 
-/// How to tell that a server is ready.
+/// The conditions under which a server is ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     /// The port on which it is to listen; without it, what its processes listen on is looked up.

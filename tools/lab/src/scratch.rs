@@ -55,7 +55,7 @@ impl Scratch {
         Ok(Scratch { directory })
     }
 
-    /// Its absolute path.
+    /// The absolute path of the directory.
     pub fn path(&self) -> &Path {
         &self.directory
     }

@@ -1,4 +1,4 @@
-//! What a contender prints: the announcement of its address, the line that says that it is ready, and its last line.
+//! The output of a contender: the announcement of its address, the line that says that it is ready, and its last line.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub(crate) struct Stderr {
     address: Receiver<ServerAddress>,
 }
 
-/// What the threads have read.
+/// The data that the threads have read.
 #[derive(Debug)]
 struct Shared {
     tail: Mutex<Vec<u8>>,
@@ -66,7 +66,7 @@ impl Stderr {
         self.shared.has_come.load(Ordering::Acquire)
     }
 
-    /// What is kept.
+    /// The end of the output that is kept.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(last(&self.shared.lock(), self.shared.kept)).into_owned()
     }

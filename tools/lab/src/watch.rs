@@ -24,7 +24,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Of this server.
+    /// A watch on the server with this process id.
     pub(crate) fn new(pid: u32) -> Watch {
         let never = || Err(io::Error::other("the measured window never opened or never closed"));
         Watch { pid, opened: never(), closed: never() }

@@ -10,13 +10,13 @@ use crate::describe::{Parser, find_installed};
 use crate::process::{Process, Spec};
 use crate::server::one_line;
 
-/// What is kept of the end of an output, in bytes.
+/// The number of bytes that are kept of the end of an output.
 const KEPT: usize = 1 << 20;
 
 /// How long to wait for the end of an output whose program has ended.
 const OUTPUT: Duration = Duration::from_secs(2);
 
-/// What a client that was run printed, and how it used its core.
+/// The output of a client that was run, and how it used its core.
 pub(super) struct Run {
     pub(super) printed: String,
     pub(super) took: Duration,

@@ -13,7 +13,7 @@ use crate::bench::{Sample, rate};
 use crate::describe::{Client, Load, Parser, filled, has};
 use crate::server::one_line;
 
-/// Requests that tell how many there are in a slice, for each that is in flight on a connection.
+/// Requests of the short run that determines how many a slice has, for each that is in flight on a connection.
 const PROBE: u64 = 1000;
 
 /// More requests a second than there can be: a run that is too short to be timed has infinitely many.
@@ -22,7 +22,7 @@ const MOST_RATE: f64 = 1e8;
 /// How much longer than the slice a client may take.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// How long a client may take that is not told for how long to run.
+/// How long a client may take whose duration cannot be set.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// How long a load is tried out.
@@ -42,7 +42,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// The same for a short time, as far as a client can be told.
+    /// The same for a short time, as far as a client's time can be set.
     pub(crate) fn brief(&self) -> Clients {
         Clients { time: self.time.min(BRIEF), most: BRIEF, ..self.clone() }
     }
@@ -95,7 +95,7 @@ impl Clients {
         }
     }
 
-    /// Runs a client that is told the number of requests, not the time: a short run comes first, and tells it.
+    /// Runs a client that takes the number of requests, not the time: a short run comes first, and determines it.
     fn run_requests(
         &self,
         words: &[String],

@@ -23,7 +23,7 @@ pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, St
 /// The figures of a slice; `None` if nothing was answered.
 fn sample(recording: &Recording) -> Option<Sample> {
     let (total, workload) = (recording.total(), recording.run.workload);
-    // Of a connection per message the echo, without the connect, as in the published tables.
+    // With a connection per message the latency is that of the echo, without the connect, as in the published tables.
     let times = match workload {
         WorkloadKind::PerConnection => &total.service,
         _ => &total.response,

@@ -1,4 +1,4 @@
-//! What two runs have not in common, and reasons to doubt their comparison.
+//! Differences between the settings of two runs, and reasons to doubt their comparison.
 
 use super::{Change, Options, Run, names};
 use annulus_load::stats::{Verdict, median};
@@ -6,7 +6,7 @@ use annulus_load::stats::{Verdict, median};
 /// All contenders moved by more than this the same way: rather the machine than they.
 const COMMON: f64 = 0.03;
 
-/// What only one of the runs has, or what was set up otherwise.
+/// The differences between two runs: what only one of them has, or what was set up otherwise.
 pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
     let lacks = |side: &str, what: &str, missing: Vec<String>| {
         (!missing.is_empty())

@@ -5,7 +5,7 @@
 //! counts only if the whole interval is beyond the margin, and beyond what the machine did by itself while either run was
 //! measured ([`Change::noise`]).
 //!
-//! What changes from run to run, such as the clock of the processor, is not seen by one run of each. If a contender is known to be
+//! Changes from run to run, such as in the clock of the processor, are not seen by one run of each. If a contender is known to be
 //! the same in both, such as a peer, all others can be compared by their ratios to it within the rounds
 //! ([`Options::reference`]): the machine affects both.
 //!
@@ -32,7 +32,7 @@ use crate::usage::UsageError;
 pub struct Run<'a> {
     /// How it was set up.
     pub bench: &'a Bench,
-    /// What was measured.
+    /// The measured samples.
     pub record: &'a Record,
     /// Where, and when.
     pub environment: &'a Environment,
@@ -79,7 +79,7 @@ pub struct Comparison {
     pub reference: Option<String>,
     /// Every contender in every cell by every metric that decides something, of what both runs have.
     pub changes: Vec<Change>,
-    /// What only one of the runs has, or what was set up otherwise, a line each.
+    /// Differences between the runs: what only one of them has, or what was set up otherwise, a line each.
     pub differences: Vec<String>,
     /// Reasons to doubt it.
     pub doubts: Vec<String>,
@@ -103,7 +103,7 @@ pub struct Change {
     /// How far the machine moved by itself in either run: the largest deviation of a control from the contender that it copies,
     /// and of the second half of a run from its first. 0.03 is 3 %.
     pub noise: f64,
-    /// What the interval supports: undecided, too, if the noise hides a difference.
+    /// The verdict that the interval supports: undecided, too, if the noise hides a difference.
     pub verdict: Verdict,
 }
 
@@ -165,7 +165,7 @@ fn names(bench: &Bench) -> Vec<String> {
     bench.contenders.specs.iter().map(|spec| spec.name.clone()).collect()
 }
 
-/// What both runs have: a contender in a cell by a metric.
+/// The values of both runs for a contender in a cell by a metric.
 struct Pair<'a> {
     contender: String,
     cell: &'a Cell,
@@ -265,7 +265,7 @@ impl Comparison {
         self.changes.iter().filter(move |change| change.verdict == verdict)
     }
 
-    /// What the intervals support, in a sentence.
+    /// The verdicts that the intervals support, counted in a sentence.
     pub fn sentence(&self) -> String {
         let count = |verdict| self.of(verdict).count();
         let [worse, better, same, open] =

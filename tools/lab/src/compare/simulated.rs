@@ -32,7 +32,7 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
     found
 }
 
-/// Without a reference a machine that is slower for the whole of one run cannot be told from slower programs; but then all of
+/// Without a reference a machine that is slower for the whole of one run cannot be distinguished from slower programs; but then all of
 /// them are slower, which is a doubt.
 #[test]
 fn equal_runs_are_called_different_in_five_percent_at_most_or_with_a_doubt() {

@@ -37,7 +37,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Its name in the file of a peer that supports it, unless all do.
+    /// The name of the transport in the file of a peer that supports it, unless all do.
     pub fn kind(self) -> Option<&'static str> {
         match self {
             Transport::Tcp => None,
@@ -127,7 +127,7 @@ pub fn load(workload: impl Into<Workload>) -> annulus_load::Plan {
 /// A comparison of servers under a load, over a transport.
 #[derive(Debug)]
 pub struct Echo {
-    /// Its rounds.
+    /// The rounds of the comparison.
     pub plan: Plan,
     /// The transport.
     pub transport: Transport,
@@ -215,7 +215,7 @@ impl Echo {
         }
     }
 
-    /// What the load is, as text and as parameters of the report.
+    /// The load as text and as parameters of the report.
     fn terms(&self) -> (String, Map<String, Value>) {
         let (client, how, of_workload) = match self.load.workload {
             Workload::Streams(Streams { pipeline, driver, .. }) => {

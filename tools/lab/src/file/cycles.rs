@@ -82,7 +82,7 @@ impl Cycles {
     }
 }
 
-/// What runs the workers: a thread each, with blocking calls; or a task each, all on the thread of a runtime that is kept.
+/// The executor of the workers: a thread each, with blocking calls; or a task each, all on the thread of a runtime that is kept.
 pub(super) enum Executor {
     Threads,
     Tasks(Runtime),

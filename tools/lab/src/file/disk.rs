@@ -58,7 +58,7 @@ fn stat(dir: &Path) -> Result<StatFs> {
     Ok(statfs(dir).map_err(refused)?)
 }
 
-/// Memory available without swapping; `None` if the system does not tell.
+/// Memory available without swapping; `None` if the system does not report it.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -143,7 +143,7 @@ fn available(loads: &[Load]) -> Result<(Vec<Load>, Vec<String>)> {
     Ok((left, missing))
 }
 
-/// What cannot be counted, and why.
+/// The reasons why something cannot be counted.
 fn not_counted(contenders: &[Contender], counts_calls: bool) -> Vec<String> {
     let perf = counts_calls.then(|| find_installed(PERF).err()).flatten();
     let perf = perf.map(|why| format!("system calls are not counted: {why}"));

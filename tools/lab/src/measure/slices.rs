@@ -18,7 +18,7 @@ use crate::watch::Watch;
 /// All contenders of a comparison.
 #[derive(Debug)]
 pub(super) struct Slices {
-    /// By contender and by what it is told to speak; with the round in which it was started.
+    /// The running servers by contender and service, each with the round in which it was started.
     running: BTreeMap<(usize, String), (usize, Running)>,
     /// The control is the last.
     contenders: Vec<Contender>,
@@ -27,7 +27,7 @@ pub(super) struct Slices {
     fixture: Fixture,
     /// The contender that rates are relative to.
     baseline: usize,
-    /// What it answers a second in a closed loop, once that has been measured.
+    /// The baseline's answers a second in a closed loop, once that has been measured.
     capacity: Option<f64>,
     start_timeout: Duration,
     rounds_a_process: usize,
@@ -77,7 +77,7 @@ impl Slices {
         if self.is_tried { self.try_out() } else { Ok(()) }
     }
 
-    /// Connections to an address at which two listen would be spread over both. What picks a free port, or is told one, has its own.
+    /// Connections to an address at which two listen would be spread over both. A server that picks a free port, or is given one, has its own.
     fn check_addresses(&self) -> Result<()> {
         let fixed =
             self.running.iter().filter(|((index, _), _)| !self.contenders[*index].can_run_twice());
@@ -97,7 +97,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Loads every server shortly by every kind of load, so that what cannot work is told before the first round.
+    /// Loads every server shortly by every kind of load, so that what cannot work is reported before the first round.
     ///
     /// # Errors
     /// Names the server and the load, and what came of them.
@@ -216,7 +216,7 @@ impl Measure for Slices {
         outcome
     }
 
-    /// Of each contender, that of one of its servers.
+    /// The memory of each contender: that of one of its servers.
     fn memory(&self) -> Vec<Option<Memory>> {
         let of = |contender| {
             let host = self.host(contender);

@@ -10,10 +10,10 @@ use annulus_load::Observer;
 use crate::child;
 use crate::process_tree;
 
-/// What counts.
+/// The program that counts.
 pub(super) const PERF: &str = "perf";
 
-/// What perf counts as system calls.
+/// The event that perf counts as system calls.
 const EVENT: &str = "raw_syscalls:sys_enter";
 
 /// Counts from the opening of the window to its closing. Counting slows each call down, so a slice is either counted or measured.
@@ -26,7 +26,7 @@ pub(super) struct SystemCalls {
 }
 
 impl SystemCalls {
-    /// Of this server, and of those that it has started; perf writes to the directory.
+    /// A counter for this server, and for those that it has started; perf writes to the directory.
     pub(super) fn new(pid: u32, directory: &Path) -> SystemCalls {
         SystemCalls { pid, output: directory.join("counts"), perf: None, counted: None }
     }

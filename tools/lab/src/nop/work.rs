@@ -24,7 +24,7 @@ const STRIDE: u64 = 4096;
 /// Measures with so many entries.
 type Run = fn(u32, Meter) -> Result<Sample>;
 
-/// What is measured: the ring alone; the ring with a slot per operation, which each completion looks up by its token; and the
+/// The contenders: the ring alone; the ring with a slot per operation, which each completion looks up by its token; and the
 /// runtime, with a task woken by each completion.
 const OWN: [(&str, Run); 3] = [("ring", ring), ("lookup", lookup), ("task", task)];
 

@@ -10,13 +10,13 @@ use crate::bench::{Against, Metric, Report};
 /// The colours of a row: better, worse, and what is in doubt or the same.
 const COLOURS: [usize; 3] = [2, 1, 5];
 
-/// What the values of a metric are called; empty if they are not shown.
+/// The name of a metric's values; empty if they are not shown.
 pub(super) fn label(metric: &Metric) -> &str {
     let is_shown = metric.columns.contains(&crate::bench::Column::Value) || metric.noun.is_empty();
     if is_shown && !metric.title.is_empty() { &metric.title } else { &metric.noun }
 }
 
-/// What the run is about, against the best of its rivals in each cell, by what decides; none with a single contender.
+/// The contender that the run is about, against the best of its rivals in each cell, by the primary metric; none with a single contender.
 pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let metric = report.settings.primary()?;
     let name = &report.against.first()?.contender;

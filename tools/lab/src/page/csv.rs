@@ -4,7 +4,7 @@ use super::Document;
 use super::values::Values;
 use crate::bench::{Cell, Row};
 
-/// What follows the contender and the parameters of the cell.
+/// The columns that follow the contender and the parameters of the cell.
 const COLUMNS: [&str; 12] = [
     "metric",
     "value",

@@ -1,4 +1,4 @@
-//! What belongs to a run beside its figures: the machine, the commands, what is missing.
+//! Details of a run beside its figures: the machine, the commands, missing contenders.
 
 use annulus_page::{Block, Table, text};
 
@@ -20,7 +20,7 @@ fn line(words: &[String]) -> String {
 }
 
 impl Document<'_> {
-    /// What is missing here, with how to get it.
+    /// The contenders that are missing here, with how to get each.
     pub(super) fn missing(&self) -> Vec<Block> {
         self.report.settings.contenders.missing.iter().cloned().map(Block::Text).collect()
     }

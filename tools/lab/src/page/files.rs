@@ -40,14 +40,14 @@ impl Loaded {
         })
     }
 
-    /// What is shown of it.
+    /// The document of these results.
     pub fn document(&self) -> Document<'_> {
         let Loaded { name, report, suite, is_finished } = self;
         Document { name, report, suite: suite.as_ref(), is_finished: *is_finished }
     }
 }
 
-/// What [`write()`] has written.
+/// The outcome of [`write()`].
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The pages, the indexes last.
@@ -175,7 +175,7 @@ fn save(path: &Path, text: &str) -> Result<()> {
     let beside = path.with_file_name(name);
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // What there is of it is of no use.
+        // The incomplete file is of no use.
         let _ = fs::remove_file(&beside);
     }
     written.with_context(|| {
@@ -205,9 +205,9 @@ type Seen = (u64, std::time::SystemTime);
 /// A document that was asked for.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Its media type.
+    /// The media type of the text.
     pub media_type: &'static str,
-    /// Its text.
+    /// The text of the document.
     pub text: String,
     /// Whether it may be another one soon: a run is not finished.
     pub is_unfinished: bool,
@@ -270,7 +270,7 @@ impl Directory {
         })
     }
 
-    /// What the file has, read anew if it has changed. The lock is not held meanwhile: several readers may do the same work.
+    /// The contents of the file, read anew if it has changed. The lock is not held meanwhile: several readers may do the same work.
     fn load(&self, path: &Path) -> Result<Arc<Loaded>, String> {
         let name = stem(path);
         let now = fs::metadata(path).ok().and_then(|metadata| seen(&metadata));

@@ -53,7 +53,7 @@ pub use index::{Listed, index};
 pub struct Document<'a> {
     /// The name of the file of its results, without what follows the dot.
     pub name: &'a str,
-    /// What was measured.
+    /// The results.
     pub report: &'a Report,
     /// The published tables with its figures, if it is a suite.
     pub suite: Option<&'a SuiteReport>,
@@ -88,7 +88,7 @@ impl Form {
         }
     }
 
-    /// Its media type.
+    /// The media type of this form.
     pub fn media_type(self) -> &'static str {
         match self {
             Form::Html => "text/html; charset=utf-8",

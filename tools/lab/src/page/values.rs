@@ -1,4 +1,4 @@
-//! What was measured of each contender in each cell, round by round.
+//! The values measured of each contender in each cell, round by round.
 
 use std::collections::HashMap;
 

@@ -14,13 +14,13 @@ use crate::suite;
 /// The name of the format, in the first line.
 pub const FORMAT: &str = "annulus-lab";
 
-/// Its version.
+/// The version of the format.
 pub const VERSION: u64 = 1;
 
-/// What stands for a port, which differs from one run to the next.
+/// The placeholder for a port, which differs from one run to the next.
 const PORT: &str = "{port}";
 
-/// What precedes a port in an argument.
+/// The text that precedes a port in an argument.
 const LOOPBACK: &str = "127.0.0.1:";
 
 /// The first line.
@@ -38,7 +38,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Of a run that starts now.
+    /// The header of a run that starts now.
     pub(super) fn new(prepared: &Prepared, suite: Option<suite::Run>, places: &Places) -> Header {
         let mut bench = prepared.bench.clone();
         for word in bench.contenders.all_mut().flat_map(|spec| &mut spec.arguments) {
@@ -55,7 +55,7 @@ impl Header {
         difference("", &self.definition(), &other.definition())
     }
 
-    /// What must not differ in a run that goes on: everything but when and how it was started.
+    /// The part that must not differ in a run that goes on: everything but when and how it was started.
     fn definition(&self) -> Json {
         let mut json = serde_json::to_value(self).expect("it is plain data");
         if let Some(Json::Object(environment)) = json.get_mut("environment") {
@@ -67,13 +67,13 @@ impl Header {
     }
 }
 
-/// What stands in a file of results for directories of this machine: for that of the run, which differs from one to the next, for the one in
-/// which the lab was started, and for the user's, which are no one else's matter.
+/// Placeholders for directories of this machine in a file of results: for that of the run, which differs from one to the next, for the one in
+/// which the lab was started, and for the user's, which are private.
 #[derive(Debug)]
 pub(super) struct Places(Vec<(String, &'static str)>);
 
 impl Places {
-    /// Of a run with this directory.
+    /// The placeholders of a run with this directory.
     pub(super) fn new(scratch: Option<&Path>) -> Places {
         let scratch = scratch.map(|path| (path.to_owned(), "{dir}"));
         let here = env::current_dir().ok().map(|path| (path, "."));

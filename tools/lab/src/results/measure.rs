@@ -57,7 +57,7 @@ impl Results {
     /// Names the first difference, and both values.
     pub fn check_asked(&self, setup: &Setup) -> Result<(), UsageError> {
         let Bench { plan, contenders, cells, terms, parameters, .. } = &self.header.bench;
-        // What was missing then is not among them.
+        // Contenders that were missing then are not among these.
         let (specs, absent) = (&contenders.specs, &contenders.absent);
         let there = setup.contenders.iter().filter(|one| !absent.contains(&one.name));
         let loads = setup

@@ -174,7 +174,7 @@ impl Results {
     }
 }
 
-/// What is wrong with a line, and what to do.
+/// The error for a line: what is wrong with it, and what to do.
 fn broken(line: usize, why: &str) -> String {
     format!("{line}: {why}: restore the file, or remove it and measure again")
 }

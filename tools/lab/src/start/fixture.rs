@@ -1,4 +1,4 @@
-//! What the servers of a comparison find when they start: files to serve, a server behind them, a directory.
+//! Files to serve, a server to proxy to and a directory, which exist before the servers of a comparison start.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,12 +15,12 @@ use crate::server::Server;
 /// The directory of the files to serve, in that of the fixture.
 const SITE: &str = "site";
 
-/// What servers find.
+/// The files, the directory and the target that servers find when they start.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     /// The directory of all files.
     directory: String,
-    /// What proxies lead to.
+    /// The server that proxies lead to.
     target: Option<Server>,
     /// Directories that were made for processes.
     made: usize,

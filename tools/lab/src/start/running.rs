@@ -24,7 +24,7 @@ pub(crate) struct Running {
     pipes: Option<Pipes>,
     /// Where it listens, if it does not read jobs.
     pub(crate) address: Option<ServerAddress>,
-    /// Its first process, if that is known.
+    /// The first process of the contender, if that is known.
     pub(crate) pid: Option<u32>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn start(
     Ok(Running { process, pipes: None, address: Some(address), pid })
 }
 
-/// What takes the place of words in braces: makes the directory and writes the configuration, if it has one.
+/// The replacements of words in braces: makes the directory and writes the configuration, if the contender has one.
 fn words(
     contender: &Contender,
     place: &Place,

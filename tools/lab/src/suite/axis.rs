@@ -60,7 +60,7 @@ impl Figure {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Its name; empty for the entry of a whole table.
+    /// The name of the row or column; empty for the entry of a whole table.
     #[serde(default)]
     pub name: String,
     /// A figure per column, from the first column on. Columns that the document lacks come last.
@@ -117,7 +117,7 @@ impl Axis {
 /// The question of a cell.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What to measure: servers as in `bench echo`, or contenders of another bench.
+    /// The servers to measure as in `bench echo`, or contenders of another bench.
     pub servers: Vec<String>,
     /// The figure to show.
     pub figure: Figure,

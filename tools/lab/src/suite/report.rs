@@ -23,9 +23,9 @@ pub struct SuiteReport {
     /// How it was run.
     #[serde(flatten)]
     pub plan: Plan,
-    /// Its tables.
+    /// The tables of the suite.
     pub tables: Vec<TableReport>,
-    /// What was missing, what failed, and doubts about the figures.
+    /// Missing contenders, failures, and doubts about the figures.
     pub notes: Vec<String>,
     /// The comparison with all rounds, from which the figures are taken.
     pub comparison: bench::Report,
@@ -34,7 +34,7 @@ pub struct SuiteReport {
 /// One table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableReport {
-    /// Its title.
+    /// The title of the table.
     pub title: String,
     /// The unit of its figures.
     pub unit: String,
@@ -44,14 +44,14 @@ pub struct TableReport {
     pub caption: Option<String>,
     /// The names of its columns.
     pub columns: Vec<String>,
-    /// Its rows.
+    /// The rows of the table.
     pub rows: Vec<RowReport>,
 }
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowReport {
-    /// Its name in the document.
+    /// The name of the row in the document.
     pub name: String,
     /// Decimals of each column.
     #[serde(skip)]

@@ -29,7 +29,7 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// Its title.
+    /// The title of the suite.
     pub title: String,
     /// Where it was published.
     pub document: String,
@@ -39,7 +39,7 @@ pub struct Suite {
     pub machine: Vec<String>,
     /// The commands of the published figures.
     pub commands: Vec<String>,
-    /// Its tables.
+    /// The tables of the suite.
     #[serde(rename = "table")]
     pub tables: Vec<Table>,
 }
@@ -48,7 +48,7 @@ pub struct Suite {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its title.
+    /// The title of the table.
     pub title: String,
     /// The unit of its figures.
     pub unit: String,
@@ -59,9 +59,9 @@ pub struct Table {
     /// Parameters of every cell.
     #[serde(default)]
     pub each: Axis,
-    /// Its columns.
+    /// The columns of the table.
     pub columns: Vec<Axis>,
-    /// Its rows.
+    /// The rows of the table.
     pub rows: Vec<Axis>,
 }
 
