@@ -28,7 +28,7 @@ pub struct Envelope {
 pub struct Best {
     /// The contender.
     pub contender: String,
-    /// Its value.
+    /// The value of the contender.
     pub value: f64,
     /// The verdict on it, compared with all others.
     pub verdict: Verdict,
@@ -39,7 +39,7 @@ pub struct Best {
 pub struct Distances {
     /// The contender.
     pub contender: String,
-    /// Its distance in each cell, in the order of the cells; `null` if it was not measured there.
+    /// The distance in each cell, in the order of the cells; `null` if the contender was not measured there.
     pub cells: Vec<Option<Distance>>,
     /// The cell in which it is farthest from the best, of those with a verdict on it.
     pub worst: Option<Worst>,
@@ -70,9 +70,9 @@ pub struct Worst {
 pub const OURS: [&str; 9] =
     ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
 
-/// What a run is about, compared with the best of its rivals in a cell by what decides.
+/// The contender that a run is about, compared with the best of its rivals in a cell by the primary metric.
 ///
-/// It is about annulus, if that takes part, and its rivals are all that are not annulus; else about the baseline, and all others.
+/// A run is about annulus, if that takes part, and its rivals are all that are not annulus; else about the baseline, and all others.
 #[derive(Clone, Debug, Serialize)]
 pub struct Against {
     /// The contender that the run is about.

@@ -16,7 +16,7 @@ pub enum Formula {
         number: String,
         /// The names of those that it is divided by.
         by: Vec<String>,
-        /// What the quotient is multiplied by, such as 1e9 for a rate by ns.
+        /// The factor of the quotient, such as 1e9 for a rate by ns.
         times: f64,
     },
 }

@@ -37,7 +37,7 @@ impl<const N: usize> From<[(&str, f64); N]> for Sample {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// Its key in JSON.
+    /// The key of the metric in JSON.
     pub key: String,
     /// The title of its column.
     pub title: String,
@@ -47,11 +47,11 @@ pub struct Metric {
     pub of: Formula,
     /// Which direction is better.
     pub better: Better,
-    /// What its ratios decide.
+    /// The decision that the ratios are for.
     pub role: Role,
-    /// What a table shows of it.
+    /// The columns of the metric in a table.
     pub columns: Vec<Column>,
-    /// Its number format.
+    /// The number format.
     pub format: Format,
     /// How the values of several slices are combined.
     pub fold: Fold,
@@ -67,23 +67,23 @@ pub enum Better {
     Higher,
 }
 
-/// What the ratios of a metric decide.
+/// The decision that the ratios of a metric are for.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// It has no ratios.
     Plain,
-    /// Its ratios are reported only.
+    /// The ratios are reported only.
     Compared,
-    /// Its ratio also decides whether the control equals the contender that it copies.
+    /// The ratio also decides whether the control equals the contender that it copies.
     Checked,
-    /// Its ratio also decides the winner. A bench has one metric with this role.
+    /// The ratio also decides the winner. A bench has one metric with this role.
     Primary,
     /// The best contender wins only if its ratio is not worse than this.
     Guard(f64),
 }
 
-/// What a table shows of a metric.
+/// A column that a table has for a metric.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Column {

@@ -54,7 +54,7 @@ const SAVES: usize = 10;
 /// A bench. In JSON it is the whole definition of a run, which can be read again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Bench {
-    /// Its name and its rounds.
+    /// The name and the rounds of the bench.
     #[serde(flatten)]
     pub plan: Plan,
     /// A description that follows the number of rounds: ` of 0.2 s, all on core 0`.
@@ -139,7 +139,7 @@ pub trait Observer {
     /// Slices done, and slices planned so far.
     fn progress(&mut self, done: usize, planned: usize);
 
-    /// What is known of a cell that was just measured: how the first contender compares with the first other.
+    /// Reports the result so far of a cell that was just measured: how the first contender compares with the first other.
     fn answer(&mut self, _so_far: String) {}
 
     /// Keeps the result of a slice, as soon as it is measured.

@@ -22,7 +22,7 @@ pub const NOTHING: &str = "–";
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was measured, and how it was set up.
+    /// The bench that was measured, and how it was set up.
     pub settings: Bench,
     /// The machine and the time.
     pub environment: Environment,
@@ -38,7 +38,7 @@ pub struct Report {
     pub verdicts: Vec<CellVerdict>,
     /// Each compared metric's envelope, the primary one first; none with a single contender.
     pub envelopes: Vec<Envelope>,
-    /// What the run is about, against the best of its rivals in each cell.
+    /// The contender that the run is about, against the best of its rivals in each cell.
     pub against: Vec<Against>,
     /// The verdict on the whole run.
     pub summary: Summary,
@@ -97,7 +97,7 @@ impl Report {
         }
     }
 
-    /// What a table shows of a metric in a row.
+    /// The text in a table for a metric in a row.
     pub fn shown(&self, row: &Row, metric: &Metric, column: Column) -> String {
         let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
         let is_baseline = row.contender == self.settings.contenders.baseline;
@@ -260,13 +260,13 @@ fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
 /// One slice.
 #[derive(Clone, Debug, Serialize)]
 pub struct SliceRow {
-    /// Its round, from 0.
+    /// The round of the slice, from 0.
     pub round: usize,
-    /// Its contender.
+    /// The contender of the slice.
     pub contender: String,
-    /// Its cell.
+    /// The cell of the slice.
     pub cell: Cell,
-    /// What was measured.
+    /// The measured sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
     /// Why it is not accepted.

@@ -63,7 +63,7 @@ impl Weather {
         weather
     }
 
-    /// What the next slice takes, as the logarithm of a multiple.
+    /// The time of the next slice, as the logarithm of a multiple.
     fn next(&mut self) -> f64 {
         let Machine { noise, drift, bursts, second, .. } = self.machine;
         self.walk = 0.995 * self.walk + drift * self.normal();

@@ -65,15 +65,15 @@ const EMBEDDED: [(&str, &str); 7] = [
 /// [`Contender`] has the keys of a server, [`Load`] those of a load.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Its name: that of its file.
+    /// The name: that of the file.
     pub name: String,
-    /// What is compared.
+    /// The subject of the comparison.
     pub title: String,
     /// The servers; each is compared with the baseline.
     pub contenders: Vec<Contender>,
     /// The server that ratios are to; the first if none is named.
     pub baseline: String,
-    /// What clients ask of the servers.
+    /// The loads of the servers.
     pub loads: Vec<Load>,
     /// Files that servers find in the directory `{site}`, with their bytes.
     pub site: BTreeMap<String, u64>,
@@ -104,7 +104,7 @@ impl Comparison {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// How to install what is missing of it here: servers, and clients.
+    /// How to install servers and clients that are missing here.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let servers = self.contenders.iter().filter_map(Contender::missing);
         servers.chain(self.loads.iter().filter_map(|load| load.client.missing()))
@@ -141,7 +141,7 @@ impl Comparison {
         read().map_err(|why| UsageError(format!("{}: {why:#}", path.display())).into())
     }
 
-    /// Of these servers and loads; the first server is the baseline.
+    /// A comparison of these servers under these loads; the first server is the baseline.
     ///
     /// # Errors
     /// A [`UsageError`] for what cannot be measured, and for what would measure all servers as one.

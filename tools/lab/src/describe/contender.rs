@@ -17,7 +17,7 @@ use crate::listening;
 use crate::peer::Peers;
 use crate::process::Spec;
 
-/// What may stand in braces in the command line of a contender, and in its configuration.
+/// The words that may stand in braces in the command line of a contender, and in its configuration.
 const WORDS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
 
@@ -38,7 +38,7 @@ pub(super) const UNIX: &str = "unix:";
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
-    /// Its name: the one that is given, or that of the program, or the address.
+    /// The name: the one that is given, or that of the program, or the address.
     #[serde(skip)]
     pub name: String,
     #[serde(rename = "name")]
@@ -58,7 +58,7 @@ pub struct Contender {
     pub port: Option<u16>,
     #[serde(skip)]
     program: Program,
-    /// What follows the program in its command line.
+    /// The arguments that follow the program in the command line.
     #[serde(skip)]
     arguments: Vec<String>,
     /// Whether it reads jobs, instead of listening.
@@ -71,12 +71,12 @@ pub struct Contender {
     pub(crate) text: Option<String>,
 }
 
-/// What is run.
+/// The program that is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Program {
     /// This program.
     Own,
-    /// What the script of a peer builds: a program, or this one of a directory.
+    /// The program that the script of a peer builds, or this one of a directory.
     Peer(String, Option<String>),
     /// A program that is installed, or the path of one.
     Installed(String),
@@ -97,7 +97,7 @@ pub(crate) enum Place {
     Pipes,
     /// It says where, in a line with `listening on`.
     Announced,
-    /// On the port that it is told.
+    /// On the port that it is given as `{port}`.
     Told,
     /// On this port, always.
     Fixed(u16),
@@ -214,7 +214,7 @@ impl Contender {
         Ok(self)
     }
 
-    /// What its command line says, in which `program` stands for a program whose path is not known before it is built.
+    /// The words of the command line, in which `program` stands for a program whose path is not known before it is built.
     pub(crate) fn words(&self, program: &str) -> Vec<String> {
         let program = match &self.program {
             Program::Running(address) => address.to_string(),
@@ -224,7 +224,7 @@ impl Contender {
         variables.chain([program]).chain(self.arguments.iter().cloned()).collect()
     }
 
-    /// What follows the program in its command line.
+    /// The arguments that follow the program in the command line.
     pub(crate) fn arguments(&self) -> &[String] {
         &self.arguments
     }
@@ -272,7 +272,7 @@ impl Contender {
         }
     }
 
-    /// Whether two of it can run at once: its port is another one each time.
+    /// Whether two instances can run at once: the port is another one each time.
     pub(crate) fn can_run_twice(&self) -> bool {
         matches!(self.place(), Place::Pipes | Place::Announced | Place::Told)
     }

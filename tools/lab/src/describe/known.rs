@@ -1,6 +1,6 @@
 //! Where the numbers are in the outputs of known clients.
 
-/// Of wrk: of the script of ours, and its own.
+/// Expressions for wrk: for the output of our script, and its own.
 const WRK: &[&str] = &[
     r"requests=(?m)^measured (\d+)",
     r"time_us=(?m)^measured \d+ (\d+)",
@@ -33,7 +33,7 @@ const H2LOAD: &[&str] = &[
     r"mean=(?m)^time for request:\s+\S+\s+\S+\s+(\S+)",
 ];
 
-/// Of hey, and of oha, which prints the same. What was in flight at the end of oha is no failure.
+/// Expressions for hey, and for oha, which prints the same. Requests in flight at the end of oha are no failures.
 const HEY: &[&str] = &[
     r"rate=Requests/sec:\s+([\d.]+)",
     r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
@@ -45,7 +45,7 @@ const HEY: &[&str] = &[
     r"errors=(?m)^\s+\[(\d+)\]\s+(?:[A-Zb-z]|a[^b])",
 ];
 
-/// Its percentiles are whole ms.
+/// Expressions for ab, whose percentiles are whole ms.
 const AB: &[&str] = &[
     r"requests=(?m)^Complete requests:\s+(\d+)",
     r"rate=(?m)^Requests per second:\s+([\d.]+)",

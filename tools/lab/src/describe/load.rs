@@ -1,4 +1,4 @@
-//! What is asked of a contender.
+//! The requests to a contender.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ const OF_LOADS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
 /// A load: one cell.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Its parameters.
+    /// The parameters of the load.
     pub cell: Cell,
     /// The client.
     pub client: Client,
-    /// What servers are told to speak, if they speak several protocols.
+    /// The protocol that servers are started with, if they speak several.
     pub(crate) service: String,
     /// Connections of the client.
     pub(crate) connections: u64,
@@ -46,19 +46,19 @@ pub struct Load {
     pub cost: Duration,
 }
 
-/// What loads a contender.
+/// The client that loads a contender.
 #[derive(Clone, Debug)]
 pub enum Client {
     /// Our load, in this process. A slice sets the address, and the rate of an open loop.
     Own {
-        /// What it does.
+        /// The plan of the load.
         plan: Box<Plan>,
         /// The target and the options that it was made of, if it was.
         words: Vec<String>,
     },
     /// A program.
     Command {
-        /// Its command line.
+        /// The command line of the program.
         words: Vec<String>,
         /// A command line that is run first; empty if there is none.
         before: Vec<String>,
@@ -72,7 +72,7 @@ pub enum Client {
 /// One slice of work.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is requested.
+    /// The request, a line.
     pub(crate) line: String,
     /// How long the answer may take.
     pub(crate) timeout: Duration,
@@ -93,18 +93,18 @@ pub enum Pace {
 
 /// A load, with a cell for each number of connections. In a file it has `url`, with the `options` of `annulus load`; or the `command` of
 /// another client, with `{connections}`, `{depth}`, `{seconds}`, `{requests}` (as many as fit that time: a short run before each slice
-/// tells), `{rate}` or `{script}` (of wrk: one of ours), `before` (a command that is run first), and `parse`, if the program is none of
+/// says), `{rate}` or `{script}` (of wrk: one of ours), `before` (a command that is run first), and `parse`, if the program is none of
 /// wrk, h2load, redis-benchmark, oha, hey and ab. In all of them the server is `{port}` or `{address}`, or `{path}` if it is a Unix socket.
 /// `connections` are a number or several, a cell each; `depth` is how many requests are in flight on each; `rate`, requests a second of
-/// an open loop, or `share`, the same as a multiple of what the baseline answers in a closed one; `service`, what servers are told to speak.
+/// an open loop, or `share`, the same as a multiple of what the baseline answers in a closed one; `service`, the protocol of the servers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loads {
-    /// Its name; if there is none, that of the scheme or of the program.
+    /// The name; if there is none, that of the scheme or of the program.
     pub name: Option<String>,
     /// A target of `annulus load`.
     pub url: Option<String>,
-    /// Its options.
+    /// The options of `annulus load`.
     pub options: String,
     /// A command line.
     pub command: Option<String>,
@@ -112,7 +112,7 @@ pub struct Loads {
     pub before: Option<String>,
     /// How the output is read: `KEY=EXPRESSION` each.
     pub parse: Vec<String>,
-    /// What servers are told to speak.
+    /// The protocol that servers are started with.
     pub service: String,
     /// Numbers of connections.
     #[serde(deserialize_with = "one_or_several")]
@@ -251,7 +251,7 @@ fn cell(name: &str, connections: u64, depth: u64) -> Cell {
     Cell::new([("load", name.into()), ("connections", connections.into()), ("depth", depth.into())])
 }
 
-/// What takes the place of the words for the address of a server.
+/// The replacements of the words for the address of a server.
 fn words_of(address: &str) -> Vec<Word> {
     let after = |found: Option<(&str, &str)>| found.map_or("", |(_, end)| end).to_owned();
     vec![
@@ -267,7 +267,7 @@ fn positive(key: &str, number: f64) -> Result<f64> {
 }
 
 impl Client {
-    /// Its command line; empty if it has none.
+    /// The command line of the client; empty if it has none.
     pub(crate) fn words(&self) -> &[String] {
         match self {
             Client::Own { words, .. } | Client::Command { words, .. } => words,
@@ -338,7 +338,7 @@ impl Load {
         self.cell = cell(name, self.connections, self.depth);
     }
 
-    /// Sets how long a slice is measured, and what it takes beside that.
+    /// Sets how long a slice is measured, and how long it takes besides.
     pub(super) fn last(&mut self, time: Duration, beside: Duration) {
         self.cost = time + beside;
         if let Client::Own { plan, .. } = &mut self.client {
@@ -346,7 +346,7 @@ impl Load {
         }
     }
 
-    /// Its name, which its cells with other connections share.
+    /// The name of the load, which its cells with other connections share.
     pub fn name(&self) -> String {
         self.cell.parameters().next().map_or_else(String::new, |(_, name)| name.to_string())
     }
@@ -378,7 +378,7 @@ impl Load {
         load
     }
 
-    /// What takes the place of the words of every load.
+    /// The replacements of the words of every load.
     pub(crate) fn words(&self, address: &str) -> Vec<Word> {
         let own = [("connections", self.connections), ("depth", self.depth)];
         let own = own.map(|(name, number)| (name, number.to_string()));

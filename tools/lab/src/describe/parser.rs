@@ -34,7 +34,7 @@ struct Pattern {
     key: String,
 }
 
-/// What is read.
+/// A number that is read from an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Requests,
@@ -106,7 +106,7 @@ impl Parser {
         }
     }
 
-    /// Whether only the number of requests that were asked for tells how many there were.
+    /// Whether the number of requests is not in the output: it is the one that was asked for.
     pub(crate) fn needs_requests(&self) -> bool {
         matches!(self.0, Kind::RedisBenchmark)
     }
@@ -257,7 +257,7 @@ impl Pattern {
         Some(number * factor)
     }
 
-    /// What a time without a unit needs.
+    /// The advice for a time without a unit.
     fn hint(&self) -> &'static str {
         match self.number {
             Number::Time | Number::Latency(_) if self.unit.is_none() => {

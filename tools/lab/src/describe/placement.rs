@@ -36,7 +36,7 @@ impl Placement {
         }
     }
 
-    /// What a report says of it.
+    /// The text of a report on the placement.
     pub(crate) fn terms(self, Cores { server, load }: Cores) -> String {
         match self {
             Placement::Apart => format!("servers on core {server}, clients on core {load}"),

@@ -21,13 +21,13 @@ pub(crate) type Check = fn(&[Cell], &Path) -> Result<String>;
 /// Contenders, what is asked of each in every cell, and how.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Its name, rounds and seed.
+    /// The name, the rounds and the seed of the comparison.
     pub plan: Plan,
     /// The contenders, without the control. Some may be missing here.
     pub contenders: Vec<Contender>,
     /// The contender that ratios are to, if it is measured; else the first.
     pub baseline: Option<String>,
-    /// What is asked of them: a cell each.
+    /// The loads of the contenders: a cell each.
     pub loads: Vec<Load>,
     /// Files that servers find in the directory `{site}`, with their bytes.
     pub(crate) site: BTreeMap<String, u64>,
@@ -41,9 +41,9 @@ pub struct Setup {
     pub start_timeout: Duration,
     /// The peers.
     pub(crate) peers: Option<Peers>,
-    /// What becomes of a contender that is missing.
+    /// The treatment of a contender that is missing.
     pub missing: Missing,
-    /// What is to be said of it, beside what is missing.
+    /// Notes of the report, beside missing contenders.
     pub(crate) notes: Vec<String>,
     /// For how many rounds a process is measured before a new one takes its place.
     pub(crate) rounds_a_process: usize,
@@ -57,7 +57,7 @@ pub struct Setup {
     pub shown: Shown,
 }
 
-/// What becomes of a contender that is missing.
+/// The treatment of a contender that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// It is an error; and each must answer each load before the first round.
@@ -71,7 +71,7 @@ pub enum Missing {
 /// How the figures of a comparison are shown.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// What is compared, in a word.
+    /// The subject of the comparison, in a word.
     pub kind: &'static str,
     /// The same in a line, if it has a title.
     pub title: Option<String>,
@@ -88,7 +88,7 @@ impl Setup {
         self.contenders.iter().map(|one| one.name.clone()).collect()
     }
 
-    /// Its name, rounds and seed; a precision that names no metric is that of the one that decides.
+    /// The name, the rounds and the seed; a precision that names no metric is that of the one that decides.
     pub(crate) fn plan(&self) -> Plan {
         let mut plan = self.plan.clone();
         let primary = self.shown.metrics.iter().find(|metric| metric.role == Role::Primary);
@@ -132,7 +132,7 @@ impl Setup {
     }
 }
 
-/// What is selected of a comparison: every contender that is named, in every cell that is named.
+/// The selected part of a comparison: every contender that is named, in every cell that is named.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
     contenders: Vec<String>,
@@ -140,7 +140,7 @@ pub struct Only {
 }
 
 impl Only {
-    /// Of patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*` stands for any text. A cell is its name, such as
+    /// A selection by patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*` stands for any text. A cell is its name, such as
     /// `50 clients × 128 bytes`, or its values, such as `50x128`.
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Only {
         let mut only = Only::default();

@@ -51,7 +51,7 @@ pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     )
 }
 
-/// What only a shell knows: words that begin so, or a variable in front of the program.
+/// Words that need a shell: those that begin so, or a variable in front of the program.
 const OF_SHELLS: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
 
 /// The words of a command line, as a shell splits it.

@@ -17,7 +17,7 @@ pub struct Listed {
     text: String,
     /// The mean distance of each contender from the best of each cell with a verdict.
     means: Vec<(String, f64)>,
-    /// Whether all of it was measured; none if it cannot be read.
+    /// Whether the run is finished; none if the file cannot be read.
     is_finished: Option<bool>,
 }
 

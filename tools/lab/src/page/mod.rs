@@ -57,7 +57,7 @@ pub struct Document<'a> {
     pub report: &'a Report,
     /// The published tables with its figures, if it is a suite.
     pub suite: Option<&'a SuiteReport>,
-    /// Whether all of it was measured.
+    /// Whether every slice was measured.
     pub is_finished: bool,
 }
 

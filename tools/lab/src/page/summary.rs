@@ -1,4 +1,4 @@
-//! What a reader is to grasp at once.
+//! The title, the verdict and the notices of a page.
 
 use annulus_page::Notice;
 use serde_json::Value as Json;
