@@ -31,7 +31,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Its socket addresses: at least one, but none for a path.
+    /// The socket addresses of the endpoint: at least one, but none for a path.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.resolve(),

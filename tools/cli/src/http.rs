@@ -23,7 +23,7 @@ const REST: usize = 64 * 1024;
 /// A request that has the right form.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What is asked for, without what follows a question mark.
+    /// The requested path, without what follows a question mark.
     pub(crate) path: String,
     /// The name by which the server is addressed, if it is said.
     pub(crate) host: Option<String>,

@@ -91,13 +91,13 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Its name in messages.
+    /// The name of the file in messages.
     pub(crate) fn name(&self) -> String {
         let path = self.file.as_ref().map(|(path, _)| path.display().to_string());
         path.unwrap_or_else(|| "standard output".into())
     }
 
-    /// A piece was written, or was not: then what there is of it is removed, if this is a file.
+    /// Handles the result of a write: if it failed, the incomplete piece is removed, if this is a file.
     pub(crate) fn settle(&mut self, written: io::Result<()>) -> io::Result<()> {
         if written.is_ok() {
             self.whole = self.written;

@@ -36,7 +36,7 @@ Examples:
 
 /// The format of the comparison as JSON.
 const FORMAT: &str = "annulus-lab-comparison";
-/// Its version.
+/// The version of the format.
 const VERSION: u64 = 2;
 
 /// Compare two runs: what is worse, and what is better, cell by cell

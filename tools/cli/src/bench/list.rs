@@ -27,7 +27,7 @@ pub(super) struct ListArgs {
     names: Vec<String>,
 }
 
-/// What is listed, measured usually and quickly.
+/// An entry of the list, measured usually and quickly.
 struct Listed {
     word: String,
     usual: Subject,
@@ -72,7 +72,7 @@ fn row(Listed { word, usual, quick }: &Listed) -> Vec<String> {
 }
 
 impl Subject {
-    /// What is measured.
+    /// The kind of the subject.
     fn kind(&self) -> String {
         let kind = self.setup.shown.kind;
         match self.suite {

@@ -204,7 +204,7 @@ fn measure(
     later: Duration,
 ) -> Result<Done> {
     let Subject { name, setup, mut suite } = subject;
-    // What follows a dot in a name stays.
+    // The ending is appended: a part of the name that follows a dot stays.
     let path = directory.join(format!("{name}.{ENDING}"));
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
     known.as_ref().map_or(Ok(()), |results| results.check_asked(&setup))?;
@@ -267,7 +267,7 @@ impl RunArgs {
         self.names.iter().any(|name| [subject::ALL, subject::QUICK].contains(&name.as_str()))
     }
 
-    /// What is named, each once.
+    /// The named subjects, each once.
     fn named(&self) -> Result<Vec<Named>, UsageError> {
         match self.names.as_slice() {
             [_] if self.is_all() => return Ok(subject::all()),

@@ -89,7 +89,7 @@ fn run(report: &Report) -> String {
     wrapped("", &format!("{}: {rounds} rounds{terms}; --verbose shows all figures", plan.name))
 }
 
-/// What was run, where, and an explanation of the figures.
+/// The heading: the run, the machine, and an explanation of the figures.
 pub(crate) fn heading(report: &Report) -> String {
     let Bench { plan, terms, legend, contenders, .. } = &report.settings;
     let rounds = match plan.rounds.least {

@@ -103,7 +103,7 @@ pub(crate) struct Progress<'a> {
     known: usize,
     /// About how long the comparisons after this one take.
     later: Duration,
-    /// What is known so far of the cell that was measured last.
+    /// The result so far of the cell that was measured last.
     answer: String,
 }
 

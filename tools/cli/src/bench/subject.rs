@@ -1,4 +1,4 @@
-//! What can be measured, by name.
+//! The subjects that can be measured, by name.
 
 use super::echo::catalogue;
 use super::servers::{self, SLICE, ServerArgs};
@@ -36,14 +36,14 @@ pub(super) struct Options {
 /// One comparison.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// Its name, which is that of its file of results, too.
+    /// The name of the comparison and of its file of results.
     pub(super) name: String,
     pub(super) setup: Setup,
     /// The published tables that it measures again, if there are any.
     pub(super) suite: Option<suite::Run>,
 }
 
-/// What a name stands for.
+/// The subject that a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     /// A file of `tools/suites/`.
@@ -67,7 +67,7 @@ pub(super) fn all() -> Vec<Named> {
 }
 
 impl Named {
-    /// What a word of the command line stands for: a file, a suite or a comparison, in this order.
+    /// The subject that a word of the command line stands for: a file, a suite or a comparison, in this order.
     ///
     /// # Errors
     /// If it is none; the error lists them.

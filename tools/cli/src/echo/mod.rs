@@ -131,7 +131,7 @@ const FILES: usize = 8;
 #[derive(Clone, Debug)]
 struct Listen {
     endpoint: Endpoint,
-    /// Its socket addresses, of which the first available one is used. A path has none.
+    /// The socket addresses, of which the first available one is used. A path has none.
     addresses: Vec<SocketAddr>,
 }
 

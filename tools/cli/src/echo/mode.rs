@@ -1,4 +1,4 @@
-//! What the server runs on.
+//! The mode of the server: tasks on a driver, or threads.
 
 use annulus::DriverChoice;
 use std::fmt;

@@ -21,7 +21,7 @@ pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A connection in the registry.
 pub(super) trait Connection: Clone {
-    /// What it has received and answered.
+    /// The counters of received and answered data.
     fn traffic(&self) -> &Traffic;
     /// Whether received bytes have not been sent yet.
     fn is_busy(&self) -> bool {
@@ -33,7 +33,7 @@ pub(super) trait Connection: Clone {
     fn abort(&self);
 }
 
-/// What a connection has received and answered. Only one thread writes it, so a load and a store are enough.
+/// Counters of what a connection has received and answered. Only one thread writes them, so a load and a store are enough.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     received: AtomicU64,

@@ -34,7 +34,7 @@ Examples:
 
 /// The format of the comparison as JSON.
 const FORMAT: &str = "annulus-load-comparison";
-/// Its version.
+/// The version of the format.
 const VERSION: u64 = 2;
 
 /// Compare runs: ratios with intervals, and what they support
@@ -58,7 +58,7 @@ pub(super) struct CompareArgs {
     json: Option<Target>,
 }
 
-/// What makes the exit status 1.
+/// The condition that makes the exit status 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FailIf {
     /// Any difference

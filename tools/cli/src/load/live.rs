@@ -1,4 +1,4 @@
-//! What is shown of a run while it lasts: a line. Nothing if standard error is no terminal.
+//! The line that is shown of a run while it lasts. Nothing is shown if standard error is no terminal.
 
 use annulus_load::Progress;
 use annulus_load::recording::{Interval, Percentiles};
@@ -15,7 +15,7 @@ pub(super) struct Live {
     state: State,
 }
 
-/// What is known of a run while it lasts.
+/// The state of a run while it lasts.
 #[derive(Default)]
 struct State {
     elapsed: Duration,
@@ -23,7 +23,7 @@ struct State {
     responses: u64,
     /// The last interval.
     last: Option<Interval>,
-    /// What has failed so far.
+    /// The number of failures so far.
     failed: u64,
 }
 

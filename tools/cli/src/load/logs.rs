@@ -7,7 +7,7 @@ use annulus_load::recording::{HdrLog, Interval};
 use anyhow::{Result, anyhow};
 use std::io;
 
-/// What is written to.
+/// The output of the log, before and after its head is written.
 enum Format {
     /// The head has the start of the run, and is written with the first interval.
     WithoutHead(LogFile),

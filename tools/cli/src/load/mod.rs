@@ -79,7 +79,7 @@ Examples:
   annulus load -t 5 --json - | jq .latency_us
   annulus load --hdr a.hdr                 histograms for each second";
 
-/// What `-h` shows in their place.
+/// The examples that `-h` shows in their place.
 const BRIEF: &str = "\
 Examples:
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s

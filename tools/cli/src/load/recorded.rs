@@ -29,7 +29,7 @@ pub(super) struct OutputArgs {
     label: Option<String>,
 }
 
-/// What is written of a run, and what is added to its recording.
+/// The outputs of a run, and the label that is added to its recording.
 #[derive(Default)]
 pub(super) struct Output {
     logs: Logs,

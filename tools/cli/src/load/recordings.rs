@@ -18,7 +18,7 @@ pub(super) fn check_distinct<'a>(
     inputs: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<(), UsageError> {
     let Target::File(output) = output else { return Ok(()) };
-    // What cannot be looked at is not there yet, or is reported when it is read.
+    // A file whose metadata cannot be read is not there yet, or is reported when it is read.
     let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
     let Some(written) = file(output) else { return Ok(()) };
     let is_same = |input: &&PathBuf| file(input) == Some(written);

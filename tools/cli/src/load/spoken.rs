@@ -1,4 +1,4 @@
-//! What is spoken with a target: as its scheme and the options say.
+//! The protocol spoken with a target: as its scheme and the options say.
 
 use super::http::HttpArgs;
 use super::redis::RedisArgs;
@@ -90,7 +90,7 @@ impl ProtocolArgs {
     }
 }
 
-/// What is for echo only: these options, if they are given, are errors with another protocol.
+/// Checks options for echo only: if they are given, they are errors with another protocol.
 pub(super) fn only_for_echo(
     protocol: &Protocol,
     options: &[(&str, bool)],

@@ -1,4 +1,4 @@
-//! What a load is for, as it is written: a URL, `HOST:PORT`, or a path.
+//! The target of a load, as it is written: a URL, `HOST:PORT`, or a path.
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
@@ -27,7 +27,7 @@ pub(super) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// What was asked for, and the socket to connect to in place of it.
+    /// The target that was asked for, and the socket to connect to instead.
     pub(super) fn into_parts(self) -> (Target, Option<PathBuf>) {
         let target = self.target.or(self.address);
         (target.unwrap_or_default(), self.unix_socket)
@@ -255,7 +255,7 @@ pub(crate) fn parse_twice(text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// What the fuzz target starts from.
+    /// The inputs are those that the fuzz target starts from.
     #[test]
     fn what_is_shown_of_a_target_is_the_same_target() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/target");

@@ -132,7 +132,7 @@ fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
     })
 }
 
-/// What an echo server can run on here.
+/// The drivers that an echo server can run on here, and threads.
 pub(crate) fn drivers() -> Vec<&'static str> {
     [runtime_drivers(), vec!["threads"]].concat()
 }

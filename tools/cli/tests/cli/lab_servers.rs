@@ -109,7 +109,7 @@ fn a_running_server_is_compared_with_one_whose_port_is_looked_up() {
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
 }
 
-/// Of a server that takes longer than a load is tried out.
+/// A server that takes longer to answer than a load is tried out.
 const SLOW: &str = "import socket, sys, threading, time
 def serve(s):
     while True:
@@ -190,7 +190,7 @@ fn a_server_that_prints_without_end_is_measured() {
     assert_table(&finished, &["sh (control)"]);
 }
 
-/// Runs a server that cannot be measured; it is to be told why before the first round.
+/// Runs a server that cannot be measured; the reason must be printed before the first round.
 #[track_caller]
 fn refused(directory: &Directory, server: &str, arguments: &[&str], parts: &[&str]) {
     let usual = ["--start-timeout", "20"];

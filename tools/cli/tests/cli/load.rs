@@ -324,7 +324,7 @@ fn a_connection_per_message_reports_failures() {
         .fails_with(2, &["does nothing without --per-connection"]);
 }
 
-/// Its first reply arrives during the warm-up, and the next message is due after a thousand seconds.
+/// The first reply arrives during the warm-up, and the next message is due after a thousand seconds.
 #[test]
 fn a_run_without_a_response_is_a_failure() {
     let server = Server::start(&[]);

@@ -1,4 +1,4 @@
-//! What a terminal shows of a load while it lasts.
+//! The line that a terminal shows of a load while it lasts.
 
 use crate::common::{ANNULUS, Server, finish, try_finish};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ fn a_terminal_shows_the_course_of_a_run() {
     let options = "-c 2 -t 2 --warm-up 0 --interval 0.1";
     let parts = ["p99 ", "failed 0", "s left"];
     let load = format!("'{ANNULUS}' load -a {} {options}", server.address);
-    // Its own terminal, on which the load's standard error is, too.
+    // The load has a terminal for all of its output, standard error included.
     let shown =
         finish(Command::new("script").args(["-qec", &load, "/dev/null"]).env("TERM", "xterm"));
     assert_eq!(shown.code, Some(0), "{shown:?}");

@@ -210,7 +210,7 @@ fn serve(reply: &'static [u8]) -> String {
             let mut stream = stream.unwrap();
             std::thread::spawn(move || {
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                // Of a head one line ends it.
+                // A head is answered once: at the empty line that ends it.
                 for line in lines.map_while(Result::ok) {
                     if (line.is_empty() || line == "ping") && stream.write_all(reply).is_err() {
                         return;

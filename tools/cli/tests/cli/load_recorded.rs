@@ -1,4 +1,4 @@
-//! What `annulus load` leaves behind of a run: its recording, and the logs that it writes meanwhile.
+//! The files that `annulus load` leaves behind: the recording of a run, and the logs that it writes meanwhile.
 
 use crate::common::Scratch;
 use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, free_address, runtime_drivers};

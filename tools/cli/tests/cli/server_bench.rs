@@ -122,7 +122,7 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
         assert_eq!(reported, [20_000.0, 30.0, 20.0, 90.0, 95.0].map(Some), "{row}");
         assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
     }
-    // Of each server, and of the control, one process for four rounds, and another for the fifth.
+    // Each server, and the control, has one process for four rounds, and another for the fifth.
     assert_eq!(pretended.starts("servers/tokio"), ["0 http1"; 4]);
     assert_eq!(pretended.starts("servers/annulus"), ["0 http1 uring"; 2]);
 }

@@ -77,7 +77,7 @@ fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
     }
 }
 
-/// What a client sends with segmentation is echoed with the same segments, in order, by any of the tasks.
+/// The data that a client sends with segmentation is echoed with the same segments, in order, by any of the tasks.
 #[test]
 fn segments_are_echoed_as_sent() {
     for driver in ["auto", "epoll"] {

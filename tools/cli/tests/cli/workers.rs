@@ -66,7 +66,7 @@ fn sockets(server: &Server) -> usize {
     links.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Of several clients that have sent, the first that is answered.
+/// Removes the first client that is answered, of several that have sent.
 fn answered(clients: &mut Vec<TcpStream>) -> TcpStream {
     let mut polled: Vec<_> =
         clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();

@@ -69,7 +69,7 @@ impl Group {
         self.number(self.files.usage)
     }
 
-    /// The most there ever were; 0 if the kernel does not tell.
+    /// The most there ever were; 0 if the kernel does not report it.
     pub(crate) fn peak(&self) -> u64 {
         self.number(self.files.peak)
     }

@@ -21,14 +21,14 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// What the control group may have, of which a quarter is a server's own limit by default.
+/// The memory limit of the control group, of which a quarter is a server's own limit by default.
 const GROUP: u64 = 256 * MIB;
 /// The limit of a flooded server: by default it is not reached, since streams hold little from far below it on.
 const LIMIT: &str = "16M";
 const LIMIT_BYTES: u64 = 16 * MIB;
-/// What a server has beside that: its code, its tasks, and what the allocator keeps.
+/// The memory of a server beside that limit: its code, its tasks, and what the allocator keeps.
 const BESIDE: u64 = 48 * MIB;
-/// What a server that rests keeps at most.
+/// The most memory that a server keeps at rest.
 const RESTING: u64 = 24 * MIB;
 const CROWD: usize = 300;
 /// Peers that send and never read, and what a server may have meanwhile by default.

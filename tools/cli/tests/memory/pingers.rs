@@ -81,7 +81,7 @@ pub(crate) fn median(times: &[Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Of times in order, that which 99 of 100 do not exceed.
+/// The 99th percentile of times in order: 99 of 100 do not exceed it.
 pub(crate) fn p99(times: &[Duration]) -> Duration {
     times[(times.len() * 99).div_ceil(100) - 1]
 }
