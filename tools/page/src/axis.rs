@@ -81,12 +81,12 @@ impl Axis {
         Axis { title, scale, low: 0.0, high, label: |_| String::new(), ticks: Some(ticks) }
     }
 
-    /// What the axis shows.
+    /// The title of the axis.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Its lower end.
+    /// The lower end of the axis.
     pub(crate) fn low(&self) -> f64 {
         self.low
     }

@@ -1,4 +1,4 @@
-//! What all charts share: the area, the axes with their labels, and the finished text.
+//! The parts that all charts share: the area, the axes with their labels, and the finished text.
 
 use crate::axis::Axis;
 use crate::ink::{Ink, with_classes};

@@ -5,13 +5,13 @@ use serde::Serialize;
 /// A chart, drawn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it shows.
+    /// The title of the figure.
     pub title: String,
     /// A sentence below; may be empty.
     pub note: String,
     /// The picture, as SVG.
     pub svg: String,
-    /// What the colours mean; may be empty.
+    /// The meanings of the colours; may be empty.
     pub key: Vec<Key>,
     /// Whether there was anything to draw.
     pub has_data: bool,
@@ -24,6 +24,6 @@ pub struct Figure {
 pub struct Key {
     /// The name of the colour in the page's style.
     pub(crate) ink: String,
-    /// What has it.
+    /// The meaning of the colour.
     pub(crate) name: String,
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Counts in cells of a plane, as colours from few to many by powers.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
-    /// What it shows.
+    /// The title of the map.
     pub title: String,
     /// A sentence below; may be empty.
     pub note: String,
@@ -25,9 +25,9 @@ pub struct HeatMap {
 /// One cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Its extent along the bottom.
+    /// The extent of the cell along the bottom.
     pub x: Range<f64>,
-    /// Its upright extent.
+    /// The upright extent of the cell.
     pub y: Range<f64>,
     /// How many values it holds.
     pub count: u64,

@@ -13,7 +13,7 @@ pub const SERIES: usize = 12;
 /// Steps from few to many, of a heat map and of a [`Matrix`](crate::Matrix).
 pub const HEATS: usize = 9;
 
-/// What is drawn, as far as its colour depends on it.
+/// A part of a drawing, as far as its colour depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Text,
@@ -35,7 +35,7 @@ impl Ink {
         RGBColor(0, 0, self.number())
     }
 
-    /// Its name, as part of a class.
+    /// The name of the ink, as part of a class.
     pub(crate) fn name(self) -> String {
         name(self.number())
     }

@@ -13,13 +13,13 @@ const ROW: u32 = 84;
 const NAME: f64 = 0.46;
 const ESTIMATE: f64 = -0.2;
 
-/// What lies above and below the rows.
+/// The height of the parts above and below the rows.
 const FRAME: u32 = 150;
 
 /// Estimates with intervals, a row each.
 #[derive(Clone, Debug)]
 pub struct IntervalChart {
-    /// What it shows.
+    /// The title of the chart.
     pub title: String,
     /// A sentence below; may be empty.
     pub note: String,
@@ -34,13 +34,13 @@ pub struct IntervalChart {
 /// One estimate.
 #[derive(Clone, Debug)]
 pub struct IntervalRow {
-    /// Its name.
+    /// The name of the row.
     pub name: String,
     /// The estimate.
     pub value: f64,
-    /// Its interval, if there is one.
+    /// The interval of the estimate, if there is one.
     pub interval: Option<Range<f64>>,
-    /// Its colour: one of [`SERIES`](crate::SERIES).
+    /// The colour: one of [`SERIES`](crate::SERIES).
     pub series: usize,
 }
 

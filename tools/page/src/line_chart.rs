@@ -15,7 +15,7 @@ const INTERVAL: u32 = 6;
 /// Lines in one plane.
 #[derive(Clone, Debug)]
 pub struct LineChart {
-    /// What it shows.
+    /// The title of the chart.
     pub title: String,
     /// A sentence below; may be empty.
     pub note: String,
@@ -30,11 +30,11 @@ pub struct LineChart {
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name in the key; lines with an empty name have none there.
+    /// The name in the key; lines with an empty name have none there.
     pub name: String,
-    /// Its colour: one of [`SERIES`](crate::SERIES).
+    /// The colour: one of [`SERIES`](crate::SERIES).
     pub series: usize,
-    /// Its points. Where one is not a number, the line is interrupted.
+    /// The points of the line. Where one is not a number, the line is interrupted.
     pub points: Vec<(f64, f64)>,
     /// Intervals of the values, each at its place on the axis along the bottom. If there are any, points are marked.
     pub intervals: Vec<(f64, Range<f64>)>,

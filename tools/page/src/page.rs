@@ -16,9 +16,9 @@ pub struct Page {
     pub subtitle: String,
     /// Other files, such as the same in another form.
     pub links: Vec<Link>,
-    /// What is to be grasped at once, in this order.
+    /// The figures to be grasped at once, in this order.
     pub tiles: Vec<Tile>,
-    /// What a reader must know before the figures are believed.
+    /// The reservations that a reader must know before the figures are believed.
     pub notices: Vec<Notice>,
     /// The rest.
     pub sections: Vec<Section>,
@@ -27,7 +27,7 @@ pub struct Page {
 /// One figure in large type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tile {
-    /// What it is.
+    /// The name of the figure.
     pub label: String,
     /// The figure.
     pub value: String,
@@ -38,9 +38,9 @@ pub struct Tile {
 /// A reservation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Notice {
-    /// What is the matter.
+    /// The text of the reservation.
     pub text: String,
-    /// What to do about it; may be empty.
+    /// The remedy; may be empty.
     pub advice: String,
 }
 
@@ -49,7 +49,7 @@ pub struct Notice {
 pub struct Section {
     /// The heading.
     pub heading: String,
-    /// What is in it. Figures beside one another share a row if there is space.
+    /// The contents of the section. Figures beside one another share a row if there is space.
     pub blocks: Vec<Block>,
     /// Whether a reader opens it first.
     pub is_folded: bool,
@@ -88,9 +88,9 @@ pub enum Block {
 /// Another file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Link {
-    /// Its address, as in a page: relative to this one, with what is not plain as `%XX`.
+    /// The address, as in a page: relative to this one, with what is not plain as `%XX`.
     pub href: String,
-    /// What is shown for it.
+    /// The text of the link.
     pub text: String,
 }
 
@@ -117,7 +117,7 @@ pub struct Table {
 /// A table with names at the left, whose cells may be marked.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
-    /// What it shows.
+    /// The title of the table.
     pub title: String,
     /// A sentence below; may be empty.
     pub note: String,
@@ -143,9 +143,9 @@ pub struct MatrixRow {
 /// One cell.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixCell {
-    /// What it says.
+    /// The text of the cell.
     pub text: String,
-    /// Its colour: one of [`HEATS`](crate::HEATS) steps from few to many; none if it has no value.
+    /// The colour: one of [`HEATS`](crate::HEATS) steps from few to many; none if the cell has no value.
     pub heat: Option<usize>,
     /// Whether its text is set bold.
     pub is_strong: bool,
