@@ -40,9 +40,9 @@ const WARM_UP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Within that of 1, two are the same.
 const MARGIN: f64 = 0.03;
-/// What the others are divided by; it runs a second time as the control.
+/// The contender that the others are divided by; it runs a second time as the control.
 const BASE: usize = 1;
-/// A name, and what `--serve` makes of it.
+/// A name, and the mode that `--serve` takes for it.
 const CONTENDERS: [(&str, &str); 4] =
     [("io_uring", "uring"), ("epoll", "epoll"), ("threads", "threads"), ("control", "epoll")];
 
@@ -208,7 +208,7 @@ fn answer<T: std::str::FromStr>(answers: &mut impl BufRead) -> io::Result<T> {
     line.trim().parse().map_err(|_| io::Error::other("a server ended before it answered"))
 }
 
-/// What a server did in a slice.
+/// The work of a server in a slice.
 #[derive(Clone, Copy)]
 struct Sample {
     /// Messages a second.
@@ -391,7 +391,7 @@ impl Ratio {
 
 /// How many values at each end are outside of the interval: the most for which the median is beyond with 5 % or less.
 fn outside(count: usize) -> usize {
-    // Of throws of a coin, the chance of at most that many heads.
+    // The probability of at most that many heads in `count` throws of a coin.
     let mut chance = 0.5f64.powi(count as i32);
     let mut sum = chance;
     for heads in 0.. {
