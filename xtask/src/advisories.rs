@@ -1,4 +1,4 @@
-//! What may be linked according to `deny.toml`: licences, sources, banned packages, and security advisories.
+//! Checks of what may be linked according to `deny.toml`: licences, sources, banned packages, and security advisories.
 
 use crate::step::{Outcome, Step};
 

@@ -98,7 +98,7 @@ fn without_std(line: &str) -> String {
     (text + rest).replace("<never>", "<Infallible>")
 }
 
-/// Of a path below `core`, `alloc` or `std`, what begins with the name of a type; any other path as it is.
+/// The part of a path below `core`, `alloc` or `std` that begins with the name of a type; any other path as it is.
 fn own_name(path: &str) -> &str {
     if !["core::", "alloc::", "std::"].iter().any(|library| path.starts_with(library)) {
         return path;
@@ -117,7 +117,7 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::Failed(format!("{}: {error}", path.display()))
 }
 
-/// What is missing in a library and what is new, some lines of each.
+/// The lines that a library lacks and those that are new, some of each.
 fn difference(library: &str, listed: &str, is: &str) -> Vec<String> {
     let not_in = |of: &str, other: &str, sign: char| -> Vec<String> {
         let other: std::collections::HashSet<&str> = other.lines().collect();

@@ -1,4 +1,4 @@
-//! What every change must pass and is quickly checked: style, format, lints, documentation, licences, the page of results,
+//! The quick checks that every change must pass: style, format, lints, documentation, licences, the page of results,
 //! the book.
 
 use crate::part::{self, Part};

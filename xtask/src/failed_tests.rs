@@ -1,4 +1,4 @@
-//! What the standard test harness prints of tests that failed, picked from its output while that passes through, to be printed again at
+//! The lines that the standard test harness prints of failed tests, picked from its output while that passes through, to be printed again at
 //! the end of a long run, and to repeat them alone.
 
 use std::io::{self, BufRead, Write};
@@ -69,7 +69,7 @@ impl FailedTests {
         }
     }
 
-    /// The failed tests, if repeating them may tell whether they fail alone too: few, in programs that ended by themselves, and
+    /// The failed tests, if repeating them may show whether they fail alone too: few, in programs that ended by themselves, and
     /// with names that the harness takes, which those of examples in docs are not.
     pub(crate) fn repeatable(&self) -> &[String] {
         let named = self.failed.iter().all(|name| !name.contains(' '));
@@ -115,7 +115,7 @@ fn counted(result: &str, end: &str) -> usize {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// What to say of the tests that failed beside others and passed alone; empty if there were none.
+/// The report on tests that failed beside others and passed alone; empty if there were none.
 pub(crate) fn unsteady() -> String {
     let reports = UNSTEADY.lock().expect("no thread panics with it").join("\n");
     match reports.as_str() {

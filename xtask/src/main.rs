@@ -30,7 +30,7 @@ use step::{Failure, Outcome};
 /// A verb.
 struct Verb {
     name: &'static str,
-    /// Its arguments, as the help shows them; empty if there are none.
+    /// The arguments, as the help shows them; empty if there are none.
     arguments: &'static str,
     about: &'static str,
     run: fn(&[String]) -> Outcome,

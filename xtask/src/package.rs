@@ -1,4 +1,4 @@
-//! What would be published: every crate must package, and build from its package alone.
+//! The packages that would be published: every crate must package, and build from its package alone.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn cargo_home() -> PathBuf {
     chosen.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default()
 }
 
-/// What a directory contains, or nothing if there is none.
+/// The entries of a directory; none if there is no directory.
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
@@ -92,7 +92,7 @@ fn fetch(manifest: &str) -> Result<(), Failure> {
     Step::new("cargo", "fetch --quiet --locked --manifest-path").argument(manifest).run()
 }
 
-/// What a package needs beside its code.
+/// Tests of what a package needs beside its code.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::step::{Failure, Outcome, is_ci, target};
 
 /// Something that is checked.
 pub(crate) struct Part {
-    /// Its name in headlines and in the table.
+    /// The name in headlines and in the table.
     name: &'static str,
     /// In CI it must run: if it is skipped there, it has failed.
     required: bool,
@@ -75,7 +75,7 @@ fn clear(above: &Path, directories: &[&str]) {
     }
 }
 
-/// What parts that failed report beside their reason, each under a headline.
+/// The reports of failed parts beside their reason, each under a headline.
 fn reports(ended: &[Ended]) -> String {
     let report = |part: &Ended| match &part.outcome {
         Err(Failure::Failed(why)) => {
@@ -132,7 +132,7 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-#[allow(clippy::disallowed_methods)] // How long a part took is told, and decides nothing.
+#[allow(clippy::disallowed_methods)] // How long a part took is reported, and decides nothing.
 fn now() -> Instant {
     Instant::now()
 }

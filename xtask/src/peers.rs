@@ -9,7 +9,7 @@ use crate::step::{Failure, Outcome, Step, is_ci, root, target};
 /// The exit code of a peer if the machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);
 
-/// What CI checks: the peers in C, which take a second to build, and another with few dependencies. All together take minutes and more than
+/// The peers that CI checks: those in C, which take a second to build, and another with few dependencies. All together take minutes and more than
 /// a hundred downloads: `cargo xtask weekly` has them.
 const QUICK: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
@@ -74,7 +74,7 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// The program that checks it, with its arguments: contenders of the benches that are no echo servers, and the twins
-/// of the examples, name theirs in the file `serves`, by a word with which the name of a script beside them ends.
+/// of the examples, name their program in the file `serves`, by a word with which the name of a script beside them ends.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("tools/peers").join(name).join("serves"));
     let own = |text: String| {

@@ -25,7 +25,7 @@ const HEAD: &str = "\
 
 /// A row of the table.
 struct Run {
-    /// What `annulus bench` calls it, and its files.
+    /// The name in `annulus bench`, and of the files.
     name: &'static str,
     about: &'static str,
 }
@@ -89,7 +89,7 @@ fn write() -> Outcome {
     Ok(Vec::new())
 }
 
-/// What is made of the files: paths, and what they should contain.
+/// The files that are made: paths, and what they should contain.
 fn made() -> Result<[(&'static str, String); 2], Failure> {
     let compared: Result<Vec<(&Run, Value)>, Failure> =
         RUNS.iter().map(|run| Ok((run, comparison(run)?))).collect();
@@ -120,7 +120,7 @@ fn row(run: &Run, comparison: &Value) -> Result<String, Failure> {
     cells(run, comparison).ok_or_else(|| Failure::Failed(missing()))
 }
 
-/// What the lab found, from the run's report.
+/// The lab's findings, from the run's report.
 fn comparison(run: &Run) -> Result<Value, Failure> {
     let path = root().join("docs/results").join(run.name).with_extension("json");
     let mut report: Value = serde_json::from_str(&read(&path)?)

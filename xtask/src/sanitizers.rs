@@ -22,7 +22,7 @@ const PROGRAMS: &str = "programs::";
 /// Not run either: it leaks on purpose, to test `mem::forget`.
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
-/// What CI runs under the sanitizer: unit tests, and the modules of `suite` in which memory is lent, lost and forgotten.
+/// The tests that CI runs under the sanitizer: unit tests, and the modules of `suite` in which memory is lent, lost and forgotten.
 const QUICK: &str = "tests:: conformance:: files:: forgotten:: unwinding:: zero_copy::";
 
 /// Modes of conformance that CI does not run under the sanitizer: they lend the kernel no memory, or as other modes do. The weekly run has
@@ -135,7 +135,7 @@ mod tests {
     fn every_crate_with_unsafe_code_runs_under_the_sanitizer() {
         for entry in fs::read_dir(root().join("crates")).unwrap().flatten() {
             let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();
-            // Its unsafe code is one wrapper, which has tests of its own.
+            // The unsafe code of such a crate is one wrapper, which has tests of its own.
             if manifest.contains("[workspace]") {
                 continue;
             }

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     Ok(Vec::new())
 }
 
-/// What the build needs and this machine lacks.
+/// A requirement of the build that this machine lacks.
 fn missing() -> Option<String> {
     let targets = Step::new("rustup", "target list --installed").probe().unwrap_or_default();
     let triple = musl();

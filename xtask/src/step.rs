@@ -66,7 +66,7 @@ impl Step {
         Err(Failure::Failed(text.trim_end().to_owned()))
     }
 
-    /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of that.
+    /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of its stderr.
     fn watch(&mut self) -> Result<(ExitStatus, String), Failure> {
         self.announce();
         let child = self.command.stderr(Stdio::piped()).spawn();
@@ -172,7 +172,7 @@ impl Step {
         Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// What the command writes to stdout, if it can be run here and succeeds. Nothing is printed.
+    /// The stdout of the command, if it can be run here and succeeds. Nothing is printed.
     pub(crate) fn probe(mut self) -> Option<String> {
         let output = self.command.stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -51,7 +51,7 @@ pub(crate) fn ci() -> Outcome {
     part::run(&parts)
 }
 
-/// What takes too long for every change.
+/// The checks that take too long for every change.
 pub(crate) fn weekly() -> Outcome {
     part::run(&WEEKLY)
 }

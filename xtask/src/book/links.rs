@@ -49,7 +49,7 @@ fn find(directory: &Path, pages: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the page's links and pictures name.
+/// The destinations of the page's links and pictures.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let named = |attribute: &'static str| {
         text.split(attribute).skip(1).filter_map(|rest| rest.split('"').next())

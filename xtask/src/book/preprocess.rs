@@ -1,4 +1,4 @@
-//! What mdBook calls for the text of every chapter: links of the guide, which are those of rustdoc, lead to rustdoc's pages beside the book,
+//! The preprocessor that mdBook calls for every chapter: links of the guide, which are those of rustdoc, lead to rustdoc's pages beside the book,
 //! and links to files that are not in the book to the repository, or are plain text as long as `Cargo.toml` names none.
 
 use std::fs;
@@ -40,7 +40,7 @@ fn repository() -> Option<String> {
     Some(package.get("repository")?.as_str()?.trim_end_matches('/').to_owned())
 }
 
-/// What links lead to.
+/// The destinations of links.
 struct Pages {
     /// The directory of rustdoc's pages.
     rustdoc: PathBuf,

@@ -1,4 +1,4 @@
-//! What a machine boots from: a shell, the modules for its files, and the script that mounts them, as an archive of the
+//! The image that a machine boots from: a shell, the modules for its files, and the script that mounts them, as an archive of the
 //! format "newc".
 
 use std::collections::BTreeMap;

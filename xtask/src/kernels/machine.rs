@@ -35,7 +35,7 @@ impl Accelerator {
     }
 }
 
-/// What a machine boots from, and the files it shares.
+/// The images that a machine boots from, and the files it shares.
 pub(super) struct Machine<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,

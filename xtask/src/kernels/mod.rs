@@ -200,7 +200,7 @@ impl Runner {
         let mut command = Command::new("sh");
         let status = command.arg(script()).args([&plan, &results]).status();
         status.map_err(|error| Missing(format!("sh: {error}")))?;
-        // What follows the number is of no use to others.
+        // The suffix of the number is specific to this machine.
         let number = release.trim().split('-').next().unwrap_or_default();
         Ok(Results::read(&format!("{number} (here)"), &self.plan, &results))
     }

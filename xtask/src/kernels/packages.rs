@@ -186,7 +186,7 @@ fn sources(versions: &[String]) -> Result<String, Missing> {
     Ok(lines)
 }
 
-/// Of the names of packages, the kernel of the highest version: not those for clouds, real time, or debugging.
+/// The kernel of the highest version among the names of packages: not those for clouds, real time, or debugging.
 fn newest(names: &str, prefix: &str) -> Option<String> {
     let plain = |name: &&str| {
         let variant = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix("-amd64"));

@@ -1,4 +1,4 @@
-//! What is run on each kernel: tests, built once, and the program itself.
+//! The plan of what is run on each kernel: tests, built once, and the program itself.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const CHOSEN: [(&str, Option<&str>); 7] = [
 /// The tests of `annulus` in one program, of which [`Scope::options`] names the modules that are run.
 const SUITE: &str = "suite";
 
-/// Of these, the ones that take long without optimization: they try many random cases, or simulate most of what they do.
+/// Those of the tests that take long without optimization: they try many random cases, or simulate most of what they do.
 const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
 
 /// The longest time of a test, emulated on a busy machine: seconds.
@@ -86,7 +86,7 @@ impl Scope {
 /// A check, which passes or fails.
 pub(super) struct Check {
     pub(super) name: String,
-    /// Its longest time.
+    /// The longest time that the check may take.
     seconds: u32,
     directory: PathBuf,
     command: String,

@@ -24,7 +24,7 @@ pub(super) struct Modules {
 /// One module, in its file or inline.
 struct Module {
     file: usize,
-    /// What `use` brings into scope: the name there, and its path.
+    /// The names that `use` brings into scope, each with its path.
     imports: HashMap<String, Vec<String>>,
     /// Every path that its code names, without those of `use`.
     named: Vec<Vec<String>>,

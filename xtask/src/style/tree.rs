@@ -15,7 +15,7 @@ const ENDINGS: [&str; 9] = ["rs", "md", "toml", "py", "c", "h", "cpp", "go", "sh
 
 /// A file of the workspace.
 pub(super) struct SourceFile {
-    /// Its path from the workspace's root, with slashes.
+    /// The path from the workspace's root, with slashes.
     pub(super) path: String,
     pub(super) text: String,
 }
