@@ -73,7 +73,7 @@ fn package(program: &str) -> Option<&str> {
 }
 
 impl Module {
-    /// The path of the module, or how to install it.
+    /// The path of the module; an error says how to install it.
     pub(crate) fn find(&self) -> Result<&Path, String> {
         let Module { paths, package } = self;
         let missing = || {

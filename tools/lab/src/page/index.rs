@@ -51,7 +51,7 @@ impl Listed {
         }
     }
 
-    /// Whether all of it was measured, or nothing more can be.
+    /// Whether the run is finished, or cannot be read.
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished != Some(false)
     }
