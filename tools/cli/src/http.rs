@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) const CONNECTIONS: usize = 128;
 /// Most bytes of the head of a request.
 const HEAD: usize = 8 * 1024;
-/// How long a client may take over it.
+/// How long a client may take to send the head.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 /// Most bytes after the head that are read and discarded, so that the answer is not lost with them.
 const REST: usize = 64 * 1024;

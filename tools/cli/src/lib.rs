@@ -1,7 +1,7 @@
 //! The annulus command: an echo server, a load generator, benchmarks, and a report on the machine. The binary only calls
 //! [`main`]; the library exists for it and for the fuzz targets.
 
-// They panic if the stream cannot be written to.
+// The macros panic if the stream cannot be written to.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;

@@ -21,7 +21,7 @@ pub(crate) enum Target {
 /// An open target. A wrong path is reported before the work, not after it.
 #[derive(Debug)]
 pub(crate) struct JsonFile {
-    /// None for standard output.
+    /// The path and the file; none for standard output.
     file: Option<(PathBuf, File)>,
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
     blocks.iter().map(|block| part(names, block, rows)).collect::<Vec<_>>().join("\n")
 }
 
-/// These columns of the table.
+/// The part of the table with these columns.
 fn part(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);

@@ -11,7 +11,7 @@ const BASELINE: usize = 17;
 /// Half the width of a bar, in characters.
 const HALF: usize = 12;
 
-/// The report as a person wants it: the answer, the ratios, and what to doubt; or all of it.
+/// The report as text: the answer, the ratios, and what to doubt; or all of it.
 pub(crate) fn of_report(report: &Report, is_verbose: bool) -> String {
     let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
     let blank = if answer.is_empty() { "" } else { "\n" };
@@ -129,7 +129,7 @@ pub(crate) fn tables(report: &Report) -> String {
     }
 }
 
-/// A column of a table: a metric, and what to show of it.
+/// A column of a table: a metric, and the kind of value to show.
 type Shown<'a> = (&'a Metric, Column);
 
 /// Every column: values first, then ratios, if contenders are compared.

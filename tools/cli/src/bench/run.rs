@@ -97,7 +97,7 @@ pub(crate) struct Progress<'a> {
     bar: ProgressBar,
     /// Where the results so far are saved.
     saved: Option<PathBuf>,
-    /// By the clock of the load.
+    /// The start by the clock of the load.
     began: Duration,
     /// Slices that an earlier run has measured.
     known: usize,

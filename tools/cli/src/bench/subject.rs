@@ -89,7 +89,7 @@ impl Named {
         found.cloned().ok_or_else(error)
     }
 
-    /// The word that stands for it.
+    /// The word that stands for the subject.
     pub(super) fn word(&self) -> &str {
         let (Named::Suite(name) | Named::File(name) | Named::Programs(name)) = self;
         name
@@ -98,7 +98,7 @@ impl Named {
     /// The comparison.
     ///
     /// # Errors
-    /// If a suite cannot be read, or nothing of it is left.
+    /// If a suite cannot be read, or none of its cells is left.
     pub(super) fn subject(&self, options: &Options) -> Result<Subject> {
         let name = match self {
             Named::File(path) => stem(path)?,
@@ -151,7 +151,7 @@ impl Options {
     /// Applies rounds, precision and selection. A suite has its rounds already.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
         setup.select(&self.only)?;
-        // As many as a verdict needs.
+        // The number of rounds that a verdict needs.
         let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
         let quick = self.quick.then_some(needed);
         let plan = &mut setup.plan;

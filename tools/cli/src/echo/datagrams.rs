@@ -100,7 +100,7 @@ impl DatagramSocket for UdpSocket {
     }
 }
 
-/// A socket with what the kernel says about datagrams. What was coalesced is echoed as segments of one send, and an echo has the
+/// A socket with what the kernel says about datagrams. Coalesced data is echoed as segments of one send, and an echo has the
 /// address as its source to which the datagram was sent: one of several if the socket is bound to all of them.
 #[derive(Debug)]
 pub(super) struct Messages(pub(super) UdpSocket);

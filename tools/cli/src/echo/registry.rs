@@ -75,7 +75,7 @@ fn add(counter: &AtomicU64, more: u64) {
 
 /// All open connections, and the counts of those that have closed.
 pub(super) struct Registry<G> {
-    /// By number; numbers are reused. A map would need twice the memory.
+    /// The connections by number; numbers are reused. A map would need twice the memory.
     entries: Vec<Option<Entry<G>>>,
     free: Vec<usize>,
     removed: Counts,

@@ -26,7 +26,7 @@ pub(super) struct Stats {
     /// All workers together, with the driver of the first.
     #[serde(flatten)]
     total: Worker,
-    /// From the announcement to the end.
+    /// The time from the announcement to the end.
     seconds: f64,
     cpu_seconds: f64,
     peak_rss_bytes: u64,

@@ -89,7 +89,7 @@ fn listing(plan: &Plan, found: &FoundRate) -> String {
     text.finish()
 }
 
-/// How the search ended, if not with a rate and both sides of it.
+/// How the search ended, if not with a rate and both of its sides.
 fn remarks(found: &FoundRate) -> Vec<&'static str> {
     let end = match found.end {
         SearchEnd::OutOfTime => "the time was over: allow more (-t) for a closer result",

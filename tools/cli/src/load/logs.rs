@@ -17,7 +17,7 @@ enum Format {
 /// The log, and what it lacks.
 struct Log {
     name: String,
-    /// None after a head that could not be written.
+    /// The output; none after a head that could not be written.
     format: Option<Format>,
     intervals: u64,
     lost: u64,

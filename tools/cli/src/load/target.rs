@@ -131,7 +131,7 @@ impl Target {
         }
     }
 
-    /// The address of the server, or of the Unix socket to connect to in place of it.
+    /// The address of the server, or of the Unix socket to connect to instead.
     pub(super) fn resolve(&self, unix_socket: Option<PathBuf>) -> Result<ServerAddress> {
         let Some(path) = unix_socket else { return self.endpoint.streams() };
         let address = ServerAddress::Unix(path);
@@ -201,7 +201,7 @@ fn parse_login(login: &str) -> Result<(Option<String>, String), String> {
     Ok((user, decode(password)?))
 }
 
-/// Without the escapes of a URL.
+/// Decodes the escapes of a URL.
 fn decode(text: &str) -> Result<String, String> {
     let mut rest = text.bytes();
     let mut bytes = Vec::new();
@@ -235,7 +235,7 @@ fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a target, and the text that is shown of it: both must be the same server and path.
+/// Parses a target and its displayed text: both must be the same server and path.
 ///
 /// # Errors
 /// If it is refused.

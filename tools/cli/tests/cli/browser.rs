@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) {
     let wrapper = directory.join("frames.html");
     let escaped = html.replace('&', "&amp;").replace('"', "&quot;");
-    // In print as on a screen of the width of a sheet.
+    // Print is laid out as on a screen of the width of a sheet.
     let printed = escaped.replace("@media screen and", "@media print and");
     let printed = printed.replace("@media print {", "@media screen {");
     fs::write(&wrapper, FRAMES.replace("PAGE", &escaped).replace("PRINT", &printed)).unwrap();

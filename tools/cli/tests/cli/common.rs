@@ -184,7 +184,7 @@ pub(crate) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) address: SocketAddr,
-    /// The line that announced it.
+    /// The line that announced the address.
     pub(crate) ready: String,
 }
 

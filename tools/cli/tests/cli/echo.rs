@@ -148,7 +148,7 @@ fn an_idle_connection_is_closed_and_an_active_one_is_not() {
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
             let began = std::mem::replace(&mut last, clock::now());
             if let Err(error) = tick(&mut busy) {
-                // On a busy machine it has been idle itself.
+                // On a busy machine the active connection has been idle, too.
                 assert!(clock::now() - began >= limit, "{error}");
                 busy = server.connect();
             }

@@ -36,7 +36,7 @@ impl Directory {
         Directory(directory)
     }
 
-    /// `annulus bench` within it.
+    /// The command `annulus bench` within the directory.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(ANNULUS);
         command.args(["bench"]).args(args).current_dir(&self.0).own_lock();

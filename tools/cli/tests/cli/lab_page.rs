@@ -137,7 +137,7 @@ fn results_become_files_of_every_form_with_an_index() {
         assert!(index.contains(part), "{part} is not in {index}");
     }
     assert!(text("index.md").contains("- [part](part.md) (unfinished, began "));
-    // Beside the results and what was made of them nothing is left.
+    // Only the results and the files made of them are left.
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 3 + 2 * 4 + 2);
 }
 

@@ -20,7 +20,7 @@ impl TestDirectory {
         TestDirectory(directory)
     }
 
-    /// A path in it.
+    /// A path in the directory.
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

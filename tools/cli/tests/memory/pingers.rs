@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between an answer and the next ping of a client.
+/// The time between an answer and the next ping of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Turns a ping that is never answered into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
