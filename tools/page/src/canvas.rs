@@ -101,7 +101,7 @@ fn element<'a>(mark: &Mark) -> Element<'a> {
     }
 }
 
-/// The picture without a size of its own: it is as wide as the page lets it be. What the page does not need is left out.
+/// The picture without a size of its own: it is as wide as the page lets it be. Attributes that the page does not need are left out.
 fn without_size(svg: String) -> String {
     let Some((_, rest)) = svg.split_once("viewBox") else { return svg };
     let shorter = [" opacity=\"1\"", " stroke=\"none\"", " xmlns=\"http://www.w3.org/2000/svg\""];
