@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             println!("{HELP}");
             Ok(())
         }
-        // As which this program starts itself.
+        // This program starts itself so, as a server.
         ["--serve", kind, core] => serve(kind, core),
         _ => match options(&words) {
             Ok(options) => compare(&options),
