@@ -64,7 +64,7 @@ fn rustdoc() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Every public item of a library with all its features, a line each, sorted. What is derived or implemented for all types is left out, and
+/// Every public item of a library with all its features, a line each, sorted. Items derived or implemented for all types are left out, and
 /// types of the standard library stand without their modules.
 fn items(library: &str, rustdoc: &Path) -> Result<String, Failure> {
     let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");

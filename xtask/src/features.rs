@@ -34,7 +34,7 @@ pub(crate) fn msrv() -> Outcome {
     msrv_of("-p annulus -p annulus-tokio --all-features --lib")
 }
 
-/// The same of all packages.
+/// The same check for all packages.
 pub(crate) fn msrv_of_all() -> Outcome {
     msrv_of("--workspace --lib --bins")
 }

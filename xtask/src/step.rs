@@ -86,7 +86,7 @@ impl Step {
     }
 
     /// As [`run`](Self::run), for a cargo command that runs tests. Those that fail are repeated alone, one after the other: what then
-    /// passes does not fail the command, and is reported at the end of the whole run. What the tests say that fail again is repeated in
+    /// passes does not fail the command, and is reported at the end of the whole run. The output of tests that fail again is repeated in
     /// the failure.
     pub(crate) fn run_tests(mut self) -> Result<(), Failure> {
         let (status, tests) = self.test()?;

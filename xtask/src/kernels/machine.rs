@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How the instructions of a machine are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accelerator {
-    /// By the processor itself.
+    /// The processor itself runs them.
     Kvm,
     /// Translated: some ten times slower.
     Tcg,

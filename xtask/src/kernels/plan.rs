@@ -26,7 +26,7 @@ const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
 
 /// The longest time of a test, emulated on a busy machine: seconds.
 const TEST: u32 = 600;
-/// The same for serving and loading.
+/// The longest time of serving and loading, in the same way.
 const ECHO: u32 = 120;
 
 /// The extent of a run.

@@ -27,7 +27,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     pub(super) run: u32,
-    /// Those that printed that they need what this kernel does not have.
+    /// The tests that printed that they need what this kernel does not have.
     pub(super) skipped: u32,
 }
 
