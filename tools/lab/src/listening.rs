@@ -15,7 +15,7 @@ const LISTEN: &str = "0A";
 /// The flags of a listening socket in `/proc/net/unix`.
 const ACCEPTS: &str = "00010000";
 
-/// The addresses at which a process listens for TCP, or one that it has started; sorted. What another user's process does is not
+/// The addresses at which a process listens for TCP, or one that it has started; sorted. Processes of another user are not
 /// visible.
 pub(crate) fn of_tree(root: u32) -> Vec<SocketAddr> {
     let (root, others) = process_tree::of(root);

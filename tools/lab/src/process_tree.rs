@@ -59,7 +59,7 @@ fn handle(pid: u32) -> Option<OwnedFd> {
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    // One that has ended has none.
+    // A process that has ended has no children.
     let listed = of_threads(&tasks(pid), "children").unwrap_or_default();
     listed
         .iter()

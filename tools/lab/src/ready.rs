@@ -137,7 +137,7 @@ fn loopback(port: u16) -> Option<SocketAddr> {
     all.into_iter().map(|ip| SocketAddr::new(ip, port)).find(is_open)
 }
 
-/// With what a server that ended without a failure may have done.
+/// The error, with a hint for a server that ended without a failure.
 fn explained(error: ProcessError, succeeded: bool) -> ProcessError {
     let hint =
         "; a server that goes on in the background cannot be measured: keep it in the foreground";

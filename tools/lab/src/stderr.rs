@@ -21,7 +21,7 @@ const ANNOUNCES: &str = "listening on ";
 /// The prefix of an address of datagrams.
 const UDP: &str = "udp://";
 
-/// An output, read by threads until its end, so that its process is never blocked. Of it, so many bytes at its end are kept.
+/// An output, read by threads until its end, so that its process is never blocked. So many bytes at its end are kept.
 #[derive(Debug)]
 pub(crate) struct Stderr {
     shared: Arc<Shared>,

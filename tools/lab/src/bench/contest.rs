@@ -156,7 +156,7 @@ impl Contest<'_> {
         let first = |verdict: &Verdict| found.contains(verdict);
         let order = [Verdict::Void, Verdict::Worse, Verdict::Undecided, Verdict::Same];
         match order.into_iter().find(first) {
-            // By another round's value it was the best.
+            // The contender was the best by the value of another round.
             Some(Verdict::Worse) => Verdict::Undecided,
             found => found.unwrap_or(Verdict::Better),
         }

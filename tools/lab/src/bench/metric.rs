@@ -113,9 +113,9 @@ pub enum Format {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fold {
-    /// Their median.
+    /// The median of the values.
     Median,
-    /// Their sum.
+    /// The sum of the values.
     Sum,
 }
 

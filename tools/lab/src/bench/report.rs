@@ -174,7 +174,7 @@ pub struct Figure {
     /// The ratio to the baseline, taken within the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
-    /// Whether the control must be equal by it.
+    /// Whether the control must be equal by this metric.
     #[serde(skip)]
     checked: bool,
 }

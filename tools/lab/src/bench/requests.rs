@@ -28,7 +28,7 @@ pub fn mean() -> Metric {
     latency("mean_us", "mean")
 }
 
-/// Their median latency.
+/// The median latency of requests.
 pub fn p50() -> Metric {
     latency("p50_us", "p50")
 }

@@ -17,7 +17,7 @@ pub(crate) const fn times(optimized: u64) -> u64 {
 /// A machine. All are standard deviations of logarithms, or what such slow phases multiply times by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Machine {
-    /// From slice to slice.
+    /// The noise from slice to slice.
     pub(crate) noise: f64,
     /// A slow random walk of the whole machine, step by step.
     pub(crate) drift: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Machine {
     pub(crate) bursts: f64,
     /// How much a second process slows down at most, which runs half of the time.
     pub(crate) second: f64,
-    /// Between two starts of one program.
+    /// The difference between two starts of one program.
     pub(crate) starts: f64,
 }
 

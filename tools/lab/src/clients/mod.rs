@@ -33,7 +33,7 @@ const BRIEF: Duration = Duration::from_millis(200);
 pub(crate) struct Clients {
     /// Their core, unless they run on any.
     pub(crate) core: Option<usize>,
-    /// For how long programs run.
+    /// How long programs run.
     pub(crate) time: Duration,
     /// The most that any client runs.
     pub(crate) most: Duration,

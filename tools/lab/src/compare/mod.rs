@@ -98,7 +98,7 @@ pub struct Change {
     pub old: f64,
     /// The new one.
     pub new: f64,
-    /// New ÷ old, with an interval that holds together with all others. With a reference, of the ratios to it.
+    /// New ÷ old, with an interval that holds together with all others. With a reference, ratios to it are divided.
     pub ratio: Ratio,
     /// How far the machine moved by itself in either run: the largest deviation of a control from the contender that it copies,
     /// and of the second half of a run from its first. 0.03 is 3 %.

@@ -31,10 +31,10 @@ pub(super) const UNIX: &str = "unix:";
 ///
 /// Words in braces, in the command and in its configuration, are replaced when a process starts: `{port}`, a free port; `{dir}`, a
 /// directory of its own; `{configuration}`, the path of the file that the key `configuration` names, copied and filled;
-/// `{site}`, the directory of the files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, what it is to
-/// speak; `{module}`, the path of the library that the key `module` names. Of a command without `{port}`, the key `port` says where it
+/// `{site}`, the directory of the files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the protocol to
+/// speak; `{module}`, the path of the library that the key `module` names. For a command without `{port}`, the key `port` says where it
 /// listens; otherwise what its processes listen on is looked up. `ready` is a text that one of its outputs has before it is ready.
-/// `variables` are set for it. Of a `peer`, the program is one that the script of that peer builds.
+/// `variables` are set for it. If there is a `peer`, the program is one that its script builds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
@@ -229,7 +229,7 @@ impl Contender {
         &self.arguments
     }
 
-    /// The same, started by this.
+    /// The same contender, named and started as `spec` says.
     pub(crate) fn named(&self, spec: &Spec) -> Contender {
         Contender { name: spec.name.clone(), spec: spec.clone(), ..self.clone() }
     }

@@ -400,7 +400,7 @@ impl Load {
         }
     }
 
-    /// The plan of our load for a server, at a rate if it is an open loop. What named the example names the server.
+    /// The plan of our load for a server, at a rate if it is an open loop. Names of the example become those of the server.
     pub(crate) fn plan(&self, plan: &Plan, address: &ServerAddress, rate: Option<f64>) -> Plan {
         let mut plan = Plan { address: address.clone(), ..plan.clone() };
         if let (Some(rate), Schedule::Open { arrivals, .. }) = (rate, &plan.schedule) {

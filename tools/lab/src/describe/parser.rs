@@ -30,7 +30,7 @@ struct Pattern {
     /// The factor to µs, of a time without a unit in the output.
     unit: Option<f64>,
     expression: Regex,
-    /// As it was written.
+    /// The key as it was written.
     key: String,
 }
 
@@ -144,7 +144,7 @@ struct Found {
     requests: Option<f64>,
     /// A second.
     rate: Option<f64>,
-    /// In µs.
+    /// The time in µs.
     time: Option<f64>,
     errors: f64,
     refused: f64,

@@ -45,13 +45,13 @@ pub struct Setup {
     pub missing: Missing,
     /// Notes of the report, beside missing contenders.
     pub(crate) notes: Vec<String>,
-    /// For how many rounds a process is measured before a new one takes its place.
+    /// The number of rounds in which a process is measured before a new one takes its place.
     pub(crate) rounds_a_process: usize,
     /// Open files that it needs here.
     pub(crate) files: u64,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
-    /// For contenders that write files.
+    /// The check of contenders that write files.
     pub(crate) check: Option<Check>,
     /// How its figures are shown.
     pub shown: Shown,
@@ -120,7 +120,7 @@ impl Setup {
     /// About how long it takes, without building peers, in the minimum of rounds.
     pub fn cost(&self) -> Duration {
         let round: Duration = self.loads.iter().map(|load| load.cost).sum();
-        // With the control. System calls are counted in the first round by slices of their own.
+        // The control is one more. System calls are counted in the first round by slices of their own.
         let contenders = self.contenders.len() as u32 + 1;
         let rounds = self.plan.rounds.least as u32 + u32::from(self.counts_calls());
         round * contenders * rounds + self.idle.unwrap_or_default()

@@ -37,7 +37,7 @@ impl Cycles {
     /// The form of a job.
     pub const JOB: &str = "WORKERS CYCLES BYTES";
 
-    /// Those of a cell.
+    /// The cycles of a cell.
     pub(super) fn of(cell: &Cell) -> Cycles {
         let number = |name| cell.number(name).unwrap_or_default();
         Cycles { workers: number("workers"), cycles: number("cycles"), bytes: number("bytes") }

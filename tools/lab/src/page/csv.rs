@@ -23,7 +23,7 @@ const COLUMNS: [&str; 12] = [
 impl Document<'_> {
     /// A row for each contender, cell and metric, below a row with the names of the columns: the contender, each parameter of the cells,
     /// the metric, its value with the interval of its median, its best round, the ratio to the baseline with its interval, and how many slices were
-    /// accepted and failed, with the first reason. What there is not is empty.
+    /// accepted and failed, with the first reason. Missing values are empty.
     pub fn csv(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self.report.settings.cells.iter().flat_map(Cell::parameters) {

@@ -113,7 +113,7 @@ fn write_index(directory: &Path, mut runs: Vec<Listed>, with_others: bool) -> Re
         let files = files(directory).unwrap_or_default();
         let is_new = |path: &&PathBuf| runs.iter().all(|run| run.name != stem(path));
         let others: Vec<Listed> = files.iter().filter(is_new).map(|path| list(path)).collect();
-        // Those of which a page is there.
+        // Only runs that have a page are listed.
         let has_page = |run: &Listed| file(directory, &run.name, Form::Html).exists();
         runs.extend(others.into_iter().filter(has_page));
     }
@@ -186,7 +186,7 @@ fn save(path: &Path, text: &str) -> Result<()> {
     })
 }
 
-/// Documents of all files of results in a directory, made when they are asked for. What a file has is kept until the file changes.
+/// Documents of all files of results in a directory, made when they are asked for. A document is kept until its file changes.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,

@@ -130,7 +130,7 @@ impl Document<'_> {
         self.page().markdown()
     }
 
-    /// The report as JSON; that of the suite, if it is one. Without the slices: they are most of it, and the file of results has them.
+    /// The report as JSON, or that of the suite, if it is one, without the slices: they are most of it, and the file of results has them.
     pub fn json(&self) -> String {
         let mut report = serde_json::to_value(self.report).expect("plain data");
         report.as_object_mut().expect("a report has names").remove("samples");

@@ -89,7 +89,7 @@ impl Places {
             let mut parts = text.split(&**path);
             let mut shortened = parts.next().unwrap_or_default().to_owned();
             for part in parts {
-                // Not a part of a longer name, such as that of a directory beside it.
+                // A part of a longer name is left as it is, such as that of a directory beside it.
                 let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
                 let is_longer = part.starts_with(goes_on) || shortened.ends_with(goes_on);
                 shortened += if is_longer { path } else { name };

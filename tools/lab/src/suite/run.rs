@@ -283,7 +283,7 @@ fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
     slices.filter_map(|slice| slice.sample.as_ref().and_then(|sample| rate.of.of(sample))).collect()
 }
 
-/// In MB of 2^20 bytes, as `top` displays them.
+/// The memory of a contender in MB of 2^20 bytes, as `top` displays them.
 fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64> {
     let footprint = report.memory.iter().find(|footprint| footprint.contender == contender)?;
     let megabytes =
