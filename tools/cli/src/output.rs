@@ -83,7 +83,7 @@ impl JsonFile {
 /// A file, or standard output, that grows by pieces which are there as a whole or not at all.
 #[derive(Debug)]
 pub(crate) struct LogFile {
-    /// None for standard output.
+    /// The path and the file; none for standard output.
     file: Option<(PathBuf, File)>,
     /// The end of the last whole piece.
     whole: u64,

@@ -142,7 +142,7 @@ impl Parser {
 #[derive(Default)]
 struct Found {
     requests: Option<f64>,
-    /// A second.
+    /// Requests a second.
     rate: Option<f64>,
     /// The time in µs.
     time: Option<f64>,
