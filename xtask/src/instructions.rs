@@ -11,7 +11,7 @@ use crate::step::{Failure, Outcome, Step, root, target};
 
 /// How much a count may differ from its figure, in percent: compilers, and `memcpy` of processors, differ a little.
 const TOLERANCE: f64 = 1.5;
-/// Messages of the shorter run.
+/// Messages of the shorter run: so many, or ten a client, so that all buffers have been in use.
 const MESSAGES: u64 = 4_000;
 /// The crate of the simulated kernel.
 const PLAYED: &str = "annulus_sim::";
@@ -100,12 +100,13 @@ fn build() -> Result<(), Failure> {
 /// Instructions of a message, at the size of a figure.
 fn count(figure: &Figure) -> Result<Figure, Failure> {
     let &Figure { ref way, clients, bytes, .. } = figure;
+    let messages = MESSAGES.max(10 * u64::from(clients));
     let (once, twice) = thread::scope(|scope| {
-        let once = scope.spawn(|| spent(figure, MESSAGES));
-        let twice = spent(figure, 2 * MESSAGES);
+        let once = scope.spawn(|| spent(figure, messages));
+        let twice = spent(figure, 2 * messages);
         (once.join().expect("a run that fails returns why"), twice)
     });
-    let instructions = (twice?.saturating_sub(once?)) as f64 / MESSAGES as f64;
+    let instructions = (twice?.saturating_sub(once?)) as f64 / messages as f64;
     Ok(Figure { way: way.clone(), clients, bytes, instructions })
 }
 
