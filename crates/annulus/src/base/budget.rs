@@ -11,7 +11,7 @@ use crate::unwind::contained;
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
-/// What a task may do each time it is polled, unless [`Builder::task_budget`](crate::Builder::task_budget) says otherwise.
+/// The operations that a task may do each time it is polled, unless [`Builder::task_budget`](crate::Builder::task_budget) says otherwise.
 pub(crate) const DEFAULT: u32 = 128;
 
 /// More than ever is taken.

@@ -1,4 +1,4 @@
-//! What all families of slots share: the driver, the timers, what is woken and dropped after the borrow, and memory.
+//! The state that all families of slots share: the driver, the timers, the wakers and values for after the borrow, and memory.
 //!
 //! A family's methods take `&mut Io` beside their own slots. Families do not know each other: what one causes in another is
 //! a note here, and the turn acts on it.
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// How many events ahead the slots are asked for.
 pub(crate) const AHEAD: u32 = 6;
 
-/// What is chosen for a runtime's streams. Bytes, but for the linger.
+/// The settings of a runtime's streams, in bytes, but for the linger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Bytes of a send from which on it is not copied; `None` is never.
@@ -35,7 +35,7 @@ pub(crate) struct Bounds {
     pub(crate) linger: Duration,
 }
 
-/// What all families of slots share.
+/// The state that all families of slots share.
 pub(crate) struct Io {
     pub(crate) driver: KernelHeld<Driver>,
     pub(crate) timers: Timers,
@@ -216,7 +216,7 @@ impl Io {
         self.memory.meter.bytes() + self.driver.resident()
     }
 
-    /// What the driver has counted, and what is held now.
+    /// The driver's counters, and the amounts held now.
     pub(crate) fn counters(&mut self) -> Counters {
         let limit = self.memory.limit().map_or(0, MemoryLimit::bytes);
         let mut counters = *self.driver.counters();

@@ -1,4 +1,4 @@
-//! What every floor stands on: what slots and handles are given.
+//! The base of every floor: types that slots and handles are given.
 
 pub(crate) mod budget;
 pub(crate) mod connection_limit;

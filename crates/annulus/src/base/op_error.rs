@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix;
 
-/// What failed.
+/// The operation that failed.
 ///
 /// ```
 /// use annulus::net::{OpError, Operation, UnixListener};
@@ -101,12 +101,12 @@ impl OpError {
         Self { text, ..self }
     }
 
-    /// What an error says of operation and address, if it says that.
+    /// The operation and the address that an error names, if it names them.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// What failed.
+    /// The operation that failed.
     pub fn operation(&self) -> Operation {
         self.operation
     }

@@ -1,6 +1,6 @@
-//! What waits for a turn, in numbers.
+//! Counts of the work that waits for a turn.
 
-/// What waits for the next turn of the loop.
+/// Counts of the work that waits for the next turn of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Queues {

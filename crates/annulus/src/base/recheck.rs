@@ -50,15 +50,15 @@ impl<T> Rechecks<T> {
 
 /// A wait queue.
 pub(crate) enum Recheck {
-    /// Of accepts, by slot and generation.
+    /// The queue of accepts, by slot and generation.
     Accept(u32, u32),
-    /// Of receives of datagrams, by slot and generation.
+    /// The queue of receives of datagrams, by slot and generation.
     Receive(u32, u32),
-    /// Of a pool of buffers, a semaphore, ….
+    /// The queue of a pool of buffers, a semaphore, ….
     Queue(Weak<dyn RecheckQueue>),
 }
 
-/// What has a wait queue of its own.
+/// An object with a wait queue of its own.
 pub(crate) trait RecheckQueue {
     /// Notifies the next waiters of what the first have not taken. True if it has to be checked again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;

@@ -28,7 +28,7 @@ enum Route<F, T> {
     Refused(Option<io::Error>),
 }
 
-/// What the caller and a thread of the pool share.
+/// The state that the caller and a thread of the pool share.
 struct Shared<F, T>(Mutex<State<F, T>>);
 
 struct State<F, T> {
@@ -116,7 +116,7 @@ impl<F, T> Shared<F, T> {
         polled
     }
 
-    /// Its result is not wanted any more.
+    /// Ends a call whose result is not wanted any more.
     fn give_up(&self) {
         let mut state = self.state();
         let left = (replace(&mut state.stage, Stage::Over), state.waiter.take());

@@ -12,7 +12,7 @@ pub(crate) use call::BlockingCall;
 pub(crate) use pool::{Full, Limits, Pool};
 pub(crate) use resolver::{Lookup, Resolver};
 
-/// What a runtime has for calls that block.
+/// A runtime's pool and resolver, for calls that block.
 #[derive(Clone)]
 pub(crate) struct Blocking {
     pub(crate) pool: Pool,

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Tells that it runs, then waits for leave to end.
+    /// Signals that it runs, then waits for leave to end.
     struct Held(Mutex<(Sender<()>, Receiver<()>)>);
 
     impl Job for Held {

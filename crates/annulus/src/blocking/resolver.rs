@@ -11,7 +11,7 @@ pub(crate) enum Resolver {
     #[default]
     System,
     Given(Arc<Lookup>),
-    /// Of a simulated network: what the machine says of a name would differ from run to run.
+    /// The resolver of a simulated network: the machine's answer for a name would differ from run to run.
     Simulated,
 }
 

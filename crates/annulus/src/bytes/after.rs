@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 pub(crate) struct After {
     pub(crate) wakes: Vec<Waker>,
     pub(crate) drops: Vec<Waker>,
-    /// What calls on files named whose futures are gone: dropping it may close a file.
+    /// Arguments and descriptors of file calls whose futures are gone: dropping them may close a file.
     pub(crate) kept: Vec<Box<dyn Any>>,
     /// Bytes of a foreign owner, sent or given up.
     pub(crate) chunks: Vec<Chunk>,

@@ -33,7 +33,7 @@ const OVERHEAD: usize = 64;
 /// ```
 pub struct Chunk(pub(crate) Repr);
 
-/// What converts into a [`Chunk`], and can be sent so.
+/// A type that converts into a [`Chunk`], and can be sent so.
 ///
 /// Bytes that are borrowed do not: they might be gone when they are sent.
 ///
@@ -80,7 +80,7 @@ pub(crate) enum Repr {
     Rc(Rc<[u8]>),
     #[cfg(feature = "bytes")]
     Foreign(bytes::Bytes),
-    /// Of an owner whose drop may run foreign code.
+    /// Bytes of an owner whose drop may run foreign code.
     Owned(OwnedPart),
     /// Copied by `poll_write` into a buffer of the runtime.
     Copied(Vec<u8>),

@@ -25,7 +25,7 @@ unsafe impl IoBufMut for BytesMut {
         let len = self.len();
         // SAFETY: no byte is initialised in a length of 0.
         unsafe { self.set_len(0) };
-        // Of the slice of the initialised bytes the pointer would be good for these only.
+        // A pointer from the slice of the initialised bytes would be valid for these only.
         let start = self.spare_capacity_mut().as_mut_ptr().cast();
         // SAFETY: so many were initialised before, and are still.
         unsafe { self.set_len(len) };

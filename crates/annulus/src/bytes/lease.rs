@@ -50,7 +50,7 @@ pub struct Lease {
 
 stays!(Send Lease);
 
-/// What keeps the memory of a lease alive.
+/// The owner that keeps the memory of a lease alive.
 enum Hold {
     /// Only while a lease is being split.
     Nothing,

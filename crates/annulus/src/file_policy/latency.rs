@@ -119,7 +119,7 @@ impl Latency {
 struct Device {
     number: u64,
     latencies: [[Latency; SIZES]; CLASSES],
-    /// Its file system cannot be asked to fail instead of waiting (`RWF_NOWAIT`, `RESOLVE_CACHED`).
+    /// The file system cannot be asked to fail instead of waiting (`RWF_NOWAIT`, `RESOLVE_CACHED`).
     no_nowait: bool,
 }
 
@@ -136,7 +136,7 @@ pub(crate) enum Timing {
     Sampled,
 }
 
-/// What a call's latency is recorded under.
+/// The key that a call's latency is recorded under.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallKind {
     pub(crate) device: DeviceId,

@@ -1,4 +1,4 @@
-//! What decides if a file call is made inline, on the loop, or off it.
+//! The policy that decides if a file call is made inline, on the loop, or off it.
 //!
 //! - [`latency`]: how long calls of each kind have lately taken on each device.
 //! - [`page_cache`]: if the data of a file's next read is probably in memory.
@@ -36,7 +36,7 @@ const CLOCK_EVERY: u32 = 4;
 /// Time between two readings that means that a call may have stalled. The coarse clock steps by a few milliseconds.
 const STALL: Duration = Duration::from_millis(8);
 
-/// What a runtime knows about its file calls. It lies beside the driver and the slots: an inline call needs neither.
+/// A runtime's data about its file calls. It lies beside the driver and the slots: an inline call needs neither.
 pub(crate) struct InlinePolicy {
     /// Where calls are made, unless their file says otherwise.
     pub(crate) default: Policy,
@@ -44,7 +44,7 @@ pub(crate) struct InlinePolicy {
     devices: RefCell<Devices>,
     inline: Cell<u64>,
     misses: Cell<u64>,
-    /// What of the budget this turn has used.
+    /// The part of the budget that this turn has used.
     spent: Cell<u64>,
     turn: Cell<u64>,
     /// The last clock reading, and the calls made since.
