@@ -56,7 +56,7 @@ impl AlignedBuf {
         Ok(Self { start, layout })
     }
 
-    /// Its first byte, for a pool that divides the memory.
+    /// The first byte, for a pool that divides the memory.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }

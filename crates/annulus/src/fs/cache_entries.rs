@@ -1,4 +1,4 @@
-//! What a cache of files remembers: values by path, with the time of their last use. No clock and no file: times are given.
+//! The entries of a cache of files: values by path, with the time of their last use. No clock and no file: times are given.
 //!
 //! If it is full, one entry is evicted by the clock algorithm: an index, the hand, goes round over the entries, skips each that was used
 //! since the last search passed it, and evicts the first that was not. Finding one takes a step or two, and a use costs a store.
@@ -185,8 +185,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is found is what was put there last; there are never more than may be; and as long as there are fewer, nothing goes that
-        /// was used lately.
+        /// A value that is found is the one put there last; there are never more than may be; and as long as there are fewer, none goes
+        /// that was used lately.
         #[test]
         fn entries_are_those_of_a_map_with_some_left_out(all in prop::collection::vec(steps(), 1..200)) {
             let (mut entries, mut capacity, mut now) = (Entries::new(8), 8, Duration::ZERO);

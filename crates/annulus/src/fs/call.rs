@@ -39,7 +39,7 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
     }
 }
 
-/// What the policy needs to know about a call besides its arguments.
+/// The facts that the policy needs about a call besides its arguments.
 #[derive(Clone, Copy)]
 pub(super) struct CallSite<'a> {
     pub(super) core: &'a Rc<Core>,
@@ -216,7 +216,7 @@ impl CallSite<'_> {
             policy.note_no_nowait(kind.device);
             Checked::Miss
         } else if failed(Errno::INVAL) || failed(Errno::NOSYS) {
-            // The kernel has no such way, or the caller is wrong: the call itself tells which.
+            // The kernel has no such way, or the caller is wrong: the call itself shows which.
             Checked::Unsupported
         } else {
             policy.count_inline(kind.bytes);
@@ -237,7 +237,7 @@ impl CallSite<'_> {
     }
 }
 
-/// What became of a call that was to fail instead of waiting.
+/// The outcome of a call that was to fail instead of waiting.
 enum Checked {
     /// It need not wait.
     Answer(io::Result<u32>),

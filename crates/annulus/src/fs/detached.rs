@@ -36,7 +36,7 @@ impl File {
         if lease.is_empty() { Ok(()) } else { self.write_in_task(lease, None).await }
     }
 
-    /// Its place in line for the cursor is taken first, so that the next call at the cursor comes after these bytes. A file without a
+    /// Takes the place in line for the cursor first, so that the next call at the cursor comes after these bytes. A file without a
     /// cursor, such as a pipe, is written in order only as long as each write is awaited.
     async fn write_in_task(&self, lease: Lease, cached: Option<Self>) -> io::Result<()> {
         let mut turn = self.open.cursor_turn();

@@ -91,7 +91,7 @@ impl Dir {
         options.open_in(self, path.as_ref()).await
     }
 
-    /// What is known about a path; of what a symbolic link points to.
+    /// The metadata of a path: that of the target, if it is a symbolic link.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, ….
@@ -99,7 +99,7 @@ impl Dir {
         self.stat(path.as_ref(), AtFlags::empty()).await
     }
 
-    /// What is known about a path; of a symbolic link itself.
+    /// The metadata of a path: that of the link itself, if it is a symbolic link.
     ///
     /// # Errors
     /// As [`metadata`](Self::metadata).

@@ -52,7 +52,7 @@ struct Shared {
     memory: AlignedBuf,
     /// Bytes of a buffer.
     size: usize,
-    /// Its number with the driver.
+    /// The number of the pool's registration in the driver.
     registration: io::Result<u32>,
 }
 

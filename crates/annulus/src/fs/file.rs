@@ -55,7 +55,7 @@ pub enum Advice {
     NoReuse = 5,
 }
 
-/// What direct I/O needs; see [`File::alignment`].
+/// The alignment that direct I/O needs; see [`File::alignment`].
 ///
 /// ```
 /// use annulus::fs::{self, AlignedBuf, Alignment, File};
@@ -247,7 +247,7 @@ impl File {
         self.plain(None, move |fd| FileCall::Allocate { fd, mode: 0, offset, len }).await
     }
 
-    /// Tells the kernel how the file will be used, so that it reads ahead or drops pages. A length of 0 means up to the end.
+    /// Advises the kernel how the file will be used, so that it reads ahead or drops pages. A length of 0 means up to the end.
     ///
     /// # Errors
     /// `InvalidInput` for a pipe, or a length above 4 GiB.
@@ -269,7 +269,7 @@ impl File {
         self.plain(Some(Class::Modify), move |fd| FileCall::SetModeOf { fd, mode }).await
     }
 
-    /// What is known about the file.
+    /// The metadata of the file.
     ///
     /// # Errors
     /// The system's; or outside a runtime.
@@ -279,7 +279,7 @@ impl File {
         answer.map(|_| Metadata::new(*stat))
     }
 
-    /// The alignment that direct I/O needs. If the kernel does not tell (before 6.1), it is 4096 bytes for both, which suits every
+    /// The alignment that direct I/O needs. If the kernel does not report it (before 6.1), it is 4096 bytes for both, which suits every
     /// device.
     ///
     /// # Errors
@@ -381,7 +381,7 @@ struct Seek {
     offset: i64,
     origin: u32,
     position: Box<u64>,
-    /// Of the cursor, if calls at it were in flight.
+    /// The permit of the cursor, if calls at it were in flight.
     _turn: Option<Permit>,
 }
 

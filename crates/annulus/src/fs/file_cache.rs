@@ -108,7 +108,7 @@ pub struct CachedFile {
     metadata: Metadata,
 }
 
-/// What a [`FileCache`] has done.
+/// Counters of a [`FileCache`].
 ///
 /// ```
 /// use annulus::fs::FileCacheStats;
@@ -206,7 +206,7 @@ impl FileCache {
         self.len() == 0
     }
 
-    /// What it has done.
+    /// The counters of the cache.
     pub fn stats(&self) -> FileCacheStats {
         self.shared.stats.get()
     }
@@ -342,7 +342,7 @@ impl FileCache {
     }
 }
 
-/// What a cache has of a path.
+/// The result of a look-up of a path in a cache.
 enum Found {
     Valid(Rc<CachedFile>),
     Stale(Rc<CachedFile>),
@@ -359,13 +359,13 @@ impl CachedFile {
         &self.file
     }
 
-    /// What was known about it when it was last checked.
+    /// The metadata of the file when it was last checked.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 }
 
-/// Whether an error tells nothing of the path, and may be gone soon.
+/// Whether an error says nothing about the path, and may be gone soon.
 fn is_passing(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(

@@ -45,7 +45,7 @@ const LONGEST: Duration = Duration::from_millis(64);
 impl File {
     /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the close of the last handle.
     ///
-    /// No event tells that another process has released its lock, so this tries again at intervals of at most 64 ms; no thread
+    /// No event reports that another process has released its lock, so this tries again at intervals of at most 64 ms; no thread
     /// is blocked meanwhile. If the future is dropped while a try is in flight off the loop, the file may be locked all the same;
     /// [`unlock`](Self::unlock) releases it then, too.
     ///

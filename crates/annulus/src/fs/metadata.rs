@@ -1,4 +1,4 @@
-//! What is known about a file.
+//! Metadata of files.
 #![allow(unsafe_code)]
 
 use super::call::CallArgs;
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// `STATX_BTIME`: the creation time is known.
 const CREATED: u32 = 0x800;
 
-/// What is known about a file, a directory, or anything else that a path can name.
+/// The metadata of a file, a directory, or anything else that a path can name.
 ///
 /// ```
 /// use annulus::fs;
@@ -129,8 +129,8 @@ impl Metadata {
         self.0.block_size
     }
 
-    /// What direct I/O needs of memory and of offsets and lengths, in bytes; `None` if the kernel does not tell (before 6.1),
-    /// or the file has no direct I/O.
+    /// The alignment of memory, and of offsets and lengths, that direct I/O needs, in bytes; `None` if the kernel does not report it
+    /// (before 6.1), or the file has no direct I/O.
     pub(super) fn direct_alignment(&self) -> Option<(u32, u32)> {
         let known = self.0.direct_memory_align != 0 && self.0.direct_offset_align != 0;
         known.then_some((self.0.direct_memory_align, self.0.direct_offset_align))

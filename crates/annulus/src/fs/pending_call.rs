@@ -25,7 +25,7 @@ pub(super) struct PendingCall<A: 'static> {
     held: Option<Held<A>>,
 }
 
-/// What the call names: its arguments, and the descriptor that it was given.
+/// The values that the call uses: its arguments, and the descriptor that it was given.
 struct Held<A> {
     args: A,
     _open: Option<Rc<OpenFile>>,

@@ -80,7 +80,7 @@ pub struct DirEntry {
     kind: u8,
 }
 
-/// What an entry is, according to the directory.
+/// The kind of an entry, according to the directory.
 ///
 /// ```
 /// use annulus::fs::{self, DirEntry, EntryKind};
@@ -193,7 +193,7 @@ impl DirEntry {
         self.parent.join(&self.name)
     }
 
-    /// What it is, without a call on the file.
+    /// The kind of the entry, without a call on the file.
     pub fn kind(&self) -> EntryKind {
         match self.kind {
             8 => EntryKind::File,
@@ -208,7 +208,7 @@ impl DirEntry {
         self.inode
     }
 
-    /// What is known about it; of a symbolic link itself.
+    /// The metadata of the entry: that of the link itself, if it is a symbolic link.
     ///
     /// # Errors
     /// `NotFound` if it was removed meanwhile, ….

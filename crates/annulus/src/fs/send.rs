@@ -1,7 +1,7 @@
 //! Sending a file's pages to a socket inline, if that waits for no device.
 //!
 //! `sendfile` cannot be asked to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in memory,
-//! or for a few pages are predicted to be; or, on file systems that cannot tell, if it has not stalled lately.
+//! or for a few pages are predicted to be; or, on file systems that cannot report it, if it has not stalled lately.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
@@ -97,7 +97,7 @@ impl File {
     }
 
     /// Whether the first and the last byte of a range can be read without waiting: what lies between was mostly read with them. Of
-    /// a range that ends behind the file's end, the part within counts. `None` if the file system cannot tell.
+    /// a range that ends behind the file's end, the part within counts. `None` if the file system cannot report it.
     fn is_cached(&self, site: &CallSite<'_>, offset: u64, len: u32) -> Option<bool> {
         let policy = &site.core.inline_policy;
         if !policy.supports_nowait(self.device) {

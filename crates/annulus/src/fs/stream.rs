@@ -54,7 +54,7 @@ type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 /// call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
 pub struct FileStream {
     pub(crate) file: File,
-    /// What was read ahead, of which the first `consumed` bytes were taken.
+    /// Bytes that were read ahead, of which the first `consumed` were taken.
     ahead: Vec<u8>,
     pub(crate) consumed: usize,
     /// The last read has found the end, and `consume` was not called since.
@@ -66,7 +66,7 @@ pub struct FileStream {
     pub(crate) copy: Vec<u8>,
     writing: Option<JoinHandle<io::Result<()>>>,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
-    /// What is in flight wakes all tasks that wait for the stream.
+    /// Operations in flight wake all tasks that wait for the stream.
     waker: Arc<SharedWaker>,
     /// A seek that begins when it is polled.
     #[cfg(feature = "tokio-io")]
@@ -264,7 +264,7 @@ impl FileStream {
         self.file.try_clone()
     }
 
-    /// What is accepted is written whatever becomes of the stream.
+    /// Accepted bytes are written whatever becomes of the stream.
     pub(crate) fn write_in_task(&mut self, write: impl Future<Output = io::Result<()>> + 'static) {
         let core = self.file.open.core.clone();
         self.writing = Some(spawn(AcceptedWrite::new(core, write)));

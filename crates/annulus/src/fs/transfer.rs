@@ -19,7 +19,7 @@ pub(crate) struct Read<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
     pub(crate) offset: u64,
-    /// Of the cursor, while this is made off the loop at it.
+    /// The permit of the cursor, while this is made off the loop at it.
     pub(crate) turn: Option<Permit>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Write<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
     pub(crate) offset: u64,
-    /// Of the cursor, from the first call off the loop at it until all is written.
+    /// The permit of the cursor, from the first call off the loop at it until all is written.
     pub(crate) turn: Option<Permit>,
 }
 

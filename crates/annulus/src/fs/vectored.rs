@@ -20,7 +20,7 @@ struct Vectored<B> {
     vectors: Box<[IoVec]>,
     offset: u64,
     writes: bool,
-    /// Of the cursor, while this is made off the loop at it.
+    /// The permit of the cursor, while this is made off the loop at it.
     turn: Option<Permit>,
 }
 
