@@ -12,10 +12,10 @@ const GRAIN: usize = 64 * 1024;
 /// How many bytes runtimes may hold for their streams and datagram sockets, over all runtimes that share this limit, on any
 /// number of threads. Clones share it.
 ///
-/// What counts: the pools' buffers, as far as receives have filled them; received bytes that no task has taken; leases that own
-/// heap memory, wherever they are; what was accepted for sending and is not sent; datagrams both ways. Bytes that are
-/// shared count for each stream that is to send them. What does not count: what tasks keep themselves, about 2 KiB for each
-/// connection, files, and what the kernel holds for sockets.
+/// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no task has taken; leases that own
+/// heap memory, wherever they are; bytes accepted for sending and not sent; datagrams both ways. Bytes that are
+/// shared count for each stream that is to send them. It does not count the memory of tasks themselves, about 2 KiB for each
+/// connection, files, and the memory that the kernel holds for sockets.
 ///
 /// One limit for the runtimes of two threads:
 ///
@@ -52,7 +52,7 @@ pub struct MemoryLimit(Arc<Shared>);
 struct Shared {
     bytes: usize,
     source: String,
-    /// What runtimes have reported that they hold.
+    /// The bytes that runtimes have reported as held.
     held: AtomicUsize,
     /// Their streams that are held back.
     held_back: AtomicUsize,
@@ -65,7 +65,7 @@ impl MemoryLimit {
     /// The [source](Self::source) of a limit that the program gave.
     pub const GIVEN: &'static str = "as given";
 
-    /// A limit of so many bytes. [`check`](Self::check) tells whether a runtime accepts it.
+    /// A limit of so many bytes. [`check`](Self::check) verifies that a runtime accepts it.
     pub fn new(bytes: usize) -> Self {
         Self::of(bytes, Self::GIVEN.into())
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What to assume if nothing can be read: 1 GiB.
+/// The memory assumed if nothing can be read: 1 GiB.
 const UNKNOWN: usize = 1 << 30;
 
 /// The least of all limits, and which one that is.
@@ -58,7 +58,7 @@ enum Version {
 }
 
 impl Version {
-    /// The files that tell limits.
+    /// The files that contain the limits.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],
@@ -107,7 +107,7 @@ impl Membership {
         let Some(mount) = mounts.iter().find(|mount| mount.version == self.version) else {
             return Vec::new();
         };
-        // What a container mounts may begin further down than the paths it is told.
+        // A container's mount may begin further down than the paths in its `cgroup` file.
         let inside = self.path.strip_prefix(&mount.root).or(self.path.strip_prefix("/"));
         let inside = inside.unwrap_or(Path::new(""));
         let above = inside.ancestors().map(|group| (mount.point.join(group), group));
@@ -153,7 +153,7 @@ mod tests {
             least(&self.0.join("proc"))
         }
 
-        /// Of a process in these groups, with a hierarchy mounted.
+        /// The machine of a process in these groups, with a hierarchy mounted.
         fn of(name: &str, groups: &str, mount: &str) -> Self {
             let machine = Self::new(name);
             machine.write("proc/self/cgroup", groups);

@@ -1,4 +1,4 @@
-//! What streams and datagram sockets hold, weighed once a turn, and what each stream may hold in return.
+//! The memory that streams and datagram sockets hold, measured once a turn, and the amount that each stream may hold in return.
 //!
 //! Sums are kept where bytes are counted anyway: the pools count what receives have written to their buffers, a [`Meter`]
 //! the heap memory. From the sum and the limit follow a stream's *allowance*, and the *budget* of the turn's receives.
@@ -17,7 +17,7 @@ pub use limit::MemoryLimit;
 use annulus_driver::Budget;
 use bounds::{LOWERED, MARK};
 
-/// What a stream may hold whatever the others do, up to the limit: bytes. Beyond it, one that holds nothing goes on.
+/// Bytes that a stream may hold whatever the others do, up to the limit. Beyond it, one that holds nothing goes on.
 const FLOOR: usize = 8 * 1024;
 /// The part of the limit that is for streams that hold little.
 const RESERVE: usize = 4;
@@ -44,7 +44,7 @@ pub(crate) struct Memory {
     pub(crate) waiting_bound: usize,
     /// Half of the limit.
     half: usize,
-    /// What may be in use before the bounds are lowered.
+    /// Bytes that may be in use before the bounds are lowered.
     mark: usize,
     /// From this sum on something is to be set.
     much: usize,
@@ -118,7 +118,7 @@ impl Memory {
         if self.is_tight { most.min(4096) } else { most }
     }
 
-    /// What the runtimes that share the limit hold, now that this one holds `held`. `None` if nothing is to be set for it.
+    /// The bytes that all runtimes of the limit hold, now that this one holds `held`. `None` if nothing is to be set for that sum.
     #[inline]
     pub(crate) fn update_held(&mut self, held: usize) -> Option<usize> {
         let total =
@@ -126,7 +126,7 @@ impl Memory {
         (total >= self.much).then_some(total)
     }
 
-    /// Sets what streams may hold until the next time, if so much is held, and `in_use` of it here. Tells what has changed.
+    /// Sets the amounts that streams may hold until the next time, if `total` is held, and `in_use` here. Returns the changes.
     pub(crate) fn allow(&mut self, total: usize, in_use: usize) -> Changed {
         let was_lowered = self.is_lowered;
         // They rise again once there is some room: else they would fall and rise again and again.
@@ -161,7 +161,7 @@ impl Memory {
     }
 }
 
-/// What another sum has changed.
+/// The changes that another sum has caused.
 pub(crate) struct Changed {
     /// The budget of receives.
     pub(crate) budget: Option<Budget>,
@@ -178,13 +178,13 @@ impl Drop for Memory {
     }
 }
 
-/// What a stream may hold if `total` of the limit is held.
+/// The bytes that a stream may hold if `total` of the limit is held.
 fn allowance(limit: usize, total: usize) -> usize {
     let free = (limit - limit / RESERVE).saturating_sub(total);
     if total > limit { 0 } else { (free / SHARE).max(FLOOR) }
 }
 
-/// What receives may bring until it is weighed again: half of what is free, since others take memory, too.
+/// The bytes that receives may bring until the next measurement: half of the free ones, since others take memory, too.
 fn budget(limit: usize, total: usize) -> Budget {
     let bytes = (limit.saturating_sub(total) / 2).max(LEAST);
     Budget { bytes, is_tight: total > limit / 2 }

@@ -20,7 +20,7 @@ const CHUNK: usize = 4000;
 const CROWD: usize = 100;
 const READERS: usize = 5;
 
-/// What is held now.
+/// The bytes held now.
 fn held() -> usize {
     counters().expect("in a runtime").memory_held as usize
 }
@@ -145,7 +145,7 @@ fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
             }
         }
         sleep(Duration::from_secs(10)).await;
-        // What has come whole is less than what was held back on the way.
+        // No transfer that has come whole is larger than one that was held back on the way.
         let (whole, part): (Vec<_>, Vec<_>) =
             readers.iter().partition(|(_, writer, _)| writer.is_finished());
         let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
@@ -356,7 +356,7 @@ fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
         });
         sleep(Duration::from_secs(1)).await;
         assert!(counters().unwrap_or_default().memory_pauses > 0, "nothing is held back");
-        // What it has sent before.
+        // The permit that its earlier sends have left.
         went.notified().await;
         drop(leases);
         let dropped = Instant::now();

@@ -18,7 +18,7 @@ const SIGKILL: i32 = 9;
 
 /// A process that this one has started. See what [dropping it](crate::process#children-that-are-dropped) does.
 ///
-/// What it writes can be read while it runs:
+/// The child's output can be read while it runs:
 ///
 /// ```
 /// use annulus::io::AsyncRecv;
@@ -54,11 +54,11 @@ const SIGKILL: i32 = 9;
 /// # }).unwrap();
 /// ```
 pub struct Child {
-    /// What it reads, if that [is piped](super::Command::stdin). Dropping it is the end of what it reads.
+    /// The sender of the child's input, if that [is piped](super::Command::stdin). Dropping it ends the input.
     pub stdin: Option<Sender>,
-    /// What it writes, if that [is piped](super::Command::stdout).
+    /// The receiver of the child's output, if that [is piped](super::Command::stdout).
     pub stdout: Option<Receiver>,
-    /// The errors it writes, if they [are piped](super::Command::stderr).
+    /// The receiver of the child's errors, if they [are piped](super::Command::stderr).
     pub stderr: Option<Receiver>,
     /// `None` only while it is being dropped.
     running: Option<Running>,
@@ -83,12 +83,12 @@ impl Child {
         Ok(())
     }
 
-    /// Its number. Once its end has been waited for, another process may have the same number.
+    /// The process ID. Once the child's end has been waited for, another process may have the same one.
     pub fn id(&self) -> u32 {
         self.running().id()
     }
 
-    /// Its status if it has ended. Needs no runtime that runs.
+    /// The exit status of the child, if it has ended. Needs no runtime that runs.
     ///
     /// # Errors
     /// If other code has waited for it.
@@ -99,7 +99,7 @@ impl Child {
     /// Waits until it has ended; returns its status, every time. Closes its [`stdin`](Self::stdin) first, unless that was taken: a child
     /// that reads to the end would wait for ever.
     ///
-    /// What it writes must be read meanwhile, if it is piped: a child whose pipe is full waits. [`wait_with_output`](Self::wait_with_output)
+    /// The output must be read meanwhile, if it is piped: a child whose pipe is full waits. [`wait_with_output`](Self::wait_with_output)
     /// does that.
     ///
     /// Cancel-safe.

@@ -1,4 +1,4 @@
-//! What to execute, and how.
+//! The program to execute, with its arguments and settings.
 
 use super::child::Child;
 use super::running::{Running, reap_orphans};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 
-/// What to execute, and how: a [`std::process::Command`] whose children are awaited.
+/// A program to execute, with its arguments and settings: a [`std::process::Command`] whose children are awaited.
 ///
 /// ```
 /// use annulus::process::{Command, Stdio};
@@ -180,7 +180,7 @@ impl Command {
         yield_now().await;
         self.set_default(Stdio::null, Stdio::piped);
         let spawned = self.spawn();
-        // What is started next inherits them again.
+        // The next child inherits them again.
         self.set_default(Stdio::inherit, Stdio::inherit);
         spawned?.wait_with_output().await
     }

@@ -1,4 +1,4 @@
-//! What a process writes, collected from both of its streams at once: it may wait for either to be read.
+//! The output of a process, collected from both of its streams at once: it may wait for either to be read.
 
 use crate::pipe::Receiver;
 use std::future::poll_fn;

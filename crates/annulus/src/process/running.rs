@@ -78,7 +78,7 @@ impl Running {
         self.status.is_some()
     }
 
-    /// Its status, if it has ended.
+    /// The exit status, if the process has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if let Some(child) = &mut self.child
             && let Some(status) = child.try_wait().map_err(named("waitpid"))?
