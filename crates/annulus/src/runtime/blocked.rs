@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::fmt;
 use std::io;
 
-/// What prevents io_uring.
+/// The cause that prevents io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     OffForAll,
@@ -40,7 +40,7 @@ impl Cause {
         if addresses.soft.is_some() { Self::Addresses } else { Self::Memlock }
     }
 
-    /// What denies it: the sysctl if it does, else a filter.
+    /// The cause of a denial: the sysctl if it denies io_uring, else a filter.
     fn of_ban(sysctl: Option<&str>, privileged: bool) -> Self {
         match sysctl.map(str::trim) {
             Some("2") => Self::OffForAll,

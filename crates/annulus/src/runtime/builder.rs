@@ -234,8 +234,8 @@ impl Builder {
     /// Locks io_uring down: the ring accepts only the operations that the runtime needs, and once this runtime is built,
     /// `io_uring_setup` is denied to the process and its children, permanently. Off by default.
     ///
-    /// Of several runtimes in a process, lock down the last one that is built: later ones get no ring, and cannot detect what the
-    /// kernel's io_uring offers. [`Shards`](crate::shards::Shards) do this by themselves.
+    /// In a process with several runtimes, lock down the last one that is built: later ones get no ring, and cannot detect the
+    /// features of the kernel's io_uring. [`Shards`](crate::shards::Shards) do this by themselves.
     pub fn locked_down(mut self, locked: bool) -> Self {
         self.config.restricted = locked;
         self
@@ -302,8 +302,8 @@ impl Builder {
         self
     }
 
-    /// What looks names of hosts up, for [`lookup_host`](crate::net::lookup_host) and all that takes `"host:port"`; by default the
-    /// system's resolver. `resolver` may block: it is called on a thread of the pool for [blocking calls](crate::spawn_blocking). On a
+    /// The resolver of host names, for [`lookup_host`](crate::net::lookup_host) and all that takes `"host:port"`; by default the
+    /// system's. `resolver` may block: it is called on a thread of the pool for [blocking calls](crate::spawn_blocking). On a
     /// simulated kernel it is called on the loop; without one, the simulated network has no name but `localhost`.
     ///
     /// ```

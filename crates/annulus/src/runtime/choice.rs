@@ -10,7 +10,7 @@ use std::env;
 use std::fmt;
 use std::io;
 
-/// What overrides [`DriverChoice::Auto`].
+/// The environment variable that overrides [`DriverChoice::Auto`].
 const VARIABLE: &str = "ANNULUS_DRIVER";
 
 /// The features of io_uring that the uring driver makes use of, whatever its settings, if a kernel has them.
@@ -30,7 +30,7 @@ const ALWAYS: [&str; 10] = [
 /// Those of sends that do not copy.
 const ZERO_COPY: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
 
-/// What a driver with these settings makes use of.
+/// The features that a driver with these settings makes use of.
 fn used(config: &UringConfig) -> Vec<&'static str> {
     let zero_copy: &[&str] = if config.zero_copy { &ZERO_COPY } else { &[] };
     [&ALWAYS, zero_copy].concat()
@@ -121,7 +121,7 @@ pub struct DriverInfo {
     pub kind: DriverKind,
     /// Why this one, in a few words.
     pub reason: String,
-    /// What the kernel's io_uring offers. Empty if io_uring cannot be set up, or was not tried.
+    /// The features of the kernel's io_uring. Empty if io_uring cannot be set up, or was not tried.
     pub features: Features,
     /// Those that the settings call for.
     used: Vec<&'static str>,
@@ -168,7 +168,7 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     }
 }
 
-/// Tells the log, if there is one, that io_uring is not in use: once a process.
+/// Notes in the log, if there is one, that io_uring is not in use: once a process.
 fn tell_once(reason: &str) {
     #[cfg(feature = "tracing")]
     {

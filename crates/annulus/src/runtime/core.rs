@@ -1,4 +1,4 @@
-//! What the handles of a runtime share, and how they borrow the rest.
+//! The state that the handles of a runtime share, and how they borrow the rest.
 #![allow(unsafe_code)]
 
 use super::arrivals::Arrivals;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Wakes and drops may cause further wakes and drops: a turn handles this many rounds of them, and leaves the rest to the next.
 const ROUNDS: u32 = 8;
 
-/// What streams, timers and tasks of a runtime hold.
+/// The part of a runtime that its streams, timers and tasks hold.
 pub(crate) struct Core {
     /// `None` once the runtime has ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
@@ -49,9 +49,9 @@ pub(crate) struct Core {
     pub(crate) host: Host,
     /// Under a simulated kernel.
     pub(crate) arrivals: Arrivals,
-    /// Its clock, if it is not the kernel's; [`Io`](super::io::Io) has it too.
+    /// The runtime's clock, if it is not the kernel's; [`Io`](super::io::Io) has it too.
     pub(super) host_clock: Cell<Option<HostClock>>,
-    /// Its loop runs on this thread.
+    /// The loop runs on this thread.
     running: Cell<bool>,
     /// A panic has interrupted the loop's own code.
     broken: Cell<bool>,
@@ -112,7 +112,7 @@ impl Core {
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
-    /// The first use since the last turn for a host: tells the host that a turn has something to do.
+    /// The first use since the last turn for a host: notifies the host that a turn has something to do.
     ///
     /// # Errors
     /// In a forked child.

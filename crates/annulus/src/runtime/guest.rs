@@ -65,7 +65,7 @@ pub struct Guest {
     runtime: Runtime,
 }
 
-/// What a host does after a turn of its [`Guest`].
+/// The next step of a host after a turn of its [`Guest`].
 ///
 /// ```
 /// use annulus::{GuestNext, Runtime};
@@ -94,7 +94,7 @@ pub enum GuestNext {
 /// Operations that are ready at once which the host's tasks together may complete between two turns.
 const HOST_BUDGET: u32 = 1024;
 
-/// Tells the host of this thread's guest that a turn has something to do.
+/// Notifies the host of this thread's guest that a turn has something to do.
 fn request_turn() {
     current::with(|core| core.request_turn());
 }

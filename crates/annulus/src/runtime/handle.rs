@@ -128,7 +128,7 @@ impl Handle {
         self.remote.memory_limit().cloned()
     }
 
-    /// What the runtime holds and has done. The snapshot is taken on the runtime's thread: at once if that is this one, else by a
+    /// The state and counters of the runtime. The snapshot is taken on the runtime's thread: at once if that is this one, else by a
     /// task in its next turn, so this waits for as long as another task holds the loop. The future may be polled on any runtime.
     ///
     /// If the future is dropped, the answer is discarded.
@@ -164,8 +164,8 @@ impl Handle {
         self.ask_blocking(Core::tasks, timeout)
     }
 
-    /// What every task of the runtime waits for, a line each, with the place where it was spawned. For a program that hangs: await it
-    /// on a runtime of another thread. It runs as a task, so it answers only while the runtime's loop turns.
+    /// A line for every task of the runtime: the events it waits for, and the place where it was spawned. For a program that hangs:
+    /// await it on a runtime of another thread. It runs as a task, so it answers only while the runtime's loop turns.
     ///
     /// # Errors
     /// After the runtime's end.

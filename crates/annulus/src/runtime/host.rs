@@ -9,7 +9,7 @@ use std::task::Waker;
 pub(crate) struct Host(RefCell<Option<Waker>>);
 
 impl Host {
-    /// Notes the waker that tells it of a use of the runtime.
+    /// Notes the waker that notifies the host of a use of the runtime.
     pub(super) fn set(&self, waker: &Waker) {
         let is_same = self.0.borrow().as_ref().is_some_and(|host| host.will_wake(waker));
         if !is_same {
@@ -18,7 +18,7 @@ impl Host {
         }
     }
 
-    /// Tells it that a turn has something to do.
+    /// Notifies the host that a turn has something to do.
     pub(crate) fn wake(&self) {
         let host = self.0.borrow().clone();
         if let Some(waker) = host {

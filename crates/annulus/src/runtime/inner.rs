@@ -1,4 +1,4 @@
-//! What is borrowed at once: the shared [`Io`], and beside it one owner a family of slots.
+//! The state that is borrowed at once: the shared [`Io`], and beside it one owner a family of slots.
 
 use crate::base::io::{AHEAD, Io};
 use crate::base::recheck::{Recheck, RecheckQueue};

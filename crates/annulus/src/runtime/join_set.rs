@@ -47,12 +47,12 @@ pub struct JoinSet<T> {
     next: u64,
 }
 
-/// What the tasks of a set tell it.
+/// The reports of a set's tasks.
 #[derive(Default)]
 struct Finished {
     /// The numbers of tasks that have finished, or whose future was dropped.
     tasks: RefCell<VecDeque<u64>>,
-    /// What waits for the next one.
+    /// The waker of the task that waits for the next one.
     waiter: RefCell<Option<Waker>>,
 }
 
@@ -138,7 +138,7 @@ impl<T> JoinSet<T> {
             let number = self.finished.pop()?;
             let Entry::Occupied(mut task) = self.tasks.entry(number) else { continue };
             if !task.get().is_finished() {
-                // Its future is being dropped, and its result comes right after that.
+                // The task's future is being dropped, and the result comes right after that.
                 self.finished.tasks.borrow_mut().push_front(number);
                 return None;
             }
@@ -224,7 +224,7 @@ impl Finished {
         self.tasks.borrow_mut().pop_front()
     }
 
-    /// Waits until a task tells the set something.
+    /// Waits until a task reports to the set.
     fn poll_wait<R>(&self, cx: &Context<'_>) -> Poll<R> {
         let stale = renew(&mut self.waiter.borrow_mut(), cx.waker());
         dispose_each(stale);
@@ -242,7 +242,7 @@ impl Finished {
     }
 }
 
-/// Tells the set when it is dropped.
+/// Reports to the set when it is dropped.
 struct Report {
     number: u64,
     finished: Rc<Finished>,

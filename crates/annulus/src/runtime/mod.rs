@@ -122,13 +122,13 @@ impl Runtime {
         self.core.counters().unwrap_or_default()
     }
 
-    /// What the runtime holds and has done; `None` in a forked child.
+    /// The state and counters of the runtime; `None` in a forked child.
     pub fn stats(&self) -> Option<Stats> {
         self.core.stats()
     }
 
-    /// What every task waits for, a line each, with the place where it was spawned. For a runtime that hangs. While the runtime runs,
-    /// use [`Handle::waiting`].
+    /// A line for every task: the events it waits for, and the place where it was spawned. For a runtime that hangs. While the runtime
+    /// runs, use [`Handle::waiting`].
     pub fn waiting(&self) -> Vec<String> {
         self.core.waiting()
     }

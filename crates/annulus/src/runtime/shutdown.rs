@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(pool.strong_count(), 0);
     }
 
-    /// What does not come back in time leaks the memory.
+    /// An operation that does not come back in time leaks the memory.
     #[test]
     fn an_accept_in_flight_comes_back_and_the_memory_is_freed() {
         for driver in [DriverChoice::Auto, DriverChoice::Epoll] {

@@ -1,4 +1,4 @@
-//! What each task waits for, to find out why a program hangs.
+//! The events that each task waits for, to find out why a program hangs.
 
 use super::core::Core;
 use super::inner::Inner;
@@ -31,7 +31,7 @@ impl Core {
         Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
     }
 
-    /// What every task but the one that asks waits for, a line each.
+    /// A line for every task but the one that asks: the events it waits for.
     pub(super) fn waiting(&self) -> Vec<String> {
         self.tasks().unwrap_or_default().iter().map(TaskInfo::to_string).collect()
     }
