@@ -11,7 +11,7 @@ use std::io;
 pub struct ShardError<E> {
     /// The index of the shard that failed first.
     pub shard: usize,
-    /// Its failure.
+    /// The failure of that shard.
     pub cause: Cause<E>,
 }
 
@@ -34,12 +34,12 @@ pub struct ShardError<E> {
 /// ```
 #[non_exhaustive]
 pub enum Cause<E> {
-    /// Its thread could not be started or pinned, its runtime could not be built, or the driver failed for good.
+    /// The thread could not be started or pinned, the runtime could not be built, or the driver failed for good.
     /// `Interrupted` if [`Handle::stop`](crate::Handle::stop) stopped it.
     Runtime(io::Error),
-    /// Its main returned this error.
+    /// The shard's main returned this error.
     Main(E),
-    /// Its main panicked with this payload, which the panic hook has seen. For [`std::panic::resume_unwind`].
+    /// The shard's main panicked with this payload, which the panic hook has seen. For [`std::panic::resume_unwind`].
     Panicked(Box<dyn Any + Send>),
 }
 

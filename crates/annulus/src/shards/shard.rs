@@ -37,7 +37,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Its index, from 0 on.
+    /// The index of the shard, from 0 on.
     pub fn index(&self) -> usize {
         self.index
     }

@@ -41,7 +41,7 @@ impl Shards {
     }
 
     /// The settings of each shard's runtime, by index. `make` is called on the shard's thread. If one is
-    /// [locked down](Builder::locked_down), further rings are denied to the process once all shards have theirs.
+    /// [locked down](Builder::locked_down), further rings are denied to the process once all shards have their rings.
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
         self
@@ -224,7 +224,7 @@ fn guarded<R, E>(f: impl FnOnce() -> R) -> Result<R, Cause<E>> {
     catch_unwind(AssertUnwindSafe(f)).map_err(Cause::Panicked)
 }
 
-/// What a thread has set up. Fields drop in order: the runtime ends while the thread is still pinned.
+/// The resources that a thread has set up. Fields drop in order: the runtime ends while the thread is still pinned.
 struct LocalRuntime {
     runtime: Runtime,
     locked_down: bool,
@@ -232,7 +232,7 @@ struct LocalRuntime {
 }
 
 impl LocalRuntime {
-    /// Does not deny further rings yet: other shards may still have to set up theirs.
+    /// Does not deny further rings yet: other shards may still have to set up their rings.
     fn build(builder: Builder, cpu: Option<usize>) -> io::Result<Self> {
         let pinned = cpu.map(affinity::pin).transpose().map_err(io::Error::other)?;
         let locked_down = builder.is_locked_down();

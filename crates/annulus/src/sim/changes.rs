@@ -1,4 +1,4 @@
-//! What was asked of a network, and how it is done.
+//! Changes that were asked of a network, and how they are made.
 
 use super::Link;
 use super::disturb::{Chaos, Disturbances};

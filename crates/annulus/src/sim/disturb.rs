@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What happens to a pair of hosts.
+/// A kind of disturbance of a pair of hosts.
 ///
 /// ```
 /// use annulus::sim::{Disturbance, Disturbances};
@@ -40,7 +40,7 @@ impl Disturbance {
         &[Self::Partition, Self::Reset, Self::Delay, Self::Slow, Self::Crash];
 }
 
-/// What disturbs a network, and how often: for [`Network::disturb`].
+/// The kinds of a network's disturbances, and how often they begin: for [`Network::disturb`].
 ///
 /// ```
 /// use annulus::sim::{Disturbance, Disturbances, Network};
@@ -90,7 +90,7 @@ pub(super) struct Chaos {
     active: Vec<(Duration, u64, Effect)>,
 }
 
-/// What a disturbance does, and to which hosts.
+/// The effect of a disturbance, and the hosts that it affects.
 #[derive(Clone, Copy, Debug)]
 enum Effect {
     Pair(IpAddr, IpAddr, Overlay),
@@ -122,7 +122,7 @@ impl Chaos {
         self.active.iter().map(|(at, ..)| *at).fold(self.next, Duration::min)
     }
 
-    /// What ends now, in the order of time.
+    /// Takes out the disturbances that end now, in the order of time.
     fn take_ended(&mut self, now: Duration) -> Vec<(u64, Effect)> {
         self.active.sort_by_key(|(at, ..)| *at);
         let ended = self.active.partition_point(|(at, ..)| *at <= now);

@@ -29,7 +29,7 @@ pub(super) fn boxed<E: Into<Failure> + 'static>(
     Box::pin(async { program.await.map_err(Into::into) })
 }
 
-/// What a host runs.
+/// The program that a host runs.
 pub(super) enum Program {
     Service(Box<dyn FnMut() -> Main>),
     Client(Main),
@@ -86,7 +86,7 @@ pub(super) struct Host {
     pub(super) is_down: bool,
     /// The number of the disturbance that has crashed it, and is to start it again.
     pub(super) down_by: Option<u64>,
-    /// Its program has ended.
+    /// The program has ended.
     pub(super) has_ended: bool,
 }
 
@@ -171,7 +171,7 @@ impl Running {
         self.runtime.core().remote.lost_panic()
     }
 
-    /// What each of its tasks waits for.
+    /// A line for each task of the host: the events it waits for.
     pub(super) fn waiting(&self) -> Vec<String> {
         self.runtime.waiting()
     }

@@ -240,7 +240,7 @@ fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
     io::Error::new(io::ErrorKind::Deadlock, lines.join("\n"))
 }
 
-/// What is open and in flight in a deadlock.
+/// The text of a deadlock: all that is open and in flight.
 fn deadlock_of(sim: &Sim) -> String {
     let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
     lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));

@@ -23,7 +23,7 @@ use std::time::Duration;
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// Addresses are 10.0.0.1 to 10.0.0.254.
 const MOST_HOSTS: usize = 254;
-/// What each host is for itself.
+/// The name that each host has for itself.
 const LOCALHOST: &str = "localhost";
 
 /// Several hosts on one simulated network: each has a runtime, an address and a name of its own, and runs an unchanged program. Clones are
@@ -98,7 +98,7 @@ pub(super) struct Shared {
     pub(super) changes: RefCell<Vec<Change>>,
     pub(super) pairs: RefCell<Pairs>,
     pub(super) chaos: RefCell<Option<Chaos>>,
-    /// Of the network: the kernel has a generator of its own.
+    /// The generator of the network: the kernel has one of its own.
     pub(super) random: RefCell<Random>,
     pub(super) time_limit: Cell<Duration>,
     pub(super) stage: Cell<Stage>,
@@ -271,7 +271,7 @@ impl Network {
 
     /// A host loses its power: its program and all its tasks are dropped, what it sends in their destructors leads nowhere, and its peers
     /// are not notified. Their connections are half-open: what they send gets no answer, and once the host is [back](Self::bounce) a reset.
-    /// What is in flight to and from it is lost, datagrams too. File operations that wait for the device have no effect.
+    /// Data in flight to and from the host is lost, datagrams too. File operations that wait for the device have no effect.
     ///
     /// **The disk keeps what was written and not synced**, since all hosts share it: to the files a crash is the end of the process only.
     /// For a loss of power end the run, and start another on the disk [after a power cut](super::Disk::after_power_cut), which

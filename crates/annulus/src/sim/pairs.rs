@@ -20,11 +20,11 @@ struct Pair {
     is_cut: bool,
     /// The link that a program has given them.
     link: Option<Link>,
-    /// What disturbs them, by its number.
+    /// The disturbances of the pair, by their numbers.
     disturbances: Vec<(u64, Overlay)>,
 }
 
-/// What a disturbance does to a pair, on top of what a program has set.
+/// The effect of a disturbance on a pair, on top of the program's settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Overlay {
     Cut,
@@ -87,7 +87,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// Tells the kernel what has changed.
+    /// Passes a change on to the kernel.
     fn apply(&self, sim: &Sim, what: Overlay) {
         match what {
             Overlay::Cut => self.apply_cut(sim),

@@ -178,10 +178,10 @@ impl Network {
         Ok(all)
     }
 
-    /// What a program has returned, once.
+    /// The outcome of a program, once.
     ///
     /// # Errors
-    /// Its panic.
+    /// The panic of the program.
     fn take_outcome(&self, index: usize) -> Result<Option<Result<(), Failure>>, RunError> {
         let outcome = {
             let host = &mut self.shared.hosts.borrow_mut()[index];

@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{Location, resume_unwind};
 use std::time::Duration;
 
-/// What ends a run.
+/// The cause that ends a run.
 pub(super) enum RunError {
     Error(io::Error),
     /// A panic, with what is notified of it.

@@ -1,4 +1,4 @@
-//! What has disturbed the networks of a thread, for a sweep that asks whether anything has.
+//! Counts of the disturbances of a thread's networks, for a sweep that asks whether there were any.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Tally {
         self.asked > 0 && self.begun == 0
     }
 
-    /// What to do about [that](Self::is_in_vain).
+    /// A remedy for disturbances that [never begin](Self::is_in_vain).
     pub(super) fn remedy(&self) -> String {
         let Self { asked, first, impossible, longest, .. } = self;
         if *impossible > 0 {

@@ -1,4 +1,4 @@
-//! What a runtime does, seen from inside: counters, queues, buffers, memory.
+//! Statistics of a runtime: counters, queues, buffers, memory.
 //!
 //! [`Handle::stats`](crate::Handle::stats) asks for them from any thread, [`stats()`](crate::stats()) on the runtime's own.
 //!
@@ -34,7 +34,7 @@ use crate::base::driver_kind::DriverKind;
 use annulus_driver::Counters;
 use std::time::Duration;
 
-/// What a runtime holds and has done.
+/// The state and counters of a runtime.
 ///
 /// A snapshot that the runtime's thread takes between two polls of its tasks, so its values fit together. Exceptions are what other
 /// threads change meanwhile: [`Tasks::inbox`], and the counters `remote_wakes` and `wakeups`.
@@ -51,7 +51,7 @@ pub struct Stats {
     pub tasks: Tasks,
     /// Sockets, files and timers that the runtime has.
     pub resources: Resources,
-    /// What waits for the next turn.
+    /// Counts of the work that waits for the next turn.
     pub queues: Queues,
     /// Buffers that streams receive into.
     pub stream_buffers: Buffers,
@@ -66,7 +66,7 @@ pub struct Stats {
     pub timings: Option<Timings>,
 }
 
-/// What a runtime has open or in progress.
+/// Counts of the objects that a runtime has open or in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resources {
@@ -112,7 +112,7 @@ pub struct Buffers {
 pub struct Memory {
     /// All that this runtime holds.
     pub held: usize,
-    /// Of that, heap memory: unsent bytes, and received ones that lie in no buffer of a pool.
+    /// The part that is heap memory: unsent bytes, and received ones that lie in no buffer of a pool.
     pub heap: usize,
     /// The limit, which runtimes can share; `None` is no limit.
     pub limit: Option<usize>,

@@ -116,7 +116,7 @@ impl Text<'_> {
         self.gauge("streams_held_back", help, |stats| stats.memory.streams_held_back);
     }
 
-    /// The driver's, but for those that tell of memory, which are there already.
+    /// The counters of the driver, but for those of memory, which are there already.
     fn counters(&mut self) {
         let Some((_, first)) = self.runtimes.first() else { return };
         let counters = first.counters.iter().enumerate();

@@ -20,7 +20,7 @@ const KEPT: usize = 16;
 /// Marks of a turn: one for each poll, and a few.
 const MARKS: usize = 1100;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Measuring {
     #[default]
@@ -77,7 +77,7 @@ impl Recorder {
         }))
     }
 
-    /// What was measured so far.
+    /// The timings that were measured so far.
     pub(crate) fn timings(&self) -> Timings {
         self.timings.borrow().clone()
     }
@@ -175,7 +175,7 @@ impl Recorder {
     }
 }
 
-/// Of a turn in which the clock is read.
+/// The probe of a turn in which the clock is read.
 impl Probe for Recorder {
     fn polls_begin(&self) {
         self.lap();
@@ -208,7 +208,7 @@ fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// Tells the log, if there is one.
+/// Notes a slow poll in the log, if there is one.
 fn tell(slow: &SlowPoll) {
     #[cfg(feature = "tracing")]
     crate::unwind::contained(|| {

@@ -1,4 +1,4 @@
-//! What is known of a task.
+//! The state of a task, as far as it is known.
 
 use crate::tasks::Id;
 use std::fmt;
@@ -22,13 +22,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// What [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id) say of it.
+    /// The id, as [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id) return it.
     pub id: Id,
     /// The place that spawned it.
     pub spawned_at: &'static Location<'static>,
     /// It was woken, and is to run.
     pub is_ready: bool,
-    /// What it waits for, as far as the runtime knows: sockets, files, timers, signals. Empty if it waits for another task, for another
+    /// The events it waits for, as far as the runtime knows: sockets, files, timers, signals. Empty if it waits for another task or
     /// thread, or for nothing.
     pub waits_for: Vec<String>,
     /// How often it was polled.

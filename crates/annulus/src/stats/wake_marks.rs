@@ -1,6 +1,6 @@
 //! When the tasks in the run queue were woken, without a note for each.
 //!
-//! The queue is first in, first out. So the number of tasks that were ever put in tells at each reading of the clock which tasks come
+//! The queue is first in, first out. So the number of tasks that were ever put in shows at each reading of the clock which tasks come
 //! later: those were woken after it, and, if it is the last reading before, not long after.
 
 use std::collections::VecDeque;

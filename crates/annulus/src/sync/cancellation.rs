@@ -82,7 +82,7 @@ impl CancellationToken {
             waiting.extend(waiters.into_values());
             left.extend(children.into_iter().rev());
         }
-        // What is woken finds all of them cancelled.
+        // The tasks that are woken find all tokens cancelled.
         wake_each(waiting);
     }
 

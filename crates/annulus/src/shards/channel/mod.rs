@@ -176,7 +176,7 @@ impl<T> fmt::Debug for Sending<'_, T> {
 /// ```
 pub struct Receiver<T> {
     queue: Arc<ChannelQueue<T>>,
-    /// Its stream has ended.
+    /// The receiver's stream has ended.
     #[cfg(feature = "stream")]
     pub(crate) is_over: bool,
 }

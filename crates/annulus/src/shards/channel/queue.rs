@@ -25,9 +25,9 @@ pub(crate) struct ChannelQueue<T> {
 struct State<T> {
     values: VecDeque<T>,
     capacity: usize,
-    /// Of the receiver, while it waits.
+    /// The waker of the receiver, while it waits.
     receiver: Option<Waker>,
-    /// Of the senders that wait.
+    /// The senders that wait.
     waiting: Waiters,
     /// The receiver found no value, and none was sent since.
     was_empty: bool,
