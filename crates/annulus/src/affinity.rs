@@ -74,7 +74,7 @@ fn usable(cpu: usize) -> Result<CpuSet, PinError> {
 /// The CPUs the calling thread may use.
 ///
 /// # Errors
-/// If the kernel refuses to tell.
+/// If the kernel refuses the query.
 pub fn allowed() -> io::Result<Vec<usize>> {
     Ok(members(&sched_getaffinity(None)?))
 }

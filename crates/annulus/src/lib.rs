@@ -125,7 +125,7 @@ mod waiters;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counter;
-/// What a runtime has done, and holds now: see [`counters`].
+/// The counters of a runtime, and the amounts it holds now: see [`counters`].
 ///
 /// ```
 /// use annulus::{Counters, net::UnixStream};
@@ -161,7 +161,7 @@ pub use annulus_driver::Counters;
 #[cfg(feature = "macros")]
 pub use annulus_macros::{main, test};
 #[doc(inline)]
-/// What the kernel's io_uring offers: see [`DriverInfo`].
+/// The features of the kernel's io_uring: see [`DriverInfo`].
 ///
 /// ```
 /// use annulus::{Feature, Features, Runtime};

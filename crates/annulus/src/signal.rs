@@ -59,15 +59,15 @@ impl Signal {
     pub const SIGABRT: Self = Self(consts::SIGABRT);
     /// Memory of a file that is no longer there; only as sent by another process.
     pub const SIGBUS: Self = Self(consts::SIGBUS);
-    /// Its meaning is the program's choice.
+    /// The meaning is the program's choice.
     pub const SIGUSR1: Self = Self(consts::SIGUSR1);
-    /// Its meaning is the program's choice, as that of `SIGUSR1`.
+    /// The meaning is the program's choice, as that of `SIGUSR1`.
     pub const SIGUSR2: Self = Self(consts::SIGUSR2);
     /// A pipe without a reader was written to.
     pub const SIGPIPE: Self = Self(consts::SIGPIPE);
     /// A timer of real time has expired.
     pub const SIGALRM: Self = Self(consts::SIGALRM);
-    /// What a service manager sends first.
+    /// The signal that a service manager sends first.
     pub const SIGTERM: Self = Self(consts::SIGTERM);
     /// A child process has ended, or was stopped.
     pub const SIGCHLD: Self = Self(consts::SIGCHLD);
@@ -139,7 +139,7 @@ impl Signal {
         Ok(Self(number))
     }
 
-    /// Its number.
+    /// The number of the signal.
     pub fn number(self) -> i32 {
         self.0
     }
@@ -243,7 +243,7 @@ pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> i
     .await
 }
 
-/// What asks a process to end.
+/// The signals that ask a process to end.
 const TERMINATE: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
 /// The flag that these set, from the first call on.

@@ -8,7 +8,7 @@
 //! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
 //! | make a call that blocks | [`spawn_blocking`] |
 //! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
-//! | tell a task from others | [`id`], [`JoinHandle::id`] |
+//! | distinguish a task from others | [`id`], [`JoinHandle::id`] |
 //! | let the other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] around futures of other crates |
 //!
 //! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and `stream.select_next_some()` of a

@@ -1,5 +1,5 @@
-//! What `tracing` gets with the feature of that name: a span for each task, and events of connections, all at the level `TRACE`.
-//! Without the feature nothing of it is compiled in.
+//! Output to `tracing`, with the feature of that name: a span for each task, and events of connections, all at the level `TRACE`.
+//! Without the feature none of this is compiled in.
 //!
 //! A subscriber is foreign code: it is not called while the runtime is borrowed, and its panics end no task.
 

@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// Its drop panics with another such value.
+    /// A value whose drop panics with another such value.
     struct Endless;
 
     impl Drop for Endless {

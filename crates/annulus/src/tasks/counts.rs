@@ -7,7 +7,7 @@ pub struct Tasks {
     /// Tasks that have not ended. The future that `block_on` runs is not among them; the task by which
     /// [`Handle::stats`](crate::Handle::stats) asks on another thread is.
     pub alive: usize,
-    /// Of these, tasks in the run queue: woken, and waiting for their turn.
+    /// Live tasks in the run queue: woken, and waiting for their turn.
     pub ready: usize,
     /// Tasks that other threads have spawned or woken and that the loop has not taken in.
     pub inbox: usize,

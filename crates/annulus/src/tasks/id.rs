@@ -1,4 +1,4 @@
-//! What tells a task from the others.
+//! The id that distinguishes a task from the others.
 
 use std::fmt;
 

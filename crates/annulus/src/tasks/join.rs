@@ -72,7 +72,7 @@ impl<T> Future for JoinHandle<T> {
             match outcome.and_then(Outcome::take) {
                 Some(Ok(value)) => Ok(value),
                 Some(Err(panic)) => Err(JoinError::panicked(panic)),
-                // Its future was dropped before it was ready.
+                // The future was dropped before it was ready.
                 None => Err(JoinError::cancelled()),
             }
         })

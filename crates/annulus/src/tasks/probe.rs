@@ -1,4 +1,4 @@
-//! What the loop tells of its polls, to measure them.
+//! The loop's reports of its polls, to measure them.
 
 use std::panic::Location;
 

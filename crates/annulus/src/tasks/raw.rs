@@ -82,7 +82,7 @@ struct Task<F: Future> {
     future: UnsafeCell<Option<F>>,
 }
 
-/// What depends on the future's type. Each takes a pointer to a live task of the type that the table was made for.
+/// The functions that depend on the future's type. Each takes a pointer to a live task of the type that the table was made for.
 struct Vtable {
     /// Polls the future. True if it is done, and its result is in the join state. Only on the owner's thread, and not while the task
     /// runs.
@@ -187,9 +187,9 @@ where
 pub(crate) struct TaskRef(NonNull<Head>);
 
 // SAFETY: safe methods use what all threads share, see the module. The owner's parts are used by unsafe methods, and by the count of
-// references, which is told if this is the owner's thread.
+// references, which gets as a flag whether this is the owner's thread.
 unsafe impl Send for TaskRef {}
-// SAFETY: safe methods through a shared reference use only what all threads share, or are told if this is the owner's thread.
+// SAFETY: safe methods through a shared reference use only what all threads share, or get as a flag whether this is the owner's thread.
 unsafe impl Sync for TaskRef {}
 
 // A panic leaves no state broken: those of the future are caught, and no other part of a task runs foreign code.
@@ -274,7 +274,7 @@ impl Owned<'_> {
         self.head().state.get()
     }
 
-    /// Its index in the list of live tasks.
+    /// The task's index in the list of live tasks.
     pub(crate) fn index(&self) -> u32 {
         self.head().index.get()
     }

@@ -12,7 +12,8 @@ use super::atomic::{AtomicI64, Cell, Ordering, fence};
 /// More references than can exist, and as far from overflow.
 const RESERVE: i64 = 1 << 62;
 
-/// Its cell makes it not `Sync`. Code that shares it all the same must pass `owner` as true on the owner's thread only.
+/// A count of references. The cell makes it not `Sync`. Code that shares it all the same must pass `owner` as true on the owner's
+/// thread only.
 pub(crate) struct Refs {
     shared: AtomicI64,
     /// The owner's: how many references are drawn, below zero if the owner has dropped references that others made; `None` once the

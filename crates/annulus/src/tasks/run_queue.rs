@@ -31,7 +31,7 @@ pub(crate) struct RunQueue {
     closed: Cell<bool>,
     /// Tasks linked so far.
     spawned: Cell<u64>,
-    /// What a task may do each time it is polled: see `budget`.
+    /// The operations that a task may do each time it is polled: see `budget`.
     task_budget: Cell<u32>,
     /// Polls after which the loop looks for events although tasks are ready, and those since it did.
     event_interval: Cell<u32>,
@@ -43,7 +43,7 @@ pub(crate) struct RunQueue {
     _not_send: PhantomData<*const ()>,
 }
 
-/// What is known about a live task.
+/// The data of a live task.
 pub(crate) struct Task {
     pub(crate) id: Id,
     pub(crate) waker: Waker,

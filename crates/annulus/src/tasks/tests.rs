@@ -106,7 +106,7 @@ enum Fate {
 }
 
 impl Fate {
-    /// What its join handle gives.
+    /// The result that the task's join handle gives.
     fn verdict(self) -> &'static str {
         match self {
             Completes => "done",

@@ -53,7 +53,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The time limit came first; it tells which one: `not ready within 700ms`. As an [`io::Error`] it is `TimedOut`, with the same text.
+/// The time limit came first; the text names it: `not ready within 700ms`. As an [`io::Error`] it is `TimedOut`, with the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     /// `None` for a moment.

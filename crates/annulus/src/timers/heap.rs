@@ -5,7 +5,7 @@ use annulus_driver::Slab;
 use std::task::Waker;
 use std::time::Duration;
 
-/// What a timer does at its deadline.
+/// The action of a timer at its deadline.
 pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
@@ -88,7 +88,7 @@ impl Timers {
         TimerKey { index, generation: self.timers.generation(index) }
     }
 
-    /// What a timer does, unless it has fired.
+    /// The action of a timer, unless it has fired.
     pub(crate) fn fire_mut(&mut self, key: TimerKey) -> Option<&mut TimerAction> {
         self.timers.find(key.index, key.generation).map(|timer| &mut timer.fire)
     }

@@ -35,7 +35,7 @@ struct Waiter {
 pub(crate) enum Wait<'a> {
     /// With a future, which holds the number and leaves the line when it is dropped.
     InLine(&'a mut Option<WaiterId>),
-    /// By calls of a poll function, so that no event tells when it stops waiting. Every notification goes to all of these, besides
+    /// By calls of a poll function, so that no event shows when it stops waiting. Every notification goes to all of these, besides
     /// the waiters in line.
     Polling,
 }

@@ -7,7 +7,7 @@ const FIRST_LIMIT: usize = 64;
 /// A task that polls again is usually among this many of the last.
 const RECENT: usize = 8;
 
-/// The wakers of tasks that polled since the last notification. No event tells when a task stops waiting, so a notification wakes
+/// The wakers of tasks that polled since the last notification. No event shows when a task stops waiting, so a notification wakes
 /// all of them, once.
 #[derive(Debug)]
 pub(super) struct Pollers {

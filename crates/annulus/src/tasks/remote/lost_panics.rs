@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is known of such a panic.
+/// A record of such a panic.
 pub(crate) struct LostPanic {
     pub(crate) message: String,
     /// Where its task was spawned.
