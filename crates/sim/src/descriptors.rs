@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 /// The first descriptor: far above those of the process, so that a mix-up is noticed.
 pub(crate) const FIRST: RawFd = 10_000;
 
-/// What a descriptor refers to, by number.
+/// The file that a descriptor refers to, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     Socket(u32),
@@ -22,7 +22,7 @@ pub(crate) enum File {
 /// The number of a file.
 pub(crate) type FileId = u32;
 
-/// What an epoll instance watches: a file under the number that it was registered with.
+/// A file that an epoll instance watches, under the number that it was registered with.
 pub(crate) type WatchKey = (RawFd, FileId);
 /// A registration of a file: the number of the epoll instance, and what that calls the file.
 pub(crate) type Watcher = (u32, WatchKey);

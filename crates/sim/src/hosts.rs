@@ -6,8 +6,8 @@ use crate::timeline::nanos;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What a program needs that runs several hosts on one simulated kernel, and tells the kernel which of them calls. It is a trait of its
-/// own because a test of programs has no use for it: a call within one of the hosts would mix them up.
+/// The calls for a program that runs several hosts on one simulated kernel, and names the host that calls it. They are a trait of their
+/// own because a test of programs has no use for them: a call within one of the hosts would mix them up.
 ///
 /// ```
 /// use annulus_sim::{Hosts, Sim};
@@ -29,7 +29,7 @@ pub trait Hosts {
     /// A host loses its power: its connections are gone, and nothing arrives at it until [`restart`](Self::restart). Peers are not notified,
     /// so that their connections are half-open. What it had sent and what is in flight, datagrams too, is lost.
     ///
-    /// Its descriptors and rings remain to be closed, for which no time passes: operations at the device end with EIO without an effect,
+    /// The descriptors and rings remain to be closed, for which no time passes: operations at the device end with EIO without an effect,
     /// and so do file calls until the restart. The page cache is not lost: all hosts share one disk.
     fn crash(&self, host: IpAddr);
 

@@ -114,9 +114,9 @@ pub(crate) struct Send {
     pub(crate) all: bool,
     /// A short count has a completion even if a success has none.
     pub(crate) short_fails: bool,
-    /// What is sent beside the bytes.
+    /// The data sent beside the bytes.
     pub(crate) ancillary: Option<Box<Ancillary>>,
-    /// Its memory is lent until a notification.
+    /// The memory is lent until a notification.
     pub(crate) lent: bool,
     /// The seal of its memory when it began to wait.
     pub(crate) seal: Option<Seal>,
@@ -141,7 +141,7 @@ impl Notification {
     }
 }
 
-/// What a message is sent with beside its bytes.
+/// The data that a message is sent with beside its bytes.
 #[derive(Debug)]
 pub(crate) struct Ancillary {
     pub(crate) to: Option<Address>,

@@ -1,4 +1,4 @@
-//! What an operation is called by.
+//! Ids of operations.
 
 /// The id of an operation: its slot, and the order of its submission, which is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

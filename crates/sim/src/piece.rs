@@ -46,7 +46,7 @@ impl Piece {
         Self { address: self.address + count as u64, len: self.len - count }
     }
 
-    /// Its first `count` bytes.
+    /// The first `count` bytes of the range.
     #[inline]
     pub(crate) fn first(self, count: usize) -> Self {
         Self { len: self.len.min(count), ..self }

@@ -64,7 +64,7 @@ impl Sim {
         self.world.borrow().ops.len()
     }
 
-    /// What is open and in flight, as lines: for the message of a test that expects nothing.
+    /// All that is open and in flight, as lines: for the message of a test that expects nothing.
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
         let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
@@ -131,7 +131,7 @@ impl Sim {
     }
 
     /// # Safety
-    /// What the entry names must be valid during the call.
+    /// Everything that the entry names must be valid during the call.
     unsafe fn try_now(&self, entry: Entry) -> Result<u32, Errno> {
         // SAFETY: the entry says what a call of the trait does, and what it names is valid, which this function demands.
         let entry = unsafe { Submitted::new(entry) };

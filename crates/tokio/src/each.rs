@@ -58,7 +58,7 @@ where
     })
 }
 
-/// What the threads have returned; the first error if there is one. A thread that was stopped has no output, and then another has failed.
+/// The outputs of the threads; the first error if there is one. A thread that was stopped has no output, and then another has failed.
 fn outputs<T>(threads: impl Iterator<Item = io::Result<Option<T>>>) -> io::Result<Vec<T>> {
     let joined: Vec<_> = threads.collect();
     let outputs: io::Result<Vec<_>> = joined.into_iter().collect();

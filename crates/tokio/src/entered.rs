@@ -54,7 +54,7 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     let host = host()?;
     let guest = builder.build()?.into_guest()?;
     let notifier = guest.as_fd().try_clone_to_owned()?;
-    // What takes its place asks for a promise that the descriptor stays open, which an `OwnedFd` keeps, and came with 1.51.6 and 1.53.3.
+    // The replacement asks for a promise that the descriptor stays open, which an `OwnedFd` keeps, and came with 1.51.6 and 1.53.3.
     #[allow(deprecated)]
     let notifier = AsyncFd::with_interest(notifier, Interest::READABLE)?;
     CLOCK_ORIGIN.set(Some(Instant::now()));

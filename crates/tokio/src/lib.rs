@@ -131,7 +131,7 @@ pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output
              there instead",
         ));
     }
-    // Its tasks need not be `Send` without a `LocalSet`, each of whose wakes would cost a call of tokio's poll.
+    // The tasks of this runtime need not be `Send` without a `LocalSet`, each of whose wakes would cost a call of tokio's poll.
     let host = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
@@ -140,7 +140,7 @@ pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output
         enter_with(settings)?
     };
     let output = host.block_on(until_failure(future, &mut entered));
-    // What tasks still hold of annulus is dropped while it is there.
+    // Values of annulus that tasks still hold are dropped while it is there.
     drop(host);
     drop(entered);
     output

@@ -1,11 +1,11 @@
-//! What this thread has of annulus.
+//! The state of annulus on this thread.
 
 use annulus::{Guest, GuestNext};
 use std::cell::RefCell;
 use std::io;
 use std::task::Waker;
 
-/// What this thread has of annulus.
+/// The state of annulus on this thread.
 pub(crate) enum State {
     None,
     Idle(Guest),

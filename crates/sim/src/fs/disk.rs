@@ -21,8 +21,8 @@ pub(crate) type OpenId = u32;
 
 /// A simulated disk: a device, and files on it.
 ///
-/// What is written is in the page cache, and on the device once it was synced. After a power cut
-/// ([`after_power_cut`](Self::after_power_cut)) the disk has what was synced, and of the rest any whole pages, and the
+/// Written bytes are in the page cache, and on the device once they were synced. After a power cut
+/// ([`after_power_cut`](Self::after_power_cut)) the disk has the synced bytes, any whole pages of the rest, and the
 /// earliest changes of names: as in a journal, any sync makes all changes of names so far durable.
 #[derive(Clone, Debug)]
 pub struct Disk {

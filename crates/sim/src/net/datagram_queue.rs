@@ -49,10 +49,10 @@ pub(crate) enum DatagramPeer {
 #[derive(Debug, Default)]
 pub(crate) struct DatagramQueue {
     datagrams: VecDeque<Datagram>,
-    /// What the datagrams take of the receive buffer.
+    /// The bytes of the receive buffer that the datagrams take.
     held: usize,
     pub(crate) drops: u32,
-    /// What datagrams of this socket that have not arrived take of its send buffer.
+    /// The bytes of this socket's send buffer that its datagrams take which have not arrived.
     pub(crate) charged: usize,
     pub(crate) groups: Vec<IpAddr>,
     pub(crate) peer: DatagramPeer,

@@ -62,7 +62,7 @@ impl Net {
         let lost = self.in_flight.iter().filter(|(_, datagram)| concerns(datagram));
         let lost: Vec<u32> = lost.map(|(number, _)| number).collect();
         for number in lost {
-            // Its event remains, and finds nothing to do.
+            // The datagram's event remains, and finds nothing to do.
             let datagram = std::mem::take(self.in_flight.at_mut(number));
             self.settle(&datagram);
         }

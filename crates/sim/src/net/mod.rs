@@ -65,7 +65,7 @@ pub(crate) enum Event {
 /// A change of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// Its nth connection attempt arrives.
+    /// The socket's nth connection attempt arrives.
     Attempt(u8),
     Established,
     Refused,

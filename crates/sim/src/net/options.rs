@@ -43,7 +43,7 @@ struct TcpOptions {
     keep_alive_retries: u32,
 }
 
-/// What Linux allows, in seconds, and as a count.
+/// The ranges that Linux allows, in seconds, and as a count.
 const KEEP_ALIVE_SECONDS: RangeInclusive<u32> = 1..=32_767;
 const KEEP_ALIVE_RETRIES: RangeInclusive<u32> = 1..=127;
 
@@ -194,7 +194,7 @@ impl Options {
             SocketQuery::KeepAliveInterval => self.known_tcp(domain)?.keep_alive_interval,
             SocketQuery::KeepAliveRetries => self.known_tcp(domain)?.keep_alive_retries,
             SocketQuery::Error | SocketQuery::Drops | SocketQuery::Protocol => 0,
-            // They tell sockets of other code apart, which no simulation has.
+            // They distinguish sockets of other code, which no simulation has.
             SocketQuery::Type | SocketQuery::Listens => return Err(Errno::OPNOTSUPP),
         })
     }
@@ -215,7 +215,7 @@ impl Options {
 }
 
 impl TcpOptions {
-    /// What Linux begins with.
+    /// The values that Linux begins with.
     const fn new() -> Self {
         Self {
             no_delay: false,

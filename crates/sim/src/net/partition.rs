@@ -5,7 +5,7 @@ use super::{Change, Event, Net, SocketId};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// What is cut off from what, and what it keeps from arriving.
+/// The pairs and hosts that are cut off, and the changes that this keeps from arriving.
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
     pairs: Vec<Pair>,
@@ -47,7 +47,7 @@ impl Net {
 
     /// Ends a partition. What it has held arrives now, before anything that comes later.
     pub(crate) fn repair(&mut self, a: IpAddr, b: IpAddr) {
-        // What is due by now would have arrived during the partition.
+        // Changes that are due by now would have arrived during the partition.
         self.run();
         self.partitions.pairs.retain(|cut| *cut != Pair::new(a, b));
         self.release_held();

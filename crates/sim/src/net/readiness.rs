@@ -1,4 +1,4 @@
-//! What epoll reports of a socket, and when.
+//! The events that epoll reports of a socket, and when.
 
 use super::Net;
 use super::flow::End;
@@ -40,7 +40,7 @@ impl Net {
         &mut self.socket_mut(id).watchers
     }
 
-    /// What epoll reports now. As on Linux, a look at a full socket makes its next space an edge.
+    /// The events that epoll reports now. As on Linux, a look at a full socket makes its next space an edge.
     pub(crate) fn readiness(&mut self, id: SocketId) -> EventFlags {
         let socket = self.socket(id);
         let ended = socket.has_ended();

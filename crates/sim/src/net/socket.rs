@@ -46,7 +46,7 @@ pub(crate) struct Listening {
 pub(crate) struct Socket {
     pub(crate) domain: Domain,
     pub(crate) options: Options,
-    /// Its descriptor was opened as a non-blocking one.
+    /// The descriptor was opened as a non-blocking one.
     pub(crate) nonblocking: bool,
     /// The part of a datagram socket.
     pub(crate) datagrams: Option<Box<DatagramQueue>>,
@@ -61,7 +61,7 @@ pub(crate) struct Socket {
     pub(crate) inbound: Flow,
     pub(crate) stopped_sending: bool,
     pub(crate) stopped_receiving: bool,
-    /// Its host has crashed.
+    /// The host of the socket has crashed.
     pub(crate) vanished: bool,
     /// No file refers to it.
     pub(crate) released: bool,

@@ -268,7 +268,7 @@ fn change(groups: &mut Vec<IpAddr>, group: IpAddr, joins: bool) -> Result<(), Er
     Ok(())
 }
 
-/// Of equal matches the one that was bound last; if they share the port, one chosen by the sender.
+/// The one of equal matches that was bound last; if they share the port, one chosen by the sender.
 fn choose<'a>(best: &[&'a Binding], from: SocketAddr) -> &'a Binding {
     let last = best.len() - 1;
     if best.iter().all(|binding| binding.reuse_port) {

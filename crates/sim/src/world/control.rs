@@ -15,7 +15,7 @@ use std::time::Duration;
 const INTERFACE: u32 = 1;
 
 impl World {
-    /// What a message is sent with beside its bytes; mostly nothing.
+    /// The data that a message is sent with beside its bytes; mostly none.
     pub(super) fn ancillary(&mut self, header: &Header) -> Result<Option<Ancillary>, Errno> {
         if header.name.len() == 0 && header.control.len() == 0 {
             return Ok(None);

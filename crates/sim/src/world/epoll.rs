@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The file of a descriptor of the process, which is never ready.
 const FOREIGN: FileId = FileId::MAX;
-/// What is reported even if it was not asked for.
+/// The events that are reported even if they were not asked for.
 const ALWAYS: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 const MILLISECOND: Nanos = 1_000_000;
 
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// What a registration reports now.
+    /// The events that a registration reports now.
     fn report(&mut self, (_, file): WatchKey, interest: EventFlags) -> EventFlags {
         let ready = match self.files.file(file) {
             Some(File::Socket(socket)) => self.net.readiness(socket),

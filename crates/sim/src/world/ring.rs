@@ -23,9 +23,9 @@ pub(super) struct Ring {
     /// The host that it belongs to.
     pub(super) host: Option<IpAddr>,
     pub(super) enabled: bool,
-    /// What it may do once it is enabled.
+    /// The restrictions of the ring once it is enabled.
     pub(super) restricted: Option<Restrictions>,
-    /// Its file is closed; the memory stays as long as it is mapped.
+    /// The ring's file is closed; the memory stays as long as it is mapped.
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,

@@ -16,7 +16,7 @@ impl World {
         let most = if self.rings.at(ring).defers() { most } else { u32::MAX };
         let mut done = 0;
         while done < most {
-            // What is queued now is one batch; what it leads to runs only if there was too little.
+            // The items queued now are one batch; those that it leads to run only if there were too few.
             let batch = (self.rings.at(ring).work().len() as u32).min(most - done);
             if batch == 0 || done > 0 && done >= least {
                 break;
