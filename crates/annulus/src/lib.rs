@@ -25,7 +25,7 @@
 //! }
 //! ```
 //!
-//! The [`guide`] goes from here to tuning; [coming from tokio](guide::coming_from_tokio) has a table of equivalents. What differs:
+//! The [`guide`] goes from here to tuning; [coming from tokio](guide::coming_from_tokio) has a table of equivalents. The differences:
 //!
 //! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on a buffer of the runtime that the kernel has
 //!   filled. Dropping the lease returns the buffer. An idle connection holds none.

@@ -218,10 +218,10 @@ impl fmt::Debug for CtrlC {
 /// ```
 ///
 /// # Errors
-/// Those of the future, and as [`signals`].
+/// The errors of the future, and as [`signals`].
 ///
 /// # Cancel safety
-/// That of the future.
+/// The cancel safety of the future.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let core = current::get()?;
     let is_real = core.kernel.real_descriptors();

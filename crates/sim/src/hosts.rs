@@ -27,13 +27,13 @@ pub trait Hosts {
     fn set_host(&self, host: Option<IpAddr>);
 
     /// A host loses its power: its connections are gone, and nothing arrives at it until [`restart`](Self::restart). Peers are not notified,
-    /// so that their connections are half-open. What it had sent and what is in flight, datagrams too, is lost.
+    /// so that their connections are half-open. Data that it had sent or that is in flight, datagrams too, is lost.
     ///
     /// The descriptors and rings remain to be closed, for which no time passes: operations at the device end with EIO without an effect,
     /// and so do file calls until the restart. The page cache is not lost: all hosts share one disk.
     fn crash(&self, host: IpAddr);
 
-    /// The host is there again. What peers have sent to connections of which it knows no more gets a reset.
+    /// The host is there again. Data from peers to connections of which it knows no more gets a reset.
     fn restart(&self, host: IpAddr);
 
     /// Lets time pass until a ring has something to do, or until this time, counted from the beginning. False if neither can come.

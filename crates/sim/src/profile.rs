@@ -38,7 +38,7 @@ const SIMULATED: [u8; 31] = [
     opcode::FTRUNCATE,
 ];
 
-/// The same, by bits.
+/// The simulated operations, by bits.
 const SIMULATED_BITS: u64 = {
     let (mut bits, mut at) = (0, 0);
     while at < SIMULATED.len() {

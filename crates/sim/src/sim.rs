@@ -111,7 +111,7 @@ impl Sim {
 
     /// Separates two addresses from now on, until [`repair`](Self::repair): nothing of what one sends arrives at the other, in both
     /// directions. Datagrams are lost. Connections stall, without an error; attempts to connect get no answer, are repeated, and
-    /// time out. What is in flight does not arrive either.
+    /// time out. Data in flight does not arrive either.
     ///
     /// Addresses are those that sockets are bound to. One that is not bound has that of the host it sends to, and no partition
     /// concerns it.
@@ -119,7 +119,7 @@ impl Sim {
         self.world.borrow_mut().net.partition(a, b);
     }
 
-    /// Ends a [`partition`](Self::partition). What was sent over connections meanwhile arrives now, in order. Without such a partition
+    /// Ends a [`partition`](Self::partition). Data sent over connections meanwhile arrives now, in order. Without such a partition
     /// nothing happens.
     pub fn repair(&self, a: IpAddr, b: IpAddr) {
         self.world.borrow_mut().net.repair(a, b);

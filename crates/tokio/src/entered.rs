@@ -117,7 +117,7 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Waits until annulus cannot go on, and returns why: its driver has failed, or [`annulus::Handle::stop`] was called. What waits for
+    /// Waits until annulus cannot go on, and returns why: its driver has failed, or [`annulus::Handle::stop`] was called. Code that waits for
     /// annulus then waits for ever, so a program that does not use [`run`](crate::run) ends, or drops this. Cancel-safe; once it was ready
     /// it must not be called again.
     pub async fn failed(&mut self) -> io::Error {

@@ -11,7 +11,7 @@ pub(crate) enum State {
     Idle(Guest),
     /// A turn runs, and has the guest.
     Turning,
-    /// The same; once it is over, the guest ends.
+    /// A turn runs, and has the guest; once the turn is over, the guest ends.
     Ending,
 }
 

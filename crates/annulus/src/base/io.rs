@@ -48,9 +48,9 @@ pub(crate) struct Io {
     pub(crate) spares: Spares,
     /// Operations whose terminal event has not come.
     pub(crate) in_flight: usize,
-    /// The last turn looked for events. What a turn may do without one is bounded from one look to the next.
+    /// The last turn looked for events. The work that a turn may do without a look is bounded from one look to the next.
     pub(crate) has_looked: bool,
-    /// That of a guest's host, if it is not the kernel's.
+    /// The clock of a guest's host, if it is not the kernel's.
     pub(crate) clock: Option<HostClock>,
     exposed: Exposed,
     /// A descriptor was closed: listeners that had run out of descriptors may try again.
@@ -136,7 +136,7 @@ impl Io {
         self.driver.release(fd);
     }
 
-    /// Keeps a descriptor that was lent instead of closing it. Its peer sees what it would see of a close: the end, or a reset. What listens
+    /// Keeps a descriptor that was lent instead of closing it. The peer sees what it would see of a close: the end, or a reset. A listener
     /// is left as it is: its end would be that of its duplicates, to which a close does nothing.
     #[cold]
     fn keep_if_exposed(&mut self, fd: Fd) -> bool {

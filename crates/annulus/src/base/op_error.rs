@@ -36,7 +36,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// With and without an address behind it.
+    /// The phrases with and without an address behind them.
     fn phrases(self) -> (&'static str, &'static str) {
         match self {
             Self::Bind => ("binding", "binding"),
@@ -95,7 +95,7 @@ impl OpError {
         Self { operation, address, error, text }
     }
 
-    /// With a text of its own, which has that of the error.
+    /// The error with a text of its own, which has that of the cause.
     #[cold]
     pub(crate) fn with_text(self, text: String) -> Self {
         Self { text, ..self }

@@ -84,7 +84,7 @@ pub(crate) enum Repr {
     Owned(OwnedPart),
     /// Copied by `poll_write` into a buffer of the runtime.
     Copied(Vec<u8>),
-    /// With descriptors.
+    /// Bytes with descriptors.
     Passing(Box<Passing>),
 }
 

@@ -107,7 +107,7 @@ impl<B: IoBuf> From<Slice<B>> for Chunk {
     }
 }
 
-/// Bytes, and what keeps them where they are. Its drop may run foreign code.
+/// Bytes, and the owner that keeps them where they are, whose drop may run foreign code.
 pub(crate) struct OwnedPart {
     start: NonNull<u8>,
     len: usize,

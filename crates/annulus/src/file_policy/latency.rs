@@ -130,9 +130,9 @@ pub(crate) struct DeviceId(u16);
 /// How an inline call is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// By itself.
+    /// The call is timed by itself.
     Exact,
-    /// By a clock reading after every few calls.
+    /// The clock is read after every few calls.
     Sampled,
 }
 
@@ -238,7 +238,7 @@ mod tests {
         policy.before_inline(&kind).is_some()
     }
 
-    /// As many stalls as make it slow.
+    /// Makes as many stalls as make the kind slow.
     fn stall(policy: &mut LatencyPolicy, kind: CallKind) {
         (0..MAX_STALLS).for_each(|_| policy.after_inline(&kind, MILLI));
     }

@@ -3,7 +3,7 @@
 //! A *checked* read is asked to fail instead of waiting if its data is not in memory (`RWF_NOWAIT`), which makes a cached read a
 //! seventh slower (ADR 0015). After so many small reads in a row that found their data the file is *predicted* to be in
 //! memory. Then only one read of several is checked, and the next one after a possible stall. If a checked read misses, the
-//! prediction ends, and takes twice as many reads the next time. What was written a moment ago is predicted at once.
+//! prediction ends, and takes twice as many reads the next time. Data written a moment ago is predicted at once.
 
 use std::cell::Cell;
 

@@ -206,8 +206,8 @@ impl File {
     /// Closes the file once the calls at its cursor whose futures were dropped are done. Clones keep the descriptor open.
     ///
     /// # Errors
-    /// That of a write whose future was dropped. What a file system reports at a close only, as NFS does, [`sync_all`](Self::sync_all)
-    /// returns before.
+    /// The error of a write whose future was dropped. An error that a file system reports at a close only, as NFS does, is returned by
+    /// [`sync_all`](Self::sync_all) before.
     pub async fn close(self) -> io::Result<()> {
         drop(self.turn().await);
         self.open.take_error()

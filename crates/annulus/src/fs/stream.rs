@@ -94,13 +94,13 @@ impl File {
 }
 
 impl FileStream {
-    /// The file. Its cursor stands behind what was read ahead.
+    /// The file. Its cursor stands behind the bytes that were read ahead.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The file, with its cursor behind the last byte that was consumed. Waits until everything was written. A pipe has no cursor: what
-    /// was read ahead of it is lost.
+    /// The file, with its cursor behind the last byte that was consumed. Waits until everything was written. A pipe has no cursor: bytes
+    /// read ahead of it are lost.
     ///
     /// # Errors
     /// The error of a write.
@@ -109,7 +109,7 @@ impl FileStream {
         Ok(self.file)
     }
 
-    /// Moves the cursor; the new offset. What was read ahead is dropped. If the future is dropped once it was polled, the seek ends with
+    /// Moves the cursor; the new offset. Bytes read ahead are dropped. If the future is dropped once it was polled, the seek ends with
     /// the next call, which is the same seek or comes after it.
     ///
     /// # Errors

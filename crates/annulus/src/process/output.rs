@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// A stream, and what has come of it.
+/// A stream, and the bytes read from it.
 struct Collected {
     name: &'static str,
     /// `None` after the end.

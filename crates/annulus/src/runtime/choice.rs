@@ -27,7 +27,7 @@ const ALWAYS: [&str; 10] = [
     "deferred task work",
 ];
 
-/// Those of sends that do not copy.
+/// The features of sends that do not copy.
 const ZERO_COPY: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
 
 /// The features that a driver with these settings makes use of.
@@ -93,7 +93,7 @@ impl DriverChoice {
         }
     }
 
-    /// The choice on a kernel. What the environment says is for this machine, not for a simulated one.
+    /// The choice on a kernel. The environment variable is for this machine, not for a simulated one.
     fn on(self, config: &UringConfig) -> io::Result<(Self, &'static str)> {
         if config.kernel.real_descriptors() { self.decided() } else { Ok((self, "as demanded")) }
     }
@@ -123,7 +123,7 @@ pub struct DriverInfo {
     pub reason: String,
     /// The features of the kernel's io_uring. Empty if io_uring cannot be set up, or was not tried.
     pub features: Features,
-    /// Those that the settings call for.
+    /// The features that the settings call for.
     used: Vec<&'static str>,
 }
 

@@ -71,7 +71,7 @@ impl Handle {
     }
 
     /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be `Send`. Aborting the task drops the
-    /// future on that thread. What `make` takes along crosses threads, so that this does not compile:
+    /// future on that thread. The values that `make` captures cross threads, so that this does not compile:
     ///
     /// ```compile_fail,E0277
     /// fn elsewhere(handle: &annulus::Handle, stream: annulus::net::TcpStream) {

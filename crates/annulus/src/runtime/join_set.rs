@@ -57,7 +57,7 @@ struct Finished {
 }
 
 impl<T> JoinSet<T> {
-    /// Without a task.
+    /// A set without a task.
     pub fn new() -> Self {
         Self { tasks: BTreeMap::new(), finished: Rc::default(), next: 0 }
     }

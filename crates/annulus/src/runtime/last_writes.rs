@@ -15,7 +15,7 @@ type Write = Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) struct LastWrites(RefCell<Option<Vec<Write>>>);
 
 impl LastWrites {
-    /// From here on writes are taken in.
+    /// Takes in writes from here on.
     pub(super) fn open(&self) {
         *self.0.borrow_mut() = Some(Vec::new());
     }

@@ -1,6 +1,6 @@
 //! The end of a runtime, in this order: tasks are dropped; queued sends and accepted writes are drained within the shutdown timeout; the state is taken
-//! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed. What is
-//! left of the shutdown timeout then goes to blocking calls that have begun.
+//! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed. The rest of
+//! the shutdown timeout then goes to blocking calls that have begun.
 //!
 //! Memory that the kernel may use is freed only in this way. It leaks if operations did not end in time, if a panic has interrupted
 //! the loop's own code, or if the end itself unwinds.

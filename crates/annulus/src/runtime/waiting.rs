@@ -45,7 +45,7 @@ impl Inner {
         waits.into_wakers()
     }
 
-    /// Adds what tasks wait for, as far as the runtime knows of it.
+    /// Adds the events that tasks wait for, as far as the runtime knows them.
     fn add_waits(&mut self, waits: &mut Waits) {
         self.streams.add_waits(waits);
         self.listeners.add_waits(waits);

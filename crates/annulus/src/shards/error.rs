@@ -85,7 +85,7 @@ impl From<ShardError<io::Error>> for io::Error {
 }
 
 impl From<ShardError<Infallible>> for io::Error {
-    /// As that of a shard whose main may fail.
+    /// As the conversion of a shard whose main may fail.
     fn from(error: ShardError<Infallible>) -> Self {
         let cause = match error.cause {
             Cause::Runtime(error) => Cause::Runtime(error),

@@ -48,7 +48,7 @@ pub struct ShardedListener {
     limit: Option<ConnectionLimit>,
     address: SocketAddr,
     count: usize,
-    /// By shard; `None` once opened.
+    /// The sources by shard; `None` once opened.
     sources: Mutex<Vec<Option<Unopened>>>,
 }
 
@@ -60,7 +60,7 @@ enum Unopened {
     Inbox(Receiver<Parts>, Arc<AtomicUsize>),
 }
 
-/// From the accepting shard to one shard.
+/// The route from the accepting shard to one shard.
 #[derive(Debug)]
 struct Route {
     inbox: Sender<Parts>,

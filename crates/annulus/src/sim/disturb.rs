@@ -86,7 +86,7 @@ pub(super) struct Chaos {
     next: Duration,
     /// How many have begun: the number of the next one.
     begun: u64,
-    /// Those that last, with when they end and their numbers.
+    /// The disturbances that last, with their ends and their numbers.
     active: Vec<(Duration, u64, Effect)>,
 }
 
@@ -187,7 +187,7 @@ impl Network {
         }
     }
 
-    /// Ends what a disturbance does. What a program has done meanwhile remains.
+    /// Ends the effect of a disturbance. Changes that a program has made meanwhile remain.
     fn end_effect(&self, number: u64, effect: Effect) {
         match effect {
             Effect::Pair(..) => self.shared.pairs.borrow_mut().calm(&self.shared.sim, number),

@@ -70,8 +70,8 @@ const LOCALHOST: &str = "localhost";
 /// # Panics of programs
 /// A panic fails the run. One of a task does not if the program takes it: awaits its [`JoinHandle`](crate::JoinHandle), or takes its result
 /// from its [`JoinSet`](crate::task::JoinSet), which is an error then. So a panic fails the run when nothing can take it any more: at once if
-/// the handle was dropped, and else when the handle or set is dropped, also by the end of its task. What a crash or the end of the run drops
-/// of programs that go on does not count, since they might have taken it later.
+/// the handle was dropped, and else when the handle or set is dropped, also by the end of its task. A panic that a crash or the end of the
+/// run drops in programs that go on does not count, since they might have taken it later.
 ///
 /// ```
 /// use annulus::sim::Network;
@@ -242,7 +242,7 @@ impl Network {
         self.ask_of_pair(a, b, Change::Partition)
     }
 
-    /// Ends a [partition](Self::partition). What was sent over connections meanwhile arrives, in order. A [disturbance](Self::disturb) that
+    /// Ends a [partition](Self::partition). Data sent over connections meanwhile arrives, in order. A [disturbance](Self::disturb) that
     /// separates the same hosts goes on.
     ///
     /// # Errors
@@ -260,7 +260,7 @@ impl Network {
     }
 
     /// Gives the way between two hosts a link of its own: latency, jitter, bandwidth, loss of datagrams. `None` is the network's again.
-    /// A peer on a link of a few bytes a second is a slow one. [Disturbances](Self::disturb) are on top of it.
+    /// A peer on a link of a few bytes a second is a slow one. [Disturbances](Self::disturb) are added to the link.
     ///
     /// # Errors
     /// If a name is unknown.
@@ -341,8 +341,8 @@ impl Network {
         self.ask(Change::Disturb(disturbances));
     }
 
-    /// Ends all disturbances: hosts that they have crashed start again, and partitions and links are as programs have set them. What a
-    /// program has asked for by [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remains.
+    /// Ends all disturbances: hosts that they have crashed start again, and partitions and links are as programs have set them. Changes that
+    /// a program has asked for by [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remain.
     pub fn calm(&self) {
         self.ask(Change::Calm);
     }

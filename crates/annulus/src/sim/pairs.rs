@@ -14,7 +14,7 @@ pub(super) struct Pairs(Vec<Pair>);
 
 /// Two hosts.
 struct Pair {
-    /// In order.
+    /// The addresses, in order.
     ends: (IpAddr, IpAddr),
     /// A program has separated them.
     is_cut: bool,
@@ -38,7 +38,7 @@ pub(super) enum Overlay {
 }
 
 impl Pairs {
-    /// Separates two hosts, or ends that.
+    /// Separates two hosts, or ends the separation.
     pub(super) fn cut(&mut self, sim: &Sim, a: IpAddr, b: IpAddr, is_cut: bool) {
         let pair = self.pair(a, b);
         pair.is_cut = is_cut;

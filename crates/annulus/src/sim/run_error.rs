@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The cause that ends a run.
 pub(super) enum RunError {
     Error(io::Error),
-    /// A panic, with what is notified of it.
+    /// A panic, with the text that reports it.
     Panic(String),
     /// A panic without a text of its own, as it is.
     Payload(Panic),

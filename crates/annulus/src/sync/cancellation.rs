@@ -44,7 +44,7 @@ struct Node {
 type Waiting = BTreeMap<u64, Waker>;
 type Children = BTreeMap<u64, Weak<Node>>;
 
-/// In the order of their numbers, so that a run of the simulator can be repeated.
+/// The waiters and children are in the order of their numbers, so that a run of the simulator can be repeated.
 #[derive(Default)]
 struct State {
     cancelled: bool,

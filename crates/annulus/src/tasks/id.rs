@@ -18,7 +18,7 @@ use std::fmt;
 pub struct Id(usize);
 
 impl Id {
-    /// That of no task: of one that was refused, since its runtime ends.
+    /// The id of no task: of one that was refused, since its runtime ends.
     pub(crate) const NONE: Self = Self(0);
 
     pub(super) fn at(address: usize) -> Self {

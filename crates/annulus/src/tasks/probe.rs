@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-/// Is notified of each poll. What polls is generic over it, so that it costs nothing if nothing is measured.
+/// Is notified of each poll. The code that polls is generic over it, so that it costs nothing if nothing is measured.
 pub(crate) trait Probe {
     /// The future that `block_on` runs, or the first of the ready tasks, is about to be polled.
     fn polls_begin(&self);

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. What dropping does is documented at each future:
+/// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. The effect of dropping is documented at each future:
 /// dropped receives and accepts lose nothing.
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep(duration), elapsed: Elapsed { limit: Some(duration) } }

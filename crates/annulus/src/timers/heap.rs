@@ -52,7 +52,7 @@ const NEVER: u64 = u64::MAX;
 /// A timer's place in the heap: small, since there is one for each connection with a time-out.
 #[derive(Clone, Copy)]
 struct Node {
-    /// In nanoseconds; what is later than 500 years is [never](NEVER).
+    /// The deadline in nanoseconds; one later than 500 years is [never](NEVER).
     deadline: u64,
     sequence: u64,
     index: u32,

@@ -9,7 +9,7 @@ pub struct Device {
     pub read: Duration,
     /// The time of a write to the device: by direct I/O, or by a sync.
     pub write: Duration,
-    /// The time of a sync beside that.
+    /// The time of a sync, besides that of its write.
     pub sync: Duration,
     /// Bytes that all files together may have, in whole pages: ENOSPC beyond that.
     pub capacity: u64,

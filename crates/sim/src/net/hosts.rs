@@ -80,7 +80,7 @@ impl Net {
         }
     }
 
-    /// The host is there again, and knows of no connection. What was on its way to it arrives now.
+    /// The host is there again, and knows of no connection. Data on its way to the host arrives now.
     pub(crate) fn restart(&mut self, host: IpAddr) {
         self.run();
         self.partitions.switch_on(host);

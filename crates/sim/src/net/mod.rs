@@ -94,7 +94,7 @@ pub(crate) struct Net {
     edges: VecDeque<(SocketId, Side)>,
     /// Timers that have expired.
     fired: VecDeque<OpId>,
-    /// Those of epoll.
+    /// Timers of epoll that have expired, with their settings.
     expired: VecDeque<(u32, u64)>,
     /// Passed files that will not be received.
     orphans: VecDeque<FileId>,

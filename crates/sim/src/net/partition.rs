@@ -45,7 +45,7 @@ impl Net {
         }
     }
 
-    /// Ends a partition. What it has held arrives now, before anything that comes later.
+    /// Ends a partition. Changes that it has held arrive now, before anything that comes later.
     pub(crate) fn repair(&mut self, a: IpAddr, b: IpAddr) {
         // Changes that are due by now would have arrived during the partition.
         self.run();

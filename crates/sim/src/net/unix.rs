@@ -1,4 +1,4 @@
-//! Unix stream sockets: connections within the host, by name. What is sent arrives at once.
+//! Unix stream sockets: connections within the host, by name. Sent bytes arrive at once.
 
 use super::Net;
 use super::socket::{Side, Socket, SocketId, State};

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::net::IpAddr;
 
 impl World {
-    /// A host loses its power. What cannot be cancelled ends now, so that its rings can be closed without that time passes.
+    /// A host loses its power. Operations that cannot be cancelled end now, so that its rings can be closed without that time passes.
     pub(crate) fn crash(&mut self, host: IpAddr) {
         self.net.crash(host);
         self.wake();

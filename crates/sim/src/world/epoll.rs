@@ -24,7 +24,7 @@ pub(super) struct Epoll {
     /// The host that it belongs to.
     host: Option<IpAddr>,
     interests: BTreeMap<WatchKey, Interest>,
-    /// Those whose readiness has changed since it was reported, in this order.
+    /// The registrations whose readiness has changed since it was reported, in this order.
     changed: VecDeque<WatchKey>,
 }
 

@@ -37,7 +37,7 @@ struct State<T> {
 }
 
 impl<T> ChannelQueue<T> {
-    /// With one sender.
+    /// A channel with one sender.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::new(State {

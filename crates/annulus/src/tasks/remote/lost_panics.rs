@@ -13,7 +13,7 @@ pub(crate) struct LostPanic {
     pub(crate) spawned_at: &'static Location<'static>,
 }
 
-/// Those of a runtime.
+/// The lost panics of a runtime.
 #[derive(Default)]
 pub(crate) struct LostPanics {
     are_kept: AtomicBool,
