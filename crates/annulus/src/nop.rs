@@ -1,4 +1,4 @@
-//! An operation that does nothing, to measure what an operation costs in this runtime.
+//! An operation that does nothing, to measure the cost of an operation in this runtime.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;

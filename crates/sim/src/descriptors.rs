@@ -24,7 +24,7 @@ pub(crate) type FileId = u32;
 
 /// A file that an epoll instance watches, under the number that it was registered with.
 pub(crate) type WatchKey = (RawFd, FileId);
-/// A registration of a file: the number of the epoll instance, and what that calls the file.
+/// A registration of a file: the number of the epoll instance, and the key of the file there.
 pub(crate) type Watcher = (u32, WatchKey);
 
 #[derive(Debug)]

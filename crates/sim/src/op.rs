@@ -243,7 +243,7 @@ impl Op {
         }
     }
 
-    /// The result if it is stopped now: what a send has done counts.
+    /// The result if it is stopped now: the bytes that a send has done count.
     pub(crate) fn stopped_by(&self, errno: Errno) -> Answer {
         match &self.body {
             Body::Send(send) if send.done > 0 => Answer { failed: true, ..Answer::good(send.done) },

@@ -60,7 +60,7 @@ impl Piece {
         }
     }
 
-    /// Moves what fits from the front of `bytes`, and returns how much.
+    /// Moves the bytes that fit from the front of `bytes`, and returns how many.
     #[inline]
     pub(crate) fn fill_from(self, bytes: &mut VecDeque<u8>, most: usize) -> usize {
         let count = self.len.min(most).min(bytes.len());
@@ -147,7 +147,7 @@ impl Piece {
         }
     }
 
-    /// Writes what fits.
+    /// Writes the bytes that fit.
     #[inline]
     fn write(self, bytes: &[u8]) {
         let count = self.len.min(bytes.len());

@@ -1,4 +1,4 @@
-//! The simulated kernel: the implementation of the trait, and what tests can inspect.
+//! The simulated kernel: the implementation of the trait, and the state that tests can inspect.
 #![allow(unsafe_code)]
 
 use crate::counts::Counts;

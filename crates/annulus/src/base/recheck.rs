@@ -36,7 +36,7 @@ impl<T> Rechecks<T> {
         self.list.len()
     }
 
-    /// Takes out what is due.
+    /// Takes out the entries that are due.
     pub(crate) fn take_due(&mut self) -> Vec<T> {
         self.list.drain(..std::mem::take(&mut self.due)).collect()
     }
@@ -60,7 +60,7 @@ pub(crate) enum Recheck {
 
 /// An object with a wait queue of its own.
 pub(crate) trait RecheckQueue {
-    /// Notifies the next waiters of what the first have not taken. True if it has to be checked again.
+    /// Notifies the next waiters of the items that the first have not taken. True if it has to be checked again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Bytes on their way: what is lent, what is to be sent, what programs give, and what is done with them behind the borrow of the runtime.
+//! Bytes on their way: lent ones, chunks to be sent, bytes that programs give, and their disposal behind the borrow of the runtime.
 
 pub(crate) mod after;
 pub(crate) mod buf;

@@ -1,4 +1,4 @@
-//! The latency policy: what calls of each kind have lately taken on each device. [`Policy::Adaptive`](crate::fs::Policy::Adaptive)
+//! The latency policy: the time that calls of each kind have lately taken on each device. [`Policy::Adaptive`](crate::fs::Policy::Adaptive)
 //! follows it.
 //!
 //! A kind of call on a device is *quick* or *slow*.

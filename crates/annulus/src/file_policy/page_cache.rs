@@ -30,7 +30,7 @@ impl PageCache {
         Self { hits: Cell::new(0), required: Cell::new(REQUIRED), written: Cell::default() }
     }
 
-    /// Notes what was written in a turn.
+    /// Notes the bytes written in a turn.
     #[inline]
     pub(crate) fn note_written(&self, offset: u64, len: u32, turn: u32) {
         self.written.set((offset, len, turn));

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Zeroed memory whose address is a multiple of what direct I/O needs; see [`File::alignment`](super::File::alignment).
+/// Zeroed memory with the alignment that direct I/O needs; see [`File::alignment`](super::File::alignment).
 ///
 /// ```no_run
 /// use annulus::fs::{AlignedBuf, OpenOptions};

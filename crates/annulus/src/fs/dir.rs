@@ -107,7 +107,7 @@ impl Dir {
         self.stat(path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).await
     }
 
-    /// Whether there is something at a path; what a symbolic link points to.
+    /// Whether there is something at a path; symbolic links are followed.
     ///
     /// # Errors
     /// `PermissionDenied`, …: then it is not known.
@@ -261,7 +261,7 @@ impl Dir {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Changes permissions; of what a symbolic link points to.
+    /// Changes permissions; symbolic links are followed.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, ….

@@ -41,7 +41,7 @@ impl DirBuilder {
         self
     }
 
-    /// The permissions of what is made, before the process's umask is applied.
+    /// The permissions of the directories that are made, before the process's umask is applied.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self

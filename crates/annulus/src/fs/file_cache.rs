@@ -91,7 +91,7 @@ struct Lookup {
     at: Duration,
 }
 
-/// A file of a [`FileCache`], with what was known about it when it was last checked.
+/// A file of a [`FileCache`], with its metadata when it was last checked.
 ///
 /// ```
 /// use annulus::fs::{CachedFile, FileCache};

@@ -1,4 +1,4 @@
-//! A waker for what several tasks wait for.
+//! A waker for an event that several tasks wait for.
 
 use std::future::Future;
 use std::mem;

@@ -188,7 +188,7 @@ impl FileStream {
         (self.consumed, self.ended) = (0, false);
     }
 
-    /// Reads on, and adds to what is unread; how many bytes.
+    /// Reads on, and adds to the unread bytes; how many were added.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.poll_sought(cx))?;
         if self.reading.is_none() {
@@ -232,7 +232,7 @@ impl FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts what was read behind what is unread.
+    /// Puts the bytes read behind the unread ones.
     fn add(&mut self, mut read: Vec<u8>) {
         if self.unread().is_empty() {
             mem::swap(&mut self.ahead, &mut read);
@@ -244,7 +244,7 @@ impl FileStream {
         self.next = read;
     }
 
-    /// Ready once a write begins behind what was consumed, and those before it are done.
+    /// Ready once a write begins behind the consumed bytes, and those before it are done.
     pub(crate) fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sought(cx))?;
         ready!(self.poll_written(cx))?;

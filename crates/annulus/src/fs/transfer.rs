@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 /// The most bytes that Linux moves in a call.
 const MAX_BYTES: usize = 0x7fff_f000;
 
-/// A read into what lies behind the first `done` bytes of the memory.
+/// A read into the memory behind its first `done` bytes.
 pub(crate) struct Read<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Read<B> {
     pub(crate) turn: Option<Permit>,
 }
 
-/// A write of what lies behind the first `done` bytes of the memory.
+/// A write of the memory behind its first `done` bytes.
 pub(crate) struct Write<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
@@ -37,7 +37,7 @@ impl<B: IoBufMut> Read<B> {
         (self.buf.bytes_total() - self.done).min(MAX_BYTES)
     }
 
-    /// Notes what the kernel has answered.
+    /// Notes the kernel's answer.
     fn filled(&mut self, count: u32) -> usize {
         let count = count as usize;
         // SAFETY: the kernel has written that many bytes behind the first `done`, which were initialised before.

@@ -21,7 +21,7 @@ use bounds::{LOWERED, MARK};
 const FLOOR: usize = 8 * 1024;
 /// The part of the limit that is for streams that hold little.
 const RESERVE: usize = 4;
-/// The part of what is free that a single stream may hold.
+/// The part of the free memory that a single stream may hold.
 const SHARE: usize = 8;
 /// The budget that receives have however little is free: bytes.
 const LEAST: usize = 64 * 1024;
@@ -138,7 +138,7 @@ impl Memory {
         Changed { budget, have_fallen: self.is_lowered && !was_lowered }
     }
 
-    /// Sets what follows from the allowance, and from whether the bounds are lowered.
+    /// Sets the values that follow from the allowance, and from whether the bounds are lowered.
     fn set_bounds(&mut self) {
         let Self { most, allowance, .. } = *self;
         let bounds = if self.is_lowered { most.min(LOWERED) } else { most };

@@ -1,4 +1,4 @@
-//! Invariant 23: what is held, and by which stream, against small limits.
+//! Invariant 23: the bytes held, and by which stream, against small limits.
 #![cfg(feature = "sim")]
 
 use super::*;
@@ -31,7 +31,7 @@ async fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-/// Sends back what comes.
+/// Sends back the bytes that come.
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
     while let Some(lease) = stream.recv().await? {
         stream.send(lease).await?;

@@ -123,7 +123,7 @@ impl Child {
         })
     }
 
-    /// Reads what it writes, until the end of both streams and its own. Closes its [`stdin`](Self::stdin) first, unless that was taken.
+    /// Reads its output, until the end of both streams and its own. Closes its [`stdin`](Self::stdin) first, unless that was taken.
     /// Streams that are not piped, or were taken, are empty.
     ///
     /// A process that it has started and that outlives it may hold its streams open: then this waits for that, too.

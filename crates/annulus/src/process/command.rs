@@ -171,7 +171,7 @@ impl Command {
         child.wait().await
     }
 
-    /// Starts it, and collects what it writes until its end. Standard streams that were not chosen are: an empty input, and pipes.
+    /// Starts it, and collects its output until its end. Standard streams that were not chosen are: an empty input, and pipes.
     /// Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
     ///
     /// # Errors

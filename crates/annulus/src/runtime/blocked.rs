@@ -1,4 +1,4 @@
-//! Why io_uring does not work here, and what to do about it.
+//! Why io_uring does not work here, and remedies.
 
 use annulus_kernel::{Limit, Resource};
 use annulus_ring::SetupError;

@@ -103,7 +103,7 @@ impl Inner {
         }
     }
 
-    /// Notifies the next ones of what the first have not taken. True if the loop must not sleep.
+    /// Notifies the next waiters of the items that the first have not taken. True if the loop must not sleep.
     #[inline]
     pub(crate) fn recheck_waiters(&mut self) -> bool {
         !self.io.rechecks.is_empty() && self.recheck_due()

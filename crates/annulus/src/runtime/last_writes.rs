@@ -20,7 +20,7 @@ impl LastWrites {
         *self.0.borrow_mut() = Some(Vec::new());
     }
 
-    /// Gives up what is left.
+    /// Gives up the writes that are left.
     pub(super) fn close(&self) {
         drop(self.0.take());
     }

@@ -37,7 +37,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Builds a runtime with default settings on this thread, runs a future on it, drops it, and returns what the future returned.
+/// Builds a runtime with default settings on this thread, runs a future on it, drops it, and returns the future's output.
 ///
 /// ```
 /// let sum = annulus::run(async { 1 + annulus::spawn(async { 2 }).await.unwrap() });
@@ -149,7 +149,7 @@ impl Runtime {
     }
 }
 
-/// Reports what prevents a call that has no error of its own.
+/// Reports the error that prevents a call that has no error of its own.
 #[cold]
 #[track_caller]
 fn failed(call: &str, instead: &str, error: &std::io::Error) -> ! {

@@ -37,7 +37,7 @@ impl Core {
                 let polled = future.as_mut().poll(&mut cx);
                 self.timing().inspect(|recorder| recorder.polled(None));
                 if let Poll::Ready(value) = polled {
-                    // Starts what it has sent and closed last.
+                    // Starts the sends and closes that it has queued last.
                     self.turn(true, None)?;
                     return Ok(value);
                 }
@@ -136,7 +136,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Submits what is queued, and looks for events; waits for one if there is nothing to do.
+    /// Submits the queued operations, and looks for events; waits for one if there is nothing to do.
     #[inline]
     fn look(&mut self, busy: bool, upto: Option<Duration>, remote: &Remote) -> io::Result<()> {
         if busy || !remote.park() {
@@ -147,7 +147,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Queues what this turn submits: sends, then returned buffers, then receives. True if the loop must not sleep.
+    /// Queues the submissions of this turn: sends, then returned buffers, then receives. True if the loop must not sleep.
     #[inline]
     fn prepare(&mut self) -> bool {
         let mut has_sends = false;

@@ -9,7 +9,7 @@ use crate::timers::Instant;
 use std::task::Waker;
 
 impl Core {
-    /// Every task but the one that asks, and what it waits for; `None` in a forked child and after the end.
+    /// Every task but the one that asks, and the events it waits for; `None` in a forked child and after the end.
     pub(super) fn tasks(&self) -> Option<Vec<TaskInfo>> {
         let tasks = self.run_queue.tasks();
         let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());

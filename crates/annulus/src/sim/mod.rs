@@ -71,7 +71,7 @@ use std::rc::Rc;
 /// ```
 #[doc(inline)]
 pub use annulus_sim::Link;
-/// The version of a simulated kernel: what it has and lacks.
+/// The version of a simulated kernel: the features it has and lacks.
 ///
 /// ```
 /// use annulus::sim::{Profile, Sim, run_on};
@@ -109,7 +109,7 @@ pub use annulus_sim::Profile;
 /// ```
 #[doc(inline)]
 pub use annulus_sim::{Builder as SimBuilder, Random};
-/// A simulated kernel, and what it counts.
+/// A simulated kernel, and its counts.
 ///
 /// ```
 /// use annulus::sim::{Counts, Sim, run_on};

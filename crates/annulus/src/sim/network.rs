@@ -395,7 +395,7 @@ impl Names {
         })
     }
 
-    /// The name of a host, for what is printed.
+    /// The name of a host, for printed text.
     pub(super) fn name(&self, ip: IpAddr) -> String {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = names.iter().find(|(_, other)| *other == ip);

@@ -1,4 +1,4 @@
-//! Pairs of hosts: what a program has asked of the network between them, and apart from it what disturbs them.
+//! Pairs of hosts: a program's settings of the network between them, and apart from these the disturbances of the pair.
 
 use super::{Link, Sim};
 use annulus_sim::Hosts;

@@ -26,7 +26,7 @@ impl Tally {
     const NONE: Self =
         Self { asked: 0, first: Duration::MAX, begun: 0, impossible: 0, longest: Duration::ZERO };
 
-    /// Runs something; with what has disturbed the networks of this thread meanwhile.
+    /// Runs something; with the tally of the disturbances of this thread's networks meanwhile.
     pub(super) fn of<T>(run: impl FnOnce() -> T) -> (T, Self) {
         let outer = TALLY.replace(Self::NONE);
         let value = run();

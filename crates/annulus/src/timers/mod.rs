@@ -1,4 +1,4 @@
-//! Points in time, the clock of a guest's host, and the heap of what is due.
+//! Points in time, the clock of a guest's host, and the heap of timers.
 
 pub(crate) mod clock;
 mod heap;

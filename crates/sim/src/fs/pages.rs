@@ -1,4 +1,4 @@
-//! The content of a file: what was written, what the device has, and what a power cut leaves.
+//! The content of a file: as written, as on the device, and after a power cut.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ impl Pages {
         self.live.values_mut().for_each(|page| page.cached = page.dirty);
     }
 
-    /// The content after a power cut: what was synced, and of the rest any whole pages.
+    /// The content after a power cut: the synced bytes, and any whole pages of the rest.
     pub(super) fn survive(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();
         for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty) {

@@ -13,7 +13,7 @@ pub(crate) struct Argument {
     count: u32,
 }
 
-/// `struct io_uring_restriction`: what a ring may do.
+/// `struct io_uring_restriction`: an operation that a ring may do.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Restriction {

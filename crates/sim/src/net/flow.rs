@@ -42,7 +42,7 @@ impl Flow {
         self.bytes.len() - self.arrived
     }
 
-    /// How much may be sent now: what the window has space for, but no tiny segments.
+    /// How much may be sent now: as much as the window has space for, but no tiny segments.
     #[inline]
     pub(crate) fn sendable(&self, receive_buffer: usize, segment: usize) -> usize {
         let window = receive_buffer.saturating_sub(self.arrived + self.in_flight);
@@ -70,13 +70,13 @@ impl Flow {
         self.bytes.drain(self.arrived..self.arrived + count);
     }
 
-    /// Drops what is readable.
+    /// Drops the readable bytes.
     pub(crate) fn discard_arrived(&mut self) {
         self.bytes.drain(..self.arrived);
         self.arrived = 0;
     }
 
-    /// Drops what was not sent, including the end of the stream.
+    /// Drops the unsent bytes, including the end of the stream.
     pub(crate) fn discard_unsent(&mut self) {
         self.bytes.truncate(self.arrived + self.in_flight);
         if self.end == End::Queued {

@@ -1,4 +1,4 @@
-//! Hosts: which address a program has, and what a crash leaves of its connections.
+//! Hosts: the address of a program, and the remains of its connections after a crash.
 
 use super::links::Pair;
 use super::{Change, Datagram, Link, Net, SocketId, State};

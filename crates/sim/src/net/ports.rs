@@ -36,7 +36,7 @@ impl Binding {
         self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
     }
 
-    /// Whether it receives what is sent to a group.
+    /// Whether it receives datagrams to a group.
     pub(crate) fn matches_group(&self, group: IpAddr) -> bool {
         self.ip == group || self.ip.is_unspecified() && self.match_quality(group).is_some()
     }

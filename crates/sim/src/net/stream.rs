@@ -71,7 +71,7 @@ impl Net {
         piece.append_to(&mut self.socket_mut(peer).inbound.bytes);
     }
 
-    /// Sends what the receiver has space for.
+    /// Sends the bytes that the receiver has space for.
     #[inline]
     pub(crate) fn transmit_from(&mut self, id: SocketId) {
         if let Some(peer) = self.socket(id).peer {
@@ -214,7 +214,7 @@ impl Net {
         Ok(())
     }
 
-    /// Sends the end of the stream after what was accepted so far.
+    /// Sends the end of the stream after the bytes accepted so far.
     fn stop_sending(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let Some(peer) = socket.peer else { return };

@@ -10,7 +10,7 @@ use annulus_kernel::{Domain, Ip, SocketOption};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Most bytes of a datagram: what the length of a packet leaves beside the headers.
+/// Most bytes of a datagram: the length of a packet without the headers.
 const MOST_V4: usize = 65_507;
 const MOST_V6: usize = 65_527;
 /// Most datagrams of one send (`UDP_MAX_SEGMENTS`).

@@ -69,7 +69,7 @@ impl World {
         self.pass(self.turn.max(MOMENT));
     }
 
-    /// Lets time pass, and runs what is due.
+    /// Lets time pass, and runs the events that are due.
     #[inline]
     pub(crate) fn pass(&mut self, time: Nanos) {
         self.net.time.advance_to(self.net.time.now().saturating_add(time));

@@ -49,7 +49,7 @@ impl Epoll {
         }
     }
 
-    /// Takes one that has changed, and what it is registered for.
+    /// Takes a registration that has changed, and the events that it was made for.
     fn take(&mut self, index: usize) -> Option<(WatchKey, EventFlags)> {
         let key = self.changed.remove(index)?;
         let interest = self.interests.get_mut(&key)?;
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// Reports what has changed and is ready, as far as there is space.
+    /// Reports the registrations that have changed and are ready, as far as there is space.
     fn take_edges(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
         while edges.len() < edges.capacity() && self.epolls.at(epoll).has_changed() {
             let index = self.choose_edge(epoll);

@@ -111,7 +111,7 @@ impl World {
 }
 
 impl Receive {
-    /// Counts what was received; true if the receive ends with it.
+    /// Counts the bytes received; true if the receive ends with them.
     #[inline]
     fn is_over_after(&mut self, count: usize) -> bool {
         let spent = self.left.as_mut().is_some_and(|left| {

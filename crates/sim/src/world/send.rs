@@ -12,7 +12,7 @@ use rustix::io::Errno;
 const LATEST_NOTICE: Nanos = 5_000_000;
 
 impl World {
-    /// Sends what there is space for.
+    /// Sends the bytes that there is space for.
     pub(super) fn attempt_send(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         if self.net.socket(socket).is_datagram() {
             return self.attempt_post(op, socket);
