@@ -21,7 +21,7 @@ pub(super) enum Arming {
     Cancelling,
 }
 
-/// What has to be cancelled to stop.
+/// The operation that has to be cancelled to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToCancel {
     Armed,

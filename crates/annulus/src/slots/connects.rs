@@ -128,7 +128,7 @@ impl Connects {
         self.0.len()
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
             let attempt = self.0.get(slot);

@@ -89,7 +89,7 @@ impl FileOps {
             State::Abandoned { args } => {
                 self.0.remove(slot);
                 close_opened(io, &call, event.result);
-                // Its drop may close a file, which enters the runtime.
+                // The drop of the arguments may close a file, which enters the runtime.
                 io.after.kept.push(args);
             }
             State::Done(_) => unreachable!("a call has one terminal event"),
@@ -144,7 +144,7 @@ impl FileOps {
         self.0.len()
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
             let FileOp { call, state } = self.0.get(slot);

@@ -1,4 +1,4 @@
-//! What the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls, file calls, NOPs.
+//! The objects that the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls, file calls, NOPs.
 //! One module a family; each is policy for all drivers and kernels.
 
 mod arming;

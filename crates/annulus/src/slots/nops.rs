@@ -73,7 +73,7 @@ impl Nops {
         }
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
             if let Nop::InFlight(Some(waker)) = self.0.get(slot) {

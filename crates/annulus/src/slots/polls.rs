@@ -17,7 +17,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
-/// What is waited for.
+/// The readiness that is waited for.
 ///
 /// ```
 /// use annulus::io::{AsyncFd, Interest};
@@ -60,7 +60,7 @@ struct Direction {
 /// A descriptor. Its owner closes it, after [`Polls::drop_poll`].
 struct Readiness {
     fd: Fd,
-    /// What a task that polls waits for.
+    /// A description of the wait of a task that polls.
     what: &'static str,
     /// Armed for as long as it is there, so that every change ends the loop's wait: no task waits.
     is_wake: bool,
@@ -194,7 +194,7 @@ impl Polls {
         self.0.len()
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.0.indices() {
             let poll = self.0.get(slot);

@@ -1,4 +1,4 @@
-//! What the turn has to do for sockets before it enters the kernel, and once the driver is settled: what streams and datagram sockets share.
+//! The work of a turn for sockets, before it enters the kernel and once the driver is settled, as far as streams and datagram sockets share it.
 
 use super::arming::ArmList;
 use crate::base::queues::Queues;

@@ -1,10 +1,10 @@
-//! What tasks wait for: collected in one pass over all slots, however many tasks there are.
+//! The waits of tasks: collected in one pass over all slots, however many tasks there are.
 
 use crate::unwind::contained;
 use std::collections::HashMap;
 use std::task::Waker;
 
-/// What each of some tasks waits for, or all that wait.
+/// A collection of what each of some tasks waits for, or of the wakers of all that wait.
 pub(crate) struct Waits {
     /// The index of each task, by the data of its waker.
     tasks: HashMap<*const (), usize>,
@@ -15,14 +15,14 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Of the tasks with these wakers, which wait for nothing yet.
+    /// A collection for the tasks with these wakers, which wait for nothing yet.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         let tasks = wakers.iter().enumerate().map(|(task, waker)| (waker.data(), task)).collect();
         let found = vec![Vec::new(); wakers.len()];
         Self { tasks, wakers, found, keeps_all: false }
     }
 
-    /// Of all that wait, tasks of this runtime or not.
+    /// A collection for all that wait, tasks of this runtime or not.
     pub(crate) fn of_all() -> Self {
         Self { keeps_all: true, ..Self::new(Vec::new()) }
     }
@@ -45,7 +45,7 @@ impl Waits {
         self.wakers
     }
 
-    /// What each task waits for, in their order.
+    /// The waits of each task, in the order of the tasks.
     pub(crate) fn into_found(self) -> Vec<Vec<String>> {
         self.found
     }

@@ -3,7 +3,7 @@
 //! If order matters, such a datagram goes back to the front of the queue, and everything behind it waits. If it does not, the
 //! datagram is *deferred*: it is tried again once there may be space, and others leave meanwhile.
 //!
-//! For a Unix socket, an event tells of space only at the connected peer. So the datagrams deferred longest that go elsewhere
+//! For a Unix socket, an event announces space only at the connected peer. So the datagrams deferred longest that go elsewhere
 //! are discarded when the bound would keep further ones out: receivers that do not read, however many, block no other.
 
 use super::errors::Failure;
@@ -29,7 +29,7 @@ impl SendState {
 }
 
 impl DatagramSlot {
-    /// No event tells when there is space at this datagram's destination.
+    /// No event announces space at this datagram's destination.
     pub(super) fn has_no_space_event(&self, datagram: &OutgoingDatagram) -> bool {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Sends of borrowed bytes by a system call, at once: the kernel copies them, and nothing else does.
 //!
-//! That is allowed only while nothing of the socket is queued or in flight, so that datagrams stay in order. What the kernel refuses
-//! is queued as usual, and judged there. As for streams, the bytes that go so in a turn are bounded, since a socket that takes
+//! That is allowed only while nothing of the socket is queued or in flight, so that datagrams stay in order. A datagram that the kernel
+//! refuses is queued as usual, and its error handled there. As for streams, the bytes that go so in a turn are bounded, since a socket that takes
 //! everything at once would keep the other tasks from running; and small datagrams are copied, since a turn sends many of those by one
 //! call.
 

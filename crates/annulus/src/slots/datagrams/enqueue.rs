@@ -1,4 +1,4 @@
-//! What a send does before the kernel sees it: it waits for space in the queue, and is checked, split if needed, and queued.
+//! The steps of a send before the kernel sees it: it waits for space in the queue, and is checked, split if needed, and queued.
 
 use super::outgoing::{OutgoingDatagram, SendMeta};
 use super::{DatagramSlot, Shared};

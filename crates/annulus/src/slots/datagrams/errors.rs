@@ -91,7 +91,7 @@ fn may_be_of_an_earlier_one(errno: Errno) -> bool {
 }
 
 impl DatagramSlot {
-    /// What a receive returns, which names the peer of a connected socket.
+    /// The error of a failed receive, which names the peer of a connected socket.
     #[cold]
     pub(super) fn recv_failed(&self, io: &Io, errno: Errno) -> io::Error {
         let peer = io.driver.kernel().peer_address(self.fd).ok();

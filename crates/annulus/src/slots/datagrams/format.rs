@@ -11,7 +11,7 @@ use std::ptr;
 pub(crate) struct Format {
     pub(crate) layout: Layout,
     pub(crate) domain: Domain,
-    /// What multishot receives are started with: the two lengths.
+    /// The header that multishot receives are started with: the two lengths.
     header: MsgHeader,
 }
 

@@ -66,7 +66,7 @@ impl DatagramSlot {
         }
     }
 
-    /// The socket has a peer from now on, so that a writable event tells that the peer has space.
+    /// The socket has a peer from now on, so that a writable event means that the peer has space.
     pub(crate) fn set_connected(&mut self) {
         self.send.connected = true;
     }
@@ -77,7 +77,7 @@ impl DatagramSlot {
 const MOST_INET: usize = 65_535;
 const MOST_UNIX: usize = 64 << 20;
 
-/// What is decided when a socket is opened.
+/// The settings that are decided when a socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     /// Sends may overtake one another.
@@ -109,7 +109,7 @@ pub(crate) struct Datagrams {
     pool_size: PoolSize,
 }
 
-/// What the sockets share: the datagrams on their way out, and what the turn has to do.
+/// State that the sockets share: outgoing datagrams, and the work of the turn.
 #[derive(Default)]
 pub(crate) struct Shared {
     outgoing: Slab<OutgoingDatagram>,
@@ -149,7 +149,7 @@ impl Datagrams {
         self.shared.turn.add_to(queues);
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for index in self.slots.indices() {
             let slot = self.slots.get(index);
@@ -162,7 +162,7 @@ impl Datagrams {
         }
     }
 
-    /// Brings the counts of datagrams that the kernel dropped up to date, as far as it tells them.
+    /// Brings the counts of datagrams that the kernel dropped up to date, as far as it reports them.
     pub(crate) fn count_all_drops(&mut self, io: &mut Io) {
         for index in self.slots.indices() {
             _ = self.slots.get(index).count_drops(io);

@@ -17,14 +17,14 @@ pub(crate) struct SendMeta {
     pub(crate) tos: Option<u8>,
     /// The local address to leave from.
     pub(crate) source: Option<IpAddr>,
-    /// Its destination is an IPv4 address, perhaps on an IPv6 socket.
+    /// The destination is an IPv4 address, perhaps on an IPv6 socket.
     pub(crate) v4: bool,
 }
 
 /// Space for the control messages of a datagram without descriptors: segment size, service class, packet information.
 pub(super) const CONTROL: usize = space(2) + space(4) + space(20);
 
-/// What is known about an outgoing datagram.
+/// The known state of an outgoing datagram.
 ///
 /// *Queued* → *submitted* → what its event said, or still submitted, which means sent once its batch is settled. Settling
 /// frees the sent and failed ones, and queues the others again.
@@ -99,7 +99,7 @@ impl OutgoingDatagram {
     #[inline]
     pub(super) fn send_now(&mut self, fd: Fd, addressed: bool) -> MemoryOp {
         let is_plain = addressed && self.meta.is_plain() && self.chunk.control().is_empty();
-        // Longer than such an operation can say, it is for the kernel to refuse: as much of it is not the datagram.
+        // A datagram longer than such an operation can say is left to the kernel to refuse: a part is not the datagram.
         let Some(len) = u32::try_from(self.chunk.len()).ok().filter(|_| is_plain) else {
             return MemoryOp::SendMessageNow { fd, header: self.write_header() };
         };

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What one `recvmsg` brought: a datagram, or several of one flow that the kernel coalesced into segments.
+/// The message of one `recvmsg`: a datagram, or several of one flow that the kernel coalesced into segments.
 ///
 /// It is a few words around its buffer, since every datagram is moved through all the calls up to the task.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl ReceivedMessage {
         self.format.has_descriptors() && self.head().flags & msg::CTRUNC != 0
     }
 
-    /// Its bytes alone. Descriptors that were not taken are closed.
+    /// The bytes of the payload alone. Descriptors that were not taken are closed.
     #[inline]
     pub(crate) fn into_bytes(mut self) -> Lease {
         self.buffer.advance(self.start as usize);

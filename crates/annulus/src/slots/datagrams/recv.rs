@@ -41,7 +41,7 @@ enum RawDatagram {
 pub(super) struct RecvState {
     arming: Arming,
     queue: VecDeque<RawDatagram>,
-    /// What is left of a message with several datagrams, of which some were taken.
+    /// The rest of a message with several datagrams, of which some were taken.
     rest: Option<Box<ReceivedMessage>>,
     /// Returned once, by the next receive.
     error: Option<Errno>,
@@ -84,7 +84,7 @@ impl RecvState {
         has_waiters
     }
 
-    /// What the next receives would take, at least.
+    /// The number of results that the next receives would take, at least.
     #[inline]
     fn available(&self) -> usize {
         self.queue.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
@@ -100,7 +100,7 @@ impl DatagramSlot {
     /// The next message; with `split`, one datagram of those that the kernel coalesced.
     ///
     /// # Errors
-    /// What the kernel reports about an earlier datagram, once.
+    /// The error that the kernel reports about an earlier datagram, once.
     #[inline]
     pub(crate) fn poll_recv(
         &mut self,
@@ -189,7 +189,7 @@ impl DatagramSlot {
         Some(raw)
     }
 
-    /// A receive has its datagram: it waits no longer, and others may have theirs.
+    /// A receive has its datagram: it waits no longer, and the next receiver is notified.
     #[inline]
     fn note_taken(&mut self, io: &mut Io, wait: Wait<'_>) {
         if wait.has_waited() {
@@ -266,7 +266,7 @@ impl DatagramSlot {
     /// none: senders wait.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The error of the kernel.
     pub(crate) fn count_drops(&mut self, io: &mut Io) -> io::Result<u64> {
         if self.format.domain == Domain::Unix {
             return Ok(0);

@@ -1,6 +1,6 @@
 //! Sending datagrams.
 //!
-//! What a turn has queued is submitted with its one enter, each datagram as a send that does not wait and posts an event only if it fails.
+//! The datagrams that a turn has queued are submitted with its one enter, each as a send that does not wait and posts an event only if it fails.
 //! Once the driver is settled, datagrams without an event have left. Datagrams that found no space stay queued, and the slot waits for
 //! space. None is left with the kernel to wait: when Linux tries a Unix datagram again, it sends it empty.
 //!
@@ -113,7 +113,7 @@ impl DatagramSlot {
         self.send.queue.extend(behind);
     }
 
-    /// A datagram found no space. Waits for an event that tells of some or, if there is none for it, for a timer.
+    /// A datagram found no space. Waits for an event that announces space or, if there is none for it, for a timer.
     fn wait_for_space(&mut self, io: &mut Io) {
         if mem::take(&mut self.send.no_space_event) {
             self.wait_to_retry(io);

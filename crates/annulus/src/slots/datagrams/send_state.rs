@@ -7,7 +7,7 @@ use annulus_kernel::Domain;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// When to try again if no event tells of space: at first and at most.
+/// The time until a retry if no event announces space: at first and at most.
 const FIRST_RETRY: Duration = Duration::from_millis(2);
 const LAST_RETRY: Duration = Duration::from_millis(64);
 
@@ -24,7 +24,7 @@ pub(super) struct SendState {
     pub(super) in_flight: VecDeque<u32>,
     /// Found no space, and wait to be queued again. Only if order does not matter.
     pub(super) deferred: VecDeque<u32>,
-    /// What all of these count for.
+    /// The weight of all datagrams in these lists.
     pub(super) weight: usize,
     /// Most datagrams of the next batch: as many as found space in the last batch that did not go out whole, and twice as
     /// many after each batch that did. A datagram that is refused has cost its submission.

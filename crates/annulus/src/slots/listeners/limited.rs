@@ -16,7 +16,7 @@ pub(super) struct Limited {
     limit: ConnectionLimit,
     /// The backlog holds a connection.
     pub(super) is_ready: bool,
-    /// Of the accept in flight.
+    /// The permit of the accept in flight.
     pub(super) permit: Option<Permit>,
 }
 
@@ -60,7 +60,7 @@ impl Listener {
     }
 }
 
-/// Of the poll of the listener whose accepts have this token.
+/// The token of the poll of the listener whose accepts have this token.
 pub(super) fn poll_token(accept: Token) -> Token {
     Token::new(Kind::AcceptReady, accept.generation(), accept.slot())
 }

@@ -218,7 +218,7 @@ impl Listeners {
         }
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.slots.indices() {
             let listener = self.slots.get(slot);
