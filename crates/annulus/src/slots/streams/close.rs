@@ -41,7 +41,7 @@ impl Streams {
         stream.stop_recv(io);
         stream.discard_received(&self.shared, io);
         stream.stop_polling(io);
-        // What goes out at the first attempt needs no linger; the send sets it if that is short.
+        // Bytes that go out at the first attempt need no linger; the send sets it if its count is short.
         if stream.tx.is_waiting() {
             stream.linger(io);
         }
@@ -93,11 +93,11 @@ impl Streams {
         stream
     }
 
-    /// Takes a stream off the runtime. Ready once nothing of it is in flight and the kernel has none of its memory. From the first call on
+    /// Takes a stream off the runtime. Ready once none of its operations is in flight and the kernel has none of its memory. From the first call on
     /// nothing new begins on it, not for a copy that was forgotten either.
     ///
     /// # Errors
-    /// What a send or the receive ran into.
+    /// The error that a send or the receive failed with.
     pub(crate) fn poll_release(
         &mut self,
         io: &mut Io,

@@ -19,7 +19,7 @@ impl Stream {
     /// Queues a chunk for sending, unless so much is queued already that the caller has to wait.
     ///
     /// # Errors
-    /// What an earlier send ran into, or that the stream was shut down.
+    /// The error that an earlier send failed with, or that the stream was shut down.
     #[inline]
     pub(crate) fn poll_enqueue(
         &mut self,
@@ -76,7 +76,7 @@ impl Stream {
     /// Ready once what is queued fits the bound.
     ///
     /// # Errors
-    /// What a send ran into.
+    /// The error that a send failed with.
     #[inline]
     pub(crate) fn poll_room(
         &mut self,
@@ -95,7 +95,7 @@ impl Stream {
     /// Ready once the kernel has taken everything.
     ///
     /// # Errors
-    /// What a send ran into.
+    /// The error that a send failed with.
     pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_sent(io, cx, SendState::is_drained)
     }
@@ -103,7 +103,7 @@ impl Stream {
     /// Ready once everything was sent and the write side has ended.
     ///
     /// # Errors
-    /// What a send ran into.
+    /// The error that a send failed with.
     pub(crate) fn poll_end(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.end_when_sent(io);
         self.poll_sent(io, cx, |tx| tx.ended)
@@ -112,7 +112,7 @@ impl Stream {
     /// Ready once `done` holds of what is to be sent.
     ///
     /// # Errors
-    /// What a send ran into.
+    /// The error that a send failed with.
     #[inline]
     pub(super) fn poll_sent(
         &mut self,

@@ -33,7 +33,7 @@ impl Stream {
         (u64::from(first) <= forward.left).then_some(forward.to)
     }
 
-    /// What was received first, to be passed on; counted.
+    /// Takes the bytes that were received first, to be passed on, and counts them.
     fn take_to_forward(&mut self, shared: &mut Shared, io: &mut Io) -> Option<Chunk> {
         let lease = self.take_received(shared, io)?;
         if let Some(forward) = &mut self.rx.forward {

@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(super) struct MemoryPaused {
     pub(super) slots: VecDeque<u32>,
-    /// Of these, how many are to be looked at; and the allowance when that began.
+    /// How many of the slots are to be looked at; and the allowance when that began.
     pub(super) sweep: usize,
     pub(super) swept_at: usize,
     pub(super) has_timer: bool,
@@ -68,7 +68,7 @@ impl Streams {
         }
     }
 
-    /// What is held has been weighed: streams that were held back go on as far as they may.
+    /// The memory that is held has been compared with the limit: streams that were held back go on as far as they may.
     #[inline]
     pub(crate) fn sweep_memory_paused(&mut self, io: &mut Io) {
         if !self.shared.memory_paused.slots.is_empty() {

@@ -134,7 +134,7 @@ impl Streams {
         !self.shared.turn.unsettled.is_empty()
     }
 
-    /// Something is to be done that no event will tell of: the loop must not sleep.
+    /// Something is to be done that no event will announce: the loop must not sleep.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.turn.is_busy() || self.shared.memory_paused.sweep > 0
@@ -163,7 +163,7 @@ impl Streams {
         self.shared.turn.add_to(queues);
     }
 
-    /// What tasks wait for here.
+    /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.slots.indices() {
             let stream = self.slots.get(slot);

@@ -37,7 +37,7 @@ impl Stream {
     /// Ready once the socket has had space since the first call, of which `has_asked` is false.
     ///
     /// # Errors
-    /// What a send ran into.
+    /// The error that a send failed with.
     pub(crate) fn poll_writable(
         &mut self,
         io: &mut Io,
@@ -68,7 +68,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// The socket has space, or has failed, of which the next send tells; or the poll was cancelled.
+    /// The socket has space, or has failed, which the next send reports; or the poll was cancelled.
     #[cold]
     pub(super) fn on_writable(&mut self, io: &mut Io, slot: u32) {
         io.in_flight -= 1;

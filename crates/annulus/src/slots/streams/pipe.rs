@@ -21,7 +21,7 @@ use std::mem;
 const READ: u64 = 64 * 1024;
 
 impl Stream {
-    /// It is a pipe from here on. Nothing of it may be in flight.
+    /// The stream is a pipe from here on. None of its operations may be in flight.
     pub(crate) fn be_pipe(&mut self, signal: SigPipe) {
         self.special = Some(Box::new(Special::Pipe(signal)));
     }

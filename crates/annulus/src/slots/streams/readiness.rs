@@ -15,7 +15,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// There is something to receive; or the poll has failed, and the receive will tell why.
+    /// There is something to receive; or the poll has failed, and the receive will return the reason.
     pub(crate) fn on_ready(&mut self, io: &mut Io, event: Event) {
         let slot = event.token.slot();
         let Some(stream) = self.slots.find(slot, event.token.generation()) else {

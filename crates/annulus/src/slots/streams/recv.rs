@@ -31,9 +31,9 @@ const HEAP: u32 = 16 * 1024;
 const HEAP_A_TURN: usize = 64;
 /// Pieces up to this size share a buffer while none is taken, so that many of them do not hold one each: bytes.
 const PIECE: u32 = 8 * 1024;
-/// What is received at least, of a stream of which all was delivered: bytes.
+/// The least that a receive is armed for, if all was delivered: bytes.
 const LITTLE: usize = 4 * 1024;
-/// Of a task's memory, what is asked for ahead of its run: bytes.
+/// Bytes of a task's memory that are prefetched ahead of its run.
 const TASK: usize = 256;
 
 impl Stream {
@@ -110,7 +110,7 @@ impl Stream {
         Poll::Ready(self.end_result(io, end))
     }
 
-    /// What a receive returns from the end on.
+    /// The result of a receive from the end on.
     #[cold]
     fn end_result(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
         match end {
@@ -360,7 +360,7 @@ impl Stream {
     /// Ready once no receive is in flight. What it brought stays queued.
     ///
     /// # Errors
-    /// What the stream has failed with.
+    /// The error that the stream has failed with.
     pub(super) fn poll_stopped(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let rx = &mut self.rx;
         match rx.end {

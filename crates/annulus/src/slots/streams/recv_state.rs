@@ -1,4 +1,4 @@
-//! What a stream's slot knows of receiving.
+//! The receiving half of a stream's slot.
 
 use super::buffer_queue::{BufferQueue, Links};
 use crate::memory::{HeapMemory, Meter};
@@ -22,7 +22,7 @@ pub(super) struct RecvState {
     /// The last poll for readiness has said that there is something to receive.
     pub(super) is_ready: bool,
     pub(super) brought: Brought,
-    /// What the multishot receive was armed to bring: bytes.
+    /// Bytes that the multishot receive was armed to bring.
     pub(super) limit: u32,
     /// Received and not yet taken.
     pub(super) queue: BufferQueue,
@@ -35,7 +35,7 @@ pub(super) struct RecvState {
     pub(super) forward: Option<Box<Forward>>,
 }
 
-/// What the receives have lately brought, in one byte: a receive into a lent buffer compares it once.
+/// The recent results of the receives, in one byte: a receive into a lent buffer compares it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Brought(u8);
 

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 /// Most bytes of such a receive.
 const MOST: usize = 16 * 1024;
 
-/// What a stream that passes descriptors has besides.
+/// The additional state of a stream that passes descriptors.
 #[derive(Default)]
 pub(super) struct ScmRights {
     /// Memory of the receive in flight.

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// When to try again if the system is short of memory.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// What is queued, as bytes that are not sent yet.
+/// The queued bytes that are not sent yet.
 fn unsent(queue: &ChunkQueue, first_sent: usize) -> impl Iterator<Item = IoVec> {
     let mut skip = first_sent;
     queue.iter().take(MOST).map(move |chunk| {
@@ -72,7 +72,7 @@ impl Stream {
         }
     }
 
-    /// No event will tell that a send went. If a task waits for that, this turn must not sleep.
+    /// No event will report that a send went. If a task waits for that, this turn must not sleep.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
         shared.turn.must_settle |= self.is_dropped() || self.tx.ending || self.tx.waker.is_some();
@@ -88,7 +88,7 @@ impl Stream {
         } else if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
             let buffer = bytes.as_ptr();
-            // What does not fit a length of 32 bits goes out in pieces, as short counts do.
+            // A chunk that does not fit a length of 32 bits goes out in pieces, as after short counts.
             let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
             let len = part as u32;
@@ -254,7 +254,7 @@ impl Stream {
                 tx.phase = SendPhase::Idle;
                 self.discard_unsent(io);
             }
-            // Its outcome shows within this turn, or soon.
+            // The outcome of the send or the poll shows within this turn, or soon.
             SendPhase::Now | SendPhase::StoppingPoll => {}
         }
     }
@@ -294,7 +294,7 @@ impl Streams {
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
         self.shared.turn.must_settle = false;
-        // What the kernel has copied meanwhile has pushed the slots out of the cache.
+        // The bytes that the kernel has copied meanwhile have pushed the slots out of the cache.
         (1..=AHEAD as usize).for_each(|ahead| self.prefetch_unsettled(ahead));
         while let Some(slot) = self.shared.turn.unsettled.pop() {
             self.prefetch_unsettled(AHEAD as usize);

@@ -1,4 +1,4 @@
-//! What a stream's slot knows of sending.
+//! The sending half of a stream's slot.
 //!
 //! *Idle* → *now* or *waiting* → idle, when the send's outcome is known. A zero-copy send is in *zero-copy* until its first
 //! event, and if not all went, in *awaiting memory* until its notification. *Retrying* waits for a timer, with nothing in
@@ -23,7 +23,7 @@ pub(super) enum SendPhase {
     Waiting,
     /// In flight without a copy; what went is not known.
     ZeroCopy,
-    /// Of a zero-copy send not everything went: its outcome is handled once its memory is free.
+    /// Not all bytes of a zero-copy send went: its outcome is handled once its memory is free.
     AwaitingMemory,
     /// The system was short of memory: tried again by a timer.
     Retrying,
@@ -41,7 +41,7 @@ pub(super) struct SendState {
     pub(super) first_sent: usize,
     /// Bytes accepted and not sent, those in flight included: in a pipe (see `splice`), then in the queue, of which no chunk is empty.
     pub(super) bytes: usize,
-    /// Of these, the bytes and chunks in flight.
+    /// The bytes and chunks in flight, among these.
     pub(super) flying: usize,
     pub(super) flying_chunks: u8,
     pub(super) phase: SendPhase,
@@ -49,9 +49,9 @@ pub(super) struct SendState {
     pub(super) zero_copy: u32,
     /// Zero-copy sends whose memory the kernel may still read.
     pub(super) unnotified: u32,
-    /// Its socket cannot send without a copy.
+    /// The socket cannot send without a copy.
     pub(super) copies: bool,
-    /// Its socket was made ready for pages of files.
+    /// The socket was made ready for pages of files.
     pub(super) pages: Option<SigPipe>,
     /// On the list of streams with something to send.
     pub(super) listed: bool,

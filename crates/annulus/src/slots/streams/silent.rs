@@ -3,7 +3,7 @@
 //! If data and a reset arrive together, the kernel may deliver the data and forget the receive: nothing ends it, although the socket has
 //! hung up (Linux 6.18: 39 of 504,411 such connections; `tools/peers/lost-wake-up.c` shows it without annulus). So a stream that has received
 //! and has then been silent for a while is looked at once, all such together, by a poll that does not wait. A receive on a socket that
-//! has hung up is cancelled; armed again, it tells why.
+//! has hung up is cancelled; armed again, it returns the reason.
 #![allow(unsafe_code)]
 
 use super::Streams;

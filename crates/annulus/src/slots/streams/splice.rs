@@ -2,10 +2,10 @@
 //!
 //! A link whose receives bring many bytes each, several times in a row, goes over to this, and back once little comes at a time. Its source
 //! then polls for readiness in place of a receive. At that event what the socket holds is moved into a pipe, and from there to the target at
-//! the end of the turn, as a send of it: the pipe's bytes are accepted, come before what is queued, and count as unsent. Then the source is
+//! the end of the turn, as one of its sends: the pipe's bytes are accepted, come before what is queued, and count as unsent. Then the source is
 //! armed again. A target with anything unsent takes no pipe; if its peer is slow, the task waits until all of it has gone.
 //!
-//! A pipe belongs to a stream only while it holds bytes. What is no plain byte of the source (its end, an urgent mark) is left to a receive.
+//! A pipe belongs to a stream only while it holds bytes. Anything but plain bytes of the source (its end, an urgent mark) is left to a receive.
 
 use super::Streams;
 use super::recv_state::{End, Forward};
@@ -22,7 +22,7 @@ use std::rc::Rc;
 
 /// Receives in a row that decide how a link's bytes go.
 const RUN: u8 = 4;
-/// What a pipe is to hold: bytes.
+/// The capacity that a pipe is to have: bytes.
 const CAPACITY: usize = 1024 * 1024;
 /// A pipe that holds less is not used: bytes.
 const LEAST: usize = 64 * 1024;
@@ -60,7 +60,7 @@ struct Source {
     left: u64,
 }
 
-/// What became of a move from a source.
+/// The outcome of a move from a source.
 enum Moved {
     Bytes(usize),
     /// Nothing yet: look again.
@@ -110,7 +110,7 @@ impl Forward {
 }
 
 impl Stream {
-    /// What is received next is moved through a pipe.
+    /// The bytes that are received next are moved through a pipe.
     #[cold]
     pub(super) fn splices(&self) -> bool {
         self.rx.forward.as_ref().is_some_and(|forward| forward.splices)
@@ -137,7 +137,7 @@ impl Stream {
         }
     }
 
-    /// What is in its pipe is discarded.
+    /// Discards the bytes in the pipe.
     pub(super) fn discard_spliced(&mut self) {
         self.special.take_if(|special| matches!(**special, Special::Spliced(_)));
     }
@@ -153,7 +153,7 @@ impl Stream {
         }
         match self.tx.phase {
             SendPhase::Idle | SendPhase::Now if self.tx.bytes == 0 => {}
-            // What this turn has sent is not settled.
+            // The sends of this turn are not settled.
             SendPhase::Now => return Moved::Nothing,
             _ if self.tx.bytes == 0 => return Moved::ByReceive,
             _ => return Moved::Refused,

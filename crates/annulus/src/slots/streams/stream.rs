@@ -31,9 +31,9 @@ use std::os::fd::OwnedFd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Open,
-    /// What it receives goes to another stream: `RecvState::forward` names it.
+    /// The bytes that it receives go to another stream: `RecvState::forward` names it.
     Linked,
-    /// Its handle waits until nothing is in flight, to take it off the runtime: nothing new begins.
+    /// The handle waits until nothing is in flight, to take the stream off the runtime: nothing new begins.
     Leaving,
     /// No handle owns it any more.
     Dropped,
@@ -48,7 +48,7 @@ pub(crate) struct Stream {
     pub(crate) fd: Fd,
     pub(super) rx: RecvState,
     pub(super) tx: SendState,
-    /// What the operations of a plain socket cannot carry; `None` for nearly all streams.
+    /// State that a plain socket at rest has not; `None` for nearly all streams.
     pub(super) special: Option<Box<Special>>,
     /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
     pub(crate) peer: Option<SocketAddr>,
@@ -59,7 +59,7 @@ pub(crate) struct Stream {
     pub(super) life: Life,
 }
 
-/// What a stream has that a plain socket at rest has not.
+/// The state of a stream that a plain socket at rest has not.
 pub(super) enum Special {
     /// Descriptors travel with its bytes.
     ScmRights(ScmRights),
@@ -69,7 +69,7 @@ pub(super) enum Special {
     Spliced(Spliced),
 }
 
-/// What all streams share, beside `Io`.
+/// State that all streams share, beside `Io`.
 pub(crate) struct Shared {
     pub(super) links: Links,
     pub(super) vectors: Vectors,
@@ -108,7 +108,7 @@ impl Stream {
         self.rx.bytes
     }
 
-    /// Its sending direction was ended, and has not failed.
+    /// The sending direction was ended, and has not failed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.tx.ending && self.tx.error.is_none()
     }
@@ -118,7 +118,7 @@ impl Stream {
         self.tx.bytes
     }
 
-    /// Descriptors travel with its bytes from here on. Nothing of it may be in flight.
+    /// Descriptors travel with its bytes from here on. None of its operations may be in flight.
     pub(crate) fn pass_descriptors(&mut self) {
         self.special = Some(Box::new(Special::ScmRights(ScmRights::default())));
     }

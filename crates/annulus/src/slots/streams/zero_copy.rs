@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// What is in flight leaves the stream for the slot of its send.
+    /// The chunks in flight leave the stream for the slot of their send.
     fn hand_over(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
         let tx = &mut self.tx;
         let send = shared.zero_copy.get(tx.zero_copy);
