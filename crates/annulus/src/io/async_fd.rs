@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 /// Waits until a descriptor is ready, so that code that is not of this crate can use it without blocking: inotify, an eventfd, a timerfd,
 /// netlink, a TUN device, the socket of `libpq` or of X11.
 ///
-/// Nothing is read or written by this. So no future of it loses anything when it is dropped: what was there to be read still is. The
+/// Nothing is read or written by this. So none of its futures loses anything when dropped: bytes to be read still are there. The
 /// descriptor should be non-blocking (`O_NONBLOCK`): readiness is a hint, and another process that shares it may be quicker.
 ///
 /// The runtime polls a duplicate of the descriptor, when a task waits, for what is so at that moment. So it need not be read until it
@@ -221,17 +221,17 @@ impl<T: AsFd> AsyncFd<T> {
         }
     }
 
-    /// What has the descriptor.
+    /// The object that has the descriptor.
     pub fn get_ref(&self) -> &T {
         &self.inner
     }
 
-    /// What has the descriptor. If another is put in its place, the first one is waited for all the same.
+    /// The object that has the descriptor. If another is put in its place, the first one is waited for all the same.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// What has the descriptor, which is no longer waited for.
+    /// The object that has the descriptor, which is no longer waited for.
     pub fn into_inner(self) -> T {
         self.inner
     }

@@ -103,7 +103,7 @@ pub async fn copy_at_most(
 /// end. The cursor is neither used nor moved, so that several copies of one file may run at once. For parts of files to files there is
 /// [`File::read_at`] and [`File::write_at`].
 ///
-/// What a stream of this crate has queued, such as the head of an answer, leaves in the same packets as the first pages, if those are in
+/// Bytes that a stream of this crate has queued, such as the head of an answer, leave in the same packets as the first pages, if those are in
 /// memory: at once, or with the turn if the part is a small one, as in [`copy`]. What is said there of SIGPIPE holds here, too.
 ///
 /// ```no_run

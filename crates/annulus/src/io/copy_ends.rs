@@ -1,10 +1,10 @@
-//! What can be copied, and to where.
+//! The sources and sinks of copies.
 
 use super::{AsyncRecv, AsyncSend};
 use crate::fs::File;
 use crate::net::StreamHandle;
 
-/// What [`copy`](super::copy()) reads: a [`File`], or what implements [`AsyncRecv`]. It is sealed: implement that.
+/// A source of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncRecv`]. It is sealed: implement `AsyncRecv`.
 ///
 /// ```
 /// use annulus::io::{CopySink, CopySource, copy};
@@ -35,7 +35,7 @@ pub trait CopySource: sealed::Sealed<Source<'static>> {
     fn source(&mut self) -> Source<'_>;
 }
 
-/// What [`copy`](super::copy()) writes to: a [`File`], or what implements [`AsyncSend`]. It is sealed: implement that.
+/// A sink of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncSend`]. It is sealed: implement `AsyncSend`.
 ///
 /// ```
 /// use annulus::io::{CopySink, copy};

@@ -1,14 +1,14 @@
-//! What is known of a frame from its first bytes.
+//! The length of a frame, from its first bytes.
 
 pub(crate) use crate::net::ended;
 use std::io::{self, ErrorKind};
 
-/// What the bytes that are shown tell.
+/// The next frame, as far as the bytes that are shown determine it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// The stream has ended before a frame.
     End,
-    /// More bytes are needed to tell the length.
+    /// More bytes are needed to find the length.
     Unknown,
     /// The length of the frame, of which all or a part is there.
     Of(usize),

@@ -44,12 +44,12 @@ impl<R: AsyncRecv> Lines<R> {
         text(line).map(|line| Some(line.to_owned()))
     }
 
-    /// What the lines come from.
+    /// The stream that the lines come from.
     pub fn get_mut(&mut self) -> &mut R {
         &mut self.from
     }
 
-    /// What the lines come from. Nothing that was not returned is lost.
+    /// The stream that the lines come from. Nothing that was not returned is lost.
     pub fn into_inner(self) -> R {
         self.from
     }

@@ -1,6 +1,6 @@
 //! Moving bytes: the traits of streams, frames and lines, and copies between files and streams.
 //!
-//! What is received is shown in the buffer that the kernel has filled, and stays in the stream until it is consumed. So code that parses
+//! Received bytes are shown in the buffer that the kernel has filled, and stay in the stream until they are consumed. So code that parses
 //! needs no buffer of its own, and loses nothing if it is dropped.
 //!
 //! | to receive | call | what is copied |
@@ -8,7 +8,7 @@
 //! | what has come | [`recv`](AsyncRecv::recv) | nothing |
 //! | a look at it | [`fill_buf`](AsyncRecv::fill_buf) or [`peek`](AsyncRecv::peek), then [`consume`](AsyncRecv::consume) | what spans leases |
 //! | so many bytes | [`recv_exact`](AsyncRecv::recv_exact) | what spans leases |
-//! | messages that tell their length | [`read_frame`](AsyncRecv::read_frame) | what spans leases |
+//! | messages that contain their length | [`read_frame`](AsyncRecv::read_frame) | what spans leases |
 //! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | what spans leases |
 //! | lines of text | [`lines`](AsyncRecv::lines), [`read_line`](AsyncRecv::read_line) | the text |
 //! | into memory of the caller | [`read_exact`](AsyncRecv::read_exact), [`read_to_end`](AsyncRecv::read_to_end) | once |

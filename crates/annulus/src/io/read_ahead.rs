@@ -1,4 +1,4 @@
-//! What an adapter has read and not given out yet, and what adapters of both foreign families of traits have in common.
+//! Bytes that an adapter has read and not given out yet, and the code that adapters of both foreign families of traits share.
 
 /// Memory of the first read, in bytes.
 const FIRST: usize = 8 * 1024;
@@ -70,12 +70,12 @@ macro_rules! adapter {
                 Self { stream, ahead: ReadAhead::default() }
             }
 
-            /// The stream. Bytes of it may have been read ahead.
+            /// The stream. Some of its bytes may have been read ahead.
             pub fn get_mut(&mut self) -> &mut S {
                 &mut self.stream
             }
 
-            /// The stream, and what was read ahead of it.
+            /// The stream, and its bytes that were read ahead.
             pub fn into_parts(self) -> (S, Vec<u8>) {
                 (self.stream, self.ahead.into_vec())
             }

@@ -1,4 +1,4 @@
-//! What receives bytes: the trait of streams, for code that is generic over them.
+//! The trait of streams that receive bytes, for code that is generic over them.
 
 use super::frame::{self, Frame};
 use super::lines::Lines;
@@ -183,10 +183,10 @@ pub trait AsyncRecv {
         until::recv_until(self, delimiter, limit).await
     }
 
-    /// The next frame, for protocols whose messages tell their own length; `None` at the end of the stream. It is parsed where it was
+    /// The next frame, for protocols whose messages contain their own length; `None` at the end of the stream. It is parsed where it was
     /// received, and is a lease on that memory if it was received in one piece; otherwise its pieces are gathered.
     ///
-    /// `length` looks at the first bytes of a frame. It returns the length of the whole frame as soon as that can be told, which may be
+    /// `length` looks at the first bytes of a frame. It returns the length of the whole frame as soon as that is known, which may be
     /// before the rest has come, and `None` if that takes more bytes. It is called again with more, and may be called again with the
     /// same bytes.
     ///
@@ -211,7 +211,7 @@ pub trait AsyncRecv {
     ///
     /// # Errors
     /// As [`poll_peek`](Self::poll_peek), and those of `length`. `InvalidData`, naming both numbers, for a frame of more than `limit` bytes,
-    /// before those come, and if `limit` bytes do not suffice to tell the length. `UnexpectedEof` if the stream ends within a frame.
+    /// before those come, and if `limit` bytes do not suffice to find the length. `UnexpectedEof` if the stream ends within a frame.
     /// `InvalidInput` for a length of 0. The bytes stay.
     async fn read_frame(
         &mut self,

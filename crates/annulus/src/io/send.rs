@@ -1,4 +1,4 @@
-//! What sends bytes: the trait of streams, for code that is generic over them.
+//! The trait of streams that send bytes, for code that is generic over them.
 
 use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;

@@ -81,7 +81,7 @@ pub(super) async fn send_file(
 }
 
 /// Whether the socket has taken fewer pages than were offered, and the file goes on. If it has ended there, which it may have since it was
-/// opened, the peer is not waited for: the next try tells.
+/// opened, the peer is not waited for: the next try shows it.
 fn is_short(file: &File, offset: u64, most: u64, count: u64) -> bool {
     let offered = u64::from(stride(file, offset, most));
     let goes_on = || file.len_now().is_some_and(|len| offset.saturating_add(count) < len);
@@ -95,7 +95,7 @@ fn stride(file: &File, offset: u64, most: u64) -> u32 {
 }
 
 /// How many bytes to read and queue, of a part of which only a few are expected: one more than those up to the end of the file, so that a
-/// short read tells that it has ended.
+/// short read shows that it has ended.
 fn small_part(file: &File, start: u64, len: u64) -> u64 {
     if !file.is_read_when_small() {
         return 0;
@@ -147,7 +147,7 @@ pub(super) async fn send_pieces(
     Ok(sent)
 }
 
-/// What became of pages.
+/// The outcome of sending pages.
 enum Pages {
     Sent(u64),
     /// The socket has no space.

@@ -97,7 +97,7 @@ impl Transfer {
         to: &mut dyn AsyncSend,
     ) -> Poll<io::Result<()>> {
         loop {
-            // What takes of the budget is the receive: what it has brought leaves without.
+            // The receive takes of the budget: the bytes that it has brought are sent without.
             let sent = budget::poll_free(|| {
                 let (accepted, sent) = self.received.poll_send(cx, to);
                 self.note(accepted);
@@ -176,7 +176,7 @@ impl Transfer {
             return Poll::Ready(Ok(None));
         }
         if self.limit < u64::MAX {
-            // What is shown, and not what `poll_recv` returns, which may be more.
+            // The bytes that are shown, and not those that `poll_recv` returns, which may be more.
             let shown = ready!(from.poll_fill_buf(cx))?.len();
             return match left.min(shown as u64) {
                 0 => Poll::Ready(Ok(None)),

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, ErrorKind};
 /// How many bytes there are up to a delimiter and with it; `None` if there is none.
 fn find(delimiter: u8, bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
-    // Of a slice this cannot fail; the standard library looks at several bytes at once.
+    // Reading a slice cannot fail; the standard library looks at several bytes at once.
     let count = BufRead::skip_until(&mut rest, delimiter).unwrap_or_default();
     (count > 0 && bytes[count - 1] == delimiter).then_some(count)
 }
