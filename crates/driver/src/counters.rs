@@ -29,9 +29,9 @@ macro_rules! counters {
 pub struct Counter {
     /// The name of its field.
     pub name: &'static str,
-    /// What it counts: a sentence or two.
+    /// A description of what it counts: a sentence or two.
     pub help: &'static str,
-    /// Its value.
+    /// The value.
     pub value: u64,
 }
 

@@ -216,7 +216,7 @@ impl Driver {
         self.pool().resident() + self.datagram_pool().map_or(0, |pool| pool.resident())
     }
 
-    /// The part of it that users have, as [`Pool::resident_lent`] knows it.
+    /// The part of the resident memory that users have, as [`Pool::resident_lent`] knows it.
     pub fn resident_lent(&self) -> usize {
         self.pool().resident_lent() + self.datagram_pool().map_or(0, |pool| pool.resident_lent())
     }

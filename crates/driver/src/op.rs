@@ -167,7 +167,7 @@ pub enum MemoryOp {
         fd: Fd,
         /// A socket address.
         address: *const u8,
-        /// Its length.
+        /// The length of the address.
         len: u32,
     },
     /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread. The `FileCall`, too, must stay

@@ -34,7 +34,7 @@ const PERIOD: u32 = 4096;
 pub(crate) enum Trim {
     /// All that is not in use, after a time without receives.
     Everything,
-    /// What was not needed since the last trim, however few turns that were: the memory of idle buffers that no turn used, and
+    /// Memory that was not needed since the last trim, however few turns that were: that of idle buffers that no turn used, and
     /// of buffers that were once filled further than any receive has filled one since.
     Surplus,
 }
@@ -43,7 +43,7 @@ impl Trim {
     /// How long after a receive the pools are trimmed.
     pub(crate) const DELAY: Duration = Duration::from_secs(10);
 
-    /// What to trim after that time, in which something has happened or nothing.
+    /// The trim after that time: of everything if nothing has happened in it, else of the surplus.
     pub(crate) fn after(has_rested: bool) -> Self {
         if has_rested { Self::Everything } else { Self::Surplus }
     }
@@ -56,14 +56,14 @@ enum BufferState {
     Lent,
 }
 
-/// What is recorded of the buffers.
+/// The state of the buffers.
 struct Buffers {
     state: Box<[BufferState]>,
     /// For each buffer, how many bytes receives have written since its memory was discarded, in whole pages.
     written: Box<[u32]>,
     /// The most bytes that a receive of this period brought.
     largest: u32,
-    /// What receives may bring before the next turn.
+    /// Bytes that receives may bring before the next turn.
     budget: Budget,
     /// For a depth, how many buffers the budget allows the kernel; `None` until computed.
     fitted: Option<(u32, u32)>,

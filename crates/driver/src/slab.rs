@@ -17,9 +17,9 @@ struct Slot<T> {
     entry: Entry<T>,
 }
 
-/// A table of `T` by index. Indices are reused; the generation tells one use from the next.
+/// A table of `T` by index. Indices are reused; the generation distinguishes one use from the next.
 ///
-/// Its chunks never move, so that the kernel may be given addresses of what lies in them.
+/// The chunks never move, so that the kernel may be given addresses of values in them.
 pub struct Slab<T> {
     /// Arrays, not slices: an index within a chunk then needs no check.
     chunks: Vec<Box<[Slot<T>; CHUNK]>>,

@@ -1,6 +1,6 @@
 //! The name of an operation in flight: kind, generation, slot. Never a pointer.
 
-/// The kind of an operation, which tells what the slot of its token is an index into. The events of `Ignored` are dropped.
+/// The kind of an operation, which determines what the slot of its token is an index into. The events of `Ignored` are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -79,7 +79,7 @@ impl Token {
         (((bits >> 56) as usize) < Kind::ALL.len()).then_some(Self(bits))
     }
 
-    /// What the slot is an index into.
+    /// The kind of the operation: it determines what the slot is an index into.
     #[inline]
     pub const fn kind(self) -> Kind {
         Kind::ALL[(self.0 >> 56) as usize]

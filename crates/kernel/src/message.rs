@@ -1,4 +1,4 @@
-//! What a multishot `recvmsg` writes to a buffer: sender, control messages and payload, in this order.
+//! The output of a multishot `recvmsg` in a buffer: sender, control messages and payload, in this order.
 
 /// The layout of a buffer of a multishot `recvmsg`: `struct io_uring_recvmsg_out` (16 bytes), space for the address of the sender,
 /// space for control messages, payload. The spaces have the sizes in the header of the operation, even if they are not used.
@@ -55,7 +55,7 @@ impl Message {
         })
     }
 
-    /// Its bytes, as the kernel writes them.
+    /// The bytes of the head, as the kernel writes them.
     #[inline]
     pub fn bytes(self) -> [u8; Layout::HEAD] {
         let words = [self.name_len, self.control_len, self.payload_len, self.flags];

@@ -10,7 +10,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What a write to a pipe without a reader does beside failing with `EPIPE`, and pages sent to a socket whose peer has gone.
+/// The effect, beside failing with `EPIPE`, of a write to a pipe without a reader, or of sending pages to a socket whose peer has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigPipe {
     /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are set otherwise.
@@ -20,7 +20,7 @@ pub enum SigPipe {
 }
 
 impl SigPipe {
-    /// What the process does with the signal now.
+    /// The effect of the signal in this process now.
     pub fn of_process() -> Self {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: without a new action the call only writes the present one, for which all zeroes are valid.

@@ -17,7 +17,7 @@ pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
     fcntl_getpipe_size(pipe)
 }
 
-/// Moves at most `most` bytes from a socket into a pipe. 0 is the end of the stream, or something that is no plain byte: a receive tells.
+/// Moves at most `most` bytes from a socket into a pipe. 0 is the end of the stream, or something that is no plain byte: a receive shows which.
 ///
 /// # Errors
 /// `AGAIN` if nothing is there, or the pipe is full; the socket's error, which is reported only once; `INVAL` if the socket has no such

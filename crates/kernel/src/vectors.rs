@@ -6,9 +6,9 @@ use std::ptr;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct IoVec {
-    /// Its first byte.
+    /// Address of the first byte.
     pub base: *const u8,
-    /// Its length.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -45,6 +45,6 @@ impl MsgHeader {
 pub struct MessageSlot {
     /// Where it goes.
     pub header: MsgHeader,
-    /// Its length, once it was received.
+    /// The length of the message, once it was received.
     pub len: u32,
 }

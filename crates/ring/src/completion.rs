@@ -24,7 +24,7 @@ bitflags! {
 pub struct Completion {
     /// The `user_data` of the entry.
     pub user_data: u64,
-    /// What the system call would have returned, or minus the errno.
+    /// The value that the system call would have returned, or minus the errno.
     pub result: i32,
     /// [`CompletionFlags`] and the buffer id, as bits.
     pub flags: u32,

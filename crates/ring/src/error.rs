@@ -17,7 +17,7 @@ pub enum SetupError {
     Size {
         /// Which size.
         what: &'static str,
-        /// What was asked for.
+        /// The size that was asked for.
         given: u32,
         /// The most there can be.
         limit: u32,

@@ -120,11 +120,11 @@ fn send_zero_copy() -> Entry {
 /// A feature that a kernel may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// Its name.
+    /// The name of the feature.
     pub name: &'static str,
     /// The version that introduced it, major and minor.
     pub since: (u16, u16),
-    /// What it is good for.
+    /// The benefit of the feature.
     pub buys: &'static str,
     /// Whether this kernel has it.
     pub present: bool,

@@ -80,7 +80,7 @@ pub struct Connect {
     pub fd: Fd,
     /// Address of a socket address.
     pub address: *const u8,
-    /// Its length.
+    /// Length of the address.
     pub len: u32,
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 const OFF_RINGS: u64 = 0;
 const OFF_ENTRIES: u64 = 0x1000_0000;
 
-/// What [`Ring::enter`] waits for.
+/// The condition that [`Ring::enter`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Submit, and run no deferred work.
@@ -33,7 +33,7 @@ pub enum Wait {
     },
 }
 
-/// What an enter did.
+/// The outcome of an enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// It submitted and waited.

@@ -74,7 +74,7 @@ pub struct Epoll {
     kernel: Rc<dyn Kernel>,
     counters: Counters,
     trim_timer: TrimTimer,
-    /// What to trim.
+    /// The trim to do.
     trim: Option<Trim>,
     /// The pools were trimmed since the layer above last asked.
     pub(crate) trimmed: bool,

@@ -26,7 +26,7 @@ pub(super) struct Output {
     pub(super) token: Token,
     pub(super) fd: Fd,
     work: Work,
-    /// What is to be sent: a copy, since the submitter's vectors are valid during the submission only.
+    /// The vectors to be sent: a copy, since the submitter's are valid during the submission only.
     parts: Vec<IoVec>,
     /// How many of these were sent.
     parts_sent: usize,

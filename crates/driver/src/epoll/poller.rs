@@ -14,7 +14,7 @@ use std::time::Duration;
 /// there for the reply: with 1000 clients, a request cost 8 % less at 32 edges a wait than at 1024; 16 and 64 were no better.
 const EDGES: usize = 32;
 
-/// What every descriptor is registered for, once. `EPOLLOUT` brings an edge only after a send that found no space, and
+/// The events that every descriptor is registered for, once. `EPOLLOUT` brings an edge only after a send that found no space, and
 /// `EPOLLRDHUP` only at the end of the stream: both cost nothing before, and save a second registration.
 ///
 /// Datagram sockets differ: every datagram that leaves brings an `EPOLLOUT` edge. They register for it only while a send waits.

@@ -1,4 +1,4 @@
-//! What the driver records about a descriptor, and the system calls that this saves.
+//! Tests of what the driver records about a descriptor, and of the system calls that this saves.
 
 use super::*;
 use annulus_kernel::{Fd, Linux};

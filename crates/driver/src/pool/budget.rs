@@ -49,7 +49,7 @@ impl Pool {
         }
         let least = if self.purpose.shortens { LEAST } else { LEAST_WHOLE };
         let count = parts(buffers.len).clamp(least.min(most), most);
-        // What is idle changes every turn.
+        // The set of idle buffers changes every turn.
         buffers.fitted = (!is_tight).then_some((most, count));
         count
     }

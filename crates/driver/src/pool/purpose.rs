@@ -1,6 +1,6 @@
-//! What the buffers of a pool are for.
+//! The purposes of the buffers of a pool.
 
-/// What buffers are for, as far as it decides how many the kernel has, and how large they are.
+/// The purpose of buffers, as far as it decides how many the kernel has, and how large they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Purpose {
     /// A budget may shorten them.

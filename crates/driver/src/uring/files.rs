@@ -36,7 +36,7 @@ pub(super) struct Files {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
-    /// What the workers signal besides their own eventfd.
+    /// The eventfd that the workers signal besides their own.
     notifier: Option<OwnedFd>,
     /// The ring polls the workers' eventfd.
     polling: bool,

@@ -94,7 +94,7 @@ pub struct Uring {
     hosted: bool,
     trim_timer: TrimTimer,
     busy_poll: BusyPoll,
-    /// What to trim once every completion has been taken.
+    /// The trim to do once every completion has been taken.
     trim: Option<Trim>,
     /// The pools were trimmed since the layer above last asked.
     pub(crate) trimmed: bool,

@@ -1,4 +1,4 @@
-//! An eventfd that tells another event loop that the ring has something to do.
+//! An eventfd that signals to another event loop that the ring has something to do.
 //!
 //! Other threads write to it as well: the kernel signals the eventfd of a ring from within the wake-up of another eventfd only after a
 //! grace period of RCU, which takes milliseconds.

@@ -26,7 +26,7 @@ pub(super) struct TrimTimer {
 }
 
 impl TrimTimer {
-    /// What its completion carries.
+    /// The token of the timer's completion.
     const TOKEN: Token = Token::ignored(1);
 
     pub(super) fn is_due(&self) -> bool {
@@ -49,7 +49,7 @@ impl TrimTimer {
     pub(super) fn expired(&mut self, result: Result<u32, Errno>, completions: u64) -> Option<Trim> {
         self.unsupported = result != Err(Errno::TIME);
         let started_at = self.started_at.take().filter(|_| !self.unsupported)?;
-        // Its own completion is one of those counted.
+        // The completion of the timer is one of those counted.
         Some(Trim::after(completions == started_at + 1))
     }
 }

@@ -1,4 +1,4 @@
-//! The table of file calls: each call's arguments, what is to be known of it besides them, and how it is made on this thread. A new call
+//! The table of file calls: each call's arguments, its properties besides them, and how it is made on this thread. A new call
 //! has a row here, an entry of a ring or none in `annulus-ring` (`op/file.rs`), and a simulation or none in `annulus-sim` (`memory/file_call.rs`).
 #![allow(unsafe_code)]
 
@@ -83,7 +83,7 @@ pub enum FileCall {
     Lock { fd: RawFd, operation: u32 },
 }
 
-/// What is to be known of a call besides its arguments.
+/// The properties of a call besides its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOperation {
     /// The system call.
@@ -131,7 +131,7 @@ impl FileOperation {
 }
 
 impl FileCall {
-    /// What is to be known of the call besides its arguments.
+    /// The properties of the call besides its arguments.
     pub const fn operation(&self) -> FileOperation {
         use FileOperation as Row;
         match *self {

@@ -97,7 +97,7 @@ impl RecvMsg {
 /// Receives messages many times, each into a buffer that the kernel takes from a group (6.0). [`Message`](annulus_kernel::Message)
 /// describes the layout of a buffer; the result counts from its beginning to the end of the payload.
 ///
-/// Of the header only `name_len` and `control_len` are read, when the entry is consumed: the space that each buffer reserves. It
+/// Only `name_len` and `control_len` of the header are read, when the entry is consumed: the space that each buffer reserves. The header
 /// names no vectors. A message with an empty payload ends the operation (no MORE), although its result is not zero. There is no
 /// limit as `RECV` has.
 #[derive(Clone, Copy, Debug)]

@@ -41,7 +41,7 @@ pub struct SendTo {
     pub len: u32,
     /// A socket address; null for the peer of a connected socket.
     pub name: *const u8,
-    /// Its length.
+    /// Length of the address.
     pub name_len: u16,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
