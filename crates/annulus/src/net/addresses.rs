@@ -1,13 +1,13 @@
-//! What can be connected to: addresses, and names of hosts.
+//! Targets of a connect: addresses, and names of hosts.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// What [`TcpStream::connect`](super::TcpStream::connect), [`UdpSocket::connect`](super::UdpSocket::connect) and
+/// The targets that [`TcpStream::connect`](super::TcpStream::connect), [`UdpSocket::connect`](super::UdpSocket::connect) and
 /// [`lookup_host`](super::lookup_host) take: addresses of sockets, `"host:port"`, `("host", port)` and `(ip, port)`. A name is looked up
 /// without blocking the loop; `bind` takes the same, and looks a name up on the thread.
 ///
-/// The trait is sealed. That of the standard library would block the thread.
+/// The trait is sealed. The trait of the standard library would block the thread.
 ///
 /// ```
 /// use annulus::net::ToSocketAddrs;
@@ -23,10 +23,10 @@ pub trait ToSocketAddrs: sealed::HasTarget {}
 
 impl<T: sealed::HasTarget + ?Sized> ToSocketAddrs for T {}
 
-/// What there is to look up.
+/// The look-up that a target needs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Nothing.
+    /// None.
     Addresses(Vec<SocketAddr>),
     /// The addresses of a host, to use with this port.
     Host(String, u16),

@@ -30,7 +30,7 @@ use std::time::SystemTime;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Datagram {
-    /// Its bytes, in memory that the ring lends.
+    /// The payload, in memory that the ring lends.
     pub bytes: Lease,
     /// The sender's address.
     pub source: SocketAddr,
@@ -44,7 +44,7 @@ pub struct Datagram {
     pub segment_size: Option<usize>,
     /// When the kernel received it: with `set_timestamps`.
     pub timestamp: Option<SystemTime>,
-    /// Its length as sent. Larger than that of `bytes` if it was cut.
+    /// The length of the payload as sent: larger than that of `bytes` if it was cut.
     pub whole_len: usize,
 }
 

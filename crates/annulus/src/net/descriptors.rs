@@ -61,7 +61,7 @@ when the last handle of the runtime is gone.");
 const INTERNET: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
 const UNIX: &[AddressFamily] = &[AddressFamily::UNIX];
 
-/// What a descriptor must be.
+/// The properties that a descriptor must have.
 struct Wanted {
     what: &'static str,
     families: &'static [AddressFamily],

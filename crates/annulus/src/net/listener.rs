@@ -78,7 +78,7 @@ impl ListenOptions {
         self
     }
 
-    /// Of listeners that share a port, the kernel prefers this one for connections whose packets this CPU handles
+    /// The kernel prefers this listener, of those that share a port, for connections whose packets this CPU handles
     /// (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
         self.socket.put(SocketOption::IncomingCpu(cpu));

@@ -14,7 +14,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What options of all listeners have.
+/// The settings that options of all listeners have.
 #[derive(Clone, Debug)]
 pub(super) struct ListenSettings {
     pub(super) backlog: u32,

@@ -125,7 +125,7 @@ macro_rules! options {
             self
         }
     };
-    // Of every socket.
+    // Methods of every socket.
     (@error methods) => {
         /// The error that the kernel keeps for the socket, which is cleared (`SO_ERROR`); `None` if there is none. Errors that receives
         /// and sends return do not show here again.
@@ -140,7 +140,7 @@ macro_rules! options {
 
 /// Makes methods of rows.
 macro_rules! option_rows {
-    // Of options that make a socket.
+    // Setters of options that make a socket.
     (plain setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
         $(#[doc = $doc])+
         pub fn $name(mut self, value: $type) -> Self {
@@ -148,7 +148,7 @@ macro_rules! option_rows {
             self
         }
     )+};
-    // The same, of options of a protocol.
+    // The same for options of a protocol.
     (ip setters $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
         $(#[doc = $doc])+
         pub fn $name(mut self, value: $type) -> Self {
@@ -174,7 +174,7 @@ macro_rules! option_rows {
             self.handle.query($query).map(option_methods::$of)
         }
     )+};
-    // The same, of options of a protocol.
+    // The same for options of a protocol.
     (ip methods $($(#[doc = $doc:literal])+ $name:ident / $set:ident: $type:ty = $option:expr, $query:expr, $of:ident;)+) => {$(
         $(#[doc = $doc])+
         ///
@@ -224,7 +224,7 @@ pub(super) fn byte(answer: u32) -> u8 {
     answer as u8
 }
 
-/// Of milliseconds; zero is the system's rule.
+/// A time from milliseconds; zero is the system's rule.
 pub(super) fn time(answer: u32) -> Option<Duration> {
     (answer != 0).then(|| Duration::from_millis(answer.into()))
 }

@@ -46,7 +46,7 @@ pub struct Parts {
     pub socket: OwnedFd,
     /// Bytes received already; `recv` returns them first.
     pub received: Vec<u8>,
-    /// Its part of a connection limit, while no runtime has it.
+    /// The stream's part of a connection limit, while no runtime has the stream.
     permit: Option<Permit>,
 }
 

@@ -1,4 +1,4 @@
-//! What a receiving handle keeps of leases that were shown and not wholly consumed.
+//! Leases that a receiving handle has shown, and that were not wholly consumed.
 
 use super::stream_handle::StreamHandle;
 use crate::base::budget;
@@ -18,7 +18,7 @@ pub(super) struct RecvBuffer(Option<Box<Unread>>);
 struct Unread {
     /// Never an empty one.
     first: Option<Lease>,
-    /// What few streams have besides. Never without `first`.
+    /// State that few streams have. Never without `first`.
     more: Option<Box<More>>,
     /// The last peek was ready, and took of the budget: the next one is ready too, whatever is left.
     ready_again: bool,
@@ -26,7 +26,7 @@ struct Unread {
 
 #[derive(Default)]
 struct More {
-    /// What follows `first`, if that was completed with a part of a lease. Never an empty one.
+    /// The lease after `first`, if a part of it completed `first`. Never an empty one.
     next: Option<Lease>,
     /// Came with these bytes, and are closed when none of them is left.
     descriptors: Vec<OwnedFd>,
@@ -119,7 +119,7 @@ impl RecvBuffer {
         self.0.as_mut()?.take()
     }
 
-    /// What is shown.
+    /// The bytes that are shown.
     pub(super) fn shown(&self) -> &[u8] {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }
@@ -144,7 +144,7 @@ impl RecvBuffer {
         n: usize,
     ) -> Poll<io::Result<&[u8]>> {
         let unread = self.0.get_or_insert_default();
-        // What is shown stays: a task that does not consume it has it each time, but for the second look of one that asks twice.
+        // Shown bytes stay until they are consumed, so each look takes of the budget, but for the second look of a task that asks twice.
         let again = budget::is_spent() && mem::take(&mut unread.ready_again);
         let fill = || unread.poll_fill(stream, cx, n, Gather::Ahead);
         ready!(if again { budget::poll_free(fill) } else { budget::poll_with(cx, fill) })?;
@@ -228,7 +228,7 @@ impl Unread {
         self.more.as_mut().map(|more| mem::take(&mut more.descriptors)).unwrap_or_default()
     }
 
-    /// What the stream has received; its descriptors are kept.
+    /// The next bytes of the stream; the descriptors that come with them are kept.
     fn poll_more(
         &mut self,
         stream: &StreamHandle,
@@ -271,7 +271,7 @@ impl Unread {
         if self.first.is_none() {
             ready!(self.poll_first(stream, cx))?;
         }
-        // At the end it is not asked again: each time it tells that, it takes of the budget.
+        // At its end the stream is not asked again: each report of the end takes of the budget.
         if self.first.is_none() || self.len() >= n {
             return Poll::Ready(Ok(()));
         }

@@ -1,4 +1,4 @@
-//! What is set on a socket when it is made.
+//! Options that are set on a socket when it is made.
 
 use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
@@ -7,7 +7,7 @@ use annulus_kernel::{DeviceName, SocketOption};
 use std::io;
 use std::mem::discriminant;
 
-/// What is set on a socket when it is made, in the order in which it was asked for. Options of one protocol stand here as those
+/// Options that are set on a socket when it is made, in the order in which they were asked for. Options of one protocol stand here as those
 /// of IPv4, and are set for each protocol of the socket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SocketSettings {
@@ -21,7 +21,7 @@ impl SocketSettings {
         Self { options: options.to_vec(), ..Self::default() }
     }
 
-    /// Sets an option; an earlier value of it is forgotten.
+    /// Sets an option; an earlier value is forgotten.
     pub(super) fn put(&mut self, option: SocketOption) {
         self.options.retain(|earlier| discriminant(earlier) != discriminant(&option));
         self.options.push(option);

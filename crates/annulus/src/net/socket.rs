@@ -1,4 +1,4 @@
-//! What the handles of all sockets have: their options and addresses.
+//! The options and addresses that the handles of all sockets have.
 
 use super::datagram_handle::DatagramHandle;
 use super::keep_alive::KeepAlive;

@@ -136,7 +136,7 @@ impl TcpStream {
         self.handle.keepalive()
     }
 
-    /// What closing the socket does with bytes that the kernel has and the peer does not (`SO_LINGER`). `None`, the default: the
+    /// Sets what closing the socket does with bytes that the kernel has and the peer does not (`SO_LINGER`). `None`, the default: the
     /// kernel goes on sending them. `Some(Duration::ZERO)`: it discards them, and resets the connection; [`abort`](Self::abort)
     /// does that at once. Bytes that the kernel does not have yet are the matter of [`Builder::linger`](crate::Builder::linger).
     ///
@@ -153,7 +153,7 @@ impl TcpStream {
         self.handle.set(SocketOption::Linger(linger))
     }
 
-    /// What closing the socket does: see [`set_linger`](Self::set_linger).
+    /// The setting for closing the socket: see [`set_linger`](Self::set_linger).
     ///
     /// # Errors
     /// After the runtime's end.

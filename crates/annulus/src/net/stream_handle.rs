@@ -30,7 +30,7 @@ pub(crate) struct StreamHandle {
     is_released: bool,
 }
 
-/// What sends.
+/// A handle that sends to a stream.
 pub(crate) trait AsStream {
     fn handle(&self) -> &StreamHandle;
 }
@@ -102,7 +102,7 @@ impl StreamHandle {
         }
     }
 
-    /// What has been received; an error if that is nothing yet.
+    /// The bytes that have been received; an error if there are none yet.
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
@@ -194,7 +194,7 @@ impl StreamHandle {
         inner.streams.get(self.slot).0.page_sink(&inner.io)
     }
 
-    /// Ready once the socket has had space since the first call, of which `has_asked` is false. Nothing of it may be queued.
+    /// Ready once the socket has had space since the first call, for which `has_asked` is false. None of its bytes may be queued.
     pub(crate) fn poll_writable(
         &self,
         has_asked: &mut bool,
@@ -218,7 +218,7 @@ impl StreamHandle {
         }
     }
 
-    /// Takes the stream off the runtime once nothing of it is in flight; the slot is free then.
+    /// Takes the stream off the runtime once none of its operations is in flight; the slot is free then.
     pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
         let inner = &mut *self.core.enter_running()?;
         inner.streams.poll_release(&mut inner.io, self.slot, cx)
@@ -254,7 +254,7 @@ impl StreamHandle {
         Ok(())
     }
 
-    /// Its peer, for its errors.
+    /// Sets the peer that the stream's errors name.
     pub(super) fn set_peer(&self, peer: SocketAddr) {
         if let Ok(mut inner) = self.core.enter() {
             inner.streams.get(self.slot).0.peer = Some(peer);
@@ -299,8 +299,8 @@ impl Future for SendFuture<'_> {
     }
 }
 
-/// What is received from a stream goes to another, as `slots/streams/forward.rs` describes. That ends when this is dropped: what was accepted is
-/// sent, and what comes stays with the source.
+/// A link that passes the bytes that a stream receives to another, as `slots/streams/forward.rs` describes. It ends when it is dropped:
+/// accepted bytes are sent, and later ones stay with the source.
 pub(crate) struct Link {
     core: Rc<Core>,
     from: SlotId,

@@ -72,7 +72,7 @@ impl UdpSocket {
         &self.handle
     }
 
-    /// Of a socket from elsewhere, which may have a peer.
+    /// Takes over a socket from elsewhere, which may have a peer.
     pub(super) fn adopt(core: &Rc<Core>, socket: NewFd, is_v4: bool) -> io::Result<Self> {
         let format = if is_v4 { Format::INET } else { Format::INET6 };
         let peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet());

@@ -48,7 +48,7 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UnixMessage {
-    /// Its bytes, in memory that the ring lends.
+    /// The payload, in memory that the ring lends.
     pub bytes: Lease,
     /// The sender's address, unnamed if the sender is not bound.
     pub source: SocketAddr,
@@ -56,7 +56,7 @@ pub struct UnixMessage {
     pub credentials: Option<Credentials>,
     /// The descriptors that were sent with it: with [`UnixOptions::descriptors`].
     pub descriptors: Vec<OwnedFd>,
-    /// Its length as sent. Larger than that of `bytes` if it was cut.
+    /// The length of the payload as sent: larger than that of `bytes` if it was cut.
     pub whole_len: usize,
     /// Further descriptors were sent with it, and lost: the process has no number left for them (`RLIMIT_NOFILE`).
     pub lost_descriptors: bool,
@@ -78,7 +78,7 @@ impl UnixMessage {
         })
     }
 
-    /// Whether something of it is missing: its end, since it was longer than its buffer, or descriptors.
+    /// Whether a part of the message is missing: its end, since it was longer than its buffer, or descriptors.
     pub fn is_truncated(&self) -> bool {
         self.whole_len > self.bytes.len() || self.lost_descriptors
     }
@@ -145,7 +145,7 @@ impl UnixDatagram {
         &self.handle
     }
 
-    /// Of a socket from elsewhere, which may have a peer. Its path stays when it is dropped.
+    /// Takes over a socket from elsewhere, which may have a peer. Its path stays when it is dropped.
     pub(in super::super) fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         let has_peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok();
         let handle = DatagramHandle::new(core, socket, Format::UNIX, Settings::default())?;

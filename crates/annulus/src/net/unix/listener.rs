@@ -64,7 +64,7 @@ impl UnixListener {
         &self.handle
     }
 
-    /// Of a socket from elsewhere. Its path stays when it is dropped.
+    /// Takes over a socket from elsewhere. Its path stays when it is dropped.
     pub(in super::super) fn from_elsewhere(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         Ok(Self::new(ListenerHandle::new(core, socket, None)?, None, false))
     }

@@ -34,7 +34,7 @@ impl Stream {
         Ok(Some(PageSink { fd: self.fd, signal }))
     }
 
-    /// Ready once the socket has had space since the first call, of which `has_asked` is false.
+    /// Ready once the socket has had space since the first call, for which `has_asked` is false.
     ///
     /// # Errors
     /// The error that a send failed with.

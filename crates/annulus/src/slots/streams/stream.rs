@@ -48,7 +48,7 @@ pub(crate) struct Stream {
     pub(crate) fd: Fd,
     pub(super) rx: RecvState,
     pub(super) tx: SendState,
-    /// State that a plain socket at rest has not; `None` for nearly all streams.
+    /// State of a stream that needs other operations than a plain socket; `None` for nearly all streams.
     pub(super) special: Option<Box<Special>>,
     /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
     pub(crate) peer: Option<SocketAddr>,
