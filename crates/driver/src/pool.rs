@@ -29,10 +29,10 @@ use std::time::Duration;
 /// Refills after which the pool is fitted to what was needed.
 const PERIOD: u32 = 4096;
 
-/// Which memory to give back to the system.
+/// The memory to give back to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trim {
-    /// All that is not in use, after a time without receives.
+    /// All memory that is not in use, after a time without receives.
     Everything,
     /// Memory that was not needed since the last trim, however few turns that were: that of idle buffers that no turn used, and
     /// of buffers that were once filled further than any receive has filled one since.
@@ -110,7 +110,7 @@ impl Pool {
     /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate datagrams.
     ///
     /// # Errors
-    /// As there.
+    /// As [`new`](Self::new).
     pub fn of_datagrams(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         Self::of_purpose(size, kernel, Purpose::DATAGRAMS)
     }

@@ -133,7 +133,7 @@ impl<T> Slab<T> {
     /// As [`get`](Self::get), with the generation of the slot's tokens now.
     ///
     /// # Panics
-    /// As there.
+    /// As [`get`](Self::get).
     #[inline]
     pub fn get_with_generation(&mut self, index: u32) -> (u32, &mut T) {
         let slot = self.slot_mut(index);

@@ -66,7 +66,7 @@ impl Workers {
         Ok(Self(Arc::new(Shared { state, work, done_fd, notifier: OnceLock::new(), wake_fd })))
     }
 
-    /// Signals this eventfd, too, each time calls are done. Of several, the first stays.
+    /// Signals this eventfd, too, each time calls are done. If several are set, the first stays.
     pub(crate) fn set_notifier(&self, notifier: OwnedFd) {
         _ = self.0.notifier.set(notifier);
     }

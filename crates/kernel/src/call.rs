@@ -24,7 +24,7 @@ impl fmt::Display for CallError {
     }
 }
 
-// The text includes that of the cause, which is therefore not the source.
+// The text includes the text of the cause, which is therefore not the source.
 impl Error for CallError {}
 
 /// Adds the name of the call to its error. The kind stays, and the errno is in a [`CallError`]: for errors that are reported, not for those

@@ -35,7 +35,7 @@ impl Mapping {
     /// separate the two.
     ///
     /// # Errors
-    /// Those of `madvise(2)`.
+    /// The errors of `madvise(2)`.
     pub fn keep_from_children(&self) -> io::Result<()> {
         self.advise(Advice::LinuxDontFork)
     }
@@ -43,7 +43,7 @@ impl Mapping {
     /// Makes this memory read as zero in forked children.
     ///
     /// # Errors
-    /// Those of `madvise(2)`.
+    /// The errors of `madvise(2)`.
     pub fn wipe_in_children(&self) -> io::Result<()> {
         self.advise(Advice::LinuxWipeOnFork)
     }

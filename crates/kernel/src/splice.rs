@@ -27,10 +27,10 @@ pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
     rustix::io::retry_on_intr(splice)
 }
 
-/// Moves at most `most` bytes from a pipe to a socket. What the process does with SIGPIPE is to be given.
+/// Moves at most `most` bytes from a pipe to a socket. `signal` is the effect of SIGPIPE in the process.
 ///
 /// # Errors
-/// `AGAIN` if the socket has no space; those of a send.
+/// `AGAIN` if the socket has no space; the errors of a send.
 pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> Result<usize> {
     let splice = || rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT);
     match signal {

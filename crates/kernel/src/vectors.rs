@@ -43,7 +43,7 @@ impl MsgHeader {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MessageSlot {
-    /// Where it goes.
+    /// The header, with the memory to receive into.
     pub header: MsgHeader,
     /// The length of the message, once it was received.
     pub len: u32,

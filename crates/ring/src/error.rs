@@ -15,11 +15,11 @@ pub enum SetupError {
     Lacks(&'static str),
     /// A size outside its limits.
     Size {
-        /// Which size.
+        /// The name of the size.
         what: &'static str,
         /// The size that was asked for.
         given: u32,
-        /// The most there can be.
+        /// The limit.
         limit: u32,
     },
     /// Memory could not be mapped, or a registration failed.
@@ -79,7 +79,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-// The text includes that of the cause, which is therefore not the source.
+// The text includes the text of the cause, which is therefore not the source.
 impl std::error::Error for SetupError {}
 
 impl From<SetupError> for io::Error {

@@ -35,7 +35,7 @@ const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Te
     Row { name, since, buys, test }
 }
 
-/// In the order of the kernels that introduced them.
+/// The features, in the order of the kernels that introduced them.
 const ROWS: [Row; 21] = [
     row("fast poll", (5, 7), "sockets need no kernel worker", Test::Bit(KernelFeatures::FAST_POLL)),
     row("wait timeout", (5, 11), "a timer inside the wait", Test::Bit(KernelFeatures::EXT_ARG)),

@@ -240,7 +240,7 @@ impl Ring {
         self.register(Register::Eventfd, (&raw mut number).cast(), 1).map(drop)
     }
 
-    /// Whether the registered eventfd is signalled when a completion or deferred work comes. What came before is not signalled: once
+    /// Whether the registered eventfd is signalled when a completion or deferred work comes. Earlier completions are not signalled: once
     /// it is on, look at [`ready`](Self::ready) and [`work_pending`](Self::work_pending).
     #[inline]
     pub fn notify(&mut self, on: bool) {

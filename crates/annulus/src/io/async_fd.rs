@@ -147,7 +147,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// Calls `io`, at once. If that would block, the direction is not ready.
     ///
     /// # Errors
-    /// Those of `io`, `WouldBlock` among them.
+    /// The errors of `io`, `WouldBlock` among them.
     pub fn try_io<R>(
         &self,
         interest: Interest,
@@ -177,7 +177,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// As cancel-safe as `io`: it is not called without its result being returned, but for one that would block.
     ///
     /// # Errors
-    /// Those of `io`, but `WouldBlock`; and as [`readable`](Self::readable).
+    /// The errors of `io`, but `WouldBlock`; and as [`readable`](Self::readable).
     pub async fn async_io<R>(
         &self,
         interest: Interest,

@@ -81,7 +81,7 @@ pub struct CopyBidirectional<'a, A, B> {
     b: &'a mut B,
     forth: OneDirection,
     back: OneDirection,
-    /// Which was polled first the last time.
+    /// The direction that was polled first the last time.
     back_first: bool,
     idle: Option<Box<IdleTimeout>>,
 }
@@ -119,7 +119,7 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
     /// True once both directions have ended.
     fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
         let in_direction = |direction| move |error| (Some(direction), error);
-        // In turn the first: a direction that always has something may take the whole budget.
+        // The directions take turns in being first: a direction that always has something may take the whole budget.
         let mut ended = true;
         self.back_first = !self.back_first;
         for back in [self.back_first, !self.back_first] {
@@ -246,7 +246,7 @@ impl fmt::Display for CopyError {
     }
 }
 
-// The text includes that of the cause, which is therefore not the source.
+// The text includes the text of the cause, which is therefore not the source.
 impl Error for CopyError {}
 
 /// One direction: copies, then passes the end on.

@@ -55,14 +55,14 @@ const PIECE: usize = 64 * 1024;
 /// yet.
 ///
 /// # Errors
-/// Those of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not read,
+/// The errors of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not read,
 /// it waits for that. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece that was received last
 /// is lost.
 pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
     copy_at_most(from, to, u64::MAX).await
 }
 
-/// As [`copy`], but of at most `limit` bytes: what is behind them stays in the source.
+/// As [`copy`], but of at most `limit` bytes: later bytes stay in the source.
 ///
 /// ```
 /// # annulus::run(async {
@@ -104,7 +104,7 @@ pub async fn copy_at_most(
 /// [`File::read_at`] and [`File::write_at`].
 ///
 /// Bytes that a stream of this crate has queued, such as the head of an answer, leave in the same packets as the first pages, if those are in
-/// memory: at once, or with the turn if the part is a small one, as in [`copy`]. What is said there of SIGPIPE holds here, too.
+/// memory: at once, or with the turn if the part is a small one, as in [`copy`]. The rules for SIGPIPE there hold here, too.
 ///
 /// ```no_run
 /// use annulus::fs::File;

@@ -29,7 +29,7 @@ impl AsyncRecv for FileStream {
         let shown = self.unread().len();
         assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
         self.consumed += n;
-        // Also if nothing was there to consume: the next call looks again.
+        // The end is forgotten even if nothing was there to consume: the next call looks again.
         self.ended = false;
     }
 }

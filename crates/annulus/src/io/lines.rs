@@ -33,7 +33,7 @@ impl<R: AsyncRecv> Lines<R> {
     /// Cancel-safe: until the line is there, nothing is taken.
     ///
     /// # Errors
-    /// Those of receiving. `InvalidData` for a line of more bytes than the limit, naming both numbers: it stays, and
+    /// The errors of receiving. `InvalidData` for a line of more bytes than the limit, naming both numbers: it stays, and
     /// [`skip_until`](AsyncRecv::skip_until) of the stream goes past it. `InvalidData` if a line is not UTF-8: the next call goes on
     /// behind it.
     pub async fn next_line(&mut self) -> io::Result<Option<String>> {

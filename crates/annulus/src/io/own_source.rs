@@ -1,4 +1,4 @@
-//! Streams of this crate behind the trait of what receives.
+//! Streams of this crate behind the trait of streams that receive.
 
 use crate::net::StreamHandle;
 

@@ -60,7 +60,7 @@ pub trait AsyncRecv {
     /// is left. They stay until they are consumed, and a call that was ready is ready again until then.
     ///
     /// # Errors
-    /// Those of receiving; what has come before stays.
+    /// The errors of receiving; bytes that came before stay.
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>>;
 
     /// Drops the first `n` bytes of those that were shown last.
@@ -210,7 +210,7 @@ pub trait AsyncRecv {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek), and those of `length`. `InvalidData`, naming both numbers, for a frame of more than `limit` bytes,
+    /// As [`poll_peek`](Self::poll_peek), and the errors of `length`. `InvalidData`, naming both numbers, for a frame of more than `limit` bytes,
     /// before those come, and if `limit` bytes do not suffice to find the length. `UnexpectedEof` if the stream ends within a frame.
     /// `InvalidInput` for a length of 0. The bytes stay.
     async fn read_frame(

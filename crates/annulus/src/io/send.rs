@@ -37,7 +37,7 @@ pub trait AsyncSend {
     /// Accepts a part of the bytes, and returns how many; at least one, unless there are none. Pending while none is accepted.
     ///
     /// # Errors
-    /// Those of sending, also of bytes that were accepted before.
+    /// The errors of sending, also of bytes that were accepted before.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
     /// Ready once what was accepted leaves without further calls: at once for streams of this crate, after the bytes were passed on for

@@ -1,7 +1,7 @@
-//! From a file to a stream.
+//! Copies from a file to a stream.
 //!
 //! A few bytes are read and queued, and leave with what is queued in front of them, in the send of the turn: that costs less than a
-//! call for each of both. Of more bytes the pages are sent by `sendfile`, without a copy in user space. That call must not wait, neither
+//! call for each of both. The pages of more bytes are sent by `sendfile`, without a copy in user space. That call must not wait, neither
 //! for the device nor for the peer. If the socket has no space, its driver says when it has some; if the pages are not in memory, one
 //! piece is read and sent in the usual way, which waits off the loop.
 

@@ -106,7 +106,7 @@ impl Transfer {
             });
             ready!(sent)?;
             if self.left() == 0 {
-                // Also of a copy that was made again, whose sink may know of the end.
+                // This includes a copy that was made again, whose sink may know of the end.
                 return Poll::Ready(Ok(()));
             }
             // With space for them, bytes that are received now are accepted at once, and so not lost if this is dropped.
@@ -135,7 +135,7 @@ impl Transfer {
         }
     }
 
-    /// Nothing has been received, and what comes would be accepted at once. What a sink of a program's own holds back leaves now: the
+    /// Nothing has been received, and what comes would be accepted at once. Bytes that a sink of a program's own holds back leave now: the
     /// peer may wait for it before it sends more.
     fn wait<T>(
         &mut self,

@@ -121,12 +121,12 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// To an address.
+    /// A datagram to an address.
     pub fn to(address: SocketAddr) -> Self {
         Self { to: Some(address), ..Self::default() }
     }
 
-    /// To the peer of a connected socket.
+    /// A datagram to the peer of a connected socket.
     pub fn connected() -> Self {
         Self::default()
     }

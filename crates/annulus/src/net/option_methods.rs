@@ -206,7 +206,7 @@ macro_rules! option_rows {
 
 pub(super) use {option_rows, options};
 
-/// In milliseconds, rounded up; zero is the system's rule.
+/// A time in milliseconds, rounded up; zero is the system's rule.
 pub(super) fn user_timeout(time: Option<Duration>) -> SocketOption {
     let milliseconds = time.map_or(0, |time| time.as_nanos().div_ceil(1_000_000));
     SocketOption::UserTimeout(u32::try_from(milliseconds).unwrap_or(u32::MAX))

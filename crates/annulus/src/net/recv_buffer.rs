@@ -155,7 +155,7 @@ impl RecvBuffer {
     /// The next `n` bytes as a lease, without a copy if they lie in one.
     ///
     /// # Errors
-    /// The stream's; `UnexpectedEof` if it ends before. What was received stays.
+    /// The stream's; `UnexpectedEof` if it ends before. Received bytes stay.
     pub(super) fn poll_exact(
         &mut self,
         stream: &StreamHandle,

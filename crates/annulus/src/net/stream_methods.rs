@@ -12,8 +12,8 @@ macro_rules! shared {
             &self.handle
         }
 
-        /// The next bytes, at least one; `None` at the end of the stream, from then on every time. What was shown by
-        /// [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) and not consumed comes first.
+        /// The next bytes, at least one; `None` at the end of the stream, from then on every time. Bytes that were shown by
+        /// [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) and not consumed come first.
         ///
         /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte. Leases that are held do not keep
         /// the stream from receiving.
@@ -126,8 +126,8 @@ macro_rules! shared {
         /// Cancel-safe: what has come stays.
         ///
         /// # Errors
-        /// As [`recv`](Self::recv); `UnexpectedEof`, naming both numbers, if the stream ends before. What has come stays, and
-        /// [`recv`](Self::recv) returns it.
+        /// As [`recv`](Self::recv); `UnexpectedEof`, naming both numbers, if the stream ends before. The bytes that have come stay, and
+        /// [`recv`](Self::recv) returns them.
         pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
             poll_fn(|cx| self.poll_recv_exact(cx, n)).await
         }
@@ -147,7 +147,7 @@ macro_rules! shared {
 
     // Methods of a type that sends.
     (send) => {
-        /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it. What is queued in a turn leaves
+        /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it. The chunks of a turn leave
         /// in one operation, without being copied.
         ///
         /// Resolves once the queue is within the runtime's [send bound](crate::Builder::send_bound). The first poll queues the chunk,
@@ -155,7 +155,7 @@ macro_rules! shared {
         /// queue, the chunk waits, and dropping the future sends nothing.
         ///
         /// # Errors
-        /// Those of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`drain`](Self::drain)
+        /// The errors of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`drain`](Self::drain)
         /// reports all. `BrokenPipe` after [`shutdown`](Self::shutdown).
         #[inline]
         pub fn send(&mut self, chunk: impl crate::IntoChunk) -> SendFuture<'_> {
@@ -324,7 +324,7 @@ macro_rules! shared {
         shared!(recv);
         shared!(send);
 
-        /// Closes the stream once the kernel has taken what was accepted, and waits for that. What was received and not taken is lost. If the
+        /// Closes the stream once the kernel has taken what was accepted, and waits for that. Received bytes that were not taken are lost. If the
         /// future is dropped, the stream closes as a dropped one does.
         ///
         /// # Errors

@@ -1,10 +1,10 @@
-//! How receives and accepts are armed: what streams, datagram sockets and listeners share.
+//! How receives and accepts are armed: the states that streams, datagram sockets and listeners share.
 
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::mem;
 
-/// Where a slot's receive, or a listener's accept, stands.
+/// The state of a slot's receive, or a listener's accept.
 ///
 /// *Idle* → *listed*, to be armed by the turn, once a task waits or enough was taken → *multishot*, which receives again and
 /// again into lent buffers, or *single*, which receives once → idle again at the terminal event. If the driver polls for
@@ -41,7 +41,7 @@ impl Arming {
         !more && mem::take(self) == Self::Cancelling
     }
 
-    /// Stops. What is in flight has to be cancelled, and its terminal event is still to come.
+    /// Stops. An operation in flight has to be cancelled, and its terminal event is still to come.
     pub(super) fn stop(&mut self) -> Option<ToCancel> {
         let (next, to_cancel) = match *self {
             Self::Multishot | Self::Single => (Self::Cancelling, Some(ToCancel::Armed)),

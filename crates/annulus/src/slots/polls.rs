@@ -35,9 +35,9 @@ use std::task::{Context, Poll};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// That something can be read, or that the end or an error is there.
+    /// Something can be read, or the end or an error is there.
     Readable,
-    /// That something can be written, or that an error is there.
+    /// Something can be written, or an error is there.
     Writable,
 }
 

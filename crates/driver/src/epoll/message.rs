@@ -128,7 +128,7 @@ impl Epoll {
         event
     }
 
-    /// Queues events for the messages received, and returns the first. Of a stream, an empty part is its end.
+    /// Queues events for the messages received, and returns the first. An empty part of a stream is its end.
     fn queue_messages(
         &mut self,
         batch: &Batch,

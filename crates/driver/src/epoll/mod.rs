@@ -329,7 +329,7 @@ impl Epoll {
         self.poller.share()
     }
 
-    /// Nothing is left to do of what the last turn found, and it found all that there was.
+    /// Everything that the last turn found is done, and it found all that there was.
     pub(crate) fn is_drained(&self) -> bool {
         self.done.is_empty() && self.work.is_empty() && self.poller.has_emptied()
     }

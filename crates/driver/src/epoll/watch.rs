@@ -78,7 +78,7 @@ impl Watch {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     table: Vec<Watch>,
-    /// By kind and slot of a token: the descriptor of the last operation that waited.
+    /// The descriptor of the last operation that waited, by kind and slot of its token.
     fds: [Vec<Fd>; Kind::ALL.len()],
 }
 

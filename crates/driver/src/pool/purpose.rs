@@ -14,7 +14,7 @@ pub(super) struct Purpose {
 impl Purpose {
     /// Each stream that finds no buffer must be armed again, so there are twice as many as turns take.
     pub(super) const STREAMS: Self = Self { shortens: true, large_above: 32 * 1024, spare: 4 };
-    /// To shorten them would truncate datagrams. Those of a turn come through one receive, up to 33, so there is less to arm again:
+    /// Shorter buffers would truncate datagrams. The datagrams of a turn come through one receive, up to 33, so there is less to arm again:
     /// fewer bytes are large, and fewer buffers stand by (42 for turns of 33).
     pub(super) const DATAGRAMS: Self = Self { shortens: false, large_above: 4 * 1024, spare: 1 };
 

@@ -2,7 +2,7 @@
 
 use annulus_ring::{Probe, SetupError, opcode};
 
-/// Those that are always in use.
+/// The opcodes that are always in use.
 const ALWAYS: [u8; 11] = [
     opcode::NOP,
     opcode::POLL_ADD,
@@ -17,7 +17,7 @@ const ALWAYS: [u8; 11] = [
     opcode::SENDMSG,
 ];
 
-/// Those of zero-copy sends.
+/// The opcodes of zero-copy sends.
 const ZERO_COPY: [u8; 2] = [opcode::SEND_ZC, opcode::SENDMSG_ZC];
 
 /// The opcodes in use, and no others.
@@ -26,11 +26,11 @@ pub(super) fn in_use(zero_copy: bool) -> Vec<u8> {
     [&ALWAYS, zero_copy].concat()
 }
 
-/// Those that may be missing. A system call replaces CLOSE; without TIMEOUT the pools keep their memory; without RECVMSG there are
+/// The opcodes that may be missing. A system call replaces CLOSE; without TIMEOUT the pools keep their memory; without RECVMSG there are
 /// no datagram sockets, and opening one is an error.
 const OPTIONAL: [u8; 3] = [opcode::CLOSE, opcode::TIMEOUT, opcode::RECVMSG];
 
-/// Which of the optional ones the kernel has.
+/// The optional opcodes that the kernel has.
 #[derive(Debug)]
 pub(super) struct Supported {
     /// If not, descriptors are closed by a system call.
@@ -72,7 +72,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::ptr;
 
-    /// One of each that names no memory.
+    /// One of each operation that names no memory.
     fn every_op() -> [Op; 10] {
         let (fd, limit) = (Fd::NONE, 0);
         [
@@ -89,7 +89,7 @@ mod tests {
         ]
     }
 
-    /// One of each that names memory.
+    /// One of each operation that names memory.
     fn every_memory_op(header: &MsgHeader) -> [MemoryOp; 11] {
         let (fd, len) = (Fd::NONE, 0);
         let (from, into, address) = (ptr::null(), ptr::null_mut(), ptr::null());

@@ -133,7 +133,7 @@ impl Shared {
 /// Descriptors to poll, each once: `poll` refuses more entries than the process may have descriptors, and many calls may wait for
 /// one pipe.
 struct PollSet {
-    /// By number, with what any of its calls waits for.
+    /// The descriptors by number, with the events that any of their calls waits for.
     fds: BTreeMap<RawFd, (Fd, PollFlags)>,
     calls: Vec<(Token, RawFd, PollFlags)>,
 }

@@ -6,8 +6,8 @@ use crate::pipe::{SigPipe, without_signal};
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
 
-/// Makes a socket ready for [`FileCall::Send`](super::FileCall::Send): non-blocking, which it stays. What the process does with SIGPIPE
-/// now is to be given to each call.
+/// Makes a socket ready for [`FileCall::Send`](super::FileCall::Send): non-blocking, which it stays. The present effect of
+/// SIGPIPE in the process is returned, to be given to each call.
 ///
 /// # Errors
 /// If it is no open descriptor.

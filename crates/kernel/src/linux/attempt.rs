@@ -25,7 +25,7 @@ fn answer(value: isize) -> Result<usize> {
 }
 
 /// # Safety
-/// That of [`Kernel::receive`](crate::Kernel::receive).
+/// As [`Kernel::receive`](crate::Kernel::receive).
 #[inline]
 pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
     again(|| {
@@ -38,7 +38,7 @@ pub(super) unsafe fn receive(fd: Fd, buffer: *mut u8, len: u32) -> Result<u32> {
 }
 
 /// # Safety
-/// That of [`Kernel::receive_message`](crate::Kernel::receive_message).
+/// As [`Kernel::receive_message`](crate::Kernel::receive_message).
 pub(super) unsafe fn receive_message(fd: Fd, header: *mut MsgHeader) -> Result<u32> {
     let receive = || {
         // SAFETY: the memory is writable and exclusive, which this function demands.
@@ -48,7 +48,7 @@ pub(super) unsafe fn receive_message(fd: Fd, header: *mut MsgHeader) -> Result<u
 }
 
 /// # Safety
-/// That of [`Kernel::receive_messages`](crate::Kernel::receive_messages).
+/// As [`Kernel::receive_messages`](crate::Kernel::receive_messages).
 pub(super) unsafe fn receive_messages(fd: Fd, slots: &mut [MessageSlot]) -> Result<usize> {
     let (first, count) = (slots.as_mut_ptr().cast(), slots.len() as u32);
     // The flags are of another type in musl.
@@ -62,7 +62,7 @@ pub(super) unsafe fn receive_messages(fd: Fd, slots: &mut [MessageSlot]) -> Resu
 }
 
 /// # Safety
-/// That of [`Kernel::send`](crate::Kernel::send).
+/// As [`Kernel::send`](crate::Kernel::send).
 #[inline]
 pub(super) unsafe fn send(fd: Fd, bytes: IoVec, to: *const u8, to_len: u16) -> Result<usize> {
     // SAFETY: bytes and address are readable, which this function demands.
@@ -77,7 +77,7 @@ pub(super) unsafe fn send(fd: Fd, bytes: IoVec, to: *const u8, to_len: u16) -> R
 }
 
 /// # Safety
-/// That of [`Kernel::send_message`](crate::Kernel::send_message).
+/// As [`Kernel::send_message`](crate::Kernel::send_message).
 pub(super) unsafe fn send_message(fd: Fd, header: *const MsgHeader) -> Result<usize> {
     // SAFETY: the header and all that it names are readable, which this function demands.
     again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), SEND_BITS) }))

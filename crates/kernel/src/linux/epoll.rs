@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The longest time of a timer or a wait. What is longer wakes once a day for nothing.
+/// The longest time of a timer or a wait. A longer one wakes once a day for nothing.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 pub(super) fn create() -> io::Result<RawFd> {

@@ -34,7 +34,7 @@ impl TryFrom<OwnedFd> for Receiver {
     }
 }
 
-/// From ends of the standard library.
+/// Conversions from ends of the standard library.
 macro_rules! from_std {
     ($($end:ident: $std:ty;)+) => {$(
         impl TryFrom<$std> for $end {

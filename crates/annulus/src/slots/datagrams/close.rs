@@ -42,7 +42,7 @@ impl Datagrams {
         Ok(index)
     }
 
-    /// The handle is gone. What was accepted is still sent, within the linger.
+    /// The handle is gone. Accepted datagrams are still sent, within the linger.
     pub(crate) fn drop_socket(&mut self, io: &mut Io, index: u32) {
         let slot = self.slots.get(index);
         slot.dropped = true;
@@ -56,7 +56,7 @@ impl Datagrams {
         }
     }
 
-    /// The linger is over: what has not left is given up.
+    /// The linger is over: datagrams that have not left are given up.
     pub(crate) fn on_linger(&mut self, io: &mut Io, index: u32, generation: u32) {
         if let Some(slot) = self.slots.find(index, generation) {
             slot.send.linger = None;

@@ -50,7 +50,7 @@ impl DatagramSlot {
         true
     }
 
-    /// Where in the line the first deferred datagram is that may be discarded.
+    /// The position of the first deferred datagram that may be discarded.
     pub(super) fn first_discardable(&self, outgoing: &mut Slab<OutgoingDatagram>) -> Option<usize> {
         self.send.deferred.iter().position(|id| self.has_no_space_event(outgoing.get(*id)))
     }

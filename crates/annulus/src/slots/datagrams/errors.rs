@@ -65,7 +65,7 @@ impl Failures {
         Some(self.0.remove(at).into_error())
     }
 
-    /// All of them, as one error.
+    /// Takes all failures, as one error.
     pub(super) fn take_all(&mut self) -> Option<io::Error> {
         let all = std::mem::take(&mut self.0);
         let last = all.into_iter().reduce(|earlier, failure| {

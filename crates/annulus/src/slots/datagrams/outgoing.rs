@@ -94,7 +94,7 @@ impl OutgoingDatagram {
         chunk.len() + size_of::<Self>()
     }
 
-    /// The operation that sends it without an event if it was sent. What that names lies in `self`. If the driver has `addressed`
+    /// The operation that sends it without an event if it was sent. The memory that it names lies in `self`. If the driver has `addressed`
     /// sends, those that are only bytes and an address need no header.
     #[inline]
     pub(super) fn send_now(&mut self, fd: Fd, addressed: bool) -> MemoryOp {
@@ -128,7 +128,7 @@ impl OutgoingDatagram {
     }
 }
 
-/// Where an address starts: null if there is none, since a send takes every other one for an address.
+/// The pointer to an address: null if there is none, since a send takes every other one for an address.
 #[inline]
 fn start(to: &[u8]) -> *const u8 {
     if to.is_empty() { ptr::null() } else { to.as_ptr() }

@@ -134,7 +134,7 @@ impl ReceivedMessage {
         let size =
             self.segment_size.filter(|size| (1..self.len()).contains(&usize::from(*size)))?;
         let end = self.start + u32::from(size);
-        // Both show what stands before the payload, and their own part of that: no byte is handed out twice.
+        // Both show the head before the payload, and their own part of the payload: no byte of it is handed out twice.
         let mut buffer = self.buffer.share();
         buffer.truncate(end as usize);
         let first = Self {
@@ -162,7 +162,7 @@ pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr>
     if is_plain { Address::read_inet(name(head, front, layout)).ok() } else { None }
 }
 
-/// The sender's address, in what stands before the payload.
+/// The sender's address, in the bytes before the payload.
 #[inline]
 fn name(head: Message, front: &[u8], layout: Layout) -> &[u8] {
     &front[Layout::HEAD..][..(head.name_len as usize).min(layout.name)]

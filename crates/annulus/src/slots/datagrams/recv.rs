@@ -33,7 +33,7 @@ enum RawDatagram {
         id: u16,
         len: u32,
     },
-    /// In memory of its own, or found not to be plain.
+    /// A datagram in memory of its own, or found not to be plain.
     Leased(Box<Lease>),
 }
 
@@ -43,14 +43,14 @@ pub(super) struct RecvState {
     queue: VecDeque<RawDatagram>,
     /// The rest of a message with several datagrams, of which some were taken.
     rest: Option<Box<ReceivedMessage>>,
-    /// Returned once, by the next receive.
+    /// An error that the next receive returns, once.
     error: Option<Errno>,
-    /// In flight, if the receive is a single one.
+    /// The memory in flight, if the receive is a single one.
     msg_buf: Option<Box<RecvMsgBuf>>,
     max_datagram: Option<usize>,
     /// Datagrams that the kernel dropped, as it counted them last, modulo 2^32.
     kernel_drops: u32,
-    /// All of them.
+    /// The count of all dropped datagrams.
     drops: u64,
     pub(super) waiters: Waiters,
 }

@@ -17,7 +17,7 @@ use annulus_driver::{Event, Kind, Op, Token};
 use std::mem;
 
 impl SendState {
-    /// Takes back what a datagram that has left, or is given up, counts for. Its slot is to be freed next.
+    /// Takes back the weight of a datagram that has left, or is given up. Its slot is to be freed next.
     #[inline]
     pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
         self.weight -= datagram.weight();
@@ -144,7 +144,7 @@ impl DatagramSlot {
                 self.start_linger(io);
             }
         } else if self.send.awaits_writable {
-            // Nothing is left that the wait is for.
+            // No datagram is left that the wait is for.
             io.cancel(self.id.token(Kind::DatagramWritable));
         }
     }
@@ -189,7 +189,7 @@ impl Datagrams {
         self.shared.turn.sends = listed;
     }
 
-    /// The driver is settled: sends without an event are done. What they made possible is sent in the next turn.
+    /// The driver is settled: sends without an event are done. Datagrams that can be sent now are sent in the next turn.
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
         while let Some(index) = self.shared.turn.unsettled.pop() {

@@ -237,7 +237,7 @@ impl Listeners {
         for Accepted { fd, permit } in listener.unclaimed {
             io.close_accepted(fd, permit);
         }
-        // At once: its address is free from here on, and no connection is let in that would be reset.
+        // The close is at once: the address is free from here on, and no connection is let in that would be reset.
         io.close_now(listener.fd);
     }
 
@@ -246,7 +246,7 @@ impl Listeners {
     }
 }
 
-/// `token` is that of the listener's accepts.
+/// `token` is the token of the listener's accepts.
 impl Listener {
     fn claim(&mut self) -> Option<io::Result<Accepted>> {
         let Some(accepted) = self.unclaimed.pop_front() else {

@@ -33,7 +33,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// The handle is gone. What was accepted is still sent, for as long as the linger.
+    /// The handle is gone. Accepted bytes are still sent, for as long as the linger.
     pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
         stream.life = Life::Dropped;

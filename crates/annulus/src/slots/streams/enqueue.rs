@@ -158,7 +158,7 @@ impl Stream {
     /// The error of a send, if there was one.
     ///
     /// # Errors
-    /// That one.
+    /// The error of the send.
     #[inline]
     pub(crate) fn check_sent(&self, io: &Io) -> io::Result<()> {
         self.tx.error.map_or(Ok(()), |errno| Err(self.failed(io, Operation::Send, errno)))
@@ -206,7 +206,7 @@ impl Stream {
     /// As [`try_copy`](Self::try_copy), once that accepts something.
     ///
     /// # Errors
-    /// As there.
+    /// As [`try_copy`](Self::try_copy).
     pub(crate) fn poll_copy(
         &mut self,
         shared: &mut Shared,

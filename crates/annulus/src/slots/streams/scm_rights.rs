@@ -21,14 +21,14 @@ const MOST: usize = 16 * 1024;
 pub(super) struct ScmRights {
     /// Memory of the receive in flight.
     buffer: Option<Box<RecvMsgBuf>>,
-    /// Came with the bytes that were received last.
+    /// Descriptors that came with the bytes received last.
     received: Vec<OwnedFd>,
-    /// Others were lost, of which no receive has returned the error yet.
+    /// Descriptors were lost, and no receive has returned the error yet.
     pub(super) has_lost: bool,
 }
 
 impl ScmRights {
-    /// Adds what came with the bytes that were received last to a list.
+    /// Adds the descriptors that came with the bytes received last to a list.
     #[inline(never)]
     pub(super) fn take(&mut self, list: &mut Vec<OwnedFd>) {
         list.append(&mut self.received);

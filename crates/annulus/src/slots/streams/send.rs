@@ -146,7 +146,7 @@ impl Stream {
         if tx.bytes <= bound {
             io.after.wakes.extend(tx.waker.take());
         }
-        // As most often.
+        // The most frequent case.
         if tx.bytes == 0 && !tx.refuses() && !self.memory_paused {
             return;
         }

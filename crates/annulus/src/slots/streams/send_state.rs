@@ -95,8 +95,8 @@ impl SendState {
         !sends && self.bytes == 0
     }
 
-    /// Nothing queued, nothing in flight, and no memory with the kernel. What was given up does not count: closing
-    /// gets that back.
+    /// Nothing queued, nothing in flight, and no memory with the kernel. Memory of a send that was given up does not count: closing
+    /// gets it back.
     pub(super) fn is_over(&self) -> bool {
         self.is_idle() && (self.unnotified == 0 || self.error.is_some())
     }

@@ -27,9 +27,9 @@ const TOGETHER: usize = 1024;
 /// Streams that have received.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// In this period.
+    /// Streams that have received in this period.
     pub(super) now: Vec<SlotId>,
-    /// In the one before.
+    /// Streams that have received in the period before.
     pub(super) before: Vec<SlotId>,
     pub(super) has_timer: bool,
 }

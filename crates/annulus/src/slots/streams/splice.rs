@@ -52,7 +52,7 @@ pub(super) struct Spliced {
     from: SlotId,
 }
 
-/// Where bytes are moved from.
+/// The source of a move.
 #[derive(Clone, Copy)]
 struct Source {
     id: SlotId,
@@ -194,8 +194,8 @@ impl Stream {
         }
     }
 
-    /// Sends what is in the pipe as far as there is space, unless the wait for that has failed. What is left is in flight. It accounts for
-    /// what went, so that no byte of the queue is reported as gone.
+    /// Sends what is in the pipe as far as there is space, unless the wait for that has failed. The rest stays in flight. It accounts for
+    /// the bytes that went, so that no byte of the queue is reported as gone.
     #[cold]
     pub(super) fn drain_pipe(
         &mut self,

@@ -138,7 +138,7 @@ impl Stream {
     /// The error of descriptors that were lost, once: before the bytes that they came with.
     ///
     /// # Errors
-    /// That one.
+    /// `QuotaExceeded` if descriptors were lost.
     pub(crate) fn check_descriptors(&mut self) -> io::Result<()> {
         if self.scm_rights().is_some_and(|scm_rights| mem::take(&mut scm_rights.has_lost)) {
             let text = "descriptors that came with the next bytes are lost, since the process may open no more (RLIMIT_NOFILE)";
