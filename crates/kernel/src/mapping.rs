@@ -1,4 +1,4 @@
-//! Anonymous memory: of buffers, and of what is shared with a kernel.
+//! Anonymous memory: for buffers, and for memory that is shared with a kernel.
 #![allow(unsafe_code)]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};

@@ -48,7 +48,7 @@ pub fn available(fd: Fd) -> Result<u64> {
     rustix::io::ioctl_fionread(Fd::borrow(fd))
 }
 
-/// Reads what is there; 0 at the end.
+/// Reads the bytes that are there; 0 at the end.
 ///
 /// # Errors
 /// `AGAIN` if nothing is there.
@@ -56,7 +56,7 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(Fd::borrow(fd), &mut *buffer))
 }
 
-/// Writes what there is space for.
+/// Writes the bytes that there is space for.
 ///
 /// # Errors
 /// `AGAIN` if there is no space; `PIPE` without a reader.

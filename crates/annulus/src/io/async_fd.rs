@@ -158,7 +158,7 @@ impl<T: AsFd> AsyncFd<T> {
         outcome
     }
 
-    /// As [`try_io`](Self::try_io), for code that changes what has the descriptor.
+    /// As [`try_io`](Self::try_io), for code that changes the object that has the descriptor.
     ///
     /// # Errors
     /// As there.
@@ -191,7 +191,7 @@ impl<T: AsFd> AsyncFd<T> {
         }
     }
 
-    /// As [`async_io`](Self::async_io), for code that changes what has the descriptor.
+    /// As [`async_io`](Self::async_io), for code that changes the object that has the descriptor.
     ///
     /// # Errors
     /// As there.
@@ -238,7 +238,7 @@ impl<T: AsFd> AsyncFd<T> {
 }
 
 /// # Errors
-/// `InvalidInput` for what epoll refuses since it is always ready.
+/// `InvalidInput` for a descriptor that epoll refuses since it is always ready.
 fn check(fd: BorrowedFd<'_>) -> io::Result<()> {
     let stat = fstat(fd).map_err(named("fstat"))?;
     let (what, instead) = match FileType::from_raw_mode(stat.st_mode) {

@@ -42,7 +42,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// The first error of a direction, of the same kind; `TimedOut` after an [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a
-/// [`CopyError`], with the direction that failed and how many bytes had gone. What was accepted in the other direction is sent.
+/// [`CopyError`], with the direction that failed and how many bytes had gone. Bytes that were accepted in the other direction are sent.
 pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
     a: &'a mut A,
     b: &'a mut B,
@@ -89,7 +89,7 @@ pub struct CopyBidirectional<'a, A, B> {
 impl<A, B> CopyBidirectional<'_, A, B> {
     /// Ends the copy with an error of kind `TimedOut` once nothing has gone in either direction for `limit`, or up to a quarter longer: what
     /// has gone is looked at four times in that time, so that a message reads no clock. The time begins now. Both streams stay as they are:
-    /// dropping them sends what was accepted, and closes them.
+    /// dropping them sends accepted bytes, and closes them.
     ///
     /// Bytes count when they are accepted, and those that a stream of this crate has queued again when the send ends that they are part of. So
     /// a peer that reads slowly has to take a queue's worth within the limit, which is [`send_bound`](crate::Builder::send_bound).

@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The most bytes that are copied at a time from what has no cursor.
+/// The most bytes that are copied at a time from a file without a cursor.
 const PIECE: usize = 64 * 1024;
 
 /// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: from a
@@ -20,7 +20,7 @@ const PIECE: usize = 64 * 1024;
 /// flush.
 ///
 /// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`), except if at most 16 KiB are asked for, or
-/// less is left of the file: those are read, and leave with what was sent before. From a stream the leases are written or sent. Files go
+/// less is left of the file: those are read, and leave with the bytes sent before. From a stream the leases are written or sent. Files go
 /// with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
 ///
 /// A peer that has gone is an error. That raises no SIGPIPE, unless the program has begun to handle that signal after pages of a file
@@ -99,7 +99,7 @@ pub async fn copy_at_most(
     }
 }
 
-/// Copies a part of a file to what sends, behind what was sent before; the number of bytes, which is less than asked for only at the file's
+/// Copies a part of a file to a stream, behind the bytes sent before; the number of bytes, which is less than asked for only at the file's
 /// end. The cursor is neither used nor moved, so that several copies of one file may run at once. For parts of files to files there is
 /// [`File::read_at`] and [`File::write_at`].
 ///
@@ -170,7 +170,7 @@ async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     ended.map(|()| copied)
 }
 
-/// Copies from or to what has no cursor, such as a pipe or a terminal, in pieces. A piece that was read and is not written when this is
+/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. A piece that was read and is not written when this is
 /// dropped is lost.
 async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> {
     let (mut copied, mut unflushed) = (0, false);
@@ -184,7 +184,7 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
         let (count, bytes) = poll_fn(|cx| {
             let polled = read.as_mut().poll(cx);
             match &mut to {
-                // The source is quiet, and may be so until its other end has what is held back.
+                // The source is quiet, and may be so until its other end has the bytes held back.
                 Sink::Send(to) if polled.is_pending() && unflushed => {
                     unflushed = to.poll_flush(cx)?.is_pending();
                     Poll::Pending

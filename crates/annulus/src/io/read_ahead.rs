@@ -3,7 +3,7 @@
 /// Memory of the first read, in bytes.
 const FIRST: usize = 8 * 1024;
 
-/// Bytes that were read ahead, in memory that grows with what has come.
+/// Bytes that were read ahead, in memory that grows with them.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     memory: Vec<u8>,

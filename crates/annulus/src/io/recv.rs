@@ -48,7 +48,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// # Cancel-safety
 ///
-/// Methods that return leases or show bytes lose nothing if their future is dropped: what has come is shown or returned by the next
+/// Methods that return leases or show bytes lose nothing if their future is dropped: bytes that have come are shown or returned by the next
 /// call. Those that fill memory of the caller ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
 /// have read.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
@@ -77,7 +77,7 @@ pub trait AsyncRecv {
         self.poll_peek(cx, 1)
     }
 
-    /// The next bytes; `None` at the end of the stream. The provided method copies what is shown.
+    /// The next bytes; `None` at the end of the stream. The provided method copies the bytes that are shown.
     ///
     /// # Errors
     /// As [`poll_peek`](Self::poll_peek).
@@ -271,7 +271,7 @@ pub trait AsyncRecv {
         until::read_until(self, delimiter, buf, limit).await
     }
 
-    /// Appends a line with its `\n`, or what is left at the end of the stream; how many bytes, 0 at the end. Cancel-safe: until the
+    /// Appends a line with its `\n`, or the rest at the end of the stream; how many bytes, 0 at the end. Cancel-safe: until the
     /// line is there, nothing is taken.
     ///
     /// # Errors

@@ -40,14 +40,14 @@ pub trait AsyncSend {
     /// The errors of sending, also of bytes that were accepted before.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Ready once what was accepted leaves without further calls: at once for streams of this crate, after the bytes were passed on for
-    /// what gathers or encrypts them.
+    /// Ready once accepted bytes leave without further calls: at once for streams of this crate, after the bytes were passed on for
+    /// streams that gather or encrypt them.
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Sends what was accepted, then ends the sending direction: the peer sees the end of the stream.
+    /// Sends accepted bytes, then ends the sending direction: the peer sees the end of the stream.
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
@@ -163,7 +163,7 @@ pub trait AsyncSend {
     }
 }
 
-/// Both directions of a stream: what code asks for that is generic over TCP, Unix sockets, TLS and test doubles. It is implemented by
+/// Both directions of a stream: the bound of code that is generic over TCP, Unix sockets, TLS and test doubles. It is implemented by
 /// everything that implements both traits.
 ///
 /// ```

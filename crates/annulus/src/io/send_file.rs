@@ -1,6 +1,6 @@
 //! Copies from a file to a stream.
 //!
-//! A few bytes are read and queued, and leave with what is queued in front of them, in the send of the turn: that costs less than a
+//! A few bytes are read and queued, and leave with the bytes queued in front of them, in the send of the turn: that costs less than a
 //! call for each of both. The pages of more bytes are sent by `sendfile`, without a copy in user space. That call must not wait, neither
 //! for the device nor for the peer. If the socket has no space, its driver says when it has some; if the pages are not in memory, one
 //! piece is read and sent in the usual way, which waits off the loop.
@@ -118,7 +118,7 @@ impl Drop for HeldHead<'_> {
     }
 }
 
-/// As [`send_file`], to what takes no pages: pieces are read and sent.
+/// As [`send_file`], to a stream that takes no pages: pieces are read and sent.
 pub(super) async fn send_pieces(
     file: &File,
     start: u64,

@@ -39,7 +39,7 @@ macro_rules! reads {
             }
         }
 
-        /// Shows what was received or read where it is: nothing is copied.
+        /// Shows received or read bytes where they are: nothing is copied.
         impl$(<$s: AsyncRead + Unpin>)? AsyncBufRead for $type$(<$s>)? {
             fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
                 AsyncRecv::poll_fill_buf(self.get_mut(), cx)
@@ -99,8 +99,8 @@ impl AsyncSeek for FileStream {
     }
 }
 
-/// A stream that has the traits of `tokio::io`, such as a TLS session, as one with those of [`annulus::io`](crate::io): what is generic over
-/// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with what is peeked at. The
+/// A stream that has the traits of `tokio::io`, such as a TLS session, as one with those of [`annulus::io`](crate::io): code that is generic over
+/// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with the bytes peeked at. The
 /// traits that the stream has stay. Its end is final until [`consume`](AsyncRecv::consume) is called, also with 0, as every read does: a
 /// file that grows and a terminal go on.
 ///

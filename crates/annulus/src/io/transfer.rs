@@ -50,7 +50,7 @@ pub(super) struct Transfer {
     limit: u64,
     /// Bytes were accepted since the last flush.
     unflushed: bool,
-    /// While nothing is there, streams of this crate pass on what comes without the task.
+    /// While nothing is there, streams of this crate pass on new bytes without the task.
     link: Option<Link>,
 }
 
@@ -127,7 +127,7 @@ impl Transfer {
         }
     }
 
-    /// Ready once what is received is accepted at once. If that goes through a pipe, the pipe is taken once nothing else is unsent.
+    /// Ready once received bytes are accepted at once. If they go through a pipe, the pipe is taken once nothing else is unsent.
     fn poll_room(&self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
         match (&self.link, to.own_stream()) {
             (Some(link), Some(stream)) if link.is_splicing() => stream.handle.poll_drain(cx),
@@ -135,7 +135,7 @@ impl Transfer {
         }
     }
 
-    /// Nothing has been received, and what comes would be accepted at once. Bytes that a sink of a program's own holds back leave now: the
+    /// Nothing has been received, and new bytes would be accepted at once. Bytes that a sink of a program's own holds back leave now: the
     /// peer may wait for it before it sends more.
     fn wait<T>(
         &mut self,

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Owns a datagram socket's slot. When it is dropped, what was accepted is still sent, then the socket closes.
+/// Owns a datagram socket's slot. When it is dropped, accepted datagrams are still sent, then the socket closes.
 pub(super) struct DatagramHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -142,7 +142,7 @@ impl Drop for DatagramHandle {
     }
 }
 
-/// A receive that may wait. When it is dropped, no datagram is lost: the next waiter is notified of what is there.
+/// A receive that may wait. When it is dropped, no datagram is lost: the next waiter is notified of the one that is there.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(super) struct RecvDatagram<'a> {
     handle: &'a DatagramHandle,

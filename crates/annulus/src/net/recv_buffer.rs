@@ -38,7 +38,7 @@ pub(super) type Message = (Lease, Vec<OwnedFd>);
 /// How much of a lease is copied behind one that is too short.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gather {
-    /// Only what is missing: the length is known.
+    /// Only the missing bytes: the length is known.
     Missing,
     /// As much again as there is, since more may be asked for.
     Ahead,
@@ -54,7 +54,7 @@ impl RecvBuffer {
         self.0.is_none()
     }
 
-    /// The bytes that were shown, or what the stream receives.
+    /// The bytes that were shown, or the next that the stream receives.
     pub(super) fn poll_recv(
         &mut self,
         stream: &StreamHandle,
@@ -135,7 +135,7 @@ impl RecvBuffer {
     /// of the heap if they lie in several.
     ///
     /// # Errors
-    /// The stream's; what was received before it stays.
+    /// The stream's; bytes received before it stay.
     #[inline]
     pub(super) fn poll_peek(
         &mut self,
@@ -206,7 +206,7 @@ impl Unread {
         first
     }
 
-    /// Nothing is left of the first lease: what follows it is shown, or its descriptors are closed.
+    /// Nothing is left of the first lease: the next one is shown, or its descriptors are closed.
     #[inline]
     fn show_next(&mut self) {
         self.first = self.take_next();

@@ -43,7 +43,7 @@ pub(super) async fn resolve(
     resolve_target(address.target()?, limit).await
 }
 
-/// As [`resolve`], for what an address names.
+/// As [`resolve`], for the target that an address names.
 pub(super) async fn resolve_target(
     target: Target,
     limit: Option<Duration>,
@@ -124,7 +124,7 @@ fn not_found(error: &io::Error, host: &str) -> io::Error {
     io::Error::new(error.kind(), format!("looking up {host:?}: {error}"))
 }
 
-/// Adds to an error what failed, and for which address.
+/// Adds to an error the operation that failed, and its address.
 pub(super) fn failed(
     error: io::Error,
     operation: Operation,

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// A TCP connection.
 ///
-/// Received bytes come as [`Lease`]s on buffers of the runtime; an idle connection holds none. What was queued is sent: a dropped
+/// Received bytes come as [`Lease`]s on buffers of the runtime; an idle connection holds none. Queued bytes are sent: a dropped
 /// `send` completes in order, and a dropped stream closes once its queue is empty, within the runtime's
 /// [linger](crate::Builder::linger). [`abort`](Self::abort) discards the queue.
 ///

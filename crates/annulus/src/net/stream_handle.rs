@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Owns a stream's slot. When it is dropped, the stream sends what is queued, then closes.
+/// Owns a stream's slot. When it is dropped, the stream sends the queued bytes, then closes.
 pub(crate) struct StreamHandle {
     pub(super) core: Rc<Core>,
     pub(super) slot: u32,
@@ -90,7 +90,7 @@ impl StreamHandle {
         })
     }
 
-    /// Has what is received from here on, up to `left` bytes, accepted by `to` without a task, until the next poll of this receive, if both
+    /// Has the bytes received from here on, up to `left` bytes, accepted by `to` without a task, until the next poll of this receive, if both
     /// can do that and nothing is there to be taken. `link` is `None`, or was made by an earlier call for the same two streams.
     pub(crate) fn link(&self, to: &StreamHandle, left: u64, link: &mut Option<Link>) {
         let Ok(mut inner) = self.core.enter() else { return };
@@ -176,7 +176,7 @@ impl StreamHandle {
         budget::poll_with(cx, || self.poll_with(|stream, _, io| stream.poll_end(io, cx)))
     }
 
-    /// Sends what is queued at once, to be followed by pages of a file; whether it could. What is sent may wait for them.
+    /// Sends the queued bytes at once, to be followed by pages of a file; whether it could. The bytes may wait for the pages.
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
@@ -203,7 +203,7 @@ impl StreamHandle {
         self.poll_with(|stream, _, io| stream.poll_writable(io, has_asked, cx))
     }
 
-    /// No pages follow: what waits for them leaves.
+    /// No pages follow: bytes that wait for them leave.
     pub(crate) fn push_sent(&self) {
         if let Ok(mut inner) = self.core.enter() {
             let inner = &mut *inner;
@@ -239,7 +239,7 @@ impl StreamHandle {
         Ok(())
     }
 
-    /// Discards what is queued and closes; a TCP connection is reset.
+    /// Discards the queued bytes and closes; a TCP connection is reset.
     pub(super) fn abort(self) {
         if let Ok(mut inner) = self.core.enter() {
             let inner = &mut *inner;

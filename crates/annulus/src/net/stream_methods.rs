@@ -37,7 +37,7 @@ macro_rules! shared {
             self.unread.poll_recv(&self.handle, cx)
         }
 
-        /// As [`recv`](Self::recv), without waiting: what earlier turns of the loop have received. The first call starts receiving,
+        /// As [`recv`](Self::recv), without waiting: bytes that earlier turns of the loop have received. The first call starts receiving,
         /// so it returns nothing yet. A task that polled before is still woken.
         ///
         /// # Errors
@@ -102,7 +102,7 @@ macro_rules! shared {
         /// Shows the next bytes as [`fill_buf`](Self::fill_buf) does, but waits for at least `n` of them; fewer only at the end of
         /// the stream. If they lie in several leases, they are copied into one piece of memory.
         ///
-        /// Cancel-safe: what has come stays.
+        /// Cancel-safe: bytes that have come stay.
         ///
         /// # Errors
         /// As [`recv`](Self::recv), also if fewer than `n` bytes came before the error: those stay, and [`recv`](Self::recv) returns
@@ -123,7 +123,7 @@ macro_rules! shared {
 
         /// The next `n` bytes as one lease: without a copy if they were received in one piece, else gathered in memory of the heap.
         ///
-        /// Cancel-safe: what has come stays.
+        /// Cancel-safe: bytes that have come stay.
         ///
         /// # Errors
         /// As [`recv`](Self::recv); `UnexpectedEof`, naming both numbers, if the stream ends before. The bytes that have come stay, and
@@ -268,7 +268,7 @@ macro_rules! shared {
             Ok(())
         }
 
-        /// Reports the error of an earlier send, if there was one. It never waits: what was accepted leaves with the turn, without
+        /// Reports the error of an earlier send, if there was one. It never waits: accepted bytes leave with the turn, without
         /// further calls. To wait until the kernel has taken it, use [`drain`](Self::drain).
         ///
         /// # Errors
@@ -324,7 +324,7 @@ macro_rules! shared {
         shared!(recv);
         shared!(send);
 
-        /// Closes the stream once the kernel has taken what was accepted, and waits for that. Received bytes that were not taken are lost. If the
+        /// Closes the stream once the kernel has taken the accepted bytes, and waits for that. Received bytes that were not taken are lost. If the
         /// future is dropped, the stream closes as a dropped one does.
         ///
         /// # Errors
@@ -334,7 +334,7 @@ macro_rules! shared {
             self.handle.close(released)
         }
 
-        /// Closes at once: discards what is queued; a TCP connection is reset.
+        /// Closes at once: discards queued bytes; a TCP connection is reset.
         pub fn abort(self) {
             self.handle.abort();
         }
@@ -375,7 +375,7 @@ macro_rules! shared {
         }
 
         /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
-        /// kernel has taken what was sent and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
+        /// kernel has taken the sent bytes and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
         /// the result, and not in the socket any more. If the future is dropped, the connection closes as a dropped stream does.
         ///
         /// # Errors

@@ -110,7 +110,7 @@ impl UdpSocket {
     /// empty lease.
     ///
     /// # Errors
-    /// On a connected socket, what the peer's host answered to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
+    /// On a connected socket, the error that the peer's host answered to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
     /// for a datagram larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
     #[inline]
     pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
@@ -162,7 +162,7 @@ impl UdpSocket {
         poll_fn(|cx| self.handle.poll_readable(cx)).await
     }
 
-    /// As [`recv_from`](Self::recv_from), without waiting: what earlier turns of the loop have received. The first call starts
+    /// As [`recv_from`](Self::recv_from), without waiting: a datagram that earlier turns of the loop have received. The first call starts
     /// receiving, so it returns nothing yet.
     ///
     /// # Errors

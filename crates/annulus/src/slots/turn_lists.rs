@@ -19,7 +19,7 @@ pub(super) struct TurnLists {
 }
 
 impl TurnLists {
-    /// Adds what waits for the next turn.
+    /// Adds the slots that wait for the next turn.
     pub(super) fn add_to(&self, queues: &mut Queues) {
         queues.sends += self.sends.len();
         queues.unsettled += self.unsettled.len();

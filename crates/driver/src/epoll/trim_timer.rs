@@ -36,7 +36,7 @@ impl TrimTimer {
         self.started_at = Some(events);
     }
 
-    /// The timer has expired: what to trim depends on whether an event has come since the start.
+    /// The timer has expired: the trim depends on whether an event has come since the start.
     pub(super) fn expired(&mut self, events: u64) -> Option<Trim> {
         let started_at = self.started_at.take()?;
         Some(Trim::after(started_at == events))

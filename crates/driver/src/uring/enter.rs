@@ -1,4 +1,4 @@
-//! The turn of the ring: what is queued goes in, and the loop waits for completions.
+//! The turn of the ring: queued entries go in, and the loop waits for completions.
 
 use super::Uring;
 use crate::wait::Wait;
@@ -56,7 +56,7 @@ impl Uring {
         entered.map(drop).map_err(named("io_uring_enter"))
     }
 
-    /// Submits what is queued, and takes no completions.
+    /// Submits the queued entries, and takes no completions.
     pub(super) fn submit_queued(&mut self) {
         self.early = 0;
         // An error returns at the end of the turn, where it is reported.

@@ -248,7 +248,7 @@ impl Uring {
         datagrams.unwrap_or(&self.streams)
     }
 
-    /// The submission queue is full: submits without waiting. What still finds no space stays in the backlog.
+    /// The submission queue is full: submits without waiting. Entries that still find no space stay in the backlog.
     #[cold]
     fn make_space(&mut self) {
         self.counters.queue_full += 1;

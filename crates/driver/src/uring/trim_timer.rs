@@ -45,7 +45,7 @@ impl TrimTimer {
         user_data == Self::TOKEN.bits()
     }
 
-    /// The timer has expired: what to trim depends on whether another completion has come since the start.
+    /// The timer has expired: the trim depends on whether another completion has come since the start.
     pub(super) fn expired(&mut self, result: Result<u32, Errno>, completions: u64) -> Option<Trim> {
         self.unsupported = result != Err(Errno::TIME);
         let started_at = self.started_at.take().filter(|_| !self.unsupported)?;

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 pub use call::{FileCall, FileOperation, Lingers, PathAt};
 pub use stat::{FileStat, StatTime};
 
-/// The offset that stands for a file's cursor, and for what has no offsets.
+/// The offset that stands for a file's cursor, and for files without offsets.
 pub const CURSOR: u64 = u64::MAX;
 
 /// `struct open_how`: how to open a file.

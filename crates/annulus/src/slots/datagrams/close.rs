@@ -7,7 +7,7 @@ use annulus_kernel::Fd;
 use std::io;
 
 impl DatagramSlot {
-    /// Sets the time within which a dropped socket must have sent what it had accepted.
+    /// Sets the time within which a dropped socket must have sent the datagrams it had accepted.
     pub(super) fn start_linger(&mut self, io: &mut Io) {
         if self.send.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
@@ -81,7 +81,7 @@ impl Datagrams {
         io.close_now(slot.fd);
     }
 
-    /// Whether all sockets have sent what they had accepted.
+    /// Whether all sockets have sent the datagrams they had accepted.
     pub(crate) fn all_sent(&mut self) -> bool {
         self.slots.indices().into_iter().all(|index| self.slots.get(index).send.is_idle())
     }

@@ -16,7 +16,7 @@ use annulus_kernel::Domain;
 use rustix::io::Errno;
 
 impl SendState {
-    /// There may be space: what was deferred is queued again.
+    /// There may be space: deferred datagrams are queued again.
     pub(super) fn requeue_deferred(&mut self) {
         self.queue.append(&mut self.deferred);
     }

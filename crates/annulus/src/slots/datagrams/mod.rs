@@ -144,7 +144,7 @@ impl Datagrams {
         self.slots.len()
     }
 
-    /// Adds what waits for the next turn.
+    /// Adds the slots that wait for the next turn.
     pub(crate) fn add_queues(&self, queues: &mut Queues) {
         self.shared.turn.add_to(queues);
     }

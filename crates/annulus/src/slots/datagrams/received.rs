@@ -1,4 +1,4 @@
-//! A received message, parsed as far as it is asked for: its sender, what came beside it, its bytes.
+//! A received message, parsed as far as it is asked for: its sender, its control messages, its bytes.
 #![allow(unsafe_code)]
 
 use super::Format;

@@ -343,7 +343,7 @@ impl DatagramSlot {
         }
     }
 
-    /// Gives back what was received and will not be taken. Descriptors that came with it are closed.
+    /// Gives back received datagrams that will not be taken. Descriptors that came with them are closed.
     pub(super) fn discard_received(&mut self, io: &mut Io) {
         self.recv.rest = None;
         for raw in mem::take(&mut self.recv.queue) {
@@ -375,7 +375,7 @@ impl Datagrams {
         }
     }
 
-    /// Notifies the next waiters of what the first ones have not taken.
+    /// Notifies the next waiters of datagrams that the first ones have not taken.
     pub(crate) fn recheck_receivers(&mut self, io: &mut Io, index: u32, generation: u32) {
         if let Some(slot) = self.slots.find(index, generation) {
             let available = slot.recv.available();

@@ -35,7 +35,7 @@ impl DatagramSlot {
         }
     }
 
-    /// Submits what is queued.
+    /// Submits the queued datagrams.
     fn start_batch(&mut self, shared: &mut Shared, io: &mut Io) {
         for _ in 0..self.send.batch(self.format.domain) {
             let Some(id) = self.send.queue.pop_front() else { break };
@@ -53,7 +53,7 @@ impl DatagramSlot {
         let token = Token::new(Kind::SendDatagram, generation, id);
         datagram.state = OutgoingState::Submitted;
         let op = datagram.send_now(self.fd, io.driver.addresses_sends());
-        // SAFETY: what the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed at the
+        // SAFETY: the memory that the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed at the
         // event, or once the driver is settled.
         unsafe { io.driver.submit_memory(token, op) };
     }
@@ -131,7 +131,7 @@ impl DatagramSlot {
         }
     }
 
-    /// Sends have ended, or there may be space: wakes tasks that wait for space or a drain, and lists what is queued.
+    /// Sends have ended, or there may be space: wakes tasks that wait for space or a drain, and lists the slot if datagrams are queued.
     fn continue_sending(&mut self, shared: &mut Shared, io: &mut Io) {
         let has_space = self.send.weight <= io.send_bound()
             || self.first_discardable(&mut shared.outgoing).is_some();
@@ -169,7 +169,7 @@ impl DatagramSlot {
 }
 
 impl Datagrams {
-    /// Submits what the listed slots have queued.
+    /// Submits the datagrams that the listed slots have queued.
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         self.shared.turn.must_settle = false;

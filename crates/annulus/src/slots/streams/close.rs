@@ -1,4 +1,4 @@
-//! How a stream ends: stop new operations, cancel what is in flight, wait for the terminal events, close.
+//! How a stream ends: stop new operations, cancel operations in flight, wait for the terminal events, close.
 
 use super::Streams;
 use super::send_state::SendState;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 impl Stream {
-    /// Sets the time within which a dropped stream must have sent what it had accepted.
+    /// Sets the time within which a dropped stream must have sent the bytes it had accepted.
     pub(super) fn linger(&mut self, io: &mut Io) {
         if self.is_dropped() && self.tx.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
@@ -120,7 +120,7 @@ impl Streams {
         Poll::Ready(Ok((stream.fd, received, stream.permit)))
     }
 
-    /// Whether all streams have sent what they had accepted, and have its memory back.
+    /// Whether all streams have sent the bytes they had accepted, and have their memory back.
     pub(crate) fn all_sent(&mut self) -> bool {
         let slots = self.slots.indices();
         slots.into_iter().all(|slot| self.slots.get(slot).tx.is_over())

@@ -1,7 +1,7 @@
 //! Sends of borrowed bytes by a system call, when they are written: the kernel copies them, and nothing else does.
 //!
 //! That is allowed only while nothing of the stream is in flight, so that bytes stay in order; what is queued goes first in the
-//! same call. What the socket has no space for is queued as usual. The bytes that go so in a turn are bounded, so that a task
+//! same call. Bytes that the socket has no space for are queued as usual. The bytes that go so in a turn are bounded, so that a task
 //! whose peer takes everything at once does not keep the others from running.
 //!
 //! A call for each of many streams costs more than one for all of them with copies of their bytes, which stay in the cache. So the
@@ -28,7 +28,7 @@ fn least(shared: &Shared) -> usize {
 }
 
 impl Stream {
-    /// Sends what is queued and then the slices, `total` bytes, as far as the socket has space; how many bytes of the slices went.
+    /// Sends the queued bytes and then the slices, `total` bytes, as far as the socket has space; how many bytes of the slices went.
     ///
     /// # Errors
     /// The send's.
@@ -46,7 +46,7 @@ impl Stream {
         self.send_parts(shared, io, slices, left, false)
     }
 
-    /// Sends what is queued, to be followed at once by pages of a file; whether it could.
+    /// Sends the queued bytes, to be followed at once by pages of a file; whether it could.
     ///
     /// # Errors
     /// The send's.
@@ -58,7 +58,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Sends what is queued and then `most` bytes of the slices; how many of these went.
+    /// Sends the queued bytes and then `most` bytes of the slices; how many of these went.
     fn send_parts(
         &mut self,
         shared: &mut Shared,
@@ -82,14 +82,14 @@ impl Stream {
         Ok(sent.saturating_sub(queued))
     }
 
-    /// Whether what is written now would be the next to leave.
+    /// Whether bytes written now would be the next to leave.
     fn may_send_directly(&self) -> bool {
         let tx = &self.tx;
         let rest = self.special.is_none() && tx.phase == SendPhase::Idle;
         rest && tx.queue.len() < PARTS
     }
 
-    /// Puts what is queued and then the slices into `parts`, `most` bytes of these at most; how many bytes are queued, and how many
+    /// Puts the queued bytes and then the slices into `parts`, `most` bytes of these at most; how many bytes are queued, and how many
     /// parts there are.
     fn fill<'a>(
         &'a self,

@@ -57,7 +57,7 @@ impl Stream {
         bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
     }
 
-    /// The bound of what is queued.
+    /// The bound of the queued bytes.
     fn send_bound(&self, io: &Io) -> usize {
         if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
     }
@@ -73,7 +73,7 @@ impl Stream {
         self.list_send(shared);
     }
 
-    /// Ready once what is queued fits the bound.
+    /// Ready once the queued bytes fit the bound.
     ///
     /// # Errors
     /// The error that a send failed with.
@@ -109,7 +109,7 @@ impl Stream {
         self.poll_sent(io, cx, |tx| tx.ended)
     }
 
-    /// Ready once `done` holds of what is to be sent.
+    /// Ready once `done` holds of the sending half.
     ///
     /// # Errors
     /// The error that a send failed with.
@@ -150,7 +150,7 @@ impl Stream {
             self.append_copy(shared, io, &[IoSlice::new(chunk.as_ref())], 0..chunk.len());
             return chunk.retire(&mut io.spares, &mut io.after);
         }
-        // A send is in flight: what it leaves is sent when it has ended.
+        // A send is in flight: bytes that it leaves are sent when it has ended.
         io.memory.meter.add(chunk.weight());
         self.tx.push(chunk);
     }

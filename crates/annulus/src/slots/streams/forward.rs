@@ -26,7 +26,7 @@ impl Stream {
         self.is_plain() && self.is_live()
     }
 
-    /// The target of what was received first, if that may go there.
+    /// The target of the bytes that were received first, if they may go there.
     fn forwards_to(&self, shared: &Shared) -> Option<SlotId> {
         let first = self.rx.first_len(&shared.links)?;
         let forward = self.rx.forward.as_deref()?;
@@ -95,7 +95,7 @@ impl Streams {
         }
     }
 
-    /// Passes on what a linked stream has received.
+    /// Passes on the bytes that a linked stream has received.
     #[inline(never)]
     pub(super) fn forward(&mut self, io: &mut Io, slot: u32, more: bool) {
         while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {

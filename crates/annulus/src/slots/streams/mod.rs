@@ -76,7 +76,7 @@ impl Streams {
         self.insert(fd, permit, RecvState::default())
     }
 
-    /// Takes a stream in that was taken off another runtime, with what it had received.
+    /// Takes a stream in that was taken off another runtime, with the bytes it had received.
     pub(crate) fn adopt(
         &mut self,
         io: &Io,
@@ -105,7 +105,7 @@ impl Streams {
         slot
     }
 
-    /// The stream of a handle, and what it shares with the others.
+    /// The stream of a handle, and the state that it shares with the others.
     #[inline]
     pub(crate) fn get(&mut self, slot: u32) -> (&mut Stream, &mut Shared) {
         (self.slots.get(slot), &mut self.shared)
@@ -158,7 +158,7 @@ impl Streams {
         self.most = streams;
     }
 
-    /// Adds what waits for the next turn.
+    /// Adds the slots that wait for the next turn.
     pub(crate) fn add_queues(&self, queues: &mut Queues) {
         self.shared.turn.add_to(queues);
     }

@@ -52,7 +52,7 @@ impl Stream {
         self.poll_sent(io, cx, SendState::is_idle)
     }
 
-    /// No pages follow: what waits for them leaves.
+    /// No pages follow: bytes that wait for them leave.
     pub(crate) fn push_sent(&self, io: &Io) {
         // Only TCP waits, and knows the option.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork(false));

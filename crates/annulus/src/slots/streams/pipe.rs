@@ -2,7 +2,7 @@
 //! receives from a pipe as it does from a socket; and a pipe holds 64 KiB, so that its calls are short.
 //!
 //! The states are those of other streams. A receive polls for readiness, then reads what is there into memory of that size. A send is
-//! tried at once; what finds no space waits until the descriptor is writable.
+//! tried at once; bytes that find no space wait until the descriptor is writable.
 
 use super::recv_state::{End, OnHeap};
 use super::send_state::SendPhase;
@@ -55,7 +55,7 @@ impl Stream {
         Ok(count)
     }
 
-    /// Sends what is queued, or waits for space.
+    /// Sends the queued bytes, or waits for space.
     #[cold]
     pub(super) fn send_to_pipe(
         &mut self,
@@ -81,7 +81,7 @@ impl Stream {
         }
     }
 
-    /// Writes what is in flight, unless the wait for space has failed. The bytes that went; `AGAIN` if none did.
+    /// Writes the bytes in flight, unless the wait for space has failed. The bytes that went; `AGAIN` if none did.
     #[cold]
     pub(super) fn write_to_pipe(
         &self,

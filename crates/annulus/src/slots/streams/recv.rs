@@ -1,4 +1,4 @@
-//! Receiving: at most one receive is armed on a stream, and what it brings is queued until it is taken.
+//! Receiving: at most one receive is armed on a stream, and the bytes that it brings are queued until they are taken.
 //!
 //! Undelivered bytes are bounded beforehand: a receive is armed with what the bound leaves, and again once half of it was
 //! taken. If the driver cannot limit a multishot receive (io_uring before Linux 6.17), every receive is a single one: one run
@@ -119,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// Takes what is first in the queue, and has the receive armed again once enough was taken.
+    /// Takes the first bytes of the queue, and has the receive armed again once enough was taken.
     #[inline]
     pub(super) fn take_received(&mut self, shared: &mut Shared, io: &mut Io) -> Option<Lease> {
         let rx = &mut self.rx;
@@ -357,7 +357,7 @@ impl Stream {
         }
     }
 
-    /// Ready once no receive is in flight. What it brought stays queued.
+    /// Ready once no receive is in flight. The bytes that it brought stay queued.
     ///
     /// # Errors
     /// The error that the stream has failed with.
@@ -373,7 +373,7 @@ impl Stream {
         }
     }
 
-    /// Gives back what was received and will not be taken.
+    /// Gives back received bytes that will not be taken.
     pub(super) fn discard_received(&mut self, shared: &Shared, io: &Io) {
         let rx = &mut self.rx;
         while let Some((id, _)) = rx.queue.pop(&shared.links) {

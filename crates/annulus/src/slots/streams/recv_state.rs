@@ -79,7 +79,7 @@ pub(super) struct OnHeap {
     pub(super) len: u32,
 }
 
-/// The target of what a linked stream receives: see `forward`.
+/// The target of the bytes that a linked stream receives: see `forward`.
 #[derive(Default)]
 pub(super) struct Forward {
     pub(super) to: SlotId,
@@ -110,7 +110,7 @@ impl RecvState {
         }
     }
 
-    /// The length of what is taken first; `None` if nothing is there.
+    /// The length of the bytes that are taken first; `None` if nothing is there.
     pub(super) fn first_len(&self, links: &Links) -> Option<u32> {
         match &self.heap {
             Some(heap) if heap.len > 0 => Some(heap.len),

@@ -43,7 +43,7 @@ impl Stream {
         }
     }
 
-    /// Sends what is queued: up to [`MOST`] chunks in one operation.
+    /// Sends the queued bytes: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
         match self.special.as_deref() {
@@ -79,7 +79,7 @@ impl Stream {
         shared.turn.unsettled.push(self.id.index);
     }
 
-    /// The operation that sends what is queued, which is in flight from here on.
+    /// The operation that sends the queued bytes, which is in flight from here on.
     #[inline]
     fn gather(&mut self, shared: &mut Shared, now: bool) -> MemoryOp {
         let (fd, tx) = (self.fd, &mut self.tx);
@@ -229,7 +229,7 @@ impl Stream {
         }
     }
 
-    /// Drops what was accepted and is not in flight.
+    /// Drops accepted bytes that are not in flight.
     pub(super) fn discard_unsent(&mut self, io: &mut Io) {
         let tx = &mut self.tx;
         if tx.phase == SendPhase::Idle {
@@ -241,7 +241,7 @@ impl Stream {
         }
     }
 
-    /// Gives up on everything that was accepted: what waits for space is cancelled, the rest discarded.
+    /// Gives up on everything that was accepted: a send that waits for space is cancelled, the rest discarded.
     pub(super) fn stop_sending(&mut self, shared: &mut Shared, io: &mut Io) {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);

@@ -21,7 +21,7 @@ pub(super) enum SendPhase {
     Now,
     /// In flight, waiting for space in the socket.
     Waiting,
-    /// In flight without a copy; what went is not known.
+    /// In flight without a copy; how much went is not known.
     ZeroCopy,
     /// Not all bytes of a zero-copy send went: its outcome is handled once its memory is free.
     AwaitingMemory,

@@ -44,7 +44,7 @@ pub(super) struct Pipes {
     counted: Rc<()>,
 }
 
-/// Bytes in a pipe, which are sent before what is queued.
+/// Bytes in a pipe, which are sent before the queued ones.
 pub(super) struct Spliced {
     pipe: Pipe,
     bytes: usize,
@@ -142,7 +142,7 @@ impl Stream {
         self.special.take_if(|special| matches!(**special, Special::Spliced(_)));
     }
 
-    /// Moves what a source has into a pipe, to be sent.
+    /// Moves the bytes that a source has into a pipe, to be sent.
     fn splice_from(&mut self, shared: &mut Shared, io: &mut Io, source: Source) -> Moved {
         if !self.is_live() || self.tx.refuses() {
             return Moved::Refused;
@@ -177,7 +177,7 @@ impl Stream {
         outcome(moved)
     }
 
-    /// Sends what is in the pipe, or waits for space.
+    /// Sends the pipe's bytes, or waits for space.
     #[cold]
     pub(super) fn send_spliced(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
         if phase != SendPhase::Now {
@@ -194,7 +194,7 @@ impl Stream {
         }
     }
 
-    /// Sends what is in the pipe as far as there is space, unless the wait for that has failed. The rest stays in flight. It accounts for
+    /// Sends the pipe's bytes as far as there is space, unless the wait for that has failed. The rest stays in flight. It accounts for
     /// the bytes that went, so that no byte of the queue is reported as gone.
     #[cold]
     pub(super) fn drain_pipe(

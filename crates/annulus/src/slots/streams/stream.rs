@@ -1,4 +1,4 @@
-//! A stream's slot, and what all streams share.
+//! A stream's slot, and the state that all streams share.
 //!
 //! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream (see `forward`); *leaving*,
 //! until it can be taken off the runtime → *dropped*, while what was accepted is still being sent (bounded by the linger) and its receive
@@ -39,7 +39,7 @@ pub(super) enum Life {
     Dropped,
 }
 
-/// A stream off its runtime: its descriptor, what it had received, and what it counts against.
+/// A stream off its runtime: its descriptor, the bytes it had received, and the limit it counts against.
 pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
 
 /// A stream's slot.
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
 }
 
 impl Stream {
-    /// Receives, and takes what is to be sent: its handle neither waits for its end nor is gone.
+    /// Receives, and takes bytes to be sent: its handle neither waits for its end nor is gone.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         matches!(self.life, Life::Open | Life::Linked)
@@ -155,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// If it is a pipe, what its writes may raise.
+    /// If it is a pipe, the signal effect of its writes.
     #[inline]
     pub(super) fn pipe(&self) -> Option<SigPipe> {
         match self.special.as_deref() {

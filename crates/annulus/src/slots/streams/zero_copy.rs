@@ -25,14 +25,14 @@ impl Shared {
 }
 
 impl Stream {
-    /// Whether what was gathered last is to go without being copied.
+    /// Whether the bytes gathered last are to go without being copied.
     #[inline]
     pub(super) fn is_for_zero_copy(&self, io: &Io) -> bool {
         let Some(least) = io.bounds.zero_copy_threshold else { return false };
         self.tx.flying >= least && !self.tx.copies && self.special.is_none()
     }
 
-    /// Sends what was gathered last without copying it.
+    /// Sends the bytes gathered last without copying them.
     pub(super) fn send_zero_copy(&mut self, shared: &mut Shared, io: &mut Io, op: MemoryOp) {
         let (op, vector) = match op {
             MemoryOp::SendNow { fd, buffer, len } | MemoryOp::Send { fd, buffer, len } => {
