@@ -71,7 +71,7 @@ struct Buffers {
     check_above: u32,
     /// Bytes of a buffer that the next receive into it may fill.
     len: u32,
-    /// Given back since the last refill; the last is the most likely to be cached.
+    /// Buffers given back since the last refill; the last is the most likely to be cached.
     returned: Vec<u16>,
     /// Idle, with memory.
     idle: Vec<u16>,

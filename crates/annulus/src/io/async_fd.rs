@@ -58,7 +58,7 @@ pub struct AsyncFd<T: AsFd> {
 struct Polled {
     core: Rc<Core>,
     slot: u32,
-    /// Closed behind the poll; `None` if that is the owner's.
+    /// The duplicate, closed behind the poll; `None` if the owner's descriptor is polled.
     _duplicate: Option<OwnedFd>,
 }
 

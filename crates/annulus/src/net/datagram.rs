@@ -44,7 +44,7 @@ pub struct Datagram {
     pub segment_size: Option<usize>,
     /// When the kernel received it: with `set_timestamps`.
     pub timestamp: Option<SystemTime>,
-    /// The length of the payload as sent: larger than that of `bytes` if it was cut.
+    /// The length of the payload as sent: more than `bytes` has if it was cut.
     pub whole_len: usize,
 }
 
@@ -95,7 +95,7 @@ impl Datagram {
     }
 }
 
-/// Where a datagram goes, and how. A plain one: [`Transmit::to`] an address, or [`Transmit::connected`].
+/// The destination of a datagram, and the options of its send. A plain one: [`Transmit::to`] an address, or [`Transmit::connected`].
 ///
 /// ```
 /// use annulus::net::{Transmit, UdpSocket};

@@ -28,7 +28,7 @@ struct Unread {
 struct More {
     /// The lease after `first`, if a part of it completed `first`. Never an empty one.
     next: Option<Lease>,
-    /// Came with these bytes, and are closed when none of them is left.
+    /// The descriptors that came with these bytes; they are closed when no byte is left.
     descriptors: Vec<OwnedFd>,
 }
 

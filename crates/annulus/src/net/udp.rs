@@ -110,7 +110,7 @@ impl UdpSocket {
     /// empty lease.
     ///
     /// # Errors
-    /// On a connected socket, the error that the peer's host answered to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
+    /// On a connected socket, the answer of the peer's host to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
     /// for a datagram larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
     #[inline]
     pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {

@@ -56,7 +56,7 @@ pub struct UnixMessage {
     pub credentials: Option<Credentials>,
     /// The descriptors that were sent with it: with [`UnixOptions::descriptors`].
     pub descriptors: Vec<OwnedFd>,
-    /// The length of the payload as sent: larger than that of `bytes` if it was cut.
+    /// The length of the payload as sent: more than `bytes` has if it was cut.
     pub whole_len: usize,
     /// Further descriptors were sent with it, and lost: the process has no number left for them (`RLIMIT_NOFILE`).
     pub lost_descriptors: bool,

@@ -7,7 +7,7 @@ use annulus_kernel::{Address, Control, ControlWriter, Direction, Fd, IoVec, MsgH
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
-/// Where a datagram goes, and how.
+/// The destination of a datagram, and the options of its send.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendMeta {
     /// Empty for the peer of a connected socket.

@@ -16,7 +16,7 @@ pub(crate) struct ReceivedMessage {
     /// The buffer, up to the payload's end: head, sender, control messages, payload.
     buffer: Lease,
     format: &'static Format,
-    /// Where the payload starts.
+    /// The start of the payload.
     start: u32,
     /// Bytes as sent: as many as there are, or more if it was cut.
     whole_len: u32,

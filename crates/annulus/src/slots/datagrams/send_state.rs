@@ -18,11 +18,11 @@ const LAST_RETRY: Duration = Duration::from_millis(64);
 /// when the last one is settled and no wait for space is on, neither `awaits_writable` nor `awaits_retry`; if order does not
 /// matter, such a wait does not keep it from starting.
 pub(super) struct SendState {
-    /// Accepted, not started.
+    /// Datagrams accepted, not started.
     pub(super) queue: VecDeque<u32>,
-    /// Submitted, not settled.
+    /// Datagrams submitted, not settled.
     pub(super) in_flight: VecDeque<u32>,
-    /// Found no space, and wait to be queued again. Only if order does not matter.
+    /// Datagrams that found no space, and wait to be queued again. Only if order does not matter.
     pub(super) deferred: VecDeque<u32>,
     /// The weight of all datagrams in these lists.
     pub(super) weight: usize,
@@ -38,9 +38,9 @@ pub(super) struct SendState {
     /// A datagram of the last batch was refused for lack of space that no event announces: at a destination other than the
     /// peer, or in the kernel.
     pub(super) no_space_event: bool,
-    /// Waits for the socket to be writable: an operation is in flight.
+    /// The slot waits for the socket to be writable: an operation is in flight.
     pub(super) awaits_writable: bool,
-    /// Waits for a timer.
+    /// The slot waits for a timer.
     pub(super) awaits_retry: bool,
     /// How long the next such wait is: twice as long after each that moved nothing.
     retry: Duration,
@@ -48,7 +48,7 @@ pub(super) struct SendState {
     pub(super) listed: bool,
     pub(super) failures: Failures,
     pub(super) waiters: Waiters,
-    /// When to give up, once the socket was dropped.
+    /// The timer to give up, once the socket was dropped.
     pub(super) linger: Option<TimerKey>,
 }
 

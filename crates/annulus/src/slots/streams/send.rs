@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use std::mem;
 use std::time::Duration;
 
-/// When to try again if the system is short of memory.
+/// The time until a retry if the system is short of memory.
 const RETRY: Duration = Duration::from_millis(5);
 
 /// The queued bytes that are not sent yet.

@@ -60,7 +60,7 @@ pub(super) struct SendState {
     pub(super) ended: bool,
     pub(super) error: Option<Errno>,
     pub(super) waker: Option<Waker>,
-    /// When to give up, once the stream was dropped.
+    /// The timer to give up, once the stream was dropped.
     pub(super) linger: Option<TimerKey>,
 }
 

@@ -69,7 +69,7 @@ enum Moved {
     Later,
     /// The target cannot take bytes now: the task waits until it can, or finds out why not.
     Refused,
-    /// Not by a pipe: by a receive.
+    /// The bytes go by a receive, not by a pipe.
     ByReceive,
     Failed(Errno),
 }

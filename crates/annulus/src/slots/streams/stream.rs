@@ -27,7 +27,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// Where a slot stands; a closed one is free.
+/// The state of a slot; a closed one is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Open,
