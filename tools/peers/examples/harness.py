@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import selectors
 import shutil
@@ -94,21 +95,21 @@ def running(path, *arguments, **options):
 
 def exactly(connection, length):
     """So many bytes, or what there is before the end."""
-    data = b""
+    data = bytearray()
     while len(data) < length:
         part = connection.recv(min(length - len(data), 1 << 16))
         if not part:
             break
         data += part
-    return data
+    return bytes(data)
 
 
 def rest(connection):
     """Everything to the end of the stream."""
-    data = b""
+    data = bytearray()
     while part := connection.recv(1 << 16):
         data += part
-    return data
+    return bytes(data)
 
 
 def ends(connection):
@@ -128,7 +129,7 @@ def reset(connection):
 
 def payload(length, seed):
     """Bytes that differ by seed and by place."""
-    return b"".join(b"%d:%d;" % (seed, index) for index in range(length // 4 + 1))[:length]
+    return random.Random(seed).randbytes(length)
 
 
 def eventually(condition, what):

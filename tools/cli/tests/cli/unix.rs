@@ -292,7 +292,7 @@ fn paths_that_are_not_utf8_work() {
         command.arg("load").args(kind).args(["-t", "0.5", "--warm-up", "0", "-c", "2"]);
         let finished = finish(command.arg("-a").arg(address).arg("--json").arg(&json));
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
-        assert!(std::fs::read_to_string(&json).unwrap().contains("\"errors\": {}"));
+        assert!(std::fs::read_to_string(&json).unwrap().contains("\"errors\":{}"));
     };
     load(&[], &stream);
     load(&["udp"], &datagram);
