@@ -3,14 +3,13 @@
 use crate::step::{Outcome, Step, root, target};
 
 /// The crates with unsafe code.
-const UNSAFE_CRATES: [&str; 7] = [
+const UNSAFE_CRATES: [&str; 6] = [
     "annulus-kernel",
     "annulus-ring",
     "annulus-sim",
     "annulus-driver",
     "annulus",
     "annulus-lab",
-    "annulus-tokio",
 ];
 
 /// The sanitizer needs `--target`; without it, build scripts and macros would be instrumented too.
