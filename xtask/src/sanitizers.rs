@@ -3,14 +3,8 @@
 use crate::step::{Outcome, Step, root, target};
 
 /// The crates with unsafe code.
-const UNSAFE_CRATES: [&str; 6] = [
-    "annulus-kernel",
-    "annulus-ring",
-    "annulus-sim",
-    "annulus-driver",
-    "annulus",
-    "annulus-lab",
-];
+const UNSAFE_CRATES: [&str; 6] =
+    ["annulus-kernel", "annulus-ring", "annulus-sim", "annulus-driver", "annulus", "annulus-lab"];
 
 /// The sanitizer needs `--target`; without it, build scripts and macros would be instrumented too.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
