@@ -166,7 +166,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "ci",
         arguments: "",
-        about: "what every change must pass, in at most 18 minutes on two cores; a table of the parts at the end",
+        about: "what every change must pass, with a table of the parts at the end",
         run: |_| verbs::ci(),
     },
     Verb {

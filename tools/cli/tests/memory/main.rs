@@ -33,7 +33,7 @@ const RESTING: u64 = 24 * MIB;
 const CROWD: usize = 300;
 /// Peers that send and never read, and what a server may have meanwhile by default.
 const FLOODING: usize = 500;
-const FLOODED: u64 = 96 * MIB;
+const FLOODED: u64 = 64 * MIB;
 /// Bytes of a peer's socket buffers.
 const BUFFER: usize = 16 << 10;
 const PINGERS: usize = 20;

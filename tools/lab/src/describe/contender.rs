@@ -98,7 +98,7 @@ pub(crate) enum Place {
     /// It says where, in a line with `listening on`.
     Announced,
     /// On the port that it is given as `{port}`.
-    Told,
+    Given,
     /// On this port, always.
     Fixed(u16),
     /// On a port that is looked up among the sockets of its processes.
@@ -267,14 +267,14 @@ impl Contender {
             Program::Running(address) => Place::Running(address.clone()),
             _ if self.answers_jobs => Place::Pipes,
             Program::Own | Program::Peer(..) => Place::Announced,
-            Program::Installed(_) if self.needs("port") => Place::Told,
+            Program::Installed(_) if self.needs("port") => Place::Given,
             Program::Installed(_) => self.port.map_or(Place::LookedUp, Place::Fixed),
         }
     }
 
     /// Whether two instances can run at once: the port is another one each time.
     pub(crate) fn can_run_twice(&self) -> bool {
-        matches!(self.place(), Place::Pipes | Place::Announced | Place::Told)
+        matches!(self.place(), Place::Pipes | Place::Announced | Place::Given)
     }
 
     /// Whether a word in braces stands in its command line or in its configuration.

@@ -73,7 +73,7 @@ fn words(
     fixture: &mut Fixture,
 ) -> io::Result<Vec<Word>> {
     let mut words = fixture.words(service);
-    if *place == Place::Told {
+    if *place == Place::Given {
         words.push(("port", unused()?.to_string()));
     }
     let needs = ["dir", "scratch"].iter().any(|word| contender.needs(word));
