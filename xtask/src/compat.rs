@@ -24,5 +24,6 @@ fn cargo(verb: &str, arguments: &str) -> Result<(), Failure> {
 fn step(verb: &str, arguments: &str) -> Step {
     let step = Step::new("cargo", verb).argument("--manifest-path").argument(root().join(MANIFEST));
     let step = arguments.split_whitespace().fold(step, |step, argument| step.argument(argument));
-    step.env("CARGO_TARGET_DIR", &target().join("compat").display().to_string())
+    // What both workspaces depend on is built once.
+    step.env("CARGO_TARGET_DIR", &target().display().to_string())
 }

@@ -6,19 +6,24 @@ use crate::step::{Failure, Outcome, Step, root};
 
 /// Checks each library with none of its features, with each alone, and with all of them.
 pub(crate) fn check() -> Outcome {
-    each("check --quiet", "--lib", "")
+    each("check --quiet", "--lib", "", true)
 }
 
-/// Lints the same, and all targets of each package with all of its features.
+/// Checks each library with none of its features, and with all of them.
+pub(crate) fn none_and_all() -> Outcome {
+    each("check --quiet", "--lib", "", false)
+}
+
+/// Lints the same as [`check`], and all targets of each package with all of its features.
 pub(crate) fn all_targets() -> Outcome {
-    each("clippy --quiet", "--all-targets", " -- -D warnings")
+    each("clippy --quiet", "--all-targets", " -- -D warnings", true)
 }
 
-fn each(verb: &str, targets: &str, flags: &str) -> Outcome {
+fn each(verb: &str, targets: &str, flags: &str, each_alone: bool) -> Outcome {
     let metadata = metadata("--no-deps")?;
     for (package, features) in featured(&metadata) {
-        let alone =
-            features.iter().map(|feature| format!("--no-default-features --features {feature}"));
+        let alone = features.iter().filter(|_| each_alone);
+        let alone = alone.map(|feature| format!("--no-default-features --features {feature}"));
         let choices = std::iter::once("--no-default-features".to_owned()).chain(alone);
         for choice in choices {
             Step::new("cargo", &format!("{verb} -p {package} --lib {choice}{flags}")).run()?;

@@ -9,14 +9,14 @@ use crate::{
 
 /// The rest of what CI runs, quick parts first.
 const MORE: [Part; 9] = [
-    Part::required("features", features::check),
+    Part::required("features", features::none_and_all),
     Part::wanted("msrv", features::msrv),
     Part::required("package", package::unbuilt).leaving(&["package"]),
     Part::required("api", api::check),
     Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),
     Part::wanted("instructions", || instructions::run(&[])).leaving(&["dist"]),
     Part::required("test", test),
-    Part::wanted("compat", compat::run).leaving(&["compat"]),
+    Part::wanted("compat", compat::run),
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
 ];
 

@@ -149,17 +149,58 @@ pub use annulus_driver::Counter;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counters;
-/// Runs an `async fn main`, and makes a test of an `async fn`.
+/// Runs an `async fn main` by [`run`].
 ///
 /// ```
 /// #[annulus::main]
-/// async fn main() {
-///     let (one, two) = annulus::join!(async { 1 }, async { 2 });
-///     assert_eq!(one + two, 3);
+/// async fn main() -> std::io::Result<()> {
+///     annulus::time::sleep(std::time::Duration::from_millis(1)).await;
+///     Ok(())
 /// }
 /// ```
+///
+/// The function may have any name, visibility and return type, and takes no parameters. Settings of the runtime are those of
+/// [`Runtime::builder`], which this does not replace. The crate must be known by its name, `annulus`.
+///
+/// ```compile_fail
+/// #[annulus::main]
+/// fn main() {} // It is not `async`.
+/// ```
+///
+/// ```compile_fail
+/// #[annulus::main(threads = 2)] // It has no settings.
+/// async fn main() {}
+/// ```
+///
+/// ```compile_fail
+/// #[annulus::main]
+/// async fn main(arguments: Vec<String>) {} // Nothing passes them.
+/// ```
 #[cfg(feature = "macros")]
-pub use annulus_macros::{main, test};
+#[doc(inline)]
+pub use annulus_macros::main;
+/// Makes a test of an `async fn`, which [`run`] runs: on io_uring, or on epoll if
+/// that is blocked. The variable `ANNULUS_DRIVER` demands one of both.
+///
+/// ```
+/// #[annulus::test]
+/// async fn bytes_come_back() -> std::io::Result<()> {
+///     let (mut one, mut two) = annulus::net::UnixStream::pair()?;
+///     one.send("bytes").await?;
+///     assert_eq!(&*two.recv_exact(5).await?, b"bytes");
+///     Ok(())
+/// }
+/// ```
+///
+/// Other attributes of tests, such as `#[ignore]` and `#[should_panic]`, stand beside it.
+///
+/// ```compile_fail
+/// #[annulus::test]
+/// fn test() {} // It is not `async`.
+/// ```
+#[cfg(feature = "macros")]
+#[doc(inline)]
+pub use annulus_macros::test;
 #[doc(inline)]
 /// The features of the kernel's io_uring: see [`DriverInfo`].
 ///

@@ -1,61 +1,18 @@
-//! The attributes of annulus: programs use them as `annulus::main` and `annulus::test`, by its feature `macros`.
+//! The attributes of annulus: programs use them as `annulus::main` and `annulus::test`, by its feature `macros`. Their documentation
+//! is there, since this crate cannot depend on that one: it would be built a second time, for the host.
 //!
 //! Both leave the function as it is, and put it into one that is not `async` and runs it. So types are inferred and errors are shown as in
 //! any `async fn`, and nothing needs to be parsed but the tokens in front of the body.
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
-/// Runs an `async fn main` by [`annulus::run`](https://docs.rs/annulus/latest/annulus/fn.run.html).
-///
-/// ```
-/// #[annulus::main]
-/// async fn main() -> std::io::Result<()> {
-///     annulus::time::sleep(std::time::Duration::from_millis(1)).await;
-///     Ok(())
-/// }
-/// ```
-///
-/// The function may have any name, visibility and return type, and takes no parameters. Settings of the runtime are those of
-/// `Runtime::builder`, which this does not replace. The crate must be known by its name, `annulus`.
-///
-/// ```compile_fail
-/// #[annulus::main]
-/// fn main() {} // It is not `async`.
-/// ```
-///
-/// ```compile_fail
-/// #[annulus::main(threads = 2)] // It has no settings.
-/// async fn main() {}
-/// ```
-///
-/// ```compile_fail
-/// #[annulus::main]
-/// async fn main(arguments: Vec<String>) {} // Nothing passes them.
-/// ```
+/// Runs an `async fn main` by `annulus::run`: see `annulus::main`, which this is.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
     expanded("main", "", &arguments, function)
 }
 
-/// Makes a test of an `async fn`, which [`annulus::run`](https://docs.rs/annulus/latest/annulus/fn.run.html) runs: on io_uring, or on epoll if
-/// that is blocked. The variable `ANNULUS_DRIVER` demands one of both.
-///
-/// ```
-/// #[annulus::test]
-/// async fn bytes_come_back() -> std::io::Result<()> {
-///     let (mut one, mut two) = annulus::net::UnixStream::pair()?;
-///     one.send("bytes").await?;
-///     assert_eq!(&*two.recv_exact(5).await?, b"bytes");
-///     Ok(())
-/// }
-/// ```
-///
-/// Other attributes of tests, such as `#[ignore]` and `#[should_panic]`, stand beside it.
-///
-/// ```compile_fail
-/// #[annulus::test]
-/// fn test() {} // It is not `async`.
-/// ```
+/// Makes a test of an `async fn`: see `annulus::test`, which this is.
 #[proc_macro_attribute]
 pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
     expanded("test", "#[::core::prelude::v1::test]", &arguments, function)
