@@ -8,6 +8,7 @@ The same checks run over the examples of annulus and over their twins on tokio. 
 with a line that says how to get it; with CI=true it fails, unless another program has the name of the client. Exit code: 0 all passed, 1 a check failed, 2 usage.
 """
 
+import concurrent.futures
 import importlib
 import os
 import pathlib
@@ -35,19 +36,27 @@ MODULES = {
 }
 
 
-def passes(name, check, path):
-    """Runs a check, and prints what came of it."""
+def run(name, check, path):
+    """Runs a check: whether it passes, and the line that says what came of it."""
     label = f"{name}: {check.__name__.replace('_', ' ')}"
     try:
         check(path)
     except Missing as why:
-        print(f"skipped: {label}: {why}", flush=True)
-        return isinstance(why, Other) or os.environ.get("CI") != "true"
+        return isinstance(why, Other) or os.environ.get("CI") != "true", f"skipped: {label}: {why}"
     except Exception as error:
-        print(f"FAILED  {label}: {type(error).__name__}: {error}", flush=True)
-        return False
-    print(f"ok      {label}", flush=True)
-    return True
+        return False, f"FAILED  {label}: {type(error).__name__}: {error}"
+    return True, f"ok      {label}"
+
+
+def all_pass(name, path):
+    """Runs the checks of an example side by side, since most wait: each has a program and ports of its own."""
+    checks = importlib.import_module(MODULES[name]).CHECKS
+    with concurrent.futures.ThreadPoolExecutor(len(checks)) as pool:
+        passed = True
+        for passes, line in pool.map(lambda check: run(name, check, path), checks):
+            print(line, flush=True)
+            passed = passed and passes
+    return passed
 
 
 def main():
@@ -56,10 +65,7 @@ def main():
         return 2
     directory = sys.argv[1]
     names = sys.argv[2:] or [name for name in MODULES if os.path.exists(os.path.join(directory, name))]
-    results = []
-    for name in names:
-        for check in importlib.import_module(MODULES[name]).CHECKS:
-            results.append(passes(name, check, os.path.join(directory, name)))
+    results = [all_pass(name, os.path.join(directory, name)) for name in names]
     if not results:
         print(f"no example in {directory}", file=sys.stderr)
     return 0 if results and all(results) else 1

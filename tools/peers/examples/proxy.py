@@ -128,15 +128,22 @@ def hostile_clients(path):
 
 @contextlib.contextmanager
 def full_target():
-    """Its backlog is full, so that the kernel drops what asks for more connections; yields its address."""
-    with socket.socket() as listener, contextlib.ExitStack() as waiting:
+    """Its backlog has one place, which is taken, so that the kernel drops what asks for more connections; yields its address."""
+    with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
-        for _ in range(4):
-            client = waiting.enter_context(socket.socket())
-            client.setblocking(False)
-            client.connect_ex(listener.getsockname())
-        yield "127.0.0.1:%d" % listener.getsockname()[1]
+        with socket.create_connection(listener.getsockname(), PATIENCE):
+            to = "127.0.0.1:%d" % listener.getsockname()[1]
+            # In the row of a socket that listens, the bytes to be read are the connections to be accepted.
+            eventually(lambda: [row[4].endswith(":00000001") for row in sockets(1, to, "0A")] == [True], "the place is taken")
+            yield to
+
+
+def sockets(side, address, state):
+    """The rows of the kernel's table with this address, as their own (1) or the peer's (2), and this state."""
+    port = ":%04X" % int(address.split(":")[1])
+    rows = [line.split() for line in open("/proc/net/tcp")]
+    return [row for row in rows if row[side].endswith(port) and row[3] == state]
 
 
 def connecting_has_a_limit(path):
@@ -149,23 +156,20 @@ def connecting_has_a_limit(path):
 
 def connecting(to):
     """How many sockets wait for the target to accept."""
-    port = ":%04X" % int(to.split(":")[1])
-    rows = [line.split() for line in open("/proc/net/tcp")]
-    return sum(row[2].endswith(port) and row[3] == "02" for row in rows)
+    return len(sockets(2, to, "02"))
 
 
 def a_client_that_leaves_while_it_connects_is_noticed(path):
     with full_target() as to, running(path, "127.0.0.1:0", to) as proxy:
-        before = connecting(to)
         for data, leave, how in ((b"", socket.socket.close, "aborted"), (b"", reset, "reset"), (b"hello", reset, "reset")):
             client = proxy.connect()
             name = "%s:%d" % client.getsockname()
             client.sendall(data)
             # One that is gone before it is accepted is not mentioned.
-            eventually(lambda: connecting(to) > before, "it is being connected")
+            eventually(lambda: connecting(to) == 1, "it is being connected")
             leave(client)
             proxy.line(name, how)
-            eventually(lambda: connecting(to) == before, "its place is free")
+            eventually(lambda: connecting(to) == 0, "its place is free")
 
 
 def a_reset_is_passed_on_as_one(path):
