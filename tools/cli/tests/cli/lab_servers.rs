@@ -86,7 +86,8 @@ fn two_commands_are_compared_under_our_load() {
     let other = directory.compare(&[&[first, &*trace], &load[..], &names].concat());
     other.fails_with(2, &["one+two.jsonl is of another run: commands[1]", "another --out"]);
     assert!(!directory.0.join("started").exists(), "{other:?}");
-    let unnamed = directory.compare(&[&[first, second], &load[..]].concat());
+    let unnamed =
+        directory.compare(&[&[first, second], &load[..2], &["--connections", "1"]].concat());
     assert_table(&unnamed, &["annulus-2"]);
 }
 

@@ -2,6 +2,7 @@
 
 mod browser;
 mod common;
+mod crowded;
 mod denied;
 mod doctor;
 mod echo;

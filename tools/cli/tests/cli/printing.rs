@@ -46,7 +46,7 @@ fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
 
 /// The commands that print to standard output, in short runs.
 fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
-    let timed = "-c 2 -t 0.3 --warm-up 0";
+    let timed = "-c 2 -t 0.1 --warm-up 0";
     let lines = [
         "--help".to_owned(),
         "--version".to_owned(),

@@ -9,16 +9,22 @@ use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// How often to look whether it still accepts: to connect all the time would take the CPU from its end.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// Writes without reading until the server has ended, so that more is always in flight than it can send.
 fn flood(server: &Server) -> JoinHandle<()> {
     let mut stream = server.connect();
     round_trip(&mut stream, b"hello");
-    std::thread::spawn(move || while stream.write_all(&noise(1 << 16)).is_ok() {})
+    let bytes = noise(1 << 16);
+    std::thread::spawn(move || while stream.write_all(&bytes).is_ok() {})
 }
 
 /// Waits until the server no longer accepts.
 fn await_closed_listener(server: &Server) {
-    while TcpStream::connect(server.address).is_ok() {}
+    while TcpStream::connect(server.address).is_ok() {
+        std::thread::sleep(LOOK);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A client that sends more than anything between it and itself holds, and reads its echo late.
 
-use super::common::PATIENCE;
+use crate::common::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread::JoinHandle;

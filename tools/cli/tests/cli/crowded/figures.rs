@@ -1,12 +1,12 @@
 //! Figures of the same flood, larger and longer, for the documents: asserts nothing. `cargo test --release -p annulus-cli --test
-//! memory -- --ignored --nocapture`, with `COUNT` peers of `BUFFER` bytes a socket, `ARGS` of the server, `PROGRAM` instead of the built
+//! cli -- --ignored --nocapture crowded`, with `COUNT` peers of `BUFFER` bytes a socket, `ARGS` of the server, `PROGRAM` instead of the built
 //! one, and `QUIET` seconds at the end.
 
-use super::common::{ANNULUS, Server};
 use super::crowd::Crowd;
 use super::group::Group;
 use super::pingers::{Pingers, median, p99};
 use super::{GROUP, MIB, memory};
+use crate::common::{ANNULUS, Server};
 use std::env::var;
 use std::time::Duration;
 
