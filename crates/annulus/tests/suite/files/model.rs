@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 const BLOCK: usize = 4096;
 /// Random sequences of each mode, unless `ANNULUS_FILE_SEQUENCES` says how many.
-const SEQUENCES: u64 = 12;
+const SEQUENCES: u64 = 6;
 /// Calls of a sequence.
 const STEPS: u32 = 30;
 

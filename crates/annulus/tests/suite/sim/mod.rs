@@ -36,7 +36,7 @@ fn chaos_without_a_ring() {
 }
 
 fn run_seeds(test: &'static str, plan: fn(u64) -> Plan) {
-    let totals = seeds::each(test, 0..number("ANNULUS_SIM_SEEDS", 40), |seed, totals| {
+    let totals = seeds::each(test, 0..number("ANNULUS_SIM_SEEDS", 20), |seed, totals| {
         workload::run(&plan(seed), totals)
     });
     let counts = [totals.bytes, totals.datagrams, totals.faults, totals.panics];
@@ -62,7 +62,7 @@ fn cancels() {
 
 #[test]
 fn one_seed_is_one_run() {
-    let count = number("ANNULUS_SIM_SEEDS", 40) / 10;
+    let count = number("ANNULUS_SIM_SEEDS", 20) / 10;
     seeds::each("sim::one_seed_is_one_run", 0..count, |seed, totals| {
         let mut run_both = |seed| {
             let plan = Plan::of(seed);
