@@ -103,7 +103,7 @@ async fn transfers() -> Outcome {
 /// On any network, with any settings, a transfer goes on.
 #[test]
 fn no_transfer_stalls() {
-    check(0..12, |seed| {
+    check(0..6, |seed| {
         let mut random = Random::new(seed);
         let faults = Faults::mixture(&mut random).with(Fault::SocketLimit, 0);
         let sim = Sim::builder(seed).link(link(&mut random)).faults(faults).build();

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Bytes of one direction. Simulated bytes are not fewer of their kind, only slower.
 fn total(world: World) -> u64 {
-    if world == World::Simulated { 1 << 20 } else { 16 << 20 }
+    if world == World::Simulated { 1 << 19 } else { 4 << 20 }
 }
 
 /// What one direction carries from an offset on.
