@@ -171,7 +171,7 @@ fn a_stream_of_a_channel() {
 fn a_stream_of_missed_ticks() {
     delays_by_one_budget(async |count| {
         let long_ago = Instant::now();
-        annulus::time::sleep(Duration::from_millis(20)).await;
+        annulus::time::sleep(Duration::from_millis(5)).await;
         let mut ticks =
             interval_at(long_ago, Duration::from_micros(1)).missed_ticks(MissedTicks::Burst);
         for _ in 0..5000 {
