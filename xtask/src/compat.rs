@@ -17,6 +17,13 @@ pub(crate) fn run() -> Outcome {
     Ok(Vec::new())
 }
 
+/// The services of its simulated network, with a thousand seeds each.
+pub(crate) fn seeds() -> Outcome {
+    let test = step("test", "--locked --release --test simulated").env("ANNULUS_SIM_SEEDS", "1000");
+    test.run_tests_once()?;
+    Ok(Vec::new())
+}
+
 fn cargo(verb: &str, arguments: &str) -> Result<(), Failure> {
     step(verb, arguments).run()
 }

@@ -21,7 +21,7 @@ const MORE: [Part; 9] = [
 ];
 
 /// Proofs that take long and seldom find what the others do not.
-const WEEKLY: [Part; 16] = [
+const WEEKLY: [Part; 17] = [
     Part::wanted("advisories", advisories::all),
     Part::required("features", features::all_targets),
     Part::wanted("msrv", features::msrv_of_all),
@@ -34,6 +34,7 @@ const WEEKLY: [Part; 16] = [
     Part::wanted("asan", sanitizers::asan).leaving(&["asan"]),
     Part::required("compare", compare).leaving(&["release"]),
     Part::required("seeds", || sim(&["10000".into()])).leaving(&["release"]),
+    Part::required("compat-seeds", compat::seeds).leaving(&["release"]),
     Part::required("resets", || many("resets", "ANNULUS_RESETS", 1_000_000)).leaving(&["release"]),
     Part::required("file-model", || many("files::model", "ANNULUS_FILE_SEQUENCES", 4000))
         .leaving(&["release"]),
