@@ -3,7 +3,9 @@
 use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
 use annulus_load::clock;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,
+};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::Command;
@@ -170,7 +172,8 @@ fn invalid_values_are_refused_with_their_limits() {
 /// Sends a datagram with a forged source.
 fn forge(source: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let raw: OwnedFd = socket(family, SocketType::RAW, Some(ipproto::UDP))?;
+    let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+    let raw: OwnedFd = socket_with(family, kind, flags, Some(ipproto::UDP))?;
     rustix::net::bind(&raw, &SocketAddr::new(source.ip(), 0))?;
     let length = 8 + bytes.len() as u16;
     let mut datagram = Vec::new();

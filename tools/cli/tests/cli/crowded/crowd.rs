@@ -1,7 +1,7 @@
 //! Peers that send as much as they can and never read.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io::{ErrorKind, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
@@ -49,8 +49,9 @@ impl Drop for Crowd {
 /// A peer with small buffers, unless they are to grow as the system likes: a crowd's then take all memory that the machine
 /// has for TCP, and its kernel resets whatever connection asks for more.
 fn connect(address: SocketAddr, buffer: Option<usize>) -> TcpStream {
-    let socket =
-        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    // Servers that other tests start do not inherit it.
+    let (family, kind, flags) = (AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
     if let Some(bytes) = buffer {
         sockopt::set_socket_send_buffer_size(&socket, bytes).expect("a socket has options");
         sockopt::set_socket_recv_buffer_size(&socket, bytes).expect("a socket has options");
