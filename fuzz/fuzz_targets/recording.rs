@@ -1,4 +1,4 @@
-//! Recordings of the load generator (JSON): refused in one line, or written so that they are read again, and merged.
+//! Recordings of the load generator (JSON): refused in one line, or written so that they are read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -9,8 +9,8 @@ use crate::step::{Failure, Outcome, Step, is_ci, root, target};
 /// The exit code of a peer if the machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);
 
-/// The peers that CI checks: those in C, which take a second to build, and another with few dependencies. All together take minutes and more than
-/// a hundred downloads: `cargo xtask weekly` has them.
+/// The peers that CI checks: three in C, which take a second to build, and two in Rust with few dependencies. All together take minutes and
+/// more than a hundred downloads: `cargo xtask weekly` has them.
 const QUICK: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
 /// The systems of the documents, whose sources are fetched unless [`SOURCES`] says where they are.

@@ -1,7 +1,7 @@
 //! Programs on the simulated kernel: a mixed workload under faults, for any number of seeds, and the errors that a user of
 //! `annulus::sim` sees.
 //!
-//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (40 by default), and a tenth of them twice. `ANNULUS_SIM_SEED=n` runs only
+//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (20 by default), and a tenth of them twice. `ANNULUS_SIM_SEED=n` runs only
 //! that one. `ANNULUS_SIM_CANCELS=N` runs until N waits were dropped. A failure prints the command that replays it.
 
 mod buffers;
