@@ -28,7 +28,7 @@ Exit status: 0 built, or left out; 1 a build failed; 2 wrong usage.
 
 Examples:
   annulus bench build
-  annulus bench build hyper nop";
+  annulus bench build hyper liburing-nop";
 
 /// Build the peers that are measured
 #[derive(Args, Debug)]
@@ -42,7 +42,7 @@ pub(super) struct BuildArgs {
 pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
     let here = env::current_dir().context("cannot read the current directory")?;
     let peers = Peers::find(&here)
-        .context("no directory 'peers' here or above: run this within the repository")?;
+        .context("no directory 'tools/peers' here or above: run this within the repository")?;
     let names = names(args, &peers)?;
     let mut failed = Vec::new();
     for (index, name) in names.iter().enumerate() {

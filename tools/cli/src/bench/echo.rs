@@ -29,13 +29,13 @@ byte; CPU time is per connection.
 
 A CPU ratio is a server's CPU time per request over that of the first, taken
 within each round: the median, with its 95 % interval. A winner is named
-only if it is better by more than 3 % and than the control deviates, with an
-interval that holds together with those of all cells.
+only if it is better by more than 3 %, and by more than the control deviates,
+with an interval that holds together with those of all cells.
 
-Servers: uring, epoll and threads (ours), and the directories in tools/peers/, built
-if named; peer:NAME if one of ours has the same name. Ours take the options
-of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of them; a peer
-takes one of its modes: go-uring+sqpoll.
+Servers: uring, epoll and threads (ours), and the directories in tools/peers/,
+built if named; peer:NAME if one of ours has the same name. Ours take the
+options of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of
+them; a peer takes one of its modes: go-uring+sqpoll.
 
 Examples:
   annulus bench echo                                    about 50 seconds
@@ -122,7 +122,7 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     compare(output, || setup.prepare())
 }
 
-/// Our servers, and the peers of the directory `peers` here or above.
+/// Our servers, and the peers of the directory `tools/peers` here or above.
 pub(crate) fn catalogue() -> Catalogue {
     /// The arguments of `annulus echo`.
     #[derive(Parser)]

@@ -43,10 +43,10 @@ With --load or --load-command, servers of your own are compared. A server is a
 command that starts it, split as a shell does, or the HOST:PORT or unix:/path
 of one that runs. In commands, {port} is a free port and {dir} an empty
 directory; in loads, {port} and {address} are the server's, and {path} that of
-its Unix socket. It is ready once it accepts connections, must stay in the
-foreground, and ends with the run, with all that it has started. CPU time is
-that of all its processes; of one that runs already it is known if it is this
-user's. The first server is measured twice as a control. A file with
+its Unix socket. A server is ready once it accepts connections. It must stay in
+the foreground, and ends with the run, with all that it has started. CPU time
+is that of all its processes; of one that runs already it is known if it is
+this user's. The first server is measured twice as a control. A file with
 [[server]] and [[load]] is the same; the files in tools/suites/programs are
 examples.
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
-Of each file of results, finished or not, comes NAME.html, one page that loads
-nothing and runs no script, with the same as NAME.md without the pictures,
-every figure as NAME.csv, and every verdict as NAME.json; and an index.html and
-index.md of all, with the cells in which each contender is the best, and those
-in which it is behind. They are beside the file, or in --out.
+Each file of results, finished or not, gets NAME.html, one page that loads
+nothing and runs no script, NAME.md, the same without the pictures, every figure
+as NAME.csv, and every verdict as NAME.json. An index.html and an index.md list
+all runs, with how far each contender is from the best of each cell. They are
+beside the file, or in --out.
 
 Examples:
   annulus bench page lab-results/2026-11-23-quick

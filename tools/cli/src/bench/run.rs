@@ -59,7 +59,7 @@ pub(crate) fn compare(
     }
 }
 
-/// The peers of the directory `peers` here or above.
+/// The peers of the directory `tools/peers` here or above.
 pub(crate) fn peers() -> Option<Peers> {
     let peers = env::current_dir().ok().and_then(|here| Peers::find(&here))?;
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))

@@ -181,7 +181,7 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
             "--memory-limit",
             "each thread has a buffer of its own",
         ),
-        (plan.metrics.is_some(), "--metrics", "there is no runtime to tell of"),
+        (plan.metrics.is_some(), "--metrics", "there is no runtime to measure"),
         (plan.recv_buffers.is_some(), "--recv-buffers", "each thread has one of its own"),
     ];
     if let Some((_, option, why)) = refused.into_iter().find(|(given, ..)| *given) {

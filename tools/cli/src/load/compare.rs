@@ -19,13 +19,13 @@ const EXPLAIN: &str = "\
 Each side is one run or several, as `annulus load --json` writes them. The
 ratios B ÷ A have intervals that hold together in 95 % of comparisons: sides
 that do not differ are called different in 5 % at most, by whichever figure.
-What varies from run to run is only seen by several runs of each side; five or
-more are best, taken in turns. A run that is alone must have 20 s at least, and
-its interval is that of its time only.
+What varies from run to run is only seen by several runs of each side: five or
+more, taken in turns, as fewer have no intervals. A run that is alone must have
+20 s at least, and its interval is that of its time only.
 
-\"different\" is said if the whole interval is beyond the margin, \"equal\" if it
-is within the margin, and \"undecided\" otherwise. The exit status is 0, unless
---fail-if says otherwise.
+\"better\" or \"worse\" is said if the whole interval is beyond the margin, \"same\"
+if it is within the margin, and \"undecided\" otherwise. The exit status is 0,
+unless --fail-if says otherwise.
 
 Examples:
   annulus load compare before.json after.json

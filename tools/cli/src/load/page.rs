@@ -16,7 +16,7 @@ printed.
 
 Examples:
   annulus load page run.json -o run.html
-  annulus load page merged.json -o - | gzip > merged.html.gz";
+  annulus load page run.json -o - | gzip > run.html.gz";
 
 /// Make a page with charts of a recording
 #[derive(Args, Debug)]
