@@ -28,13 +28,13 @@ fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
     all.iter().for_each(|results| text += &summary(plan, results));
     missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
-    text += "\n## Drivers\n\nWhat runs if no driver is demanded, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
+    text += "\n## Drivers\n\nThe driver that runs if none is demanded, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
     for results in all {
         let driver = &results.doctor["driver"];
         let word = |name: &str| driver[name].as_str().unwrap_or("unknown").to_owned();
         text += &format!("| {} | {} | {} |\n", results.kernel, word("kind"), word("reason"));
     }
-    text += "\n## Features of io_uring\n\nWhat each kernel answers when it is asked. The version is that of the kernel that introduced a \
+    text += "\n## Features of io_uring\n\nThe answer of each kernel when it is asked. The version is that of the kernel that introduced a \
              feature; stable kernels have some of them from later ones.\n\n";
     text += &heading("feature", all, " brings |");
     features(all).iter().for_each(|feature| text += &feature_row(feature, all));

@@ -27,7 +27,7 @@ Examples:
 /// How long an answer may take: pages of large results are computed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Tells a browser to load the page again.
+/// A header with which a browser loads the page again.
 const AGAIN: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";
 
 /// Show results in a browser, while they are measured too
