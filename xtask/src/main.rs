@@ -58,7 +58,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "style",
         arguments: "[RULE...]",
-        about: "counts what the rules of style find, and lists all that these found",
+        about: "counts what the rules of style find, and lists the findings of those named",
         run: style::list,
     },
     Verb {
@@ -172,7 +172,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "weekly",
         arguments: "",
-        about: "the slow proofs: packages built alone, all targets of each feature, Miri, fuzzing, other kernels, all of asan",
+        about: "the slow proofs: packages built alone, each feature alone, Miri, fuzzing, other kernels, all of asan, many seeds",
         run: |_| verbs::weekly(),
     },
 ];
