@@ -50,7 +50,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(crate) struct EchoArgs {
-    /// What connects clients and servers: tcp, udp or unix
+    /// The transport between clients and servers: tcp, udp or unix
     #[arg(long, value_name = "KIND", default_value = "tcp")]
     transport: Transport,
     /// Connections: one number or several [default: 1,50,200]
@@ -90,7 +90,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=MAX_PIPELINE as u64))]
     pipeline: u64,
-    /// What the clients run on: auto, uring or epoll
+    /// The driver of the clients: auto, uring or epoll
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: DriverChoice,
     /// Clients send with segmentation and receive with coalescing (GSO and GRO): for --transport udp, with --pipeline

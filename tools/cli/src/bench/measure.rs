@@ -73,7 +73,7 @@ Examples:
   annulus bench unix:/run/a unix:/run/b \\
     --load 'http://localhost/ --unix-socket {path}'";
 
-/// What to measure, and how.
+/// The subjects of a run, and how they are measured.
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
     /// Suites, comparisons of programs, or files; all, or quick for all in a short

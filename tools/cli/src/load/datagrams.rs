@@ -50,7 +50,7 @@ pub(super) struct UdpArgs {
     /// A datagram that is not echoed for this long is lost
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration::parse)]
     timeout: Duration,
-    /// What the clients run on: auto, uring or epoll
+    /// The driver of the clients: auto, uring or epoll
     #[arg(long, default_value = "auto")]
     driver: DriverChoice,
     #[command(flatten)]

@@ -156,7 +156,7 @@ pub(crate) struct LoadArgs {
     /// How long a connect may take
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = duration::parse)]
     connect_timeout: Duration,
-    /// What the clients run on: auto, uring or epoll
+    /// The driver of the clients: auto, uring or epoll
     #[arg(long, default_value = "auto")]
     driver: DriverChoice,
     #[command(flatten)]
