@@ -60,7 +60,7 @@ pub(crate) fn metadata(arguments: &str) -> Result<Value, Failure> {
     let (status, text) = Step::new("cargo", &line).capture()?;
     match serde_json::from_str(&text) {
         Ok(metadata) if status.success() => Ok(metadata),
-        _ => Err(Failure::Failed(format!("`cargo {line}` ended with {status} and printed no JSON"))),
+        _ => Err(Failure::Failed(format!("`cargo {line}` ended with {status} and no JSON"))),
     }
 }
 

@@ -85,7 +85,7 @@ impl HttpArgs {
             return Ok(Mix::new([(1.0, HttpRequest { method, path, body })])?);
         }
         if target.path != "/" {
-            let text = format!("{target} has a path, and requests have their own: leave one out");
+            let text = format!("{target} has a path, and so have requests: leave one out");
             return Err(UsageError(text).into());
         }
         let mix = Mix::parse(&requests).map_err(usage)?;

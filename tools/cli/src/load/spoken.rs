@@ -179,7 +179,7 @@ mod tests {
                 &["http://a", "--request", "GET /a {n"],
                 "the body: the field '{n' at character 1 has no end",
             ),
-            (&["http://a/b", "--request", "/a"], "http://a/b has a path, and requests have their own"),
+            (&["http://a/b", "--request", "/a"], "http://a/b has a path, and so have requests"),
             (&["http://a/{n"], "'{n' at character 2 has no end"),
             (&["http://a", "--body-template", "{m}"], "'{m}' at character 1 is not known"),
             (&["http://a", "--request", "0*/a"], "the weight 0"),
