@@ -15,27 +15,6 @@ const PROGRAMS: &str = "programs::";
 /// Not run either: it leaks on purpose, to test `mem::forget`.
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
-/// The tests that CI runs under the sanitizer: unit tests, and the modules of `suite` in which memory is lent, lost and forgotten.
-const QUICK: &str = "tests:: conformance:: files:: forgotten:: unwinding:: zero_copy::";
-
-/// Modes of conformance that CI does not run under the sanitizer: they lend the kernel no memory, or as other modes do, or to a real kernel,
-/// whose writes no sanitizer sees, as `uring` does too. The weekly run has them.
-const SKIPPED_MODES: [&str; 9] = [
-    "::epoll",
-    "::guest_on_epoll",
-    "::guest_on_uring",
-    "::uring_without_newer_flags",
-    "::uring_busy_polling",
-    "::uring_without_copies",
-    "::simulated_busy_polling",
-    "::simulated_epoll",
-    "::simulated_old_kernel",
-];
-
-/// Bodies that CI does not run under the sanitizer: they do what others do, a thousand times.
-const SKIPPED_BODIES: [&str; 2] =
-    ["::a_thousand_connections_echo::", "::bytes_go_both_ways_by_readiness::"];
-
 /// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
 const PURE: [&str; 9] = [
     "bytes::lease",
@@ -51,24 +30,22 @@ const PURE: [&str; 9] = [
 
 /// Runs all tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
-    asan_of(&UNSAFE_CRATES, "--lib --tests", "")
+    asan_of(&UNSAFE_CRATES, "--lib --tests")
 }
 
-/// Runs those tests of the runtime that touch memory shared with the kernel most.
+/// Runs those tests of the runtime that touch memory shared with the kernel most: unit tests, and modules of the suite.
 pub(crate) fn asan_quick() -> Outcome {
-    let skipped = SKIPPED_MODES.iter().chain(&SKIPPED_BODIES);
-    let skips: String = skipped.map(|name| format!("--skip {name} ")).collect();
-    asan_of(&["annulus"], "--lib --test suite", &(skips + QUICK))
+    asan_of(&["annulus"], "--lib --test lent")
 }
 
-fn asan_of(crates: &[&str], targets: &str, filters: &str) -> Outcome {
+fn asan_of(crates: &[&str], targets: &str) -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
     let crates: String = crates.iter().map(|name| format!(" -p {name}")).collect();
     let tests = format!(
         "run nightly cargo test --no-fail-fast {targets} --target {TARGET}{crates} -- \
-         --skip {LEAKING} --skip {PROGRAMS} {filters}"
+         --skip {LEAKING} --skip {PROGRAMS}"
     );
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
     let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");
@@ -144,19 +121,6 @@ mod tests {
             let is_unsafe = any_has(&sources(&entry.path().join("src")), "allow(unsafe_code");
             let runs = UNSAFE_CRATES.contains(&name.trim_matches('"'));
             assert_eq!(is_unsafe, runs, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_modes_and_bodies_that_are_skipped_exist() {
-        let modes = root().join("crates/annulus/tests/suite/conformance/mod.rs");
-        let modes = fs::read_to_string(modes).unwrap();
-        for mode in SKIPPED_MODES {
-            let name = mode.trim_start_matches("::");
-            assert!(modes.contains(&format!("  {name}: ")), "{mode}");
-        }
-        for body in SKIPPED_BODIES {
-            assert!(modes.contains(body.trim_end_matches(':')), "{body}");
         }
     }
 

@@ -47,7 +47,7 @@ its Unix socket. A server is ready once it accepts connections. It must stay in
 the foreground, and ends with the run, with all that it has started. CPU time
 is that of all its processes; of one that runs already it is known if it is
 this user's. The first server is measured twice as a control. A file with
-[[server]] and [[load]] is the same; the files in tools/suites/programs are
+[[server]] and [[load]] is the same; the files in tools/lab/programs are
 examples.
 
 A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any

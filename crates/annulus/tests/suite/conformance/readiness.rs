@@ -52,7 +52,7 @@ async fn exchange_unix(mut stream: UnixStream, bytes: Vec<u8>) -> io::Result<Vec
 
 pub(crate) async fn bytes_go_both_ways_by_readiness() -> io::Result<()> {
     let (one, other) = pair().await?;
-    let there = pattern(40_000);
+    let there = pattern(10_000);
     let back: Vec<_> = there.iter().rev().copied().collect();
     let other = spawn(exchange_tcp(other, back.clone()));
     assert_eq!(exchange_tcp(one, there.clone()).await?, back);

@@ -1,0 +1,23 @@
+//! The modules of the suite in which memory is lent to a kernel, lost and forgotten: what CI runs under the address sanitizer, where the whole
+//! suite takes minutes to build. `cargo test` leaves this program out.
+
+mod common;
+
+#[path = "suite/borrowed.rs"]
+mod borrowed;
+#[path = "suite/drops.rs"]
+mod drops;
+#[path = "suite/files/mod.rs"]
+mod files;
+#[path = "suite/foreign_bytes.rs"]
+mod foreign_bytes;
+#[path = "suite/forgotten.rs"]
+mod forgotten;
+#[path = "suite/owned_bytes.rs"]
+mod owned_bytes;
+#[path = "suite/sim/mod.rs"]
+mod sim;
+#[path = "suite/unwinding/mod.rs"]
+mod unwinding;
+#[path = "suite/zero_copy.rs"]
+mod zero_copy;
