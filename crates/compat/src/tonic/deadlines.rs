@@ -18,7 +18,7 @@ use tower_service::Service;
 /// Serves a service of tonic, or `tonic::service::Routes` of several, over HTTP/2, with [`Deadlines`]. Awaiting the result runs the server;
 /// its settings are those of [`tower::serve`]. Messages have tonic's limits of size (4 MB received), which a service changes.
 ///
-/// ```
+/// ```standalone_crate
 /// use annulus::net::TcpListener;
 /// use annulus_compat::tonic::serve;
 /// use std::time::Duration;
@@ -57,7 +57,7 @@ where
 ///
 /// [`serve`] wraps its service in one; for [`tower::serve`] it is wrapped by hand:
 ///
-/// ```
+/// ```standalone_crate
 /// use annulus_compat::tonic::Deadlines;
 /// use std::time::Duration;
 /// # mod greeter { include!("../../examples/grpc/greeter.rs"); }

@@ -13,7 +13,7 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// Connections of annulus for `tonic::transport::Server::serve_with_incoming`, inside a runtime of `annulus-tokio`. It accepts on the thread that
 /// made it, until the runtime ends. Dropping it closes the listener.
 ///
-/// ```
+/// ```standalone_crate
 /// use annulus_compat::tonic::Incoming;
 /// use tonic::transport::{Endpoint, Server};
 /// # mod greeter { include!("../../examples/grpc/greeter.rs"); }

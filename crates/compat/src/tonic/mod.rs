@@ -5,7 +5,7 @@
 //! `tonic::transport` needs a runtime of tokio; services and clients of tonic, also generated ones, do not. [`serve`] serves the first over
 //! the server of [`tower`](crate::tower), and a [`Channel`] is what the second are made with:
 //!
-//! ```
+//! ```standalone_crate
 //! use annulus::net::TcpListener;
 //! use annulus_compat::tonic::{Channel, serve};
 //! # mod greeter { include!("../../examples/grpc/greeter.rs"); }

@@ -1,0 +1,38 @@
+//! The tests that need no process of their own, as one program: each program more is linked for itself, and waits by itself.
+
+#[path = "axum.rs"]
+mod axum;
+#[path = "axum_guest.rs"]
+mod axum_guest;
+#[path = "bad_input.rs"]
+mod bad_input;
+#[path = "example_servers.rs"]
+mod example_servers;
+#[path = "https.rs"]
+mod https;
+#[path = "hyper.rs"]
+mod hyper;
+#[path = "hyper_util.rs"]
+mod hyper_util;
+#[path = "postgres.rs"]
+mod postgres;
+#[path = "quinn/main.rs"]
+mod quinn;
+#[path = "redis.rs"]
+mod redis;
+#[path = "reqwest.rs"]
+mod reqwest;
+#[path = "reverse_proxy/main.rs"]
+mod reverse_proxy;
+#[path = "rustls/main.rs"]
+mod rustls;
+#[path = "simulated/main.rs"]
+mod simulated;
+#[path = "tonic/main.rs"]
+mod tonic;
+#[path = "tower/main.rs"]
+mod tower;
+#[path = "tungstenite.rs"]
+mod tungstenite;
+#[path = "with_tokio.rs"]
+mod with_tokio;
