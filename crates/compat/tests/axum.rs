@@ -1,6 +1,6 @@
 //! axum 0.8, unpatched, in a runtime of tokio that has annulus as its guest, on io_uring and on epoll.
 
-mod common;
+use crate::common;
 
 use annulus_compat::SendStream;
 use annulus_compat::axum::Incoming;

@@ -2,7 +2,7 @@
 
 #[path = "../examples/axum_guest/app.rs"]
 mod app;
-mod common;
+use crate::common;
 
 use annulus_compat::axum::Incoming;
 use axum::serve::Listener;

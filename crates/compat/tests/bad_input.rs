@@ -1,6 +1,6 @@
 //! Peers and services of hyper that misbehave, in virtual time.
 
-mod common;
+use crate::common;
 
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::{TcpListener, TcpStream};

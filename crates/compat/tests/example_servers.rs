@@ -1,7 +1,6 @@
 //! The examples of gRPC and of a reverse proxy, run as processes.
 
-#[path = "programs/mod.rs"]
-mod programs;
+use crate::programs;
 
 use programs::{Program, examples};
 use std::io::{self, Read, Write};

@@ -1,7 +1,6 @@
 //! The examples that serve HTTPS, run as processes, under clients that were written elsewhere: curl, and `openssl s_client`.
 
-#[path = "programs/mod.rs"]
-mod programs;
+use crate::programs;
 
 use programs::Program;
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,6 +1,6 @@
 //! hyper 1, unpatched: servers and clients of HTTP/1 and HTTP/2, on io_uring, on epoll, as a guest of tokio and on a simulated kernel.
 
-mod common;
+use crate::common;
 
 use annulus::Runtime;
 use annulus::net::{TcpListener, TcpStream};

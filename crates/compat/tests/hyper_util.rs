@@ -1,6 +1,6 @@
 //! hyper-util, unpatched: its pooled client, its server of both versions, and its graceful shutdown.
 
-mod common;
+use crate::common;
 
 use annulus::net::{ConnectOptions, TcpListener, TcpStream, UnixListener};
 use annulus::time::{Instant, sleep};

@@ -1,11 +1,11 @@
 //! tokio-postgres, unpatched, against a real PostgreSQL: on sockets of annulus alone, and in a runtime of tokio that has annulus as its
 //! guest, on sockets of both.
 
-mod common;
+use crate::common;
 #[path = "../examples/postgres.rs"]
 #[allow(dead_code, reason = "its `main` is that of the example")]
 mod example;
-mod servers;
+use crate::servers;
 
 use annulus::net::{TcpStream, UnixStream};
 use bytes::Bytes;

@@ -1,11 +1,11 @@
 //! The crate redis, unpatched, against a real redis-server: in a runtime of tokio that has annulus as its guest, and on sockets of annulus
 //! alone.
 
-mod common;
+use crate::common;
 #[path = "../examples/redis.rs"]
 #[allow(dead_code, reason = "its `main` is that of the example")]
 mod example;
-mod servers;
+use crate::servers;
 
 use annulus::net::{TcpStream, UnixStream};
 use annulus_compat::SendStream;

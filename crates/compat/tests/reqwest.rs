@@ -1,6 +1,6 @@
 //! reqwest, unpatched, in a runtime of tokio that has annulus as its guest, against axum on sockets of annulus.
 
-mod common;
+use crate::common;
 
 use annulus_compat::axum::Incoming;
 use axum::body::Bytes;

@@ -1,5 +1,9 @@
 //! The tests that need no process of their own, as one program: each program more is linked for itself, and waits by itself.
 
+mod common;
+mod programs;
+mod servers;
+
 #[path = "axum.rs"]
 mod axum;
 #[path = "axum_guest.rs"]

@@ -1,7 +1,7 @@
 //! tokio-tungstenite, unpatched, over streams of annulus: on io_uring, on epoll, on simulated networks, and in a runtime of tokio that has
 //! annulus as its guest.
 
-mod common;
+use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::spawn;

@@ -1,7 +1,7 @@
 //! The table of `annulus_compat::tower`: what handlers and layers of axum run on annulus alone, with a runtime of tokio beside, and as its
 //! guest; each row with the crate that it names.
 
-mod common;
+use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::CancellationToken;

@@ -1,10 +1,10 @@
 //! What happens to a request.
 
-use crate::body::{Broken, Passed};
-use crate::forward::{
+use super::body::{Broken, Passed};
+use super::forward::{
     add_forwarded_for, add_via, host_of, join_cookies, remove_hop_by_hop, set_upgrade,
 };
-use crate::tunnel::tunnel;
+use super::tunnel::tunnel;
 use annulus::time::sleep;
 use annulus_compat::hyper::{Executor, Timer};
 use annulus_compat::hyper_util::Connector;

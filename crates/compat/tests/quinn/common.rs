@@ -1,6 +1,6 @@
 //! Endpoints of both sides.
 
-pub(crate) use crate::drivers::{Failure, everywhere, on_drivers, simulated};
+pub(crate) use crate::quinn::drivers::{Failure, everywhere, on_drivers, simulated};
 use annulus_compat::quinn::{client, server};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::PrivatePkcs8KeyDer;

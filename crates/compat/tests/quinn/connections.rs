@@ -1,6 +1,6 @@
 //! Connections between endpoints of this module.
 
-use crate::common::*;
+use crate::quinn::common::*;
 use annulus::net::UdpSocket;
 use annulus_compat::quinn::Socket;
 use quinn::{Connection, ConnectionError, TransportConfig, VarInt};

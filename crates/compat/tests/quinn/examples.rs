@@ -1,6 +1,6 @@
 //! The examples, run as processes.
 
-use crate::programs::{self, Program};
+use crate::quinn::programs::{self, Program};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 

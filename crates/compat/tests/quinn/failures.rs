@@ -1,6 +1,6 @@
 //! Peers that are not there, and datagrams that the system refuses.
 
-use crate::common::*;
+use crate::quinn::common::*;
 use annulus::net::UdpSocket;
 use annulus_compat::quinn::Socket;
 use quinn::udp::Transmit;

@@ -2,13 +2,12 @@
 
 mod common;
 mod connections;
-#[path = "../common/mod.rs"]
-mod drivers;
 mod examples;
 mod failures;
-#[path = "../programs/mod.rs"]
-mod programs;
 mod progress;
 mod simulated;
 mod socket;
 mod threads;
+
+use crate::common as drivers;
+use crate::programs;

@@ -1,6 +1,6 @@
 //! Transfers go on, whatever the network, the kernel and the runtime's settings do: no wake is lost.
 
-use crate::common::*;
+use crate::quinn::common::*;
 use annulus::sim::{Fault, Faults, Link, Random, Sim, check, run_on};
 use annulus::time::{Instant, sleep, timeout};
 use annulus::{Builder, Runtime};

@@ -1,6 +1,6 @@
 //! quinn on simulated networks, in virtual time.
 
-use crate::common::*;
+use crate::quinn::common::*;
 use annulus::Runtime;
 use annulus::net::UdpSocket;
 use annulus::sim::{Faults, Link, Random, Sim, run_on};

@@ -1,6 +1,6 @@
 //! The socket by itself: what comes to quinn with datagrams, and what leaves with those of quinn.
 
-use crate::common::*;
+use crate::quinn::common::*;
 use annulus::net::{Transmit, UdpSocket};
 use annulus_compat::quinn::Socket;
 use quinn::AsyncUdpSocket;

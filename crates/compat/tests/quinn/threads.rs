@@ -1,6 +1,6 @@
 //! Handles of quinn on other threads than their runtime's.
 
-use crate::common::*;
+use crate::quinn::common::*;
 use annulus::net::UdpSocket;
 use annulus_compat::quinn::Socket;
 use quinn::AsyncUdpSocket;

@@ -1,8 +1,8 @@
 //! Upstreams that fail, and clients that leave or do not read.
 
-use crate::common::{everywhere, simulated};
-use crate::proxy::{Limits, Proxy};
-use crate::{ask, start, upstream};
+use crate::reverse_proxy::common::{everywhere, simulated};
+use crate::reverse_proxy::proxy::{Limits, Proxy};
+use crate::reverse_proxy::{ask, start, upstream};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{Instant, sleep};
 use std::time::Duration;

@@ -2,8 +2,6 @@
 
 #[path = "../../examples/reverse_proxy/body.rs"]
 mod body;
-#[path = "../common/mod.rs"]
-mod common;
 mod failures;
 #[path = "../../examples/reverse_proxy/forward.rs"]
 mod forward;
@@ -15,6 +13,7 @@ mod refused;
 mod tunnel;
 mod upstream;
 
+use crate::common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::process::Command;
 use annulus::sync::CancellationToken;

@@ -1,9 +1,9 @@
 //! Messages as the upstream and the client may send them, by RFC 9110 and 9112.
 
-use crate::common::{everywhere, simulated};
-use crate::proxy::Limits;
-use crate::upstream::{self, raw};
-use crate::{ask, start};
+use crate::reverse_proxy::common::{everywhere, simulated};
+use crate::reverse_proxy::proxy::Limits;
+use crate::reverse_proxy::upstream::{self, raw};
+use crate::reverse_proxy::{ask, start};
 use annulus::net::TcpStream;
 use annulus::time::{Instant, sleep};
 use std::cell::Cell;

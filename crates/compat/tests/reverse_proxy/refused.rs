@@ -1,8 +1,8 @@
 //! What is rewritten or refused, since a server behind the proxy would take it for something else.
 
-use crate::common::{Outcome, everywhere, simulated};
-use crate::proxy::Limits;
-use crate::{ask, start, upstream};
+use crate::reverse_proxy::common::{Outcome, everywhere, simulated};
+use crate::reverse_proxy::proxy::Limits;
+use crate::reverse_proxy::{ask, start, upstream};
 use annulus::net::TcpStream;
 use annulus::time::Instant;
 use annulus_compat::hyper::{Executor, Io};

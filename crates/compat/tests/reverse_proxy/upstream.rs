@@ -1,6 +1,6 @@
 //! What the proxy passes requests on to.
 
-use crate::Count;
+use crate::reverse_proxy::Count;
 use annulus::net::{TcpListener, TcpStream};
 use annulus_compat::OnThread;
 use annulus_compat::tower::serve_with;
@@ -152,7 +152,7 @@ fn websocket(mut request: Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, hy
                 socket.send(message).await?;
             }
         }
-        Ok::<_, crate::common::Failure>(())
+        Ok::<_, crate::reverse_proxy::common::Failure>(())
     });
     Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)

@@ -1,7 +1,7 @@
 //! A peer that stops reading.
 
-use crate::certificates::session;
-use crate::worlds::{Session, World};
+use crate::rustls::certificates::session;
+use crate::rustls::worlds::{Session, World};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::time::timeout;
 use std::io;

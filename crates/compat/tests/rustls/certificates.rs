@@ -1,6 +1,6 @@
 //! Certificates for these tests, made when they run.
 
-use crate::worlds::{Session, World};
+use crate::rustls::worlds::{Session, World};
 use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

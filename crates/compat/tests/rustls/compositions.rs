@@ -1,7 +1,7 @@
 //! Sessions in other things: a proxy that ends TLS, WebSockets by axum, and a network with faults.
 
-use crate::certificates::{NAME, authority, session};
-use crate::worlds::{World, everywhere};
+use crate::rustls::certificates::{NAME, authority, session};
+use crate::rustls::worlds::{World, everywhere};
 use annulus::Runtime;
 use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream};

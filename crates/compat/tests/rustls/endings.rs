@@ -1,7 +1,7 @@
 //! How sessions end.
 
-use crate::certificates::session;
-use crate::worlds::{Session, everywhere};
+use crate::rustls::certificates::session;
+use crate::rustls::worlds::{Session, everywhere};
 use annulus::io::{AsyncRecv, AsyncSend};
 use std::io::{self, ErrorKind};
 

@@ -1,7 +1,7 @@
 //! Handshakes that succeed, and that do not.
 
-use crate::certificates::{Authority, NAME, authority, session};
-use crate::worlds::{Session, World, everywhere};
+use crate::rustls::certificates::{Authority, NAME, authority, session};
+use crate::rustls::worlds::{Session, World, everywhere};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::TcpStream;
 use annulus::time::Instant;

@@ -1,7 +1,7 @@
 //! hyper over TLS, by the protocol that both sides have agreed on.
 
-use crate::certificates::{NAME, authority};
-use crate::worlds::{Failure, Outcome, Session, World, everywhere};
+use crate::rustls::certificates::{NAME, authority};
+use crate::rustls::worlds::{Failure, Outcome, Session, World, everywhere};
 use annulus::net::TcpStream;
 use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::rustls::{TlsAcceptor, TlsConnector};

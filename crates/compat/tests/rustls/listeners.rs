@@ -1,7 +1,7 @@
 //! Many handshakes behind one `accept`.
 
-use crate::certificates::{NAME, authority};
-use crate::worlds::{Failure, Session, World, everywhere};
+use crate::rustls::certificates::{NAME, authority};
+use crate::rustls::worlds::{Failure, Session, World, everywhere};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::TcpStream;
 use annulus::time::timeout;

@@ -1,7 +1,7 @@
 //! Bytes in both directions, compared.
 
-use crate::certificates::{NAME, authority, session};
-use crate::worlds::{World, everywhere};
+use crate::rustls::certificates::{NAME, authority, session};
+use crate::rustls::worlds::{World, everywhere};
 use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromFutures, FromTokio};
 use rustls::pki_types::ServerName;
 use std::io;

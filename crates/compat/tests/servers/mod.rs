@@ -1,6 +1,6 @@
 //! Programs of the system that tests talk to: servers that end with the test.
 
-use crate::common::Failure;
+use super::common::Failure;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

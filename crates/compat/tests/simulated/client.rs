@@ -1,6 +1,6 @@
 //! The client: requests that are repeated until they are answered, over connections that may fail.
 
-use crate::service::Kind;
+use crate::simulated::service::Kind;
 use annulus::JoinHandle;
 use annulus::net::TcpStream;
 use annulus::time::{sleep, timeout};

@@ -1,6 +1,6 @@
 //! The service: hyper's HTTP/1 and HTTP/2 and axum's router, each as a program would have it.
 
-use crate::ledger::Ledger;
+use crate::simulated::ledger::Ledger;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{Instant, sleep, timeout};
 use annulus_compat::hyper::{Executor, Io, Timer};

@@ -1,8 +1,8 @@
 //! Calls over networks and kernels that fail, as drawn from a seed: each call ends within its deadline, well or with a status.
 
-use crate::greeter::{Client, Greeter};
-use crate::trouble::Trouble;
-use crate::{common, hello};
+use crate::tonic::greeter::{Client, Greeter};
+use crate::tonic::trouble::Trouble;
+use crate::tonic::{common, hello};
 use annulus::net::TcpListener;
 use annulus::time::{Instant, sleep, timeout};
 use annulus_compat::hyper_util::Connector;

@@ -1,7 +1,7 @@
 //! Deadlines and cancellation.
 
-use crate::trouble::{Trouble, handlers, streaming, unary};
-use crate::{channel, common, hello, start};
+use crate::tonic::trouble::{Trouble, handlers, streaming, unary};
+use crate::tonic::{channel, common, hello, start};
 use annulus::net::TcpListener;
 use annulus::time::{Instant, sleep};
 use annulus_compat::tonic::{Channel, Deadlines};
@@ -15,7 +15,7 @@ use tonic::{Code, Request};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn within(limit: Duration, name: &str) -> Request<crate::HelloRequest> {
+fn within(limit: Duration, name: &str) -> Request<crate::tonic::HelloRequest> {
     let mut request = Request::new(hello(name));
     request.set_timeout(limit);
     request

@@ -1,8 +1,8 @@
 //! What goes wrong.
 
-use crate::greeter::{Client, Greeter, HelloRequest};
-use crate::trouble::{flooded, streaming, unary};
-use crate::{channel, common, hello, start};
+use crate::tonic::greeter::{Client, Greeter, HelloRequest};
+use crate::tonic::trouble::{flooded, streaming, unary};
+use crate::tonic::{channel, common, hello, start};
 use annulus::net::TcpListener;
 use annulus::sim::Sim;
 use annulus::time::sleep;

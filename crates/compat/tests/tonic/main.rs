@@ -1,8 +1,6 @@
 //! tonic, unpatched: its services and clients on annulus alone, and its own server and channel as a guest of tokio.
 
 mod chaos;
-#[path = "../common/mod.rs"]
-mod common;
 mod deadlines;
 mod failures;
 #[allow(unused, unreachable_pub, reason = "each test uses a part of the example")]
@@ -11,6 +9,7 @@ mod greeter;
 mod transport;
 mod trouble;
 
+use crate::common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::CancellationToken;
 use annulus_compat::tonic::{Channel, Deadlines, serve};

@@ -1,8 +1,8 @@
 //! tonic's own server and channel, as a guest of tokio.
 
-use crate::greeter::{Client, Greeter};
-use crate::trouble::{Trouble, unary};
-use crate::{channel, common, converse, hello, start};
+use crate::tonic::greeter::{Client, Greeter};
+use crate::tonic::trouble::{Trouble, unary};
+use crate::tonic::{channel, common, converse, hello, start};
 use annulus_compat::hyper_util::Connector;
 use annulus_compat::tonic::{Channel, Incoming};
 use common::as_guest;

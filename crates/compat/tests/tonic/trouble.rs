@@ -1,6 +1,6 @@
 //! A service whose methods wait, never end, panic or are large.
 
-use crate::greeter::{HelloReply, HelloRequest, Method};
+use crate::tonic::greeter::{HelloReply, HelloRequest, Method};
 use annulus::time::{interval, sleep};
 use annulus_compat::OnThread;
 use futures_util::stream;

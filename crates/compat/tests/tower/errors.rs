@@ -1,6 +1,6 @@
 //! What is reported, and of which peer.
 
-use crate::*;
+use crate::tower::*;
 use annulus_compat::tower::Listen;
 use limits::about;
 use std::task::{Context, Poll};

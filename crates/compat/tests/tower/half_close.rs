@@ -1,6 +1,6 @@
 //! Clients that end their direction of the stream behind a request, as `nc -N` does, and those that break off.
 
-use crate::*;
+use crate::tower::*;
 use tokio::sync::Notify;
 
 async fn half_closed(address: &str, path: &str, body: &str) -> Outcome {

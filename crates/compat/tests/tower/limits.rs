@@ -1,6 +1,6 @@
 //! Limits in time and number.
 
-use crate::*;
+use crate::tower::*;
 
 #[test]
 fn a_drain_ends_at_its_limit() {

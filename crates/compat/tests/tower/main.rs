@@ -1,7 +1,5 @@
 //! The server for services of tower and hyper: axum's router, unpatched, on annulus alone and as a guest.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod errors;
 mod half_close;
 mod limits;
@@ -9,6 +7,7 @@ mod peers;
 mod tls;
 mod websocket;
 
+use crate::common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::CancellationToken;
 use annulus::time::{Instant, sleep};

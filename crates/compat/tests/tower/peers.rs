@@ -1,6 +1,6 @@
 //! Peers that take nothing, send nothing or do not go, and services that panic.
 
-use crate::*;
+use crate::tower::*;
 use limits::{about, within};
 
 /// The preface of HTTP/2, and empty settings.

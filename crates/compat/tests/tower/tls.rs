@@ -1,6 +1,6 @@
 //! The server and hyper-util's client over TLS.
 
-use crate::*;
+use crate::tower::*;
 use annulus_compat::hyper_util::{Connector, HttpsConnector};
 use annulus_compat::rustls::{TlsAcceptor, TlsConnector, TlsInfo};
 use annulus_compat::tonic::Channel;

@@ -1,6 +1,6 @@
 //! Upgraded connections.
 
-use crate::*;
+use crate::tower::*;
 
 pub(crate) async fn upgrade(mut request: Request) -> Response {
     let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
