@@ -369,6 +369,10 @@ fn deadline(unit: &[u8], amount: &[u8]) -> Option<End> {
 
 /// A number in the one form that it has: no plus, no zeros in front.
 fn integer(text: &[u8]) -> Option<i64> {
+    // Nearly all counts and lengths of commands.
+    if let [digit @ b'0'..=b'9'] = text {
+        return Some(i64::from(digit - b'0'));
+    }
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_one = matches!(digits, [b'1'..=b'9', ..]) || text == b"0";
     str::from_utf8(text).ok().filter(|_| is_one)?.parse().ok()
