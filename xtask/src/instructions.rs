@@ -35,13 +35,13 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             return Err(Failure::Usage(text));
         }
     };
-    if Step::new("valgrind", "--version").probe().is_none() {
+    if !has_valgrind() {
         return Ok(vec!["instructions (no valgrind: `apt-get install valgrind`)".into()]);
     }
     let compiler = compiler()?;
     let text = fs::read_to_string(path()).map_err(|error| unreadable(&error.to_string()))?;
     let (known, figures) = parse(&text)?;
-    build()?;
+    build_step().run()?;
     let counted = figures.iter().map(count).collect::<Result<Vec<_>, _>>()?;
     if record {
         return write(&compiler, &counted);
@@ -93,8 +93,21 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
     Ok((compiler.to_owned(), figures.collect::<Result<_, _>>()?))
 }
 
-fn build() -> Result<(), Failure> {
-    Step::new("cargo", "build --profile dist -p annulus-instructions").run()
+/// Starts the build of the program that is counted, which takes a minute of one core, beside the parts that follow and leave a core
+/// idle. The part itself builds it too: cargo lets it wait for this build, and prints its errors.
+pub(crate) fn build_ahead() -> Outcome {
+    if has_valgrind() {
+        build_step().start()?;
+    }
+    Ok(Vec::new())
+}
+
+fn build_step() -> Step {
+    Step::new("cargo", "build --profile dist -p annulus-instructions")
+}
+
+fn has_valgrind() -> bool {
+    Step::new("valgrind", "--version").probe().is_some()
 }
 
 /// Instructions of a message, at the size of a figure.

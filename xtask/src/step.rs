@@ -66,6 +66,13 @@ impl Step {
         Err(Failure::Failed(text.trim_end().to_owned()))
     }
 
+    /// Prints the command and starts it. It goes on beside what follows, and what it prints is not shown.
+    pub(crate) fn start(mut self) -> Result<(), Failure> {
+        self.announce();
+        let child = self.command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        child.map(drop).map_err(|error| self.not_started(&error))
+    }
+
     /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of its stderr.
     fn watch(&mut self) -> Result<(ExitStatus, String), Failure> {
         self.announce();

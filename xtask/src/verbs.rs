@@ -8,7 +8,8 @@ use crate::{
 };
 
 /// The rest of what CI runs, quick parts first.
-const MORE: [Part; 9] = [
+const MORE: [Part; 10] = [
+    Part::required("build ahead", instructions::build_ahead),
     Part::required("features", features::none_and_all),
     Part::wanted("msrv", features::msrv),
     Part::required("package", package::unbuilt).leaving(&["package"]),
