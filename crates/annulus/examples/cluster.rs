@@ -78,21 +78,21 @@ async fn run(
                 role = Role::Candidate([own].into());
             }
             let word = if role == Role::Leader { "lead" } else { "elect me" };
-            tell(&socket, &nodes, term, word).await?;
+            send(&socket, &nodes, term, word).await?;
             continue;
         };
         let (message, from) = received?;
         let message = str::from_utf8(&message).map_err(io::Error::other)?;
-        let (theirs, word) = message.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
-        let theirs = theirs.parse().map_err(io::Error::other)?;
-        if theirs > term {
-            (term, vote, role) = (theirs, None, Role::Follower);
+        let (sent_term, word) = message.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
+        let sent_term = sent_term.parse().map_err(io::Error::other)?;
+        if sent_term > term {
+            (term, vote, role) = (sent_term, None, Role::Follower);
         }
         match (word, &mut role) {
-            _ if theirs < term || from == own => {}
+            _ if sent_term < term || from == own => {}
             ("elect me", Role::Follower) if vote.is_none_or(|vote| vote == from) => {
                 (vote, deadline) = (Some(from), patience());
-                tell(&socket, &[from], term, "yes").await?;
+                send(&socket, &[from], term, "yes").await?;
             }
             ("yes", Role::Candidate(votes)) => {
                 votes.insert(from);
@@ -108,7 +108,7 @@ async fn run(
     }
 }
 
-async fn tell(socket: &UdpSocket, to: &[SocketAddr], term: u64, word: &str) -> io::Result<()> {
+async fn send(socket: &UdpSocket, to: &[SocketAddr], term: u64, word: &str) -> io::Result<()> {
     for &node in to {
         socket.send_to(format!("{term} {word}"), node).await?;
     }

@@ -114,9 +114,9 @@ unsafe impl Kernel for Linux {
         // `Params`; transmute checks that of rustix), so every bit pattern is valid in both. The call writes only to the
         // structure, which names no other memory: this function demands it.
         unsafe {
-            let mut theirs: io_uring_params = std::mem::transmute(*params);
-            let fd = io_uring_setup(entries, &mut theirs)?;
-            *params = std::mem::transmute::<io_uring_params, Params>(theirs);
+            let mut native: io_uring_params = std::mem::transmute(*params);
+            let fd = io_uring_setup(entries, &mut native)?;
+            *params = std::mem::transmute::<io_uring_params, Params>(native);
             Ok(fd.into_raw_fd())
         }
     }

@@ -232,8 +232,8 @@ mod tests {
     }
 
     fn held() -> (Arc<Held>, Receiver<()>, Sender<()>) {
-        let ((tell, told), (leave, left)) = (channel(), channel());
-        (Arc::new(Held(Mutex::new((tell, left)))), told, leave)
+        let ((begin, begun), (leave, left)) = (channel(), channel());
+        (Arc::new(Held(Mutex::new((begin, left)))), begun, leave)
     }
 
     fn pool(threads: usize, queue: usize, keep_alive: Duration) -> Pool {
@@ -249,7 +249,7 @@ mod tests {
             for (job, ..) in &held {
                 pool.submit(job.clone()).unwrap();
             }
-            held.iter().for_each(|(_, told, _)| told.recv().unwrap());
+            held.iter().for_each(|(_, begun, _)| begun.recv().unwrap());
             assert_eq!(pool.0.state().threads, calls);
             held.iter().for_each(|(.., leave)| leave.send(()).unwrap());
             while pool.0.state().idle < calls {
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn threads_without_a_call_end() {
         let pool = pool(3, 0, Duration::ZERO);
-        let (job, told, leave) = held();
+        let (job, begun, leave) = held();
         pool.submit(job).unwrap();
-        told.recv().unwrap();
+        begun.recv().unwrap();
         leave.send(()).unwrap();
         pool.wait(Duration::from_secs(1000));
         let state = pool.0.state();

@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn if_the_file_system_cannot_tell_pages_are_sent_until_that_has_stalled() {
-        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (mut ours, remote) = UnixStream::pair().unwrap();
         Runtime::new().unwrap().block_on(async {
             let file = File::open("/proc/self/exe").await.unwrap();
             let core = &file.open.core;
-            let send = || file.send_pages(0, 4, sink_of(&theirs));
+            let send = || file.send_pages(0, 4, sink_of(&remote));
             core.inline_policy.note_no_nowait(file.device);
             assert_eq!(send().expect("it is tried").unwrap(), 4);
             for _ in 0..3 {
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn direct_files_are_not_sent_from_the_page_cache() {
-        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let (_ours, remote) = UnixStream::pair().unwrap();
         let sent = Runtime::new().unwrap().block_on(async {
             let mut file = File::open("/proc/self/exe").await.unwrap();
             file.direct = true;
-            file.send_pages(0, 4, sink_of(&theirs)).is_some()
+            file.send_pages(0, 4, sink_of(&remote)).is_some()
         });
         assert!(!sent);
     }

@@ -18,7 +18,7 @@ pub(super) enum Frame {
 ///
 /// # Errors
 /// See [`AsyncRecv::read_frame`](super::AsyncRecv::read_frame).
-pub(super) fn judge(
+pub(super) fn check(
     shown: &[u8],
     wanted: usize,
     limit: usize,

@@ -114,7 +114,7 @@ pub trait AsyncRecv {
         let mut wanted = 1;
         loop {
             let shown = ready!(self.poll_peek(cx, wanted))?;
-            match frame::judge(shown, wanted, limit, length)? {
+            match frame::check(shown, wanted, limit, length)? {
                 Frame::End => return Poll::Ready(Ok(None)),
                 Frame::Unknown => wanted = shown.len() + 1,
                 Frame::Of(len) => return self.poll_recv_exact(cx, len).map_ok(Some),

@@ -162,18 +162,18 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
                 return epoll(config, error.to_string(), features);
             }
             let reason = Blocked::new(error).reason();
-            tell_once(&reason);
+            log_once(&reason);
             epoll(config, reason, features)
         }
     }
 }
 
 /// Notes in the log, if there is one, that io_uring is not in use: once a process.
-fn tell_once(reason: &str) {
+fn log_once(reason: &str) {
     #[cfg(feature = "tracing")]
     {
-        static TOLD: std::sync::Once = std::sync::Once::new();
-        TOLD.call_once(|| tracing::warn!(reason, "io_uring is blocked; running on epoll"));
+        static LOGGED: std::sync::Once = std::sync::Once::new();
+        LOGGED.call_once(|| tracing::warn!(reason, "io_uring is blocked; running on epoll"));
     }
     _ = reason;
 }

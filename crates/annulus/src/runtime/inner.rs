@@ -153,7 +153,7 @@ mod tests {
     fn late_events_are_counted_dropped_and_reclaimed() {
         let runtime = Runtime::new().unwrap();
         let core = runtime.core();
-        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (ours, mut remote) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inner = core.enter().unwrap();
         let stream = inner.streams.add(Fd::NONE, None);
         let generation = inner.streams.slots().generation(stream);
@@ -181,7 +181,7 @@ mod tests {
         drop(inner);
         // The late connection's descriptor was closed.
         core.turn(true, None).unwrap();
-        assert_eq!(std::io::Read::read(&mut theirs, &mut [0]).unwrap(), 0);
+        assert_eq!(std::io::Read::read(&mut remote, &mut [0]).unwrap(), 0);
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Recorder {
         }
         timings.last_slow_polls.push(slow);
         drop(timings);
-        tell(&slow);
+        log_slow(&slow);
     }
 }
 
@@ -209,7 +209,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// Notes a slow poll in the log, if there is one.
-fn tell(slow: &SlowPoll) {
+fn log_slow(slow: &SlowPoll) {
     #[cfg(feature = "tracing")]
     crate::unwind::contained(|| {
         tracing::warn!(target: "annulus", took = ?slow.took, "{slow}");

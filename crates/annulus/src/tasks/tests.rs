@@ -214,8 +214,8 @@ fn share_wakers(fate: Fate, is_joined_remotely: bool) {
     }
     owner.end();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let told = joiner.map(|thread| thread.join().unwrap());
-    for verdict in here.map(|task| conclude(fate, task)).into_iter().chain(told) {
+    let there = joiner.map(|thread| thread.join().unwrap());
+    for verdict in here.map(|task| conclude(fate, task)).into_iter().chain(there) {
         assert_eq!(verdict, fate.verdict());
     }
     drop(returned);

@@ -178,9 +178,9 @@ impl Net {
         let datagram = self.in_flight.remove(datagram);
         if let (Some(id), Some((_, to))) = (datagram.sender, datagram.route) {
             let socket = self.socket_mut(id);
-            let told =
+            let reported =
                 socket.remote == Some(to) || socket.options.ip(protocol(to.ip())).report_errors;
-            if told && !socket.released {
+            if reported && !socket.released {
                 socket.error = Some(Errno::CONNREFUSED);
                 self.wake(id, Side::Read);
                 self.wake(id, Side::Write);

@@ -52,8 +52,8 @@ impl World {
     ) -> (Vec<u8>, bool) {
         let mut bytes = vec![0; limit];
         let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
-        let told = self.told(socket, datagram);
-        let mut cut = told.into_iter().any(|control| !writer.push(control));
+        let list = self.controls(socket, datagram);
+        let mut cut = list.into_iter().any(|control| !writer.push(control));
         let left = limit - writer.len();
         let fds = self.open_rights(std::mem::take(&mut datagram.rights), left, &mut cut);
         if !fds.is_empty() {
@@ -65,24 +65,24 @@ impl World {
     }
 
     /// All but the descriptors, in the order of Linux.
-    fn told(&self, socket: SocketId, datagram: &Datagram) -> Vec<Control<'static>> {
+    fn controls(&self, socket: SocketId, datagram: &Datagram) -> Vec<Control<'static>> {
         let state = self.net.socket(socket);
         let options = &state.options;
-        let mut told = Vec::new();
+        let mut list = Vec::new();
         if options.timestamps {
-            told.push(Control::Timestamp(Duration::from_nanos(datagram.at)));
+            list.push(Control::Timestamp(Duration::from_nanos(datagram.at)));
         }
         if options.drop_count && datagram.drops > 0 {
-            told.push(Control::Drops(datagram.drops));
+            list.push(Control::Drops(datagram.drops));
         }
-        told.extend(datagram.segment.map(Control::SegmentSize));
+        list.extend(datagram.segment.map(Control::SegmentSize));
         if let Some((_, to)) = datagram.route {
-            self.write_route(socket, to, datagram.tos, &mut told);
+            self.write_route(socket, to, datagram.tos, &mut list);
         }
         if options.pass_credentials && state.unix.is_some() {
-            told.push(Control::Credentials(credentials()));
+            list.push(Control::Credentials(credentials()));
         }
-        told
+        list
     }
 
     /// The destination of a datagram, and the marks in its header.
@@ -91,22 +91,22 @@ impl World {
         socket: SocketId,
         to: SocketAddr,
         tos: u8,
-        told: &mut Vec<Control<'static>>,
+        list: &mut Vec<Control<'static>>,
     ) {
         let options = &self.net.socket(socket).options;
         let seen = self.net.seen(socket, to).ip();
         if seen.is_ipv6() && options.ip(Ip::V6).report_local {
-            told.push(Control::PacketInfo { local: seen, interface: INTERFACE });
+            list.push(Control::PacketInfo { local: seen, interface: INTERFACE });
         }
         match to.ip() {
             IpAddr::V4(_) => {
                 if options.ip(Ip::V4).report_local {
-                    told.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
+                    list.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
                 }
-                told.extend(options.ip(Ip::V4).report_tos.then_some(Control::Tos(tos)));
+                list.extend(options.ip(Ip::V4).report_tos.then_some(Control::Tos(tos)));
             }
             IpAddr::V6(_) => {
-                told.extend(options.ip(Ip::V6).report_tos.then_some(Control::TrafficClass(tos)));
+                list.extend(options.ip(Ip::V6).report_tos.then_some(Control::TrafficClass(tos)));
             }
         }
     }

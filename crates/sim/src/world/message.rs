@@ -53,18 +53,18 @@ impl World {
         let mut datagram = self.fetch(socket, limit)?;
         let (count, cut) = (datagram.bytes.len().min(limit), datagram.bytes.len() > limit);
         let label = self.label(socket, &mut datagram, receive, cut);
-        let told = if receive.whole { datagram.bytes.len() } else { count };
+        let reported = if receive.whole { datagram.bytes.len() } else { count };
         datagram.bytes.truncate(count);
         let flags = match &receive.into {
             // As on Linux, without bytes and without a header the buffer is not used.
             Into::Group(_) if count == 0 && front == 0 => 0,
-            Into::Group(group) => self.fill(ring, *group, receive, &datagram, &label, told),
+            Into::Group(group) => self.fill(ring, *group, receive, &datagram, &label, reported),
             into => scatter(into.pieces(), &datagram.bytes),
         };
         if let Some(Cover::Header(header)) = receive.cover.as_deref() {
             label.write_to(header);
         }
-        let result = if front > 0 { front + count } else { told };
+        let result = if front > 0 { front + count } else { reported };
         let datagram = self.net.socket(socket).is_datagram();
         Ok(Got { result, count, flags, again: datagram })
     }
@@ -119,12 +119,12 @@ impl World {
         receive: &Receive,
         datagram: &Datagram,
         label: &Label,
-        told: usize,
+        reported: usize,
     ) -> u32 {
         let buffer = self.take_buffer(ring, group);
         let mut memory = buffer.memory;
         if let Some(Cover::Front(layout)) = receive.cover.as_deref() {
-            frame(memory, *layout, label, told);
+            frame(memory, *layout, label, reported);
             memory = memory.skip(layout.payload_at());
         }
         memory.put(&datagram.bytes);
@@ -133,11 +133,11 @@ impl World {
 }
 
 /// Writes what is in front of a payload.
-fn frame(memory: Piece, layout: Layout, label: &Label, told: usize) {
+fn frame(memory: Piece, layout: Layout, label: &Label, reported: usize) {
     let head = Message {
         name_len: label.name().len() as u32,
         control_len: label.control.len() as u32,
-        payload_len: told as u32,
+        payload_len: reported as u32,
         flags: label.flags,
     };
     memory.put(&head.bytes());

@@ -99,7 +99,7 @@ impl DatagramSlot {
     }
 
     /// Decides what becomes of a datagram that the kernel refused.
-    pub(super) fn judge(
+    pub(super) fn on_refused(
         &mut self,
         io: &mut Io,
         datagram: &mut OutgoingDatagram,

@@ -212,7 +212,7 @@ impl Datagrams {
         let slot = self.slots.get(index);
         datagram.state = match event.result {
             Ok(_) => OutgoingState::Sent,
-            Err(errno) => slot.judge(io, datagram, errno),
+            Err(errno) => slot.on_refused(io, datagram, errno),
         };
     }
 

@@ -49,7 +49,7 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            return self.poll_told(io, end, cx);
+            return self.poll_end_result(io, end, cx);
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.unlink();
@@ -99,7 +99,7 @@ impl Stream {
 
     /// As [`end_result`](Self::end_result), each time: it takes of the task's budget. Bytes take none, since a turn brings so many at most.
     #[cold]
-    fn poll_told(
+    fn poll_end_result(
         &self,
         io: &mut Io,
         end: End,
