@@ -77,18 +77,18 @@ fn calls_run_at_once_up_to_the_limit_and_the_others_in_order() {
             }
             // Both run: else this would wait for ever.
             began.wait();
-            let (tell, told) = channel();
+            let (note, notes) = channel();
             let mut set = JoinSet::new();
             for number in 0..50 {
-                let tell = tell.clone();
-                set.spawn_blocking(move || tell.send(number).unwrap());
+                let note = note.clone();
+                set.spawn_blocking(move || note.send(number).unwrap());
             }
-            assert!(told.try_recv().is_err(), "they wait");
+            assert!(notes.try_recv().is_err(), "they wait");
             // One thread goes on, so that the order is that of the calls.
             let mut leave = leave.into_iter();
             drop(leave.next());
             set.join_all().await;
-            assert_eq!(told.try_iter().collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
+            assert_eq!(notes.try_iter().collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
             Ok(())
         });
     });
@@ -205,19 +205,19 @@ fn the_end_waits_for_calls_that_have_begun_and_drops_the_others() {
 fn the_end_leaves_a_call_behind_that_does_not_end_in_time() {
     let mut runtime =
         Runtime::builder().shutdown_timeout(Duration::from_millis(5)).build().unwrap();
-    let ((leave, left), (tell, told)) = (channel::<()>(), channel());
+    let ((leave, left), (note, notes)) = (channel::<()>(), channel());
     runtime.block_on(async {
         spawn_blocking(move || {
-            tell.send("it has begun").unwrap();
+            note.send("it has begun").unwrap();
             until(left)();
-            tell.send("it went on").unwrap();
+            note.send("it went on").unwrap();
         });
     });
-    assert_eq!(told.recv(), Ok("it has begun"));
+    assert_eq!(notes.recv(), Ok("it has begun"));
     drop(runtime);
-    assert!(told.try_recv().is_err());
+    assert!(notes.try_recv().is_err());
     drop(leave);
-    assert_eq!(told.recv(), Ok("it went on"));
+    assert_eq!(notes.recv(), Ok("it went on"));
 }
 
 #[test]
@@ -241,12 +241,12 @@ fn a_pool_that_cannot_have_more_threads_is_full_as_one_that_may_not() {
         let mut runtime = builder.build().unwrap();
         runtime.block_on(async {
             let (leave, left) = channel();
-            let ((tell, told), busy) = (channel(), until(left));
+            let ((note, notes), busy) = (channel(), until(left));
             let busy = spawn_blocking(move || {
-                tell.send(()).unwrap();
+                note.send(()).unwrap();
                 busy();
             });
-            told.recv().unwrap();
+            notes.recv().unwrap();
             [libc::SYS_clone, libc::SYS_clone3]
                 .into_iter()
                 .for_each(|call| deny(call, libc::EAGAIN));

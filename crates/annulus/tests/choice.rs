@@ -34,7 +34,7 @@ fn assert_passes(mut test: Command, set: &[(&str, &str)]) {
     again::assert_passes(test.envs(set.iter().copied()));
 }
 
-fn block_as_told() -> (i32, &'static str, &'static str) {
+fn block_from_env() -> (i32, &'static str, &'static str) {
     let errno: i32 = std::env::var(ERRNO).expect("run by its parent only").parse().unwrap();
     block_io_uring(errno);
     BLOCKS.into_iter().find(|(known, ..)| *known == errno).expect("an errno of the list")
@@ -61,7 +61,7 @@ fn auto_falls_back_on_every_refusal_and_says_why() {
 #[test]
 #[ignore = "run by its parent, under a filter"]
 fn blocked_auto() {
-    let (errno, cause, _) = block_as_told();
+    let (errno, cause, _) = block_from_env();
     let runtime = Runtime::new().unwrap();
     let info = runtime.driver();
     assert_eq!(info.kind, DriverKind::Epoll);
@@ -74,7 +74,7 @@ fn blocked_auto() {
 }
 
 #[test]
-fn uring_demanded_is_an_error_that_names_cause_and_way_out() {
+fn uring_demanded_is_an_error_that_names_cause_and_remedy() {
     for (errno, ..) in BLOCKS {
         assert_passes(again!(blocked_uring), &[(ERRNO, &errno.to_string())]);
         let demanded = [(ERRNO, &*errno.to_string()), ("ANNULUS_DRIVER", "uring")];
@@ -85,11 +85,11 @@ fn uring_demanded_is_an_error_that_names_cause_and_way_out() {
 #[test]
 #[ignore = "run by its parent, under a filter"]
 fn blocked_uring() {
-    let (errno, cause, way_out) = block_as_told();
+    let (errno, cause, remedy) = block_from_env();
     let by_environment = std::env::var_os("ANNULUS_DRIVER").is_some();
     let choice = if by_environment { DriverChoice::Auto } else { DriverChoice::Uring };
     let text = Runtime::builder().driver(choice).build().unwrap_err().to_string();
-    for part in ["io_uring_setup", &format!("os error {errno}"), cause, way_out, "epoll"] {
+    for part in ["io_uring_setup", &format!("os error {errno}"), cause, remedy, "epoll"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }
     assert_eq!(text.lines().count(), 1, "{text}");

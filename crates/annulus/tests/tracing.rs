@@ -104,7 +104,7 @@ fn a_task_has_a_span_with_its_place_around_each_poll_and_its_drop() {
 }
 
 #[test]
-fn connections_are_told_from_their_begin_to_their_end() {
+fn connections_are_traced_from_their_begin_to_their_end() {
     let notes = Notes::default();
     with_default(notes.clone(), || {
         run(async {
@@ -115,9 +115,9 @@ fn connections_are_told_from_their_begin_to_their_end() {
             Ok(())
         });
     });
-    let told = |part| notes.having(part).len();
-    assert_eq!((told("accepted a connection"), told("connected")), (1, 1));
-    assert_eq!((told("a stream is closed"), told("a connection has failed")), (2, 1));
+    let count = |part| notes.having(part).len();
+    assert_eq!((count("accepted a connection"), count("connected")), (1, 1));
+    assert_eq!((count("a stream is closed"), count("a connection has failed")), (2, 1));
     assert!(notes.having("TRACE").len() == 5, "{:?}", notes.having(""));
 }
 

@@ -72,7 +72,7 @@ fn the_reverse_proxy_passes_a_request_on_and_ends_at_a_signal() {
 }
 
 #[test]
-fn wrong_arguments_are_told_with_the_usage() {
+fn wrong_arguments_are_reported_with_the_usage() {
     for (name, arguments, part) in [
         ("grpc", &["client", "http://127.0.0.1:1"][..], "usage: grpc server ADDRESS"),
         ("reverse_proxy", &["127.0.0.1:0"], "usage: reverse_proxy ADDRESS"),

@@ -59,11 +59,11 @@ fn socket() -> (Fd, UdpSocket) {
     socket_with_peer(UdpSocket::bind("127.0.0.1:0").unwrap())
 }
 
-fn socket_with_peer(theirs: UdpSocket) -> (Fd, UdpSocket) {
+fn socket_with_peer(remote: UdpSocket) -> (Fd, UdpSocket) {
     let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
-    theirs.connect(ours.local_addr().unwrap()).unwrap();
+    remote.connect(ours.local_addr().unwrap()).unwrap();
     ours.set_nonblocking(true).unwrap();
-    (owned(ours.into_raw_fd()), theirs)
+    (owned(ours.into_raw_fd()), remote)
 }
 
 #[test]

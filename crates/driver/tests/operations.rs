@@ -65,12 +65,12 @@ fn connects_and_accepts() {
             assert_eq!((connected.result, connected.more), (Ok(0), false));
             let accepted = rig.event(accept);
             assert!(accepted.more, "a multishot accept continues");
-            let theirs = owned(accepted.result.unwrap() as RawFd);
+            let remote = owned(accepted.result.unwrap() as RawFd);
             let send = MemoryOp::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
             rig.start_memory(Kind::Send, send);
-            assert_eq!(rig.receive(theirs, 5), b"hello");
+            assert_eq!(rig.receive(remote, 5), b"hello");
             rig.close(ours);
-            rig.close(theirs);
+            rig.close(remote);
         }
         rig.cancel(accept);
         assert_eq!(rig.event(accept).result, Err(Errno::CANCELED));

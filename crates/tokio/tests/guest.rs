@@ -171,11 +171,11 @@ fn signals_come_to_either() {
     use rustix::process::{Signal, getpid, kill_process};
     use tokio::signal::unix::{SignalKind, signal};
     on_both(async || {
-        let mut theirs = signal(SignalKind::user_defined1())?;
+        let mut tokios = signal(SignalKind::user_defined1())?;
         let mut ours = annulus::signal::signals(&[annulus::signal::Signal::SIGUSR2])?;
         for _ in 0..5 {
             kill_process(getpid(), Signal::USR1)?;
-            theirs.recv().await.expect("a signal");
+            tokios.recv().await.expect("a signal");
             kill_process(getpid(), Signal::USR2)?;
             ours.recv().await?;
         }

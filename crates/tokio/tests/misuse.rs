@@ -227,7 +227,7 @@ fn a_task_that_panics_ends_alone() {
         let (held, mut other) = UnixStream::pair()?;
         let panics = spawn_local(async move {
             let _held = held;
-            panic!("theirs")
+            panic!("tokio's")
         });
         assert!(other.recv().await?.is_none(), "what the task held was closed");
         assert!(panics.await.unwrap_err().is_panic());

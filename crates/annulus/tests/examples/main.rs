@@ -41,13 +41,13 @@ fn check_on(driver: &str, name: &str) {
         _ = writeln!(io::stderr(), "skipped: {name}: no python3: apt-get install python3");
         return;
     };
-    let told = String::from_utf8_lossy(&run.stdout);
-    for line in told.lines().filter(|line| line.starts_with("skipped")) {
+    let output = String::from_utf8_lossy(&run.stdout);
+    for line in output.lines().filter(|line| line.starts_with("skipped")) {
         // Past the capture of a test's output.
         _ = writeln!(io::stderr(), "{line}");
     }
     let errors = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "on {driver}:\n{told}{errors}");
+    assert!(run.status.success(), "on {driver}:\n{output}{errors}");
 }
 
 /// Runs the checks of an example on the driver that is usual here, and beside it on epoll: most of them wait.

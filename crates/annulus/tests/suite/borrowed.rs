@@ -159,14 +159,14 @@ fn a_simulation_lends_no_descriptor() {
 fn streams_and_listeners_of_the_standard_library_are_taken_over() {
     on_each(|| async {
         let listener = TcpListener::from_std(net::TcpListener::bind(LOCAL)?)?;
-        let mut theirs = net::TcpStream::connect(listener.local_addr()?)?;
+        let mut std_stream = net::TcpStream::connect(listener.local_addr()?)?;
         let (mut accepted, _) = listener.accept().await?;
-        let mut taken = TcpStream::from_std(theirs.try_clone()?)?;
+        let mut taken = TcpStream::from_std(std_stream.try_clone()?)?;
         taken.send("from here").await?;
         assert_eq!(accepted.recv().await?.as_deref(), Some(&b"from here"[..]));
         // The other owner of the socket finds it non-blocking.
-        assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        theirs.write_all(b"and from there")?;
+        assert_eq!(std_stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        std_stream.write_all(b"and from there")?;
         assert_eq!(accepted.recv().await?.as_deref(), Some(&b"and from there"[..]));
         let (one, mut other) = unix::UnixStream::pair()?;
         let mut one = UnixStream::try_from(one)?;
@@ -182,12 +182,12 @@ fn streams_and_listeners_of_the_standard_library_are_taken_over() {
 #[test]
 fn datagram_sockets_of_the_standard_library_are_taken_over_with_their_peer() {
     on_each(|| async {
-        let theirs = net::UdpSocket::bind(LOCAL)?;
+        let std_socket = net::UdpSocket::bind(LOCAL)?;
         let connected = net::UdpSocket::bind(LOCAL)?;
-        connected.connect(theirs.local_addr()?)?;
+        connected.connect(std_socket.local_addr()?)?;
         let taken = UdpSocket::from_std(connected)?;
         taken.send("to its peer").await?;
-        let echo = UdpSocket::from_std(theirs)?;
+        let echo = UdpSocket::from_std(std_socket)?;
         let (bytes, source) = echo.recv_from().await?;
         assert_eq!((&*bytes, source), (&b"to its peer"[..], taken.local_addr()?));
         let (one, other) = unix::UnixDatagram::pair()?;

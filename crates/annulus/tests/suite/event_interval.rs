@@ -48,7 +48,7 @@ fn tasks_that_wake_one_another_make_few_system_calls() {
 /// Polls of a task that is always ready until another one has bytes that have arrived.
 fn polls_until_bytes_are_seen(builder: Builder) -> u32 {
     run_on(builder, async {
-        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+        let (ours, mut remote) = std::os::unix::net::UnixStream::pair()?;
         let mut stream = UnixStream::from_std(ours)?;
         let received = Rc::new(Cell::new(0));
         let receiver = spawn({
@@ -63,14 +63,14 @@ fn polls_until_bytes_are_seen(builder: Builder) -> u32 {
         let mut polls = 0;
         for count in 1..=2 {
             // What is written has arrived when the call returns. The second time, the receive is armed.
-            theirs.write_all(b"bytes")?;
+            remote.write_all(b"bytes")?;
             polls = 0;
             while received.get() < count && polls < 10_000 {
                 polls += 1;
                 yield_now().await;
             }
         }
-        drop(theirs);
+        drop(remote);
         receiver.await??;
         Ok(polls)
     })

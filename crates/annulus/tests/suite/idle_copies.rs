@@ -69,9 +69,9 @@ fn proxy<S: AsyncRecv + AsyncSend + 'static>(
 fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     let error = end.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
-    let told = told.expect("an error of a copy");
-    assert_eq!((told.direction(), told.copied()), (None, copied));
+    let copy_error = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
+    let copy_error = copy_error.expect("an error of a copy");
+    assert_eq!((copy_error.direction(), copy_error.copied()), (None, copied));
     let idle = at - last;
     assert!(idle >= LIMIT && idle <= LIMIT + LIMIT / 4 + SECOND / 100, "{idle:?}");
 }

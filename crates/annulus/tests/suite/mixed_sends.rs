@@ -86,11 +86,11 @@ impl Sender {
 async fn exchange(random: Random, sim: Rc<Sim>, faults: Faults) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let text = pattern(200_000);
     fs::write("/file", text[..FILE].to_vec()).await?;
-    let (stream, mut theirs) = pair().await?;
+    let (stream, mut remote) = pair().await?;
     let received = Rc::new(RefCell::new(Vec::new()));
     let into = received.clone();
     let receiver = spawn(async move {
-        while let Ok(Some(lease)) = theirs.recv().await {
+        while let Ok(Some(lease)) = remote.recv().await {
             into.borrow_mut().extend_from_slice(&lease);
         }
     });

@@ -172,22 +172,22 @@ fn a_pipe_whose_reader_went_is_broken() {
 #[test]
 fn ends_of_other_code_are_taken_over() {
     on_each(|| async {
-        let (mut theirs, writing) = io::pipe()?;
+        let (mut foreign, writing) = io::pipe()?;
         let mut sender = Sender::try_from(writing)?;
         sender.send("to a blocking reader").await?;
         drop(sender);
         let reader = std::thread::spawn(move || {
             let mut text = String::new();
-            theirs.read_to_string(&mut text).map(|_| text)
+            foreign.read_to_string(&mut text).map(|_| text)
         });
         while !reader.is_finished() {
             yield_now().await;
         }
         assert_eq!(reader.join().expect("no panic")?, "to a blocking reader");
-        let (reading, mut theirs) = io::pipe()?;
+        let (reading, mut foreign) = io::pipe()?;
         let mut receiver = Receiver::try_from(reading)?;
-        theirs.write_all(b"from a blocking writer")?;
-        drop(theirs);
+        foreign.write_all(b"from a blocking writer")?;
+        drop(foreign);
         assert_eq!(receive_all(&mut receiver).await?, b"from a blocking writer");
         Ok(())
     });

@@ -56,7 +56,7 @@ fn the_first_error_ends_all() {
 }
 
 #[test]
-fn a_panic_is_told_as_such() {
+fn a_panic_is_reported_as_such() {
     on_each_driver(|shards| {
         for culprit in [0, 2] {
             let error: Outcome<()> = shards(3).run(async |shard| {
@@ -194,9 +194,9 @@ async fn gather(shard: &Shard, here: &AtomicUsize) -> io::Result<()> {
 }
 
 /// Tells when, and on which thread, it is dropped.
-struct Tell(mpsc::Sender<thread::ThreadId>);
+struct DropNote(mpsc::Sender<thread::ThreadId>);
 
-impl Drop for Tell {
+impl Drop for DropNote {
     fn drop(&mut self) {
         self.0.send(thread::current().id()).unwrap();
     }
@@ -212,7 +212,7 @@ fn an_aborted_task_is_dropped_on_its_own_thread() {
             let (sender, dropped) = mpsc::channel();
             let (started, mut has_started) = channel(1);
             let task = shard.spawn_on(1, move || async move {
-                let _tell = Tell(sender);
+                let _note = DropNote(sender);
                 started.send(thread::current().id()).await.unwrap();
                 pending::<()>().await
             })?;
@@ -311,7 +311,7 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
     const ROUNDS: usize = 50;
     on_each_driver(|shards| {
         let (sender, receiver) = channel(4);
-        let (told, thread) = mpsc::channel();
+        let (announce, thread) = mpsc::channel();
         let seen = Arc::new(AtomicUsize::new(0));
         let outside = thread::spawn({
             let seen = seen.clone();
@@ -328,7 +328,7 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
         let done: Outcome<_> = shards(1).run(async |_| {
             let mut receiver = receiver.lock().unwrap().take().unwrap();
             let before = counters().unwrap();
-            told.send(rustix::thread::gettid()).unwrap();
+            announce.send(rustix::thread::gettid()).unwrap();
             while receiver.recv().await.is_some() {
                 seen.fetch_add(1, Ordering::Release);
             }

@@ -53,7 +53,7 @@ fn a_blocking_request_on_the_runtimes_own_thread_is_answered_at_once() {
 }
 
 #[test]
-fn a_loop_that_does_not_turn_is_told_as_a_time_out() {
+fn a_loop_that_does_not_turn_is_reported_as_a_time_out() {
     let mut runtime = Runtime::new().unwrap();
     let handle = runtime.handle();
     let error = thread::spawn(move || handle.stats_blocking(Duration::from_millis(1)).unwrap_err());

@@ -107,15 +107,15 @@ fn select_of_futures_over_streams_futures_and_a_token() {
         let (sender, mut values) = shards::channel(4);
         let stop = CancellationToken::new();
         let child = stop.child_token();
-        let (tell, told) = oneshot::channel();
+        let (report, reported) = oneshot::channel();
         let serves = spawn(async move {
             let mut cancelled = pin!(child.cancelled().fuse());
             let mut once = pin!(sleep(Duration::from_millis(1)).fuse());
-            let (mut sum, mut tell) = (0, Some(tell));
+            let (mut sum, mut report) = (0, Some(report));
             loop {
                 select_biased! {
                     value = values.select_next_some() => sum += value,
-                    () = once => tell.take().expect("once").send("slept").unwrap(),
+                    () = once => report.take().expect("once").send("slept").unwrap(),
                     () = cancelled => return sum,
                 }
             }
@@ -123,7 +123,7 @@ fn select_of_futures_over_streams_futures_and_a_token() {
         for value in 1..=4 {
             sender.send(value).await.unwrap();
         }
-        assert_eq!(told.await, Ok("slept"));
+        assert_eq!(reported.await, Ok("slept"));
         stop.cancel();
         assert_eq!(serves.await?, 10);
         Ok(())

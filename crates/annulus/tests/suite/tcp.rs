@@ -122,13 +122,13 @@ fn bytes_are_made_of_a_lease_and_sent_on_without_a_copy() {
     let received = annulus::run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut ours = TcpStream::connect(listener.local_addr()?).await?;
-        let (mut theirs, _) = listener.accept().await?;
+        let (mut remote, _) = listener.accept().await?;
         ours.send(bytes::Bytes::from_static(b"some bytes")).await?;
-        let lease = theirs.recv().await?.expect("some bytes");
+        let lease = remote.recv().await?.expect("some bytes");
         let start = lease.as_ptr();
         let shared = bytes::Bytes::from(lease.into_shared());
         assert_eq!(shared.as_ptr(), start);
-        theirs.send(shared.slice(5..)).await?;
+        remote.send(shared.slice(5..)).await?;
         Ok::<_, std::io::Error>(ours.recv().await?.expect("the rest").to_vec())
     });
     assert_eq!(received.unwrap(), b"bytes");

@@ -173,8 +173,8 @@ fn signals_are_awaited() {
             raise(send);
             assert_eq!(timeout(PATIENCE, caught.recv()).await.unwrap()?, expected);
         }
-        let mut told = signals(&[Signal::SIGTERM])?;
-        let waits = spawn(async move { told.recv().await });
+        let mut later = signals(&[Signal::SIGTERM])?;
+        let waits = spawn(async move { later.recv().await });
         annulus::yield_now().await;
         let waiting = annulus::handle()?.waiting()?.await.unwrap();
         assert!(waiting.iter().any(|line| line.contains(" waits for a signal;")), "{waiting:?}");
@@ -198,7 +198,7 @@ fn signals_are_awaited() {
 }
 
 #[test]
-fn any_signal_that_can_be_caught_is_told_to_all_that_catch_it() {
+fn any_signal_that_can_be_caught_is_delivered_to_all_that_catch_it() {
     run(async {
         let real_time = Signal::from_number(40)?;
         let which = [Signal::SIGUSR1, Signal::SIGHUP, Signal::SIGWINCH, real_time];
@@ -218,8 +218,8 @@ fn any_signal_that_can_be_caught_is_told_to_all_that_catch_it() {
         assert_eq!(format!("{real_time} {:?}", Signal::SIGUSR1), "signal 40 SIGUSR1");
         for (number, error) in [(9, "signal 9 cannot be caught"), (0, "number 0"), (65, "1 to 64")]
         {
-            let told = Signal::from_number(number).unwrap_err().to_string();
-            assert!(told.contains(error), "{told}");
+            let text = Signal::from_number(number).unwrap_err().to_string();
+            assert!(text.contains(error), "{text}");
         }
         Ok(())
     });

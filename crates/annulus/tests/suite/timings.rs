@@ -79,7 +79,7 @@ fn two_turns_of_every_tenth_of_a_second_are_timed() {
 }
 
 #[test]
-fn a_task_that_holds_the_loop_is_told_with_the_place_that_spawned_it() {
+fn a_task_that_holds_the_loop_is_reported_with_the_place_that_spawned_it() {
     for builder in builders() {
         run_on(builder.slow_poll(LIMIT), async {
             let line = line!() + 1;

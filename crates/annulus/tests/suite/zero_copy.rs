@@ -219,7 +219,7 @@ fn a_connection_moves_only_when_its_memory_is_back() {
         let Counters { zero_copy_sends, zero_copy_copied, .. } = counted();
         assert_eq!(
             zero_copy_sends, zero_copy_copied,
-            "the loopback copies, and has told so by now"
+            "the loopback copies, and has reported so by now"
         );
         moved.send("on").await?;
         assert!(receive(&mut server, 2).await? == b"on");

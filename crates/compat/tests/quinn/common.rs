@@ -52,8 +52,8 @@ pub(crate) async fn pair(
     client: &Endpoint,
 ) -> Outcome<(Connection, Connection)> {
     let accepting = async { Outcome::Ok(server.accept().await.ok_or("closed")?.await?) };
-    let (theirs, ours) = tokio::join!(accepting, connect(client, server.local_addr()?));
-    Outcome::Ok((theirs?, ours?))
+    let (remote, ours) = tokio::join!(accepting, connect(client, server.local_addr()?));
+    Outcome::Ok((remote?, ours?))
 }
 
 /// Echoes the streams and datagrams of all connections of an endpoint, in tasks.

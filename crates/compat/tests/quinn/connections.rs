@@ -47,7 +47,7 @@ fn a_large_transfer() {
     const PARTS: usize = 30;
     everywhere(async || {
         let (server, client) = on_loopback()?;
-        let (theirs, ours) = pair(&server, &client).await?;
+        let (remote, ours) = pair(&server, &client).await?;
         let expected = pattern(1, PART);
         let sent = expected.clone();
         let before = annulus::counters().expect("in a runtime");
@@ -60,7 +60,7 @@ fn a_large_transfer() {
             stream.stopped().await?;
             Outcome::Ok(ours.stats())
         });
-        let (mut stream, mut at) = (theirs.accept_uni().await?, 0);
+        let (mut stream, mut at) = (remote.accept_uni().await?, 0);
         while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
             at = verified(&expected, at, &chunk.bytes);
         }
@@ -122,9 +122,9 @@ fn a_hundred_connections_of_one_endpoint() {
 fn a_close_arrives_with_its_reason() {
     everywhere(async || {
         let (server, client) = on_loopback()?;
-        let (theirs, ours) = pair(&server, &client).await?;
+        let (remote, ours) = pair(&server, &client).await?;
         ours.close(7u32.into(), b"enough");
-        match theirs.closed().await {
+        match remote.closed().await {
             ConnectionError::ApplicationClosed(close) => {
                 assert_eq!(
                     (close.error_code, &*close.reason),

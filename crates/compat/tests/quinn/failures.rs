@@ -19,9 +19,9 @@ fn impatient() -> Outcome<TransportConfig> {
 fn an_idle_connection_ends() {
     simulated(async |_| {
         let (server, client) = endpoints("10.0.0.1:443", "10.0.0.2:0", impatient()?)?;
-        let (theirs, ours) = pair(&server, &client).await?;
+        let (remote, ours) = pair(&server, &client).await?;
         assert_eq!(ours.closed().await, ConnectionError::TimedOut);
-        assert_eq!(theirs.closed().await, ConnectionError::TimedOut);
+        assert_eq!(remote.closed().await, ConnectionError::TimedOut);
         Ok(())
     });
 }

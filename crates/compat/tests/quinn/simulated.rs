@@ -64,7 +64,7 @@ fn a_peer_that_vanishes_is_given_up_in_virtual_time() {
         transport.max_idle_timeout(Some(idle.try_into()?));
         transport.keep_alive_interval(Some(Duration::from_secs(60)));
         let (server, client) = endpoints(SERVER, CLIENT, transport)?;
-        let (theirs, ours) = pair(&server, &client).await?;
+        let (remote, ours) = pair(&server, &client).await?;
         annulus::time::sleep(3 * idle).await;
         assert!(ours.close_reason().is_none(), "kept alive");
         let ip = |address: &str| address.split(':').next().unwrap_or_default().parse::<IpAddr>();
@@ -73,7 +73,7 @@ fn a_peer_that_vanishes_is_given_up_in_virtual_time() {
         assert_eq!(ours.closed().await, ConnectionError::TimedOut);
         let took = start.elapsed();
         assert!(took > idle / 2 && took < 2 * idle, "{took:?}");
-        assert_eq!(theirs.closed().await, ConnectionError::TimedOut);
+        assert_eq!(remote.closed().await, ConnectionError::TimedOut);
         Ok(())
     })
     .unwrap();

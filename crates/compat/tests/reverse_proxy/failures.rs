@@ -100,7 +100,7 @@ fn an_upstream_that_does_not_accept() {
 
 /// The upstream's handler is dropped.
 #[test]
-fn a_client_that_leaves_is_told_to_the_upstream() {
+fn a_client_that_leaves_is_reported_to_the_upstream() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());

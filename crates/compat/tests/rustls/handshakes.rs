@@ -63,7 +63,7 @@ fn no_protocol_in_common_is_an_error_on_both_sides() {
 fn a_certificate_of_an_unknown_authority_is_refused_and_the_server_lives() {
     everywhere(async |world| {
         let (one, two) =
-            shake(world, Authority::new("theirs").client(), authority().server()).await?;
+            shake(world, Authority::new("foreign").client(), authority().server()).await?;
         let (one, two) = (one.unwrap_err(), two.unwrap_err());
         assert_eq!((one.kind(), two.kind()), (ErrorKind::InvalidData, ErrorKind::InvalidData));
         assert!(one.to_string().contains("UnknownIssuer"), "{one}");
@@ -99,7 +99,7 @@ fn a_client_without_a_certificate_is_refused_where_one_is_asked_for() {
         assert!(one.to_string().contains("CertificateRequired"), "{one}");
         assert!(two.to_string().contains("no certificates"), "{two}");
 
-        let foreign = authority().client_known_to(&Authority::new("theirs"));
+        let foreign = authority().client_known_to(&Authority::new("foreign"));
         let (one, two) = shake(world, foreign, strict.clone()).await?;
         assert!(one?.recv().await.is_err() && two.is_err());
 

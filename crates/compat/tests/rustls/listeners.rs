@@ -40,7 +40,7 @@ fn a_silent_client_delays_no_other() {
 }
 
 #[test]
-fn a_handshake_that_fails_is_told_and_the_listener_goes_on() {
+fn a_handshake_that_fails_is_reported_and_the_listener_goes_on() {
     everywhere(async |world| {
         let failures = Rc::new(RefCell::new(Vec::new()));
         let noted = failures.clone();

@@ -99,7 +99,7 @@ fn a_server_that_is_not_there_and_comes_back() {
 
 /// The connection breaks off while a call waits.
 #[test]
-fn a_call_whose_connection_ends_is_told() {
+fn a_call_whose_connection_ends_is_an_error() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let request = Request::new(hello(""));

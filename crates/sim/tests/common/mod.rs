@@ -37,11 +37,11 @@ pub fn on_both(body: impl Fn(Host)) {
 /// Runs `count` seeds, or `ANNULUS_SIM_SEEDS` many, or the one in `ANNULUS_SIM_SEED`. A failure prints the command that repeats
 /// it.
 pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let wish = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    if let Some(seed) = wish("ANNULUS_SIM_SEED") {
+    let value = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    if let Some(seed) = value("ANNULUS_SIM_SEED") {
         return body(seed);
     }
-    for seed in 0..wish("ANNULUS_SIM_SEEDS").unwrap_or(count) {
+    for seed in 0..value("ANNULUS_SIM_SEEDS").unwrap_or(count) {
         let run = std::panic::catch_unwind(|| body(seed));
         run.unwrap_or_else(|_| panic!("replay with: ANNULUS_SIM_SEED={seed} {command}"));
     }
@@ -66,7 +66,7 @@ pub fn errno(errno: Errno) -> i32 {
 }
 
 /// What a completion says, without the hints that depend on timing.
-pub fn told(completion: &Completion) -> (u64, i32, bool) {
+pub fn fields(completion: &Completion) -> (u64, i32, bool) {
     (completion.user_data, completion.result, completion.more())
 }
 

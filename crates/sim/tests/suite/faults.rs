@@ -20,7 +20,7 @@ fn under(fault: Fault) -> (Host, Rc<Sim>, Lent, [Fd; 2]) {
 fn receive_two(host: &mut Host, [client, server]: [Fd; 2]) -> Vec<(u64, i32, bool)> {
     host.push(1, recv_multi(server, 0));
     host.push(2, send(client, &[1; 32], NOW).with(EntryFlags::SKIP_SUCCESS));
-    host.settle().iter().map(told).collect()
+    host.settle().iter().map(fields).collect()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn an_operation_can_be_deferred() {
     host.push(1, send(client, b"later", ALL));
     host.ring.enter(Wait::No).unwrap();
     assert_eq!((host.ring.ready(), host.ring.work_pending()), (0, true));
-    assert_eq!(told(&host.take(1)[0]), (1, 5, false));
+    assert_eq!(fields(&host.take(1)[0]), (1, 5, false));
     host.push(2, send(client, b"now", NOW));
     host.ring.enter(Wait::No).unwrap();
     assert_eq!(host.ring.ready(), 1, "an operation that must not wait is not deferred");
@@ -90,8 +90,8 @@ fn a_cancel_can_complete_after_its_target() {
     let (mut host, _sim, _lent, [_, server]) = under(Fault::CancelSecond);
     host.push(1, recv_multi(server, 0));
     host.push(2, cancel(1));
-    let told: Vec<_> = host.take(2).iter().map(told).collect();
-    assert_eq!(told, [(1, errno(Errno::CANCELED), false), (2, 0, false)]);
+    let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+    assert_eq!(outcomes, [(1, errno(Errno::CANCELED), false), (2, 0, false)]);
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn a_late_cancel_still_ends_a_waiting_target() {
     let (mut host, _sim, _lent, [_, server]) = under(Fault::CancelLost);
     host.push(1, recv_multi(server, 0));
     host.push(2, cancel(1));
-    let told: Vec<_> = host.take(2).iter().map(told).collect();
-    assert_eq!(told, [(2, errno(Errno::ALREADY), false), (1, errno(Errno::CANCELED), false)]);
+    let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+    assert_eq!(outcomes, [(2, errno(Errno::ALREADY), false), (1, errno(Errno::CANCELED), false)]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn any_call_can_fail_with_mfile() {
     sim.set_faults(Faults::none().with(Fault::AcceptLimit, 1000));
     let (listener, _) = host.listener(1);
     host.push(1, op::AcceptMulti { fd: listener }.entry());
-    assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
+    assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
 }
 
 #[test]

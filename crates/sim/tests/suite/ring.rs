@@ -116,10 +116,10 @@ fn a_multishot_receive_stops_at_its_limit() {
                     host.push(2, send(client, &[1; 100], NOW).with(EntryFlags::SKIP_SUCCESS));
                 }
                 taken.extend(host.settle());
-                let told: Vec<_> = taken.iter().map(told).collect();
+                let outcomes: Vec<_> = taken.iter().map(fields).collect();
                 let expected: Vec<_> =
                     (1..=parts).map(|i| (1, limit.min(16) as i32, i < parts)).collect();
-                assert_eq!(told, expected, "a limit of {limit}");
+                assert_eq!(outcomes, expected, "a limit of {limit}");
                 host.kernel.close(client);
                 host.kernel.close(server);
                 lent.unregister(&host.ring);
@@ -137,15 +137,15 @@ fn enobufs_is_reported_at_once_and_when_buffers_run_out() {
         host.push(2, send(client, &[5; 40], NOW).with(EntryFlags::SKIP_SUCCESS));
         let taken: Vec<_> = host.settle();
         let expected = [(1, 16, true), (1, 16, true), (1, errno(Errno::NOBUFS), false)];
-        assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), expected);
         host.push(3, recv_multi(client, 0));
         let none = (3, errno(Errno::NOBUFS), false);
-        assert_eq!(told(&host.take(1)[0]), none, "even if there is nothing to receive");
+        assert_eq!(fields(&host.take(1)[0]), none, "even if there is nothing to receive");
         assert_eq!(lent.bytes(&taken[0]), [5; 16]);
         host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());
-        assert_eq!(told(&host.take(1)[0]), (4, 8, false));
+        assert_eq!(fields(&host.take(1)[0]), (4, 8, false));
         host.push(5, op::RecvSelect { fd: server, group: 99 }.entry());
-        assert_eq!(told(&host.take(1)[0]), (5, errno(Errno::NOBUFS), false));
+        assert_eq!(fields(&host.take(1)[0]), (5, errno(Errno::NOBUFS), false));
         lent.unregister(&host.ring);
     });
 }
@@ -161,7 +161,7 @@ fn the_end_of_the_stream_ends_a_multishot_after_its_data() {
         host.push(1, recv_multi(server, 0));
         let taken = host.take(3);
         let expected = [(1, 16, true), (1, 4, true), (1, 0, false)];
-        assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), expected);
         assert_eq!(taken[2].buffer(), None);
         lent.unregister(&host.ring);
     });
@@ -185,7 +185,7 @@ fn a_send_that_skips_its_success_reports_a_short_count() {
             let again = host.take(1)[0];
             (again.result == errno(Errno::AGAIN)).then_some(again)
         });
-        assert_eq!(full.map(|c| told(&c)), Some((3, errno(Errno::AGAIN), false)));
+        assert_eq!(full.map(|c| fields(&c)), Some((3, errno(Errno::AGAIN), false)));
     });
 }
 
@@ -201,9 +201,9 @@ fn a_cancel_completes_first_and_loses_no_data() {
         pass(&host, SOON);
         host.push(2, cancel(1));
         host.push(3, cancel(77));
-        let told: Vec<_> = host.take(3).iter().map(told).collect();
+        let outcomes: Vec<_> = host.take(3).iter().map(fields).collect();
         let canceled = (1, errno(Errno::CANCELED), false);
-        assert_eq!(told, [(2, 0, false), (3, errno(Errno::NOENT), false), canceled]);
+        assert_eq!(outcomes, [(2, 0, false), (3, errno(Errno::NOENT), false), canceled]);
         assert_eq!(host.recv(server).unwrap(), b"unread");
         lent.unregister(&host.ring);
     });
@@ -218,7 +218,7 @@ fn a_cancelled_send_reports_what_was_sent() {
         assert_eq!(host.settle(), []);
         host.push(2, cancel(1));
         let taken = host.take(2);
-        assert_eq!(told(&taken[0]), (2, 0, false));
+        assert_eq!(fields(&taken[0]), (2, 0, false));
         assert!(taken[1].result > 0 && (taken[1].result as usize) < big.len(), "{taken:?}");
     });
 }
@@ -237,9 +237,9 @@ fn each_kind_of_waiting_operation_can_be_cancelled() {
         host.reap();
         for target in 1..=4 {
             host.push(100 + target, cancel(target));
-            let told: Vec<_> = host.take(2).iter().map(told).collect();
-            assert!(told.contains(&(100 + target, 0, false)), "{told:?}");
-            assert!(told.contains(&(target, errno(Errno::CANCELED), false)), "{told:?}");
+            let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+            assert!(outcomes.contains(&(100 + target, 0, false)), "{outcomes:?}");
+            assert!(outcomes.contains(&(target, errno(Errno::CANCELED), false)), "{outcomes:?}");
         }
     });
 }
@@ -252,7 +252,7 @@ fn a_multishot_poll_reports_each_arrival_until_it_is_cancelled() {
         host.reap();
         for _ in 0..3 {
             host.push(9, send(client, b"edge", NOW).with(EntryFlags::SKIP_SUCCESS));
-            assert_eq!(told(&host.take(1)[0]), (1, 1, true));
+            assert_eq!(fields(&host.take(1)[0]), (1, 1, true));
             assert_eq!(host.settle(), []);
         }
     });
@@ -272,7 +272,7 @@ fn a_timeout_expires_or_is_cancelled() {
         let before = host.kernel.now();
         host.push(1, timeout(&time));
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
-        assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::TIME), false));
+        assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::TIME), false));
         let passed = host.kernel.now() - before;
         assert!(passed >= Duration::from_millis(5), "{passed:?}");
         let mut time = op::TimeSpec { seconds: 3600, nanoseconds: 0 };
@@ -280,9 +280,9 @@ fn a_timeout_expires_or_is_cancelled() {
         assert_eq!(host.reap(), []);
         time.seconds = 0;
         host.push(3, cancel(2));
-        let told: Vec<_> = host.take(2).iter().map(told).collect();
-        assert!(told.contains(&(3, 0, false)), "{told:?}");
-        assert!(told.contains(&(2, errno(Errno::CANCELED), false)), "{told:?}");
+        let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+        assert!(outcomes.contains(&(3, 0, false)), "{outcomes:?}");
+        assert!(outcomes.contains(&(2, errno(Errno::CANCELED), false)), "{outcomes:?}");
         time.seconds = -1;
         assert_eq!(host.once(timeout(&time)), errno(Errno::INVAL));
     });

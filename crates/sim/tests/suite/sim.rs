@@ -113,7 +113,7 @@ fn clients_retry_if_the_backlog_is_full() {
     }
     assert_eq!(host.settle().len(), 2, "a backlog of one has two, as on Linux");
     host.accept(listener);
-    let waited = time(&mut host, |host| assert_eq!(told(&host.take(1)[0]), (2, 0, false)));
+    let waited = time(&mut host, |host| assert_eq!(fields(&host.take(1)[0]), (2, 0, false)));
     assert!(about(waited, Duration::from_secs(1) - SOON), "{waited:?}");
 }
 
@@ -148,7 +148,7 @@ fn descriptors_run_out_and_can_be_reused() {
     let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
     assert_eq!(errno_of(&error), Some(Errno::MFILE));
     host.push(1, op::AcceptMulti { fd: listener }.entry());
-    assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
+    assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);
     assert_eq!(
         host.accept(listener),
@@ -230,8 +230,8 @@ fn a_descriptor_of_the_process_never_becomes_readable_and_can_be_cancelled() {
     host.push(1, op::PollMulti { fd: owned(0), events: op::poll::IN }.entry());
     assert_eq!(host.settle(), []);
     host.push(2, cancel(1));
-    let told: Vec<_> = host.take(2).iter().map(told).collect();
-    assert_eq!(told, [(2, 0, false), (1, errno(Errno::CANCELED), false)]);
+    let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+    assert_eq!(outcomes, [(2, 0, false), (1, errno(Errno::CANCELED), false)]);
 }
 
 #[test]

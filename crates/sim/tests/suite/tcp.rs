@@ -59,7 +59,7 @@ fn a_waiting_receive_gets_the_end() {
         host.push(1, recv_multi(server, 0));
         host.reap();
         host.kernel.close(client);
-        assert_eq!(told(&host.take(1)[0]), (1, 0, false));
+        assert_eq!(fields(&host.take(1)[0]), (1, 0, false));
         lent.unregister(&host.ring);
     });
 }
@@ -152,7 +152,7 @@ fn a_listener_that_is_shut_down_ends_its_accepts() {
         host.push(1, op::AcceptMulti { fd: listener }.entry());
         host.reap();
         host.kernel.shutdown(listener, Shutdown::Read).unwrap();
-        assert_eq!(told(&host.take(1)[0]), (1, errno(Errno::INVAL), false));
+        assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::INVAL), false));
         let client = host.socket();
         assert_eq!(host.connect(client, address), errno(Errno::CONNREFUSED));
     });
@@ -171,7 +171,7 @@ fn operations_outlive_their_descriptor() {
         let got = taken.iter().find(|c| c.user_data == 1).unwrap();
         assert_eq!((lent.bytes(got), got.more()), (b"still read".to_vec(), true));
         host.push(2, cancel(1));
-        let ends: Vec<_> = host.take(2).iter().map(told).collect();
+        let ends: Vec<_> = host.take(2).iter().map(fields).collect();
         assert!(
             ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false))
         );
@@ -241,7 +241,7 @@ fn vectors_are_read_when_they_are_submitted() {
         host.ring.enter(Wait::No).unwrap();
         header.vector_count = 0;
         parts.iter_mut().for_each(|part| part.len = 0);
-        assert_eq!(told(&host.take(1)[0]), (1, 15, false));
+        assert_eq!(fields(&host.take(1)[0]), (1, 15, false));
         assert_eq!(host.recv(server).unwrap(), b"one, two, three");
         assert_eq!((header.vector_count, parts[0].len), (0, 0));
     });

@@ -138,8 +138,8 @@ fn a_waiting_receive_gets_an_unreachable_error() {
         host.push(1, recv_msg_multi(a, &header, 0));
         assert_eq!(host.reap(), []);
         host.push(2, send(a, b"x", ALL));
-        let told: Vec<_> = host.take(2).iter().map(told).collect();
-        assert_eq!(told, [(2, 1, false), (1, errno(Errno::CONNREFUSED), false)]);
+        let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+        assert_eq!(outcomes, [(2, 1, false), (1, errno(Errno::CONNREFUSED), false)]);
         lent.unregister(&host.ring);
     });
 }
@@ -186,20 +186,20 @@ fn a_multishot_receive_can_be_cancelled_and_runs_out_of_buffers() {
         host.push(1, recv_msg_multi(b, &header, 0));
         host.reap();
         host.push(2, cancel(1));
-        let mut ends: Vec<_> = host.take(2).iter().map(told).collect();
+        let mut ends: Vec<_> = host.take(2).iter().map(fields).collect();
         ends.sort_unstable();
         assert_eq!(ends, [(1, errno(Errno::CANCELED), false), (2, 0, false)]);
         (0..3).for_each(|n| assert_eq!(host.send_to(a, &to, &[n; 9]), 9));
         host.push(1, recv_msg_multi(b, &header, 0));
         let taken = host.settle();
-        let told: Vec<_> = taken.iter().map(told).collect();
-        assert_eq!(told, [(1, 25, true), (1, 25, true), (1, errno(Errno::NOBUFS), false)]);
+        let outcomes: Vec<_> = taken.iter().map(fields).collect();
+        assert_eq!(outcomes, [(1, 25, true), (1, 25, true), (1, errno(Errno::NOBUFS), false)]);
         assert_eq!(lent.framed(&taken[0], layout).bytes, [0; 9]);
         host.push(1, recv_msg_multi(b, &header, 0));
         let taken = host.settle();
         // The last buffer is used. The kernel tries again, and finds no buffer.
-        let told: Vec<_> = taken.iter().map(common::told).collect();
-        assert_eq!(told, [(1, 25, true), (1, errno(Errno::NOBUFS), false)]);
+        let outcomes: Vec<_> = taken.iter().map(fields).collect();
+        assert_eq!(outcomes, [(1, 25, true), (1, errno(Errno::NOBUFS), false)]);
         lent.unregister(&host.ring);
     });
 }
@@ -219,7 +219,7 @@ fn plain_multishot_receives_take_datagrams_too() {
         }
         assert_eq!(host.send_to_aside(a, &to, b"", 1), 0);
         let done = host.take_of(1);
-        assert_eq!((told(&done), done.buffer()), ((1, 0, false), None));
+        assert_eq!((fields(&done), done.buffer()), ((1, 0, false), None));
         lent.unregister(&host.ring);
     });
 }
@@ -236,7 +236,7 @@ fn a_buffer_that_is_too_small_for_the_header_is_a_fault() {
             assert_eq!(host.send_to_aside(a, &to, b"x", 1), 1);
             taken = vec![host.take_of(1)];
         }
-        assert_eq!(told(&taken[0]), (1, errno(Errno::FAULT), false));
+        assert_eq!(fields(&taken[0]), (1, errno(Errno::FAULT), false));
         lent.unregister(&host.ring);
     });
 }

@@ -167,7 +167,7 @@ fn a_full_backlog_makes_callers_wait_unless_they_must_not() {
         assert_eq!(host.settle(), []);
         host.push(2, op::Accept { fd }.entry());
         assert!(host.take_of(2).result > 0);
-        assert_eq!(told(&host.take_of(1)), (1, 0, false));
+        assert_eq!(fields(&host.take_of(1)), (1, 0, false));
         host.kernel.connect(hasty, &name).unwrap_err();
         host.accept(fd);
         host.kernel.connect(hasty, &name).unwrap();
@@ -315,7 +315,7 @@ fn a_multishot_receive_of_datagrams_ends_with_an_empty_one() {
         let done = host.take_of(1);
         assert_eq!((lent.bytes(&done), done.more()), (b"some".to_vec(), true));
         host.push(3, send(one, b"", ALL));
-        assert_eq!(told(&host.take_of(1)), (1, 0, false));
+        assert_eq!(fields(&host.take_of(1)), (1, 0, false));
         lent.unregister(&host.ring);
     });
 }

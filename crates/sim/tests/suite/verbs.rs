@@ -1,7 +1,7 @@
 //! Operations of files on sockets: WRITE and WRITEV; and receives into buffers of a group, once each.
 #![allow(unsafe_code)]
 
-use crate::common::{GROUP, Host, Lent, cancel, errno, on_both, send, told};
+use crate::common::{GROUP, Host, Lent, cancel, errno, fields, on_both, send};
 use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
 use annulus_ring::op::{self, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
@@ -32,12 +32,12 @@ fn each_verb_receives_at_once_and_after_a_wait() {
             host.send(client, b"there");
             host.push(1, receive);
             let there = host.take(1)[0];
-            assert_eq!((told(&there), lent.bytes(&there)), ((1, 5, false), b"there".to_vec()));
+            assert_eq!((fields(&there), lent.bytes(&there)), ((1, 5, false), b"there".to_vec()));
             host.push(2, receive);
             assert_eq!(host.settle(), [], "receive {number} waits");
             host.push(9, quiet(client, b"then"));
             let then = host.take(1)[0];
-            assert_eq!((told(&then), lent.bytes(&then)), ((2, 4, false), b"then".to_vec()));
+            assert_eq!((fields(&then), lent.bytes(&then)), ((2, 4, false), b"then".to_vec()));
         }
         lent.unregister(&host.ring);
     });
@@ -52,8 +52,8 @@ fn each_verb_ends_by_cancel_without_buffers_and_at_the_end_of_stream() {
             host.push(1, receive);
             assert_eq!(host.settle(), []);
             host.push(2, cancel(1));
-            let told: Vec<_> = host.take(2).iter().map(told).collect();
-            assert!(told.contains(&(1, errno(Errno::CANCELED), false)), "{told:?}");
+            let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+            assert!(outcomes.contains(&(1, errno(Errno::CANCELED), false)), "{outcomes:?}");
         }
         host.send(client, b"x");
         let last = receives(server)[0];
@@ -182,7 +182,7 @@ fn a_poll_reports_readiness_once() {
         assert_eq!(host.settle(), []);
         host.push(9, quiet(client, b"ready"));
         let taken = host.settle();
-        assert_eq!(taken.iter().map(told).collect::<Vec<_>>(), [(1, 1, false)]);
+        assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), [(1, 1, false)]);
         // It is still readable.
         assert_eq!(host.once(poll), 1);
     });
@@ -199,7 +199,7 @@ fn a_zero_copy_send_has_two_completions() {
         let (client, server) = host.pair();
         host.push(1, lent(client, b"there"));
         let taken = host.take(2);
-        assert_eq!((told(&taken[0]), told(&taken[1])), ((1, 5, true), (1, 0, false)));
+        assert_eq!((fields(&taken[0]), fields(&taken[1])), ((1, 5, true), (1, 0, false)));
         assert!(!taken[0].is_notification() && taken[1].is_notification());
         assert_eq!(host.recv(server).unwrap(), b"there");
         let parts = [&b"and "[..], b"back"].map(|p| IoVec { base: p.as_ptr(), len: p.len() });
@@ -208,7 +208,7 @@ fn a_zero_copy_send_has_two_completions() {
         let message = op::SendMsg { fd, header: ptr::from_ref(&header).cast(), flags };
         host.push(2, op::zero_copy(message.entry(), true));
         let taken = host.take(2);
-        assert_eq!((told(&taken[0]), taken[1].is_notification()), ((2, 8, true), true));
+        assert_eq!((fields(&taken[0]), taken[1].is_notification()), ((2, 8, true), true));
         assert_eq!(host.recv(client).unwrap(), b"and back");
     });
 }
@@ -222,6 +222,6 @@ fn an_impossible_zero_copy_send_fails() {
         host.settle();
         let (client, _server) = host.pair();
         host.push(2, lent(client, b"there").with(EntryFlags::SKIP_SUCCESS));
-        assert_eq!(told(&host.take(1)[0]), (2, errno(Errno::INVAL), false));
+        assert_eq!(fields(&host.take(1)[0]), (2, errno(Errno::INVAL), false));
     });
 }

@@ -118,7 +118,7 @@ fn memory_of_a_zero_copy_send_is_checked_until_the_notification() {
     let (client, _server) = host.pair();
     let mut bytes = vec![5; 1000];
     host.push(7, op::zero_copy(send(client, &bytes, ALL), true));
-    assert_eq!(told(&host.take(1)[0]), (7, 1000, true));
+    assert_eq!(fields(&host.take(1)[0]), (7, 1000, true));
     sim.check();
     bytes[0] = 6;
     let expected = "the memory of a send (user_data 0x7) was changed before its notification";

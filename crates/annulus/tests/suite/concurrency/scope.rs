@@ -20,12 +20,12 @@ fn chain(scope: &Scope, drops: Drops, left: usize) {
 fn it_ends_when_the_last_task_has_also_those_that_tasks_have_spawned() {
     run(async {
         let drops = Drops::default();
-        let told = scope(async |scope| {
+        let result = scope(async |scope| {
             chain(&scope, drops.clone(), 100);
             "the body's own"
         })
         .await;
-        assert_eq!((told, drops.count()), ("the body's own", 100));
+        assert_eq!((result, drops.count()), ("the body's own", 100));
         Ok(())
     });
 }
@@ -39,7 +39,7 @@ fn a_scope_without_tasks_ends_with_its_body() {
 }
 
 #[test]
-fn handles_return_results_and_panics_are_theirs() {
+fn handles_return_results_and_panics() {
     run(async {
         let sum = scope(async |scope| {
             let (one, two) = (scope.spawn(async { 1 }), scope.spawn(async { 2 }));

@@ -210,10 +210,10 @@ pub(crate) async fn an_error_names_its_direction() -> io::Result<()> {
         client.abort();
         let error = copied.await.expect("no panic").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
-        let told = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
-        let told = told.expect("an error of a copy");
-        assert_eq!(told.direction(), Some(expected));
-        let (there, back) = told.copied();
+        let copy_error = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
+        let copy_error = copy_error.expect("an error of a copy");
+        assert_eq!(copy_error.direction(), Some(expected));
+        let (there, back) = copy_error.copied();
         assert_eq!((there.max(back), there.min(back)), (4, 0));
         assert!(error.to_string().contains("stream, after 4 bytes (0 the other way): "), "{error}");
     }

@@ -14,12 +14,12 @@ pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
     let reset = server.recv().await.unwrap_err();
     // The kernel has forgotten the peer by now.
     assert!(server.peer_addr().is_err());
-    let told = |error: &io::Error, operation| {
+    let names = |error: &io::Error, operation| {
         let what = OpError::of(error).expect("it names the operation");
         assert_eq!((what.operation(), what.address()), (operation, Some(peer)));
         assert_eq!(what.error().kind(), error.kind());
     };
-    told(&reset, Operation::Recv);
+    names(&reset, Operation::Recv);
     assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
     assert_eq!((reset.raw_os_error(), os_error(&reset)), (None, Some(104)));
     let text = format!("receiving from {peer}: Connection reset by peer (os error 104)");
@@ -30,9 +30,9 @@ pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
             Err(error) => break error,
         }
     };
-    told(&broken, Operation::Send);
+    names(&broken, Operation::Send);
     assert!(broken.to_string().starts_with(&format!("sending to {peer}: ")), "{broken}");
-    told(&server.drain().await.unwrap_err(), Operation::Send);
+    names(&server.drain().await.unwrap_err(), Operation::Send);
     assert_eq!(os_error(&io::Error::other("none")), None);
     Ok(())
 }

@@ -169,7 +169,7 @@ pub(crate) async fn a_copy_goes_on_where_another_was_dropped() -> io::Result<()>
         }
     };
     let got = async {
-        is_full.await.expect("it is told");
+        is_full.await.expect("a value");
         let got = receive(&mut server, usize::MAX).await;
         drop(server);
         got

@@ -106,7 +106,7 @@ fn a_file_that_has_shrunk_meanwhile_ends_early() {
 }
 
 #[test]
-fn errors_are_told_each_time_and_forget_the_file() {
+fn errors_are_reported_each_time_and_forget_the_file() {
     everywhere(|place| async move {
         let files = cache(&place, LONG).await?;
         let error = files.open("file").await.unwrap_err();

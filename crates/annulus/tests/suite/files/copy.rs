@@ -29,8 +29,8 @@ async fn set_up(place: &Place) -> io::Result<(File, TcpStream, TcpStream)> {
     fs::write(place.join("from"), pattern()).await?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let ours = TcpStream::connect(listener.local_addr()?).await?;
-    let (theirs, _) = listener.accept().await?;
-    Ok((File::open(place.join("from")).await?, ours, theirs))
+    let (remote, _) = listener.accept().await?;
+    Ok((File::open(place.join("from")).await?, ours, remote))
 }
 
 fn receive_all(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
@@ -46,8 +46,8 @@ fn receive_all(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
 #[test]
 fn a_file_to_a_stream_behind_what_was_sent_before() {
     everywhere(|place| async move {
-        let (mut file, mut ours, theirs) = set_up(&place).await?;
-        let received = receive_all(theirs);
+        let (mut file, mut ours, remote) = set_up(&place).await?;
+        let received = receive_all(remote);
         ours.send("before ").await?;
         file.seek(SeekFrom::Start(1000)).await?;
         assert_eq!(copy(&mut file, &mut ours).await?, (LEN - 1000) as u64);
@@ -68,9 +68,9 @@ fn a_file_to_a_stream_behind_what_was_sent_before() {
 #[test]
 fn a_file_past_the_cache_to_a_stream_from_any_place_and_to_any_end() {
     everywhere(|place| async move {
-        let (_, mut ours, theirs) = set_up(&place).await?;
+        let (_, mut ours, remote) = set_up(&place).await?;
         let mut file = OpenOptions::new().read(true).direct(true).open(place.join("from")).await?;
-        let received = receive_all(theirs);
+        let received = receive_all(remote);
         file.seek(SeekFrom::Start(LEN as u64 - 200_001)).await?;
         assert_eq!(copy(&mut file, &mut ours).await?, 200_001);
         drop(ours);
@@ -82,10 +82,10 @@ fn a_file_past_the_cache_to_a_stream_from_any_place_and_to_any_end() {
 #[test]
 fn a_stream_to_a_file_and_a_stream_to_a_stream() {
     everywhere(|place| async move {
-        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (mut file, mut ours, mut remote) = set_up(&place).await?;
         let (_, mut second, mut far) = set_up(&place).await?;
         let sent = spawn(async move { copy(&mut file, &mut ours).await });
-        let relayed = spawn(async move { copy(&mut theirs, &mut second).await });
+        let relayed = spawn(async move { copy(&mut remote, &mut second).await });
         let mut into = OpenOptions::new().write(true).create(true).open(place.join("to")).await?;
         into.write_all_at(&b"head"[..], 0).await.0?;
         into.seek(SeekFrom::Start(4)).await?;
@@ -118,14 +118,14 @@ fn a_copy_is_made_where_the_file_written_to_has_its_calls_made() {
 #[test]
 fn a_reader_that_stalls_blocks_no_other_task() {
     everywhere(|place| async move {
-        let (mut file, mut ours, theirs) = set_up(&place).await?;
+        let (mut file, mut ours, remote) = set_up(&place).await?;
         let copied = spawn(async move { copy(&mut file, &mut ours).await });
         // The peer does not read: the copy waits, and this task goes on.
         for _ in 0..1000 {
             annulus::yield_now().await;
         }
         assert!(!copied.is_finished());
-        assert!(receive_all(theirs).await.unwrap()? == pattern());
+        assert!(receive_all(remote).await.unwrap()? == pattern());
         assert_eq!(copied.await.unwrap()?, LEN as u64);
         Ok(())
     });
@@ -143,8 +143,8 @@ fn a_file_to_a_file_from_where_they_stand() {
         assert_eq!(copy(&mut from, &mut to).await?, 0);
         to.write(b"yz").await.0?;
         assert_eq!(fs::read(place.join("to")).await?, b"ab6789yz");
-        let mut told = File::open("/proc/self/status").await?;
-        assert!(copy(&mut told, &mut to).await? > 100);
+        let mut status = File::open("/proc/self/status").await?;
+        assert!(copy(&mut status, &mut to).await? > 100);
         Ok(())
     });
 }
@@ -163,10 +163,10 @@ async fn copy_with_drops(from: &mut impl CopySource, to: &mut impl CopySink) -> 
 #[test]
 fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
     everywhere(|place| async move {
-        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (mut file, mut ours, mut remote) = set_up(&place).await?;
         let mut into = File::create(place.join("to")).await?;
         let sent = spawn(async move { copy(&mut file, &mut ours).await });
-        copy_with_drops(&mut theirs, &mut into).await?;
+        copy_with_drops(&mut remote, &mut into).await?;
         assert_eq!(sent.await.unwrap()?, LEN as u64);
         assert_eq!(into.seek(SeekFrom::Current(0)).await?, LEN as u64);
         // What a dropped copy has begun to write may be written last.
@@ -180,10 +180,10 @@ fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
 #[test]
 fn a_copy_into_a_stream_goes_on_where_a_dropped_one_ended() {
     everywhere(|place| async move {
-        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (mut file, mut ours, mut remote) = set_up(&place).await?;
         let (_, mut second, far) = set_up(&place).await?;
         let received = receive_all(far);
-        let relayed = spawn(async move { copy_with_drops(&mut theirs, &mut second).await });
+        let relayed = spawn(async move { copy_with_drops(&mut remote, &mut second).await });
         copy_with_drops(&mut file, &mut ours).await?;
         drop(ours);
         relayed.await.unwrap()?;
@@ -257,10 +257,10 @@ fn a_file_is_copied_on_behind_what_a_sink_has_accepted_of_a_piece() {
 #[test]
 fn the_cursor_stays_where_nothing_was_written() {
     everywhere(|place| async move {
-        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (mut file, mut ours, mut remote) = set_up(&place).await?;
         file.seek(SeekFrom::Start(1000)).await?;
         ours.send("not for a file open for reading").await?;
-        let error = copy(&mut theirs, &mut file).await.unwrap_err();
+        let error = copy(&mut remote, &mut file).await.unwrap_err();
         assert_eq!(error.raw_os_error(), Some(9), "{error}");
         assert_eq!(file.seek(SeekFrom::Current(0)).await?, 1000);
         Ok(())
@@ -270,8 +270,8 @@ fn the_cursor_stays_where_nothing_was_written() {
 #[test]
 fn a_peer_that_is_gone_is_an_error() {
     everywhere(|place| async move {
-        let (mut file, mut ours, theirs) = set_up(&place).await?;
-        theirs.abort();
+        let (mut file, mut ours, remote) = set_up(&place).await?;
+        remote.abort();
         let error = copy(&mut file, &mut ours).await.unwrap_err();
         let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
         assert!(gone.contains(&error.kind()), "{error}");
@@ -292,7 +292,7 @@ fn a_peer_that_is_gone_is_no_signal() {
     let raised = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGPIPE, raised.clone()).unwrap();
     everywhere(|place| async move {
-        let (mut file, mut ours, _theirs) = set_up(&place).await?;
+        let (mut file, mut ours, _remote) = set_up(&place).await?;
         ours.shutdown().await?;
         let error = copy(&mut file, &mut ours).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
@@ -304,8 +304,8 @@ fn a_peer_that_is_gone_is_no_signal() {
 #[test]
 fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
     everywhere(|place| async move {
-        let (mut file, mut ours, theirs) = set_up(&place).await?;
-        let received = receive_all(theirs);
+        let (mut file, mut ours, remote) = set_up(&place).await?;
+        let received = receive_all(remote);
         assert_eq!(copy_range(&file, 1_000_000..3_000_000, &mut ours).await?, 2_000_000);
         let (_recv, mut send) = ours.split();
         assert_eq!(copy_range(&file, 5..=9, &mut send).await?, 5);
@@ -335,16 +335,16 @@ fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
 #[test]
 fn a_limit_stops_at_a_byte_of_files_too() {
     everywhere(|place| async move {
-        let (mut file, mut ours, mut theirs) = set_up(&place).await?;
+        let (mut file, mut ours, mut remote) = set_up(&place).await?;
         file.seek(SeekFrom::Start(10)).await?;
         let mut into = File::create(place.join("part")).await?;
         assert_eq!(copy_at_most(&mut file, &mut into, 300_000).await?, 300_000);
         assert_eq!(copy_at_most(&mut file, &mut ours, 5000).await?, 5000);
         assert_eq!(copy_at_most(&mut file, &mut ours, 0).await?, 0);
         assert_eq!(file.seek(SeekFrom::Current(0)).await?, 305_010);
-        assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 4000);
+        assert_eq!(copy_at_most(&mut remote, &mut into, 4000).await?, 4000);
         ours.shutdown().await?;
-        assert_eq!(copy_at_most(&mut theirs, &mut into, 4000).await?, 1000);
+        assert_eq!(copy_at_most(&mut remote, &mut into, 4000).await?, 1000);
         assert!(fs::read(place.join("part")).await? == pattern()[10..305_010]);
         Ok(())
     });

@@ -154,11 +154,11 @@ fn a_copy_that_fails_tells_a_later_call_and_leaves_the_cursors_where_it_ended() 
         let long = vec![b'x'; LIMIT as usize + 5000];
         let mut source = &long[..];
         begin(copy(&mut source, &mut to)).await;
-        let told = match to.sync_all().await {
+        let result = match to.sync_all().await {
             Ok(()) if !source.is_empty() => copy(&mut source, &mut to).await.map(drop),
-            told => told,
+            result => result,
         };
-        assert_eq!(told.expect_err("the rest did not fit").kind(), ErrorKind::FileTooLarge);
+        assert_eq!(result.expect_err("the rest did not fit").kind(), ErrorKind::FileTooLarge);
         let written = std::fs::read(place.join("to"))?;
         assert!(written.iter().all(|byte| *byte == b'x'), "no gap");
         assert_eq!(to.seek(SeekFrom::Current(0)).await?, written.len() as u64);

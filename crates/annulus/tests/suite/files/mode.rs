@@ -39,7 +39,7 @@ impl Mode {
         self,
         body: impl FnOnce(Place) -> F + Send + 'static,
     ) {
-        let (done, told) = channel();
+        let (done, ended) = channel();
         let thread = thread::spawn(move || {
             let done = done;
             let outcome = self.runtime().unwrap().block_on(body(Place::new()));
@@ -47,7 +47,7 @@ impl Mode {
             done.send(()).unwrap();
         });
         // If the body panics, its end of the channel is dropped.
-        let hangs = told.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout);
+        let hangs = ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout);
         assert!(!hangs, "{self:?}: the loop hangs");
         thread.join().unwrap_or_else(|panic| resume_unwind(panic));
     }

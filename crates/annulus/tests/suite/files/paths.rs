@@ -33,16 +33,16 @@ fn metadata_says_what_std_says() {
         let path = place.join("file");
         fs::write(&path, vec![0; 12_345]).await?;
         fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).await?;
-        let (ours, theirs) = (fs::metadata(&path).await?, std::fs::metadata(&path)?);
-        assert_eq!(ours.len(), theirs.len());
-        assert_eq!(ours.permissions().mode(), theirs.permissions().mode() & 0o7777);
-        assert_eq!(ours.modified(), theirs.modified()?);
-        assert_eq!(ours.accessed(), theirs.accessed()?);
-        assert_eq!(ours.created(), theirs.created().ok());
+        let (ours, stdlib) = (fs::metadata(&path).await?, std::fs::metadata(&path)?);
+        assert_eq!(ours.len(), stdlib.len());
+        assert_eq!(ours.permissions().mode(), stdlib.permissions().mode() & 0o7777);
+        assert_eq!(ours.modified(), stdlib.modified()?);
+        assert_eq!(ours.accessed(), stdlib.accessed()?);
+        assert_eq!(ours.created(), stdlib.created().ok());
         use std::os::unix::fs::MetadataExt;
         assert_eq!(
             (ours.ino(), ours.uid(), ours.blocks()),
-            (theirs.ino(), theirs.uid(), theirs.blocks())
+            (stdlib.ino(), stdlib.uid(), stdlib.blocks())
         );
         Ok(())
     });
@@ -60,11 +60,11 @@ fn real_paths_are_those_of_std() {
             assert_eq!(fs::canonicalize(&path).await?, std::fs::canonicalize(&path)?, "{path:?}");
         }
         fs::symlink("loop", place.join("loop")).await?;
-        let (ours, theirs) = (
+        let (ours, stdlib) = (
             fs::canonicalize(place.join("loop")).await.unwrap_err(),
             std::fs::canonicalize(place.join("loop")).unwrap_err(),
         );
-        assert_eq!(ours.kind(), theirs.kind());
+        assert_eq!(ours.kind(), stdlib.kind());
         Ok(())
     });
 }

@@ -418,8 +418,8 @@ fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
         let pause = Duration::from_millis(1)..SECOND / 5;
         let kinds = &[Disturbance::Partition, Disturbance::Reset, Disturbance::Delay];
         network.disturb(Disturbances { kinds, pause, ..Disturbances::default() });
-        let (told, faults) = (Rc::new(Cell::new((0, 0))), network.clone());
-        let counts = told.clone();
+        let (totals, faults) = (Rc::new(Cell::new((0, 0))), network.clone());
+        let counts = totals.clone();
         let client = async move {
             let slow = Link { latency: SECOND / 100, ..Link::default() };
             faults.link("proxy", "server", slow)?;
@@ -437,7 +437,7 @@ fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
         };
         network.client("client", client).unwrap();
         network.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        (whole, failed) = (whole + told.get().0, failed + told.get().1);
+        (whole, failed) = (whole + totals.get().0, failed + totals.get().1);
     }
     assert!(whole > 10 && failed > 0, "{whole} whole, {failed} failed");
 }

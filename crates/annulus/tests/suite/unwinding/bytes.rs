@@ -15,11 +15,11 @@ use std::rc::Rc;
 struct Owner {
     bytes: Vec<u8>,
     stream: Option<TcpStream>,
-    told: Told,
+    drops: Drops,
 }
 
 #[derive(Clone, Default)]
-struct Told {
+struct Drops {
     well: Rc<Cell<u32>>,
     badly: Rc<Cell<u32>>,
 }
@@ -33,7 +33,7 @@ impl Drop for Owner {
             Ok(Ok(())) => true,
             Err(_) => false,
         };
-        let count = if free { &self.told.well } else { &self.told.badly };
+        let count = if free { &self.drops.well } else { &self.drops.badly };
         count.set(count.get() + 1);
     }
 }
@@ -46,17 +46,17 @@ impl AsRef<[u8]> for Owned {
     }
 }
 
-fn bytes(len: usize, stream: TcpStream, told: &Told) -> Bytes {
-    let owner = Owner { bytes: vec![7; len], stream: Some(stream), told: told.clone() };
+fn bytes(len: usize, stream: TcpStream, drops: &Drops) -> Bytes {
+    let owner = Owner { bytes: vec![7; len], stream: Some(stream), drops: drops.clone() };
     Bytes::from_owner(Owned(Here(owner)))
 }
 
 /// Runs a test; what it sends is dropped once in the end, and not under a borrow of the runtime's inside.
-fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Told) -> u32) {
-    let told = Told::default();
-    let made = test(&mut stage, &told);
+fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Drops) -> u32) {
+    let drops = Drops::default();
+    let made = test(&mut stage, &drops);
     stage.end();
-    assert_eq!((told.badly.get(), told.well.get()), (0, made));
+    assert_eq!((drops.badly.get(), drops.well.get()), (0, made));
 }
 
 /// What outlives a run that ends at once, by a panic or by `Handle::stop`.
@@ -81,11 +81,11 @@ fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io
 fn of_streams_aborted_outside_their_runtime() {
     for panics in [true, false] {
         everywhere(|stage| {
-            dropped_freely(stage, |stage, told| {
+            dropped_freely(stage, |stage, drops| {
                 let left = left_behind(stage, panics, async || {
                     let (mut stream, peer) = pair().await?;
                     let (owned, other) = pair().await?;
-                    assert!(touch(stream.send(bytes(64 << 20, owned, told))).is_none());
+                    assert!(touch(stream.send(bytes(64 << 20, owned, drops))).is_none());
                     Ok((stream, peer, other))
                 });
                 left.0.abort();
@@ -99,16 +99,16 @@ fn of_streams_aborted_outside_their_runtime() {
 fn of_streams_that_outlive_their_runtime() {
     for panics in [true, false] {
         everywhere(|mut stage| {
-            let told = Told::default();
+            let drops = Drops::default();
             let left = left_behind(&mut stage, panics, async || {
                 let (mut stream, peer) = pair().await?;
                 let (owned, other) = pair().await?;
-                assert!(touch(stream.send(bytes(64 << 20, owned, &told))).is_none());
+                assert!(touch(stream.send(bytes(64 << 20, owned, &drops))).is_none());
                 Ok((stream, peer, other))
             });
             let (runtime, sim) = stage.into_parts();
             drop(runtime);
-            assert_eq!((told.badly.get(), told.well.get()), (0, 1));
+            assert_eq!((drops.badly.get(), drops.well.get()), (0, 1));
             drop(left);
             nothing_left(sim.as_deref());
         });
@@ -118,18 +118,18 @@ fn of_streams_that_outlive_their_runtime() {
 #[test]
 fn that_are_empty_or_refused() {
     everywhere(|stage| {
-        dropped_freely(stage, |stage, told| {
+        dropped_freely(stage, |stage, drops| {
             stage.play(async {
                 let (mut stream, _peer) = pair().await?;
                 let (one, _other) = pair().await?;
-                stream.send(bytes(0, one, told)).await?;
+                stream.send(bytes(0, one, drops)).await?;
                 stream.shutdown().await?;
                 let (one, _other) = pair().await?;
-                assert!(stream.send(bytes(1, one, told)).await.is_err());
+                assert!(stream.send(bytes(1, one, drops)).await.is_err());
                 let socket = UdpSocket::bind("127.0.0.1:0")?;
                 let (one, _other) = pair().await?;
                 let to = socket.local_addr()?;
-                assert!(socket.send_to(bytes(70_000, one, told), to).await.is_err());
+                assert!(socket.send_to(bytes(70_000, one, drops), to).await.is_err());
                 yield_now().await;
                 Ok(())
             });
@@ -141,7 +141,7 @@ fn that_are_empty_or_refused() {
 #[test]
 fn of_datagrams_sent_and_given_up() {
     everywhere(|stage| {
-        dropped_freely(stage, |stage, told| {
+        dropped_freely(stage, |stage, drops| {
             stage.play(async {
                 let (one, other) = UnixDatagram::pair()?;
                 let mut made = 0;
@@ -149,7 +149,7 @@ fn of_datagrams_sent_and_given_up() {
                 loop {
                     let (owned, _other) = pair().await?;
                     made += 1;
-                    if touch(one.send(bytes(10_000, owned, told))).is_none() || made == 50 {
+                    if touch(one.send(bytes(10_000, owned, drops))).is_none() || made == 50 {
                         break;
                     }
                 }
@@ -165,13 +165,13 @@ fn that_were_sent_without_a_copy() {
     on_rings(
         || Runtime::builder().zero_copy_threshold(Some(1)),
         |stage| {
-            dropped_freely(stage, |stage, told| {
+            dropped_freely(stage, |stage, drops| {
                 stage.play(async {
                     let (mut stream, mut peer) = pair().await?;
                     let (one, _other) = pair().await?;
-                    stream.send(bytes(100, one, told)).await?;
+                    stream.send(bytes(100, one, drops)).await?;
                     let (one, _other) = pair().await?;
-                    stream.send(bytes(100, one, told)).await?;
+                    stream.send(bytes(100, one, drops)).await?;
                     assert_eq!(crate::common::receive(&mut peer, 200).await?.len(), 200);
                     Ok(())
                 });

@@ -70,8 +70,8 @@ fn what_is_spawned_at_the_end_is_dropped_at_once() {
             spawn(async move {
                 let _last = OnDrop(move || {
                     let dropped = Rc::new(Cell::new(false));
-                    let tell = dropped.clone();
-                    let value = OnDrop(move || tell.set(true));
+                    let flag = dropped.clone();
+                    let value = OnDrop(move || flag.set(true));
                     let mut task: JoinHandle<()> = spawn(async move {
                         pending::<()>().await;
                         drop(value);

@@ -16,11 +16,11 @@ type Outcome = Rc<RefCell<Option<Result<(), String>>>>;
 /// A waker whose drop does something, once.
 fn doing(act: impl FnOnce() -> Result<(), String> + 'static) -> (std::task::Waker, Outcome) {
     let outcome = Outcome::default();
-    let (told, mut act) = (outcome.clone(), Some(act));
+    let (result, mut act) = (outcome.clone(), Some(act));
     let waker = waker_of(OnDrop(move || {
         let act = act.take().expect("a value is dropped once");
         let ended = catch_unwind(AssertUnwindSafe(act));
-        *told.borrow_mut() = Some(ended.unwrap_or_else(|_| Err("it panicked".into())));
+        *result.borrow_mut() = Some(ended.unwrap_or_else(|_| Err("it panicked".into())));
     }));
     (waker, outcome)
 }
