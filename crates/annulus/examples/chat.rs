@@ -1,7 +1,7 @@
 //! A chat over three shards: `cargo run --release -p annulus --example chat -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`
 //! several times.
 //!
-//! What one client says in a line, all others hear, on whatever shard they are; it is copied once. The room is a channel of
+//! A line that one client sends reaches all others, on whatever shard they are; it is copied once. The room is a channel of
 //! `tokio::sync`, which works between annulus' shards as well. Limits: as many clients as descriptors, others wait; 4 KiB a line; a
 //! client that is 256 messages or ten seconds behind is disconnected. A silent one stays. SIGINT and SIGTERM end it.
 
@@ -75,7 +75,7 @@ async fn chat(
     if ended.is_err()
         && let Ok(stream) = TcpStream::reunite(from, to)
     {
-        // What a client that does not read was to hear is discarded: a close would wait for it.
+        // Messages for a client that does not read are discarded: a close would wait for them.
         stream.abort();
     }
     ended

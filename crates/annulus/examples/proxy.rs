@@ -56,7 +56,7 @@ type Copied = (u64, u64);
 
 async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) -> io::Result<()> {
     let left = async {
-        // What the client has sent may be all it has to say. An end without a byte may be, too, for a moment.
+        // The bytes so far may be all that the client has to send. So may an end without a byte, for a moment.
         match client.peek(1 << 16).await {
             Ok([]) => sleep(CONNECTING / 10).await,
             Ok(_) => pending().await,

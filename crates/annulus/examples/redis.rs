@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     stream.send("-ERR max number of clients reached\r\n").await?;
     stream.shutdown().await?;
-    // What the client has sent is read: else it would see a reset, perhaps before it sees the error.
+    // The rest of the client's bytes is read: else it would see a reset, perhaps before it sees the error.
     let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
     Ok(timeout(PATIENCE, rest).await?)
 }
@@ -264,7 +264,7 @@ impl Store {
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
-            // What clients ask first: which commands there are, and settings, of which there are none.
+            // The first questions of clients: which commands there are, and settings, of which there are none.
             (b"COMMAND", _) => number(out, b'*', 0),
             (b"CONFIG", 3) => {
                 number(out, b'*', 2);

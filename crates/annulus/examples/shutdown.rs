@@ -33,7 +33,7 @@ pub(crate) async fn server(address: String, seconds: u64) -> io::Result<()> {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, _peer) = accepted?;
         connections.spawn(serve(stream, stop.clone()));
-        // What has ended need not be kept.
+        // Results of connections that have ended are dropped.
         while connections.try_join_next().is_some() {}
     }
     drop(listener);

@@ -77,7 +77,7 @@ fn serve(
             // Boxed, so that a connection that waits for its next request holds nothing of this one.
             if !Box::pin(respond(&mut stream, &files, place.is_some(), head)).await? {
                 stream.shutdown().await?;
-                // What the client still sends is read: else it would see a reset, perhaps before it sees the reply.
+                // The rest of the client's bytes is read: else it would see a reset, perhaps before it sees the reply.
                 let rest = async { while let Ok(Some(_)) = stream.recv().await {} };
                 return Ok(timeout(PATIENCE, rest).await?);
             }
@@ -256,7 +256,7 @@ impl<'a> Request<'a> {
 struct Answer {
     status: &'static str,
     headers: String,
-    /// What of which file; if there is none, the status is the text.
+    /// The file to send and the range of its bytes; without a file, the status is the text.
     file: Option<(Rc<CachedFile>, Range<u64>)>,
 }
 

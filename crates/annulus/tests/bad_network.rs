@@ -22,11 +22,11 @@ const BYTES: usize = 192 * 1024;
 /// Far beyond what it takes; a stall shows as a failure, not as a hang.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What makes the network bad, best first.
+/// Queueing disciplines that make the network bad, best first.
 const QDISCS: [&str; 2] =
     ["netem delay 20ms loss 1% limit 100", "tbf rate 10mbit burst 3000 limit 25000"];
 
-/// Runs a command line and tells what it said where it failed.
+/// Runs a command line; the error names it, and has what it printed.
 fn run(line: &str) -> Result<String, String> {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap_or_default())
@@ -114,7 +114,7 @@ impl Inside {
         Self(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// What it printed, and how it ended.
+    /// The program's output and its exit status, once it has ended.
     fn ended(mut self) -> Output {
         let mut stdout = Vec::new();
         self.0.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Tells a child what `io_uring_setup` is to answer.
 const ERRNO: &str = "ANNULUS_TEST_ERRNO";
 
-/// What stands in the way, as errno; and what must be said of it: cause, and way out.
+/// Errors that block io_uring, as errno, with the cause and the remedy that the message must name.
 const BLOCKS: [(i32, &str, &str); 4] = [
     (libc::EPERM, "seccomp", "allow io_uring_setup"),
     (libc::ENOSYS, "this kernel has no io_uring", "run Linux 6.0 or newer"),

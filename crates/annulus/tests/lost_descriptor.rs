@@ -17,7 +17,7 @@ fn the_error_names_the_call() {
     close(descriptor("anon_inode:[eventpoll]"));
     let error = runtime.try_block_on(sleep(Duration::from_millis(1))).unwrap_err();
     assert_eq!(error.to_string(), "epoll_pwait: Bad file descriptor (os error 9)");
-    // Its end would close the number once more.
+    // The runtime's end would close the number once more.
     mem::forget(runtime);
 }
 

@@ -1,4 +1,4 @@
-//! What needs a descriptor and finds none, alone in its process, since it lowers the process's limit of open files.
+//! Calls that need a descriptor and find none, alone in their process, since the test lowers the process's limit of open files.
 #![allow(unsafe_code)]
 
 mod common;

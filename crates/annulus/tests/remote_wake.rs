@@ -29,7 +29,7 @@ impl Remote {
         }
     }
 
-    /// What a waker does.
+    /// The steps of a waker: a task is put in, and the loop is woken if it sleeps.
     fn push(&self) {
         self.inbox.fetch_add(1, Ordering::Relaxed);
         if self.state.wake() {

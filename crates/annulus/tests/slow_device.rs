@@ -21,7 +21,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// What a sync has to wait for: a second's worth of the device.
+/// Bytes that a sync has to write: a second's worth of the device.
 const DIRTY: usize = 2 * 1024 * 1024;
 const TICK: Duration = Duration::from_millis(1);
 

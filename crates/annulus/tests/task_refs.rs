@@ -1,4 +1,4 @@
-//! What threads share of a task, with loom's atomics: the count of references, and the remote flags. Loom tries every order of
+//! The part of a task that threads share, with loom's atomics: the count of references, and the remote flags. Loom tries every order of
 //! their steps that the memory model allows, and reports a cell of the owner's that another thread uses at the same time.
 #![allow(unsafe_code)]
 
@@ -132,7 +132,7 @@ fn the_last_reference_frees_on_any_thread() {
 /// A task's remote flags, and the inbox.
 struct Remote {
     flags: RemoteFlags,
-    /// What the task is woken for. No lock: the flags alone must make it visible.
+    /// The work that the task is woken for. No lock: the flags alone must make it visible.
     news: AtomicUsize,
     inbox: Mutex<usize>,
     pushed: Condvar,

@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` is told: a span for each task, and events.
+//! The events that a subscriber of `tracing` gets: a span for each task, and events of connections and of the loop.
 
 mod common;
 

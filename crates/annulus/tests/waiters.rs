@@ -59,7 +59,7 @@ impl Flag {
     }
 }
 
-/// What happens to one of the tasks, or to all.
+/// A step of the model: it concerns one of the tasks, or all.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// It starts to wait, or is polled again, woken or not.
@@ -302,7 +302,7 @@ struct Modelled {
     notified: bool,
 }
 
-/// What `Waiters` is, in the plainest way.
+/// The model of `Waiters`, in the plainest way.
 #[derive(Default)]
 struct Model {
     line: Vec<Modelled>,

@@ -23,7 +23,7 @@ fn main() -> std::io::Result<()> {
         server.timer(Timer::new()).pipeline_flush(true).half_close(true);
         loop {
             let (stream, _) = listener.accept().await?;
-            // Its error ends the connection; it is the peer's in most cases.
+            // An error ends the connection; it is the peer's in most cases.
             annulus::spawn(server.serve_connection(Io::new(stream), service_fn(hello)));
         }
     }))

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub(crate) fn greet(address: &str) -> Result<(String, u64), Box<dyn Error>> {
     annulus::run(async {
         let stream = SendStream::new(TcpStream::connect(address).await?);
-        // Its own time limits would need tokio's timers: use `annulus::time::timeout`.
+        // The client's own time limits would need tokio's timers: use `annulus::time::timeout`.
         let config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let info = RedisConnectionInfo::default();

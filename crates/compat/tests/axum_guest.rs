@@ -33,7 +33,7 @@ where
     while ask("/count".into()).await? != "100" {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // What has begun is finished; the end comes while it waits.
+    // A request that has begun is finished; the end comes while it waits.
     let slow = ask("/slow".into());
     let end = async {
         ask("/hello/last".into()).await?;

@@ -25,7 +25,7 @@ const HEADER: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(30);
 const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// What the server saw of bodies that broke off.
+/// How many bodies broke off, as the server saw them.
 #[derive(Clone, Default)]
 struct Seen(Rc<Cell<u32>>);
 
@@ -60,7 +60,7 @@ fn serve(listener: TcpListener, seen: Seen) -> Rc<RefCell<Vec<JoinHandle<()>>>> 
         while let Ok((stream, _)) = listener.accept().await {
             let (server, seen) = (server.clone(), seen.clone());
             all.borrow_mut().push(annulus::spawn(async move {
-                // Its error is the peer's.
+                // An error of the connection is the peer's.
                 _ = server
                     .serve_connection(
                         stream,

@@ -81,7 +81,7 @@ fn has(client: &str, version: &str) -> bool {
     found
 }
 
-/// What every program must answer.
+/// Checks the answers that every program must give.
 fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
     if !has("curl", "--version") {
         return;

@@ -130,7 +130,7 @@ impl Postgres {
 
 struct Session {
     client: Client,
-    /// What the server has sent to this session on its own, as by NOTIFY.
+    /// Messages that the server has sent to this session on its own, as by NOTIFY.
     notices: mpsc::UnboundedReceiver<AsyncMessage>,
 }
 

@@ -100,18 +100,18 @@ async fn in_fragments(client: &mut WebSocketStream<TcpStream>) -> Outcome {
     Ok(())
 }
 
-/// What a server answers to bytes that are no frame, or one that it must refuse.
+/// The error of a server that gets bytes which are no frame, or a frame that it must refuse.
 async fn refused(bytes: Vec<u8>) -> Result<Error, Failure> {
     let (client, server) = connect("127.0.0.1:0").await?;
     let mut stream = client.into_inner();
     stream.send(bytes).await?;
-    // Its close frame, if it sends one, and the end.
+    // The server's close frame, if it sends one, and the end.
     while let Ok(Some(_)) = stream.recv().await {}
     Ok(server.await?.expect_err("a bad frame"))
 }
 
 async fn bad_frames() -> Outcome {
-    // Of a client, each frame has a mask: here of zeros.
+    // Each frame of a client has a mask: here of zeros.
     let frame =
         |first: u8, length: u8, body: &[u8]| [&[first, 0x80 | length, 0, 0, 0, 0], body].concat();
     let reserved = refused(frame(0x83, 0, &[])).await?;

@@ -27,14 +27,14 @@ use tower::ServiceExt;
 use tower::buffer::Buffer;
 
 const MOMENT: Duration = Duration::from_millis(1);
-/// What needs no runtime of tokio, and the end of its answer.
+/// Paths that need no runtime of tokio, and the end of the answer.
 const NATIVE: [(&str, &str); 4] = [
     ("/hello/you", "hello, you"),
     ("/events", "data: 2\n\n"),
     ("/own-timer", "waited"),
     ("/late", "408"),
 ];
-/// What looks for one.
+/// Paths that need a runtime of tokio.
 const OF_TOKIO: [(&str, &str); 8] = [
     ("/layer", "hello"),
     ("/timer", "waited"),
@@ -49,7 +49,7 @@ const OF_TOKIO: [(&str, &str); 8] = [
 #[derive(Clone)]
 struct Shared {
     address: SocketAddr,
-    /// What WebSockets get.
+    /// Whether the message of a WebSocket has come, once for each of them.
     got: mpsc::UnboundedSender<bool>,
 }
 
@@ -204,7 +204,7 @@ fn with_tokio_all_runs_but_upgrades_of_axum() {
         let mut server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
         answers(&server, &OF_TOKIO).await?;
-        // Its socket is used on the other thread.
+        // The socket of an upgraded connection is used on the other thread.
         assert!(!speaks_websocket(&mut server).await?);
         server.stop.cancel();
         Ok(())

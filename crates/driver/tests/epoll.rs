@@ -1,4 +1,4 @@
-//! What only the epoll driver must handle.
+//! Cases that only the epoll driver must handle.
 #![allow(unsafe_code)]
 
 mod common;

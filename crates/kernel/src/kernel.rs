@@ -127,7 +127,7 @@ pub unsafe trait Kernel {
 
     /// `connect(2)`, for sockets on which it does not wait: datagram sockets, whose peer it sets; Unix streams, on which it fails with
     /// `AGAIN` if the backlog is full and the socket non-blocking; and non-blocking TCP sockets, on which it fails with `INPROGRESS`, then
-    /// with `ALREADY` until the outcome is known, and then returns that.
+    /// with `ALREADY` until the outcome is known, and then returns the outcome.
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
     /// `unlink(2)` of the path that a Unix socket was bound to. Nothing happens if it no longer names a socket, or if the address is

@@ -220,7 +220,7 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
     let mut ring = small_ring();
     let eventfd = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     ring.register_eventfd(eventfd.as_fd()).unwrap();
-    // A read that waits for the peer, since an operation that is done while it is submitted may be told of or not.
+    // A read that waits for the peer, since an operation that is done while it is submitted may be signalled or not.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, _) = listener.accept().unwrap();

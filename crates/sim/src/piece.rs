@@ -52,7 +52,7 @@ impl Piece {
         Self { len: self.len.min(count), ..self }
     }
 
-    /// Reads all of it.
+    /// Appends the bytes of the whole piece to `bytes`.
     #[inline]
     pub(crate) fn append_to(self, bytes: &mut VecDeque<u8>) {
         if self.len > 0 {
@@ -72,7 +72,7 @@ impl Piece {
         count
     }
 
-    /// A copy of all of it.
+    /// A copy of the bytes of the whole piece.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = VecDeque::with_capacity(self.len);
         self.append_to(&mut bytes);

@@ -205,7 +205,7 @@ impl Io {
             pool.unwrap_or(self.driver.pool()).give_back(id);
         }
         if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
-            // SAFETY: the connection was made for this runtime, and nothing else has heard of it.
+            // SAFETY: the connection was made for this runtime, and nothing else knows the descriptor.
             self.close(unsafe { Fd::from_raw(fd as i32) });
         }
     }

@@ -84,7 +84,7 @@ struct Known {
     lookup: Lookup,
 }
 
-/// A lookup of a path in the file system, numbered and timed when it begins: what it finds is as old as that.
+/// A lookup of a path in the file system, numbered and timed when it begins: its result counts as old as this time.
 #[derive(Clone, Copy)]
 struct Lookup {
     number: u64,

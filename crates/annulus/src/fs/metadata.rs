@@ -84,12 +84,12 @@ impl Metadata {
         system_time(self.0.changed)
     }
 
-    /// When it was last read, as far as the file system records that.
+    /// When it was last read, as far as the file system records such times.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.0.accessed)
     }
 
-    /// When it was made; `None` if the file system does not record that.
+    /// When it was made; `None` if the file system does not record this time.
     pub fn created(&self) -> Option<SystemTime> {
         (self.0.mask & CREATED != 0).then(|| system_time(self.0.born))
     }

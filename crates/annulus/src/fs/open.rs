@@ -310,7 +310,7 @@ async fn offload(
     let (answer, args) = site.offload(OpenArgs { path, how: Box::new(first) }).await;
     match answer {
         answer if wait => answer.map(|fd| opened_as(site.core, fd)),
-        // Another process holds a lease on the file, and must release it first: this open waits for that.
+        // Another process holds a lease on the file, and must release it first: this open waits for the release.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let args = OpenArgs { how: Box::new(how), ..args };
             let (answer, _) = CallSite { policy: Policy::Offload, ..site }.offload(args).await;

@@ -13,7 +13,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
 ///
-/// Whether the descriptor is blocking is not determined: code that depends on it sets that.
+/// Whether the descriptor is blocking is not determined: code that depends on the mode sets it.
 ///
 /// A connection goes to a thread of the program's own; bytes that had arrived go with it:
 ///

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 /// Bytes that were received, and that `recv` returns before it asks the stream.
 ///
-/// Empty and without memory until bytes are first shown; the box then stays for the next ones, and is small for that.
+/// Empty and without memory until bytes are first shown; the box then stays for the next ones, and is small for this reason.
 #[derive(Default)]
 pub(super) struct RecvBuffer(Option<Box<Unread>>);
 

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::time::Duration;
 
-/// The signal that ends a process, which cannot prevent that.
+/// The signal that ends a process, and that a process can neither catch nor ignore.
 const SIGKILL: i32 = 9;
 
 /// A process that this one has started. See what [dropping it](crate::process#children-that-are-dropped) does.
@@ -100,7 +100,7 @@ impl Child {
     /// that reads to the end would wait for ever.
     ///
     /// The output must be read meanwhile, if it is piped: a child whose pipe is full waits. [`wait_with_output`](Self::wait_with_output)
-    /// does that.
+    /// reads it.
     ///
     /// Cancel-safe.
     ///

@@ -138,7 +138,7 @@ impl<T> JoinSet<T> {
             let number = self.finished.pop()?;
             let Entry::Occupied(mut task) = self.tasks.entry(number) else { continue };
             if !task.get().is_finished() {
-                // The task's future is being dropped, and the result comes right after that.
+                // The task's future is being dropped, and the result comes right after the drop.
                 self.finished.tasks.borrow_mut().push_front(number);
                 return None;
             }

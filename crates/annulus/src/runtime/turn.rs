@@ -83,7 +83,7 @@ impl Core {
     /// As [`turn`](Self::turn). If it `goes_on`, tasks are ready and may run before the loop looks for events.
     #[inline]
     fn take_turn(&self, ready: bool, goes_on: bool, upto: Option<Duration>) -> io::Result<()> {
-        // Before the turn, so that operations started by these drops are part of it.
+        // Before the turn, so that operations started by these drops are part of the turn.
         let (mut inner, settled) = self.settle_lent(self.enter()?)?;
         let closed = self.inline_policy.begin_turn(inner.io.has_looked);
         if closed {

@@ -172,7 +172,7 @@ impl Shards {
     {
         let mut local = None;
         let outcome = self.run_main(index, cpu, &mut local, barrier, main);
-        // Reported before the runtime ends, so that the other shards need not wait for that.
+        // Reported before the runtime ends, so that the other shards need not wait for its end.
         outcome.map_err(|cause| barrier.fail(index, cause)).ok()
     }
 

@@ -154,7 +154,7 @@ where
     };
     let joinable = Joinable { head, join_state: JoinState::new() };
     let task = Box::new(Task { joinable, future: UnsafeCell::new(Some(future)) });
-    // A pointer to the whole box, so that it may be used for all of it.
+    // A pointer to the whole box, so that all parts of the task may be used through it.
     let task = NonNull::from(Box::leak(task)).cast();
     (TaskRef(task), JoinRef { task: TaskRef(task), _result: PhantomData })
 }

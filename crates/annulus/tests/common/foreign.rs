@@ -14,7 +14,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 /// A panic payload whose own drop panics. What it leaves behind then is of no size, so that forgetting it leaks nothing.
 pub(crate) struct Bomb;
 
-/// What the drop of a [`Bomb`] panics with.
+/// The payload with which the drop of a [`Bomb`] panics.
 struct Splinter;
 
 impl Drop for Bomb {
@@ -23,7 +23,7 @@ impl Drop for Bomb {
     }
 }
 
-/// Whether a panic is one of these: nothing needs to be told of it unless it gets out.
+/// Whether a panic has one of these payloads: such a panic is reported only if it gets out of the runtime.
 pub(crate) fn is_foreign(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Bomb>() || payload.is::<Splinter>()
 }
@@ -42,7 +42,7 @@ impl Count {
     }
 }
 
-/// Its drop is counted, and panics with a [`Bomb`].
+/// A value whose drop is counted, and panics with a [`Bomb`].
 #[derive(Default)]
 pub(crate) struct PanicsOnDrop(pub(crate) Count);
 

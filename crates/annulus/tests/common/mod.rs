@@ -1,4 +1,4 @@
-//! What several of these tests need.
+//! Helpers of several of these tests.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 pub(crate) mod again;

@@ -1,4 +1,4 @@
-//! The servers end in order when they are asked to: with status 0, and nothing of theirs is in the way of the next.
+//! The servers end in order when they are asked to: with status 0, and they leave nothing that is in the way of the next.
 
 use super::examples;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,7 +18,7 @@ fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
         let line = line.expect("text");
         line.strip_prefix("listening on ").map(str::to_owned)
     });
-    // What it says further is read to the end, so that it does not wait for a reader.
+    // The rest of the output is read to the end, so that the server does not wait for a reader.
     std::thread::spawn(move || lines.for_each(drop));
     (server, address.unwrap_or_else(|| panic!("{name} says where it listens")))
 }

@@ -17,7 +17,7 @@ fn examples() -> &'static PathBuf {
         let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
         // Without Cargo, on another kernel, they were built before.
         if let Ok(cargo) = std::env::var("CARGO") {
-            // Of the workspace, as `cargo test --workspace` builds them: alone, its crates have other features, and are built again.
+            // The whole workspace, as `cargo test --workspace` builds it: alone, its crates have other features, and are built again.
             let words = ["build", "--quiet", "--workspace", "--examples", "--target-dir"];
             let mut build = Command::new(cargo);
             build.args(words).arg(profile.parent().expect("the target directory"));

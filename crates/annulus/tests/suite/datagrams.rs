@@ -1,4 +1,4 @@
-//! What only Linux reports about datagrams, on both drivers: addresses, service classes, times, drops and coalesced datagrams.
+//! Information that only Linux reports about datagrams, on both drivers: addresses, service classes, times, drops and coalesced datagrams.
 
 use crate::common;
 
@@ -235,7 +235,7 @@ async fn enters_of(pause: Duration) -> u64 {
     counters().expect("a runtime").enters - before
 }
 
-/// A writable event tells of space at the connected peer only.
+/// A writable event reports space at the connected peer only.
 #[test]
 fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
     on_each_driver(|| async {

@@ -217,7 +217,7 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
             let _bomb = Bomb;
             std::future::pending::<()>().await;
         });
-        // Its result is not awaited, and panics when it is dropped.
+        // The task's result is not awaited, and panics when it is dropped.
         drop(spawn(async { Bomb }));
         yield_now().await;
         aborted.abort();
@@ -279,7 +279,7 @@ fn a_runtime_in_a_destructor_of_thread_local_data_is_an_error() {
     thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
     let (sender, texts) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(|| {
-        // Before the crate's own data, so that it is dropped behind that.
+        // Set before the crate's own thread-local data, and so dropped after it.
         LAST.set(Some(Last(sender)));
         annulus::run(yield_now());
     });

@@ -62,7 +62,7 @@ fn polls_until_bytes_are_seen(builder: Builder) -> u32 {
         });
         let mut polls = 0;
         for count in 1..=2 {
-            // What is written has arrived when the call returns. The second time, the receive is armed.
+            // The bytes have arrived when the write returns. The second time, the receive is armed.
             remote.write_all(b"bytes")?;
             polls = 0;
             while received.get() < count && polls < 10_000 {

@@ -27,7 +27,7 @@ impl Drop for Asking {
     }
 }
 
-/// What makes bytes of a value.
+/// Makes a chunk of a value.
 type Maker = fn(Asking) -> Chunk;
 
 /// Runs a body on each driver, with each kind of bytes; it is given so many bytes each time it asks. All of them are dropped in the

@@ -1,4 +1,4 @@
-//! What other crates offer works here as it does elsewhere, with values that are not `Send` too.
+//! Futures and streams of other crates work here as elsewhere, with values that are not `Send` too.
 
 use crate::common::run;
 use annulus::spawn;

@@ -51,7 +51,7 @@ impl AsyncSend for Foreign {
     }
 }
 
-/// What a copy has ended with, and when.
+/// The result of a copy, and the time at which it ended.
 type End = (io::Result<(u64, u64)>, Instant);
 
 /// A task that copies, with the limit, and returns the streams.

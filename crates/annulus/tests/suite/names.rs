@@ -16,7 +16,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(5);
-/// Of a name with two addresses, at which no other test listens.
+/// The addresses of a name that has two; no other test listens at them.
 const TWO: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 9), Ipv4Addr::new(127, 0, 0, 10)];
 
 /// Knows these names, and what it was asked on which thread.

@@ -227,7 +227,7 @@ fn a_command_starts_children_of_every_kind() {
         assert!(child.wait().await?.success() && command.status().await?.success());
         command.env_remove("QUIET");
         assert_eq!(command.output().await?.stdout.len(), 100_000);
-        // Its pipes are closed: it ends, though nothing reads.
+        // The child's pipes are closed: it ends, though nothing reads.
         command.stdout(Stdio::piped()).stdin(Stdio::piped()).status().await?;
         assert_eq!(command.output().await?.stdout.len(), 100_000);
         Ok(())

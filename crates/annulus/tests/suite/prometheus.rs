@@ -49,7 +49,7 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// A runtime that has done this and that.
+/// The statistics of a runtime with a socket, with tasks that have ended, and with one that waits.
 fn busy(measures: bool) -> Stats {
     run_on(Runtime::builder().measure(measures), async {
         let _socket = UdpSocket::bind("127.0.0.1:0")?;

@@ -43,7 +43,7 @@ fn a_device_that_cannot_cut_costs_no_datagram() {
     annulus::sim::run_on(&sim, Runtime::builder(), transfer(1200)).unwrap();
 }
 
-/// What the system refuses of a send at once is queued, and not counted as taken.
+/// A send that the system refuses at once is queued, and not counted as taken.
 #[test]
 fn a_refused_direct_send_is_not_counted() {
     for (refused, direct) in [(1000, 0), (0, 1)] {

@@ -84,7 +84,7 @@ fn a_panicking_task_ends_alone() {
     });
 }
 
-/// What a shard of three says whose runtime is made by `make`, and how many mains ran.
+/// Runs three shards, the culprit's runtime being made by `make`; returns the error, and how many mains ran.
 fn spoiled(make: fn() -> annulus::Builder, culprit: usize) -> (ShardError<io::Error>, usize) {
     let ran = AtomicUsize::new(0);
     let shards = Shards::new(3)
@@ -299,7 +299,7 @@ fn travel(
     })
 }
 
-/// What the system says a thread does: `S` for one that sleeps.
+/// The state of a thread as the system shows it: `S` for one that sleeps.
 fn state(thread: rustix::process::Pid) -> char {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let stat = std::fs::read_to_string(path).unwrap();
@@ -337,7 +337,7 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
         });
         outside.join().unwrap();
         let (wakes, calls) = done.unwrap()[0];
-        // The last tells of the channel's end; the loop may not have slept again by then.
+        // The last wake is for the channel's end; the loop may not have slept again by then.
         assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&wakes), "{wakes} wakes");
         assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&calls), "{calls} system calls");
     });

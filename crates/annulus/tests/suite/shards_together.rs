@@ -1,4 +1,4 @@
-//! What all shards are given, told and asked: inputs, values to all, and to stop.
+//! Calls that concern all shards: inputs, values to all, and a common stop.
 
 use crate::common;
 

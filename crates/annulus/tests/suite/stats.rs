@@ -60,7 +60,7 @@ fn a_loop_that_does_not_turn_is_reported_as_a_time_out() {
     let error = error.join().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(error.to_string().contains("has not turned for 1ms"), "{error}");
-    // What was given up leaves no task behind.
+    // The request that was given up leaves no task behind.
     runtime.block_on(annulus::yield_now());
     assert_eq!(runtime.stats().unwrap().tasks.alive, 0);
 }
@@ -87,7 +87,7 @@ fn after_the_end_there_are_no_stats() {
     assert!(annulus::stats().is_none());
 }
 
-/// What is known of the only task that was spawned at a line of this file.
+/// The information about the only task that was spawned at a line of this file.
 fn at(tasks: &[TaskInfo], line: u32) -> &TaskInfo {
     let mut found = tasks.iter().filter(|task| task.spawned_at.line() == line);
     let task = found.next().unwrap_or_else(|| panic!("none at line {line}: {tasks:?}"));

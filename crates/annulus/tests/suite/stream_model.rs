@@ -116,7 +116,7 @@ fn exchange<S: AsyncStreamHalves>(
     tasks.spawn(receive(one_from, totals[1], rng.fork()));
 }
 
-/// What can be split into its directions.
+/// A stream that can be split into its directions.
 trait AsyncStreamHalves: Sized {
     fn halves(self) -> (impl AsyncRecv + 'static, impl AsyncSend + 'static);
 }

@@ -100,7 +100,7 @@ fn signals_come_as_a_stream() {
     });
 }
 
-/// As the guide shows it: a loop over several sources, which ends when it is told to.
+/// As the guide shows it: a loop over several sources, which ends when its token is cancelled.
 #[test]
 fn select_of_futures_over_streams_futures_and_a_token() {
     run(async {

@@ -1,4 +1,4 @@
-//! What the models of streams and of datagrams share: bytes that are known by their position, settings from the least to the usual
+//! Helpers that the models of streams and of datagrams share: bytes that are known by their position, settings from the least to the usual
 //! ones, and the time within which everything must come to its end.
 
 use annulus::sim::{Sim, run_on};
@@ -10,7 +10,7 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What all that a runtime has at once may take.
+/// The time within which all work of a runtime must end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The byte at a position.

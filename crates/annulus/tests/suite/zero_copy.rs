@@ -87,7 +87,7 @@ fn an_abort_leaves_the_memory_alone() {
         let sim = Sim::builder(seed).build();
         let late = simulated(&sim, async {
             for round in 0..10 {
-                // Of these, some find no room, and are cancelled.
+                // Some of these sends find no room, and are cancelled.
                 let (mut client, mut server) = pair().await?;
                 let send = client.send(pattern(if round % 2 == 0 { 1000 } else { 1 << 20 }));
                 _ = timeout(Duration::from_millis(1), send).await;

@@ -2,7 +2,7 @@
 
 use std::process::exit;
 
-/// What it says.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) address: String,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What requests share.
+/// State that requests share.
 #[derive(Clone)]
 struct Counts {
     requests: Arc<AtomicU64>,

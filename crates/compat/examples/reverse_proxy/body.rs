@@ -19,7 +19,7 @@ pub(crate) struct Passed {
     body: Option<Incoming>,
     limit: Duration,
     waits: Option<OnThread<Sleep>>,
-    /// Its drop signals the end of the body.
+    /// The drop of this sender signals the end of the body.
     _ended: Option<oneshot::Sender<()>>,
 }
 

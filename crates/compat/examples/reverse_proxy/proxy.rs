@@ -1,4 +1,4 @@
-//! What happens to a request.
+//! The way of a request to the upstream, and of its response back.
 
 use super::body::{Broken, Passed};
 use super::forward::{
@@ -36,7 +36,7 @@ pub(crate) struct Proxy {
     /// Takes a new connection for each request.
     unpooled: Client<Connector, Passed>,
     limits: Limits,
-    /// Of tunnels.
+    /// One permit for each tunnel.
     permits: Arc<Semaphore>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
     /// Without a byte in either direction, until an upgraded connection is closed.
     pub(crate) tunnel_idle: Duration,
-    /// Of upgraded connections.
+    /// Most upgraded connections at a time.
     pub(crate) tunnels: usize,
 }
 
@@ -132,7 +132,7 @@ impl Proxy {
         match select(response, too_late).await {
             Either::Left((Ok(response), _)) => self.passed_back(response, upgrade.zip(permit)),
             Either::Left((Err(error), _)) => {
-                // Its text has addresses, which are not the client's business.
+                // The error's text has addresses, which are not the client's business.
                 eprintln!("{peer}: {}", text_of(&error));
                 refuse(status_of(&error), "the upstream has failed")
             }
@@ -159,7 +159,7 @@ impl Proxy {
     /// The request for the upstream.
     ///
     /// # Errors
-    /// What is wrong with the client's.
+    /// A fault of the client's request, as a text.
     fn rewritten(
         &self,
         mut request: Request<Incoming>,

@@ -1,4 +1,4 @@
-//! What runs a test's body on each driver, as a guest of tokio, and on a simulated kernel.
+//! Runs a test's body on each driver, as a guest of tokio, and on a simulated kernel.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use annulus::sim::{Link, Sim};

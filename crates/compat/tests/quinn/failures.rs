@@ -41,7 +41,7 @@ fn no_answer_and_no_listener_end_the_attempt_only() {
     });
 }
 
-/// What the system says to an attempt without a listener, or from the loopback to a network to which there is no way, ends neither the
+/// Errors of an attempt without a listener, or from the loopback to a network to which there is no way, end neither the
 /// endpoint nor its other connections.
 #[test]
 fn errors_of_an_attempt_reach_no_other_connection() {

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io::IoSliceMut;
 use std::net::IpAddr;
 
-/// What one call receives: the bytes of each buffer, with what came with it.
+/// The datagrams that one call receives: the bytes of each buffer, with their metadata.
 async fn receive(socket: &Socket) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     let (mut memory, mut metas) = (vec![vec![0; 65_536]; 8], [RecvMeta::default(); 8]);
     let count = poll_fn(|cx| {

@@ -107,7 +107,7 @@ fn a_released_connection_is_upgraded() {
         for kind in KINDS {
             let server = start(kind, "127.0.0.1:0");
             let mut client = released(&server).await?;
-            // What comes with the request's head is of the new protocol.
+            // Bytes that come with the request's head belong to the new protocol.
             let head =
                 "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
             client.send(format!("{head}early")).await?;
@@ -136,7 +136,7 @@ fn a_released_connection_ends_on_real_drivers() {
             let server = start(kind, "127.0.0.1:0");
             let (mut one, mut two) = (released(&server).await?, released(&server).await?);
             ask(&mut one).await?;
-            // Its peer ends it.
+            // The peer ends the connection.
             two.shutdown().await?;
             end(&mut two).await;
             server.stop.cancel();

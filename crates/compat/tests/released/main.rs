@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 const KINDS: [Kind; 2] = [Kind::Http1, Kind::Serve];
 
-/// Of the servers of this test: how long a connection is idle before it is released, at least.
+/// The servers of this test release a connection once it is idle for at least this time.
 const RELEASE: Duration = Duration::from_millis(100);
 const HEADER: Duration = Duration::from_secs(20);
 const IDLE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What is freed, counted by the allocator in virtual time.
+//! Memory that is freed, counted by the allocator in virtual time.
 
 use crate::*;
 use annulus::net::TcpListener;

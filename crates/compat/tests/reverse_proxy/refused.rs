@@ -1,4 +1,4 @@
-//! What is rewritten or refused, since a server behind the proxy would take it for something else.
+//! Requests that are rewritten or refused, since a server behind the proxy would take them for something else.
 
 use crate::reverse_proxy::common::{Outcome, everywhere, simulated};
 use crate::reverse_proxy::proxy::Limits;

@@ -1,4 +1,4 @@
-//! What the proxy passes requests on to.
+//! The upstream that the proxy passes requests on to.
 
 use crate::reverse_proxy::Count;
 use annulus::net::{TcpListener, TcpStream};

@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What both sides come to: the client's end, and the server's.
+/// A handshake; its result at the client, and at the server.
 async fn shake(
     world: World,
     client: ClientConfig,

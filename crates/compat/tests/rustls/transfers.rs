@@ -13,7 +13,7 @@ fn total(world: World) -> u64 {
     if world == World::Simulated { 1 << 19 } else { 4 << 20 }
 }
 
-/// What one direction carries from an offset on.
+/// Fills memory with the bytes that one direction carries from an offset on.
 fn fill(direction: u8, offset: u64, bytes: &mut [u8]) {
     for (at, byte) in (offset..).zip(bytes) {
         *byte = (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8 ^ direction;

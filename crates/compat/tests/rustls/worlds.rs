@@ -29,7 +29,7 @@ impl World {
 
     /// Runs the body in it.
     pub(crate) fn run<F: Future<Output = Outcome>>(self, body: impl FnOnce(Self) -> F) {
-        // Of the runtime, so that on the simulated kernel it is of virtual time.
+        // The time-out is the runtime's, so that on the simulated kernel it is of virtual time.
         let within = async { timeout(Duration::from_secs(120), body(self)).await.expect("a hang") };
         let ran = match self {
             Self::Uring => on(DriverChoice::Auto, within),

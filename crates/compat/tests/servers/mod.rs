@@ -78,7 +78,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let id = rustix::process::Pid::from_child(&self.0);
-        // Of PostgreSQL a fast shutdown; of Redis one that saves nothing.
+        // SIGINT is a fast shutdown of PostgreSQL, and a shutdown of Redis that saves nothing.
         _ = rustix::process::kill_process(id, rustix::process::Signal::INT);
         _ = self.0.wait();
     }

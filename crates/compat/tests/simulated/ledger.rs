@@ -1,4 +1,4 @@
-//! What the service keeps: deposits by their idempotency keys, as in a database that survives a crash.
+//! The service's data: deposits by their idempotency keys, as in a database that survives a crash.
 
 use annulus::time::sleep;
 use annulus_compat::OnThread;

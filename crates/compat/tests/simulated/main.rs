@@ -24,7 +24,7 @@ const REQUESTS: u64 = 8;
 /// Bytes of the largest body.
 const LARGEST: u64 = 50_000;
 
-/// What all programs of a run share.
+/// State that all programs of a run share.
 #[derive(Clone)]
 struct Run {
     network: Network,
@@ -37,7 +37,7 @@ struct Run {
     ended: Rc<Cell<u64>>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
     trace: u64,
@@ -126,7 +126,7 @@ fn simulate(kind: Kind, checks: Checks, seed: u64) -> std::io::Result<Summary> {
     })
 }
 
-/// What the server may hold for its connections: a few at a time, each with what one may receive and send.
+/// Most memory that the server may hold for its connections: a few at a time, each with what one may receive and send.
 const MEMORY: usize = 8 * 2 * 256 * 1024;
 
 /// Runs all seeds, and looks whether they were disturbed: an undisturbed request takes one attempt.

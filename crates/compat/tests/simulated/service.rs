@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Axum,
 }
 
-/// What is seen of the server, over all its starts.
+/// Observations of the server, over all its starts.
 #[derive(Clone, Default)]
 pub(crate) struct Gauge(Rc<Values>);
 
@@ -129,7 +129,7 @@ where
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
     if timeout(AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
-        // Its error is the peer's.
+        // An error of the connection is the peer's.
         _ = timeout(LEAVE, connection).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Failures of calls and of connections.
 
 use crate::tonic::greeter::{Client, Greeter, HelloRequest};
 use crate::tonic::trouble::{flooded, streaming, unary};

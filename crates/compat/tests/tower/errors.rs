@@ -1,4 +1,4 @@
-//! What is reported, and of which peer.
+//! Errors of connections and of the listener are reported, with the peer where there is one.
 
 use crate::tower::*;
 use annulus_compat::tower::Listen;

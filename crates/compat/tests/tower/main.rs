@@ -189,7 +189,7 @@ fn one_version_on_demand() {
     });
 }
 
-/// What begins as the preface of HTTP/2 does, in pieces, and is a request of HTTP/1.
+/// A request of HTTP/1 that begins as the preface of HTTP/2 does, and comes in pieces.
 #[test]
 fn the_version_is_known_by_the_first_bytes() {
     simulated(async |_| {

@@ -11,7 +11,7 @@ pub(super) const LEAST_WHOLE: u32 = 4;
 pub struct Budget {
     /// Bytes, roughly: the kernel always has some buffers.
     pub bytes: usize,
-    /// Memory is short: idle buffers keep none of it.
+    /// Memory is short: idle buffers keep no memory.
     pub is_tight: bool,
 }
 

@@ -11,7 +11,7 @@ pub struct Device {
     pub write: Duration,
     /// The time of a sync, besides that of its write.
     pub sync: Duration,
-    /// Bytes that all files together may have, in whole pages: ENOSPC beyond that.
+    /// Bytes that all files together may have, in whole pages: ENOSPC beyond this limit.
     pub capacity: u64,
     /// The alignment of direct I/O, of memory, offset and length: EINVAL otherwise.
     pub alignment: u32,

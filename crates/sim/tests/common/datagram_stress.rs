@@ -18,7 +18,7 @@ const LAYOUT: Layout = Layout { name: 112, control: 64 };
 const LEAST: usize = 8;
 const SEGMENT: usize = 50;
 
-/// What happened to the UDP datagrams.
+/// Counts of the UDP datagrams of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub sent: u32,

@@ -5,18 +5,18 @@ use super::*;
 /// One end of a connection.
 pub struct End {
     pub fd: Fd,
-    /// What it sends: the number of the stream, its length, how many bytes were sent.
+    /// The stream that this end sends: its number, its bytes, and how many of them were sent.
     pub stream: usize,
     pub bytes: Vec<u8>,
     pub sent: usize,
-    /// How much of it is in flight, and whether a success is skipped.
+    /// How many bytes are in flight, and whether a success is skipped.
     pub in_flight: usize,
     pub quiet: bool,
     /// The memory of a message in flight.
     pub vectors: Vec<IoVec>,
     pub header: Box<MsgHeader>,
     pub shut: bool,
-    /// What it receives: the number of the stream, once its first bytes have arrived.
+    /// The number of the stream that this end receives, once its first bytes have arrived.
     pub from: Option<usize>,
     pub received: usize,
     pub receiving: bool,

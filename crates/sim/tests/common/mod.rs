@@ -65,7 +65,7 @@ pub fn errno(errno: Errno) -> i32 {
     -errno.raw_os_error()
 }
 
-/// What a completion says, without the hints that depend on timing.
+/// The fields of a completion that do not depend on timing.
 pub fn fields(completion: &Completion) -> (u64, i32, bool) {
     (completion.user_data, completion.result, completion.more())
 }

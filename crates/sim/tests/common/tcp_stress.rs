@@ -263,7 +263,7 @@ impl TcpStress {
         }
     }
 
-    /// The stream that ended here must have been all of it.
+    /// At its end, the stream must have been received whole.
     fn check_end(&self, index: usize) {
         let end = &self.ends[index];
         let sender = &self.ends[end.from.expect("a stream begins with its number")];

@@ -100,7 +100,7 @@ fn overflow_ends_a_multishot_with_a_success() {
 #[test]
 fn a_multishot_receive_stops_at_its_limit() {
     on_both(|mut host| {
-        // The last receive may exceed what is left of the limit, but none brings more than all of it.
+        // The last receive may exceed the rest of the limit, but none brings more than the whole limit.
         for (limit, parts) in [(8, 1), (16, 1), (20, 2), (40, 3)] {
             for early in [true, false] {
                 let (client, server) = host.pair();

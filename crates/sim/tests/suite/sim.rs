@@ -1,4 +1,4 @@
-//! What only a simulated kernel has: virtual time, a configurable network, other kernels, and limits.
+//! Features that only a simulated kernel has: virtual time, a configurable network, other kernels, and limits.
 
 use crate::common::*;
 use annulus_kernel::*;

@@ -22,7 +22,7 @@ fn stress(seed: u64) -> Rc<Sim> {
 fn run(builder: Builder, seed: u64) -> Rc<Sim> {
     let sim = builder.build();
     let mut host = TcpStress::new(Host::over(sim.clone(), 8, 16), seed, small()).run();
-    // What is in flight between closed sockets arrives.
+    // Segments in flight between closed sockets arrive.
     sim.set_faults(Faults::none());
     assert_eq!(host.settle(), []);
     assert_eq!(sim.sockets(), 0);

@@ -1,4 +1,4 @@
-//! What the tests share: runtimes of tokio with annulus in them.
+//! Helpers that the tests share: runtimes of tokio with annulus in them.
 #![allow(dead_code)] // No test file uses all of it.
 
 use annulus::net::TcpStream;

@@ -183,7 +183,7 @@ impl<T> State<T> {
         self.capacity.saturating_sub(self.values.len())
     }
 
-    /// Whether there is room for a sender and all senders ahead of it.
+    /// Whether there is room for a sender and all senders before it.
     fn may_push(&self, id: Option<WaiterId>) -> bool {
         self.waiting.ahead(id) < self.room()
     }

@@ -90,7 +90,7 @@ impl DatagramSlot {
         self.continue_sending(shared, io);
     }
 
-    /// Puts a datagram back to the front of the queue; split, if no layer below would do that.
+    /// Puts a datagram back to the front of the queue; split, if no layer below would split it.
     #[cold]
     fn requeue(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
         let datagram = shared.outgoing.get(id);

@@ -271,7 +271,7 @@ impl Stream {
         }
     }
 
-    /// A receive that was to stop has ended: a task may wait for that.
+    /// A receive that was to stop has ended: a task may wait for this end.
     #[cold]
     pub(super) fn wake_stopped(&mut self, io: &mut Io) {
         io.after.wakes.extend(self.rx.waker.take());

@@ -47,7 +47,7 @@ fn children_end_with_their_parent_and_not_the_other_way_round() {
     assert!(two.is_cancelled() && parent.child_token().is_cancelled());
 }
 
-/// What the first wake finds is what another thread may find meanwhile, which cancels the same token.
+/// The first wake finds all descendants cancelled; so does another thread that cancels the same token meanwhile.
 #[test]
 fn all_descendants_are_cancelled_before_anything_is_woken() {
     struct Looks(CancellationToken, [CancellationToken; 2], AtomicBool);
@@ -94,7 +94,7 @@ fn a_chain_of_any_length_is_cancelled_and_dropped_without_recursion() {
     for _ in 0..100_000 {
         last = last.child_token();
     }
-    // The chain is held by its last link only; then it is dropped with that.
+    // The chain is held by its last link only, and is dropped with that link.
     let other = CancellationToken::new();
     let mut end = other.child_token();
     for _ in 0..100_000 {

@@ -137,7 +137,7 @@ pub(crate) async fn the_directions_are_apart() -> io::Result<()> {
     }
     assert_eq!(written.await?, 4);
     drop(other);
-    // What is left, then the end: a reset, since the other side has not read all.
+    // The remaining byte, then the end: a reset, since the other side has not read all.
     assert_eq!(one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await?, 1);
     let end = one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await;
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
@@ -203,7 +203,7 @@ pub(crate) async fn a_descriptor_that_was_replaced_is_closed_and_disturbs_no_oth
         _ = watch.readable() => panic!("nothing came"),
         () = yield_now() => {}
     }
-    // Its number is free, and goes to another.
+    // The number of the replaced descriptor is free, and goes to another.
     *watch.get_mut() = real_pair()?.0;
     let (mut stream, mut peer) = pair().await?;
     peer.send("to the stream").await?;

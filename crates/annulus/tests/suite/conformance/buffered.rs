@@ -187,7 +187,7 @@ pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
     Ok(())
 }
 
-/// What was gathered comes with the descriptors of all its bytes; those of bytes that were consumed are closed.
+/// Gathered bytes come with the descriptors of all of them; descriptors of bytes that were consumed are closed.
 pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
     let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);

@@ -120,7 +120,7 @@ pub(crate) async fn dropped_sends_are_sent_once_polled() -> io::Result<()> {
         }
     }
     assert!(touch(client.send(text.clone())).is_none(), "far above the bound");
-    // It waits behind that.
+    // The next send waits behind the large one.
     client.send("the end").await?;
     client.shutdown().await?;
     let got = received.await.expect("no panic")?;

@@ -251,7 +251,7 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
     panic!("connections that were reset have moved");
 }
 
-/// What a stream of the standard library gets is what was not received here.
+/// A stream of the standard library gets the bytes that were not received here.
 pub(crate) async fn a_connection_goes_to_the_standard_library() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     client.send("to be read there").await?;

@@ -42,7 +42,7 @@ impl AsyncSend for Gathers<'_> {
     }
 }
 
-/// What a sink holds back leaves while the source is quiet: its peer may send more only after that.
+/// Bytes that a sink holds back leave while the source is quiet: the source's peer may send more only once they have arrived.
 pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::Result<()> {
     let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
     let copied = spawn(async move {

@@ -1,4 +1,4 @@
-//! What errors say.
+//! Errors name the operation, and the peer or the path.
 
 use crate::common::pair;
 use annulus::io::os_error;

@@ -230,7 +230,7 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     for server in servers {
         server.await.expect("no panic")?;
     }
-    // What was read ahead is not passed over by code that asks for the foreign traits.
+    // Bytes that were read ahead are not passed over by code that uses the foreign traits.
     let mut ahead = FromTokio::new(&b"a line\nand more"[..]);
     assert_eq!(ahead.read_line(&mut String::new(), 10).await?, 7);
     let mut rest = String::new();

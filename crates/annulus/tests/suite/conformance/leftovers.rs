@@ -1,4 +1,4 @@
-//! What a forgotten or dropped future leaves of a stream, and everything that then frees its slot or gives it away: no byte reaches a
+//! State that a forgotten or dropped future leaves in a stream, and everything that then frees its slot or gives it away: no byte reaches a
 //! connection that it was not sent on, and the slot's next stream works.
 
 use crate::common::{pair, receive, touch};
@@ -21,7 +21,7 @@ const COPIED: u8 = b'c';
 /// Bytes of other connections.
 const FOREIGN: u8 = b'f';
 
-/// What was begun on a stream, and waits.
+/// The operation that was begun on a stream, and waits.
 #[derive(Clone, Copy, Debug)]
 enum Begun {
     Nothing,
@@ -32,14 +32,14 @@ enum Begun {
     CopyFromIt,
 }
 
-/// What becomes of the future.
+/// The fate of the future.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Forgotten,
     Dropped,
 }
 
-/// What ends the stream.
+/// The call that ends the stream.
 #[derive(Clone, Copy, Debug)]
 enum Freed {
     Drop,
@@ -176,7 +176,7 @@ async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Re
     assert_eq!(of(OWN) + of(COPIED), all, "bytes that nothing has sent");
     assert!(of(OWN) == 0 || matches!(begun, Begun::Send | Begun::Drain));
     assert!(of(COPIED) == 0 || matches!(begun, Begun::CopyToIt | Begun::CopyFromIt));
-    // Its error, if the connection was reset, is not what this is about.
+    // The sender's error, if the connection was reset, is not tested here.
     _ = sending.await.expect("no panic");
     Ok(())
 }

@@ -70,7 +70,7 @@ pub(crate) async fn an_end_and_a_reset_are_ready() -> io::Result<()> {
     other.send("last").await?;
     other.shutdown().await?;
     one.readable().await?;
-    // What is shown is ready too.
+    // Bytes that are shown are ready too.
     assert_eq!(&one.peek(4).await?[..4], b"last");
     one.readable().await?;
     let mut memory = [0; 3];

@@ -25,7 +25,7 @@ pub(crate) async fn stats_count_what_is_open() -> io::Result<()> {
     let buffers = sockets.datagram_buffers.expect("the first socket makes the pool");
     assert!(buffers.count > 0 && buffers.size > 0 && buffers.lent == 0);
     drop((client, server, socket));
-    // What is in flight is cancelled first. The listener of the pair was dropped, too.
+    // Operations in flight are cancelled first. The listener of the pair was dropped, too.
     let is_open = |Stats { resources, .. }: Stats| {
         resources.streams + resources.listeners + resources.datagram_sockets > 0
     };

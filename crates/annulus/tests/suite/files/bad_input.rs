@@ -1,4 +1,4 @@
-//! What goes wrong is told, by name.
+//! Errors of wrong input name the path, the limit or the rule.
 
 use crate::files::mode::everywhere;
 use annulus::fs::{self, AlignedBuf, Alignment, File, IoBuf, OpenOptions};

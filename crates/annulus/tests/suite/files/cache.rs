@@ -73,7 +73,7 @@ fn an_unchanged_file_stays_open_and_a_changed_one_is_opened_again() {
         assert!(Rc::ptr_eq(&files.open("file").await?, &first));
         assert_eq!(files.open("file").await?.file().as_raw_fd(), number);
         assert_eq!((files.stats().hits, files.stats().misses, files.stats().checks), (2, 1, 2));
-        // In place, of the same length: the time tells.
+        // In place, of the same length: the change is seen by the time.
         write("two", 20)?;
         let second = files.open("file").await?;
         assert_eq!((content(&second).await?, second.metadata().modified()), ("two".into(), at(20)));
@@ -275,7 +275,7 @@ fn take_descriptors() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
 
-/// What a cache finds without a free descriptor.
+/// A cache without a free descriptor finds the files that are open, and gives up one that is not used.
 async fn without_descriptors(place: Place) -> io::Result<()> {
     for name in ["file", "other", "third"] {
         std::fs::write(place.join(name), name)?;
@@ -311,7 +311,7 @@ fn files_that_are_open_are_found_without_a_free_descriptor() {
     Mode::all().into_iter().for_each(|mode| mode.run(without_descriptors));
 }
 
-/// What is done to one of three files.
+/// A change of one of three files.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Replaced by renaming.

@@ -169,7 +169,7 @@ fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
         copy_with_drops(&mut remote, &mut into).await?;
         assert_eq!(sent.await.unwrap()?, LEN as u64);
         assert_eq!(into.seek(SeekFrom::Current(0)).await?, LEN as u64);
-        // What a dropped copy has begun to write may be written last.
+        // A write that a dropped copy has begun may be done last.
         while fs::read(place.join("to")).await? != pattern() {
             annulus::yield_now().await;
         }

@@ -190,7 +190,7 @@ fn futures_that_outlive_their_runtime_leave_nothing_open() {
             drop(runtime);
             let mut cx = Context::from_waker(Waker::noop());
             for (open, read) in opens.iter_mut().zip(&mut reads).filter(|_| polled_after) {
-                // What they began is over, and so is their runtime.
+                // The operations of these futures are over, and so is their runtime.
                 let (open, read) = (open.as_mut().poll(&mut cx), read.as_mut().poll(&mut cx));
                 assert!(matches!(open, Poll::Ready(Err(_))), "{mode:?}: {open:?}");
                 assert!(matches!(read, Poll::Ready(Err(_))), "{mode:?}: {read:?}");

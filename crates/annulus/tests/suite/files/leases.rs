@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Which signal tells of a conflict; without it SIGIO, which ends the process.
+/// Sets the signal that reports a conflict; without it SIGIO, which ends the process.
 const F_SETSIG: i32 = 10;
 
 /// A lease on reading a file, with a signal that is ignored by default where it is to be given back.

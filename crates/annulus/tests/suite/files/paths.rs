@@ -1,4 +1,4 @@
-//! What can be done to a path.
+//! Operations on paths.
 
 use crate::files::mode::everywhere;
 use annulus::fs;

@@ -49,7 +49,7 @@ fn uncached(path: &Path) -> PathBuf {
     Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())
 }
 
-/// Whether its reads and writes wait, by its status flags as the kernel tells them.
+/// Whether reads and writes of the file wait, by its status flags as the kernel shows them.
 fn waits(file: &File) -> bool {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).unwrap();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();

@@ -1,4 +1,4 @@
-//! What a crash leaves of what is in flight: at the device, and as datagrams.
+//! Data in flight at a crash: at the device, and as datagrams.
 
 use super::SECOND;
 use annulus::Runtime;

@@ -313,7 +313,7 @@ fn failures_name_their_host_and_bad_names_are_errors() -> io::Result<()> {
     Ok(())
 }
 
-/// What a client saw of a disturbed network: times and outcomes, the trace, and how often it failed or took long.
+/// The observations of a client on a disturbed network: times and outcomes, the trace, and how often it failed or took long.
 fn disturbed(seed: u64, kinds: &'static [Disturbance]) -> (Vec<String>, u64, u32) {
     let sim = Sim::builder(seed).build();
     let network = Network::on(&sim, seed, Runtime::builder());

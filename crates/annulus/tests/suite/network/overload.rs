@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 /// How long a request takes. One is worked on at a time.
 const WORK: Duration = Duration::from_millis(1);
-/// What passes between two clients at 1.2 of the capacity.
+/// The time between two clients at 1.2 times the capacity.
 const PAUSE: Duration = Duration::from_micros(833);
 const CLIENTS: usize = 1200;
 

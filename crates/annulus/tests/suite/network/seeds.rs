@@ -43,7 +43,7 @@ fn child_that_passes() {
     }
 }
 
-/// What such a test prints and does with a variable.
+/// Runs such a test with a variable; returns its output and its status.
 fn with(mut child: Command, variable: &str, value: &str) -> Output {
     child.env(CHILD, "1");
     child.env_remove("ANNULUS_SIM_SEED").env_remove("ANNULUS_SIM_SEEDS").env(variable, value);
@@ -156,7 +156,7 @@ fn one_disturbance_of_many_seeds_is_enough_and_one_seed_needs_none() {
     assert_eq!(find_failure(0..3, |seed| disturbed(RESETS, times[seed as usize])), None);
     assert_eq!(find_failure([7], |_| disturbed(RESETS, SECOND / 50)), None);
     assert_eq!(find_failure(0..3, |_| Ok::<_, String>(())), None, "none was asked for");
-    // A sweep within a test counts as a part of it.
+    // A sweep within a test counts as a part of the test.
     let nested = |_| -> io::Result<()> {
         assert_eq!(find_failure(0..2, |_| disturbed(RESETS, SECOND)), None);
         disturbed(RESETS, SECOND / 50)

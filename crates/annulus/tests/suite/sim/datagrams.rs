@@ -21,7 +21,7 @@ const HEAD: usize = 24;
 /// Every network's send buffer holds so many bytes.
 const LONGEST_UNIX: u64 = 1000;
 
-/// What one client sends.
+/// The datagrams that one client sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramPlan {
     /// Seeds the payload.

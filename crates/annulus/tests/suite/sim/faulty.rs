@@ -36,7 +36,7 @@ impl Tally {
     }
 }
 
-/// Its drop panics if it is armed, unless the thread unwinds already: a second panic would abort the process.
+/// A value whose drop panics if it is armed, unless the thread unwinds already: a second panic would abort the process.
 pub(crate) struct FaultyValue {
     tally: Rc<Tally>,
     armed: Cell<bool>,

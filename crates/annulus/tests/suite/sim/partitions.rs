@@ -134,7 +134,7 @@ fn only_the_last_of_several_partitions_lets_through() {
         client.send("hello").await?;
         sim.repair(A, C);
         assert!(timeout(SECOND, server.recv()).await.is_err(), "still cut off");
-        // What is due when the partition ends was held too, and stays in order.
+        // Segments that are due when the partition ends were held too, and stay in order.
         client.send(" world").await?;
         client.drain().await?;
         sim.compute(SECOND);

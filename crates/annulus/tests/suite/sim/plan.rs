@@ -1,4 +1,4 @@
-//! What a seed decides before the run.
+//! The decisions that a seed makes before the run.
 
 use crate::sim::datagrams::DatagramPlan;
 use annulus::sim::{Profile, Sim};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What client and server do on one connection.
+/// The way in which client and server use one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
     /// The server sends back the leases that it receives.

@@ -1,4 +1,4 @@
-//! What all tasks of a run share: its random numbers, its waits that are dropped, its counts, and the latch that ends it.
+//! State that all tasks of a run share: its random numbers, its waits that are dropped, its counts, and the latch that ends it.
 
 use crate::sim::faulty::{Tally, poll_faultily};
 use crate::sim::latch::Latch;

@@ -45,7 +45,7 @@ fn epoll_runs_where_it_is_demanded_or_a_ring_is_refused() {
     }
 }
 
-/// Its number would name nothing in the simulation, or another socket.
+/// The descriptor's number would name nothing in the simulation, or another socket.
 #[test]
 fn a_real_descriptor_is_not_sent_into_a_simulation() {
     let sent = run_on(&Sim::builder(1).build(), Runtime::builder(), async {

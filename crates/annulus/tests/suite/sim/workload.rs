@@ -58,7 +58,7 @@ async fn main(run: &Run) -> io::Result<()> {
     }
     start_datagrams(run).await?;
     drop(spawn(run_faulty_tasks(run.clone(), address)));
-    // What the latch does not count, such as the pending accept, ends with the runtime.
+    // Tasks that the latch does not count, such as the pending accept, end with the runtime.
     run.latch().wait().await?;
     run.finish();
     if run.plan().root_panics {

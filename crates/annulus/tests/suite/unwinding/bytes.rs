@@ -11,7 +11,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Uses a stream in its drop, and tells whether the runtime was free for that.
+/// Uses a stream in its drop, and counts whether the runtime was free for that use.
 struct Owner {
     bytes: Vec<u8>,
     stream: Option<TcpStream>,
@@ -59,7 +59,7 @@ fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Drops) -> u32
     assert_eq!((drops.badly.get(), drops.well.get()), (0, made));
 }
 
-/// What outlives a run that ends at once, by a panic or by `Handle::stop`.
+/// Runs a body that ends at once, by a panic or by `Handle::stop`; returns the value that outlives it.
 fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io::Result<T>) -> T {
     let left = RefCell::new(None);
     let handle = stage.runtime.handle();

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Spawns another of its kind when it is dropped, as often as its kind is told.
+/// A task that spawns another of its kind when it is dropped, while `left` is above zero.
 struct Again {
     left: Rc<Cell<u64>>,
     dropped: Rc<Cell<u64>>,
@@ -60,7 +60,7 @@ fn futures_that_spawn_themselves_again_end() {
     }
 }
 
-/// What is spawned at the end is dropped there and then, and its joiner hears of it.
+/// A task that is spawned at the end is dropped there and then, and its joiner gets an error.
 #[test]
 fn what_is_spawned_at_the_end_is_dropped_at_once() {
     everywhere(|mut stage| {

@@ -1,4 +1,4 @@
-//! What the kernel was lent stays, whatever panics: it would send the peer whatever the heap puts there next.
+//! Memory that was lent to the kernel stays, whatever panics: the kernel would send the peer whatever the heap puts there next.
 
 use crate::common::half_pair;
 use crate::unwinding::foreign::{PanicsOnDrop, poll_with, waker_of};
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
-/// What is sent, and what is in memory that was used again.
+/// The byte that is sent, and the byte of memory that was used again.
 const SENT: u8 = 0x11;
 const REUSED: u8 = 0xEE;
 /// Small enough to come from the heap, and not from a mapping of its own.
@@ -25,7 +25,7 @@ async fn fill(stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What a peer reads to the end of a connection.
+/// The bytes that a peer reads up to the end of a connection.
 fn read_all(mut peer: std::net::TcpStream) -> Vec<u8> {
     peer.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let (mut all, mut some) = (Vec::new(), vec![0; PIECE]);

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 
-/// What ran in the drop of a waker: nothing, or how it ended.
+/// The result of the action in the drop of a waker; `None` if it has not run.
 type Outcome = Rc<RefCell<Option<Result<(), String>>>>;
 
 /// A waker whose drop does something, once.

@@ -32,7 +32,7 @@ impl Stage {
     }
 }
 
-/// The runtime has ended: a simulated kernel holds nothing of it.
+/// Checks that nothing of an ended runtime is left in a simulated kernel.
 pub(crate) fn nothing_left(sim: Option<&Sim>) {
     if let Some(sim) = sim {
         sim.check();

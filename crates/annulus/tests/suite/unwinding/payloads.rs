@@ -12,7 +12,7 @@ fn a_task_may_panic_with_anything() {
     everywhere(|mut stage| {
         stage.play(async {
             drop(spawn(async { panic_any(Bomb) }));
-            // Its result is dropped unclaimed, with the handle and without one.
+            // The task's result is dropped unclaimed, with the handle and without one.
             let finished = spawn(async { PanicsOnDrop::default() });
             drop(spawn(async { PanicsOnDrop::default() }));
             yield_now().await;
@@ -79,7 +79,7 @@ fn a_panicking_root_ends_its_runtime_in_order() {
     });
 }
 
-/// What a panic left behind reaches its joiner, and goes on from there.
+/// The payload of a panic reaches the task's joiner, and goes on from there.
 #[test]
 fn a_payload_reaches_its_joiner() {
     everywhere(|mut stage| {

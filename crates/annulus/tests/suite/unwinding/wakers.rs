@@ -161,7 +161,7 @@ fn timers_wakers_that_panic_are_kept_in() {
     });
 }
 
-/// What sends and receives wake is foreign, and so is what is dropped when a channel closes.
+/// The wakers that sends and receives wake are foreign code, and so are the values that are dropped when a channel closes.
 #[test]
 fn channels_keep_in_what_wakers_and_values_do() {
     let count = Count::default();
@@ -179,7 +179,7 @@ fn channels_keep_in_what_wakers_and_values_do() {
     drop(waker);
     drop(receiver);
     assert_eq!(count.get(), 5, "three values, and the second waker");
-    // Its value's drop panics, here as anywhere.
+    // The drop of the value to be sent panics, here as anywhere.
     forget(catch_unwind(AssertUnwindSafe(|| drop(waits))));
 }
 
@@ -201,7 +201,7 @@ fn pools_keep_in_what_wakers_do() {
     });
 }
 
-/// Several shards panic at once: the first panic is told, and the others end there.
+/// Several shards panic at once: the first panic is reported, and the others end there.
 #[test]
 fn shards_keep_in_what_further_panics_leave_behind() {
     let ran = Shards::new(3).pinning(Pinning::None).run(async |_| {
@@ -211,7 +211,7 @@ fn shards_keep_in_what_further_panics_leave_behind() {
     });
     let error = ran.unwrap_err();
     assert!(matches!(error.cause, Cause::Panicked(_)));
-    // Its drop panics.
+    // The drop of the error panics.
     forget(error);
 }
 

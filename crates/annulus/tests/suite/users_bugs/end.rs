@@ -45,7 +45,7 @@ fn tokio_uring_102_shutdown_hangs_on_anything_pending() {
     }
 }
 
-/// What outlives a runtime, in the order of its drop.
+/// The values that outlive a runtime, in the order of their drop.
 type Rest = (TcpStream, Lease, TcpListener, TcpStream);
 
 /// The ring went before what stood on it, and what stood on it then reached for the ring.

@@ -1,4 +1,4 @@
-//! Linux, but for one answer: what can't be asked of the machine under a test.
+//! Linux, but for one answer that a test cannot get from the machine.
 
 use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// What this Linux does differently.
+/// The way in which this kernel differs from Linux.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bent {
     /// `io_uring_setup` answers this errno.

@@ -1,4 +1,4 @@
-//! What users of other runtimes reported, each as a test by the name of its thread: project, number, symptom.
+//! Faults that users of other runtimes reported, each as a test by the name of its thread: project, number, symptom.
 //!
 //! The tests of `liburing#1627` (file locks that outlive the process) come with files: nothing here opens one.
 #![allow(unsafe_code)]

@@ -40,7 +40,7 @@ fn tiny_queues() -> Builder {
     Runtime::builder().sq_entries(64).cq_entries(64).recv_buffers(4096, 4096)
 }
 
-/// Echoes on 3000 connections at once; tells how often the completion queue overflowed.
+/// Echoes on 3000 connections at once; returns how often the completion queue overflowed.
 async fn echo_3000() -> io::Result<u64> {
     let listener = ListenOptions::new().backlog(3000).bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -131,7 +131,7 @@ fn assert_names(error: &io::Error, operation: &str) {
     assert_eq!(text.lines().count(), 1, "without {operation}: {text}");
 }
 
-/// What a program may want of a ring.
+/// Uses all that a program may want of a ring.
 async fn everything() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
@@ -194,7 +194,7 @@ fn libxev_216_fake_iowait() {
     // The gauge itself: a ring that does not ask for it is seen.
     let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
     assert!(loud, "procs_blocked counts a ring's wait");
-    // Others may wait for their disks, but hardly all the time; if they do, nothing can be told of the ring.
+    // Other processes may wait for their disks, but hardly all the time; if they do, the gauge does not show the ring's part.
     let patience = Duration::from_secs(20);
     if !waits_quietly(|| Rc::new(Linux), patience) {
         assert!(!is_quiet(patience, || true), "an idle ring counts as iowait");
