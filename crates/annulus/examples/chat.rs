@@ -64,7 +64,7 @@ async fn chat(
     };
     let hears = async {
         loop {
-            // It lags behind, if this is an error.
+            // An error means that this client lags behind.
             let (from, message) = messages.recv().await.map_err(io::Error::other)?;
             if from != peer {
                 timeout(PATIENCE, to.send(message)).await??;

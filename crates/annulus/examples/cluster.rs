@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
 #[derive(PartialEq)]
 enum Role {
     Follower,
-    /// With the votes of these.
+    /// A candidate, with the nodes that have voted for it.
     Candidate(BTreeSet<SocketAddr>),
     Leader,
 }

@@ -130,7 +130,7 @@ fn a_full_pool_refuses_and_gives_the_call_back() {
             assert!(text.contains(part), "no {part} in: {text}");
         }
         assert_eq!(full.into_call()(), 2);
-        // One that waits is not refused.
+        // A call that may wait is not refused.
         let patient = spawn_blocking(|| 3);
         drop(leave);
         busy.await?;

@@ -89,7 +89,7 @@ fn give_up(line: &ChannelQueue<u32>) -> bool {
     sent
 }
 
-/// Starts to send, and is forgotten. What it would have sent is never seen.
+/// Starts to send, and is forgotten. The value that it would have sent is never seen.
 fn forget(line: &ChannelQueue<u32>) -> bool {
     let (mut value, mut id) = (Some(9), None);
     line.poll_push(&mut value, &mut id, &Context::from_waker(Waker::noop())).is_ready()

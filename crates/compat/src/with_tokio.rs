@@ -38,7 +38,7 @@ pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
         let handle = runtime.handle().clone();
         let serve = move || runtime.block_on(pending::<()>());
         thread::Builder::new().name("tokio".into()).spawn(serve)?;
-        // It lives as long as the process, once.
+        // The handle lives as long as the process; there is only one.
         *known = Some(Box::leak(Box::new(handle)));
     }
     Ok(known.expect("it was made").enter())

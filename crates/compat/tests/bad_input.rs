@@ -186,7 +186,7 @@ fn a_slow_header_is_cut_off_at_its_limit() {
             let start = Instant::now();
             for byte in GET.as_bytes().iter().take(20) {
                 _ = stream.send(vec![*byte]).await;
-                // It ends or breaks off.
+                // The server answers, ends the connection or resets it.
                 if annulus::time::timeout(SECOND, stream.recv()).await.is_ok() {
                     break;
                 }

@@ -155,7 +155,7 @@ fn a_peer_that_never_ends_its_header_is_cut_off() {
             }
             sleep(Duration::from_secs(1)).await;
         }
-        // It answers with 408 or closes.
+        // The server answers with 408 or closes.
         while let Ok(Some(_)) = slow.recv().await {}
         std::io::Result::Ok(start.elapsed())
     });

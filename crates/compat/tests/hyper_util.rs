@@ -235,7 +235,7 @@ fn a_silent_address_does_not_hold_up_the_next() {
     let (peer, took) = beside_a_silent_address(patient, &["10.0.0.9"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.1");
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(3), "{took:?}");
-    // One that answers is not raced.
+    // An address that answers is not raced.
     let (peer, took) = beside_a_silent_address(Connector::new(), &["10.0.0.1"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.9");
     assert!(took < Duration::from_millis(250), "{took:?}");

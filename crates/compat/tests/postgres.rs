@@ -29,7 +29,7 @@ const UNPRIVILEGED: u32 = 65_534;
 
 struct Postgres {
     port: u16,
-    // Before its directory.
+    // Dropped before its directory.
     _server: Server,
     directory: Directory,
 }
@@ -217,7 +217,7 @@ async fn copied(client: &Client) -> Outcome {
 async fn rolled_back(client: &mut Client) -> Outcome {
     let transaction = client.transaction().await?;
     transaction.execute("DELETE FROM items", &[]).await?;
-    // Without a commit: its drop rolls it back.
+    // The transaction is not committed: its drop rolls it back.
     drop(transaction);
     let count = client.query_one("SELECT count(*) FROM items", &[]).await?;
     assert_eq!(count.get::<_, i64>(0), 100);

@@ -26,7 +26,7 @@ const REQUESTS: usize = 100;
 
 struct Redis {
     port: u16,
-    // Before its directory.
+    // Dropped before its directory.
     _server: Server,
     directory: Directory,
 }

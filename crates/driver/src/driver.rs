@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// The drivers, one of which is chosen at run time. Its methods are what each must provide.
+/// The drivers, one of which is chosen at run time. The methods are those that each driver must provide.
 #[derive(Debug)]
 pub enum Driver {
     /// io_uring.

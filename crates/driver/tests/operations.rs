@@ -387,7 +387,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
             (Kind::Poll, Any::Plain(Op::Readable { fd: owned(counter.as_raw_fd()) })),
         ];
         for (kind, op) in operations {
-            // Before it has started, and after.
+            // The operation is cancelled before it has started, and after.
             for turns in [0, 1] {
                 let token = match op {
                     Any::Plain(op) => rig.start(kind, op),

@@ -36,7 +36,7 @@ pub enum Wait {
 /// The outcome of an enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// It submitted and waited.
+    /// The call submitted and waited.
     Done,
     /// The timeout expired first.
     TimedOut,

@@ -27,7 +27,7 @@ pub(crate) struct BufferGroup {
     /// The next buffer to use, and the first that was not seen yet; both wrap.
     head: u16,
     seen: u16,
-    /// By id: published and not used yet.
+    /// Whether a buffer, by its id, is published and not used yet.
     held: Vec<bool>,
     /// Bytes at both ends of a buffer that are poisoned.
     span: usize,

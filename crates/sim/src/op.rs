@@ -22,11 +22,11 @@ pub(crate) struct Op {
     pub(crate) file: Option<(FileId, SocketId)>,
     /// A success has no completion.
     pub(crate) skip: bool,
-    /// It must not wait.
+    /// The operation must not wait.
     pub(crate) nowait: bool,
-    /// It is in the work queue of its ring.
+    /// The operation is in the work queue of its ring.
     pub(crate) queued: bool,
-    /// It was cancelled.
+    /// The operation was cancelled.
     pub(crate) cancelled: bool,
     pub(crate) body: Body,
 }
@@ -65,20 +65,20 @@ pub(crate) struct Receive {
     pub(crate) left: Option<u32>,
     /// Bytes that it may receive at a time.
     pub(crate) most: usize,
-    /// Where the metadata goes; without it, that is lost.
+    /// Where the metadata goes; without it, the metadata is lost.
     pub(crate) cover: Option<Box<Cover>>,
     /// The whole length of a datagram is reported, even if it was truncated.
     pub(crate) whole: bool,
-    /// It waits, and its memory is poisoned.
+    /// The receive waits, and its memory is poisoned.
     pub(crate) watched: bool,
 }
 
 /// Where the sender, the control messages and the flags of a message go.
 #[derive(Debug)]
 pub(crate) enum Cover {
-    /// To the header, and the memory that it names.
+    /// They go to the header, and the memory that it names.
     Header(Header),
-    /// In front of the payload.
+    /// They go in front of the payload.
     Front(Layout),
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Send {
     pub(crate) source: Source,
     pub(crate) total: usize,
     pub(crate) done: usize,
-    /// It continues until everything is sent.
+    /// The send continues until everything is sent.
     pub(crate) all: bool,
     /// A short count has a completion even if a success has none.
     pub(crate) short_fails: bool,
@@ -199,9 +199,9 @@ pub(crate) enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(Answer),
-    /// It waits until its socket is ready.
+    /// The operation waits until its socket is ready.
     Waits,
-    /// It continues after other work.
+    /// The operation continues after other work.
     GoesOn,
 }
 

@@ -42,7 +42,7 @@ where
                 let failed = stop.clone().drop_guard();
                 let _pinned = affinity::pin(cpu).map_err(io::Error::other)?;
                 let output = run(async { stop.run_until_cancelled(main(index)).await })?;
-                // It has not failed: the others go on.
+                // This loop has ended without an error: the others go on.
                 _ = failed.disarm();
                 io::Result::Ok(output)
             })

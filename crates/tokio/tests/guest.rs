@@ -107,7 +107,7 @@ fn what_was_queued_is_sent_at_the_end() {
     });
     let ran = annulus_tokio::run(async {
         let mut stream = TcpStream::connect(address).await?;
-        // It is held by a task that never ends.
+        // The stream is held by a task that never ends.
         stream.send(vec![3; 200_000]).await?;
         spawn_local(async move {
             std::future::pending::<()>().await;

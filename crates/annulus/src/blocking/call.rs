@@ -148,7 +148,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for Shared<F, T> {
             drop(state);
             self.advance(Stage::Done(catch_unwind(AssertUnwindSafe(call))));
         } else {
-            // It was given up just now.
+            // The call was given up just now.
             state.stage = stage;
         }
     }

@@ -239,9 +239,9 @@ impl CallSite<'_> {
 
 /// The outcome of a call that was to fail instead of waiting.
 enum Checked {
-    /// It need not wait.
+    /// The call need not wait.
     Answer(io::Result<u32>),
-    /// It would wait, or the file system turned out to have no such calls.
+    /// The call would wait, or the file system turned out to have no such calls.
     Miss,
     /// There is no such call.
     Unsupported,

@@ -336,19 +336,19 @@ fn opened_as(core: &Rc<Core>, fd: u32) -> Rc<OpenFile> {
 /// Says what the system's error for a path that must stay in a directory does not.
 fn explain_beneath(error: io::Error) -> io::Error {
     const NEEDS: &str = "a path that must stay in its directory needs the call openat2";
-    const WAY_OUT: &str = "or check the path, and open it without `beneath`";
+    const REMEDY: &str = "or check the path, and open it without `beneath`";
     let (kind, text) = match Errno::from_io_error(&error) {
         Some(Errno::XDEV) => {
             let text = "it leads out of the directory that it must stay in";
             (io::ErrorKind::PermissionDenied, text.to_owned())
         }
         Some(Errno::NOSYS) => {
-            let text = format!("{NEEDS}, which Linux has since 5.6: update the kernel, {WAY_OUT}");
+            let text = format!("{NEEDS}, which Linux has since 5.6: update the kernel, {REMEDY}");
             (io::ErrorKind::Unsupported, text)
         }
         Some(Errno::PERM) => {
             let text = format!(
-                "{error}. If the file's permissions allow it: {NEEDS}, which a container may forbid: allow it there, {WAY_OUT}"
+                "{error}. If the file's permissions allow it: {NEEDS}, which a container may forbid: allow it there, {REMEDY}"
             );
             (io::ErrorKind::PermissionDenied, text)
         }

@@ -24,7 +24,7 @@ pub(crate) struct OpenFile {
     /// As of the first use. In a box: seldom used, and large.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
-    /// A permit for the cursor, had by the call at it that is in flight off the loop; made for the first of these.
+    /// A permit for the cursor, held by the call that uses the cursor off the loop; made for the first such call.
     cursor: OnceCell<Permits>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,

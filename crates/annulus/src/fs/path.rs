@@ -36,7 +36,7 @@ pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::
     }
     match CStr::from_bytes_until_nul(&short) {
         Ok(path) if path.count_bytes() == bytes.len() => Ok(call(path)),
-        // It is too long, or has a zero byte inside.
+        // The path is too long, or has a zero byte inside.
         _ => c_path(path).map(|path| call(&path)),
     }
 }

@@ -87,7 +87,7 @@ impl ConnectOptions {
     /// # Errors
     /// As [`TcpStream::connect`]; and `InvalidInput` for an option with a value that the system does not have.
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
-        // It may fail at once, each time.
+        // A connect may fail at once, each time.
         consume_budget().await;
         let core = current::get()?;
         let mut error = None;

@@ -261,7 +261,7 @@ impl StreamHandle {
         }
     }
 
-    /// It is a pipe from now on.
+    /// The stream is a pipe from now on.
     pub(super) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
         self.core.enter()?.streams.get(self.slot).0.be_pipe(signal);
         Ok(())

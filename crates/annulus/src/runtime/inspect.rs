@@ -44,7 +44,7 @@ impl Handle {
         let (sender, receiver) = sync_channel(1);
         let task = self.spawn(poll_fn(move |_| {
             let answer = current::with(|core| question(core)).flatten();
-            // It fails if the asking thread has given up.
+            // Sending fails if the asking thread has given up.
             _ = sender.try_send(answer);
             Poll::Ready(())
         }))?;

@@ -82,7 +82,7 @@ pub(super) struct Host {
     pub(super) program: Option<Program>,
     /// `None` before the start, after a crash, and while it takes a turn.
     pub(super) running: Option<Running>,
-    /// It has crashed.
+    /// The host has crashed.
     pub(super) is_down: bool,
     /// The number of the disturbance that has crashed it, and is to start it again.
     pub(super) down_by: Option<u64>,

@@ -26,7 +26,7 @@ pub struct TaskInfo {
     pub id: Id,
     /// The place that spawned it.
     pub spawned_at: &'static Location<'static>,
-    /// It was woken, and is to run.
+    /// The task was woken, and is to run.
     pub is_ready: bool,
     /// The events it waits for, as far as the runtime knows: sockets, files, timers, signals. Empty if it waits for another task or
     /// thread, or for nothing.

@@ -48,7 +48,7 @@ pub(crate) struct Task {
     pub(crate) id: Id,
     pub(crate) waker: Waker,
     pub(crate) spawned_at: &'static Location<'static>,
-    /// It is in the run queue.
+    /// The task is in the run queue.
     pub(crate) queued: bool,
     /// How often it was polled.
     pub(crate) polls: u64,

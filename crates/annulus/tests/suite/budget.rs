@@ -219,7 +219,7 @@ fn entries_of_a_directory() {
     });
 }
 
-/// File calls on the loop have a budget of their own, of 100 µs a turn by their estimated cost, 400 ns for one of these.
+/// File calls on the loop have a budget of their own, of 100 µs a turn by their estimated cost, 400 ns for such a read.
 #[test]
 fn reads_that_find_everything_in_memory() {
     delays_by(251, async |count| {

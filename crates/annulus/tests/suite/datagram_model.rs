@@ -80,7 +80,7 @@ impl Way {
 trait Socket {
     fn send(&self, bytes: Vec<u8>) -> impl Future<Output = io::Result<()>>;
     fn recv(&self) -> impl Future<Output = io::Result<Lease>>;
-    /// By another of its methods.
+    /// Receives by another method of the socket.
     fn recv_message(&self, polled: bool) -> impl Future<Output = io::Result<Lease>>;
     fn drain(&self) -> impl Future<Output = io::Result<()>>;
 }

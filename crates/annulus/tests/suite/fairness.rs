@@ -263,7 +263,7 @@ fn other_tasks_run_beside_a_loop_over_anything() {
         let mut alone = Vec::new();
         for (name, body) in LOOPS {
             let (done, is_done) = channel();
-            // One that never returns keeps its thread.
+            // A body that never returns keeps its thread.
             std::thread::spawn(move || done.send(run(driver, name, *body)));
             match is_done.recv_timeout(Duration::from_secs(60)) {
                 Ok(outcome) => outcome.expect("a runtime"),

@@ -1,4 +1,4 @@
-//! Threads that cannot be started: an error that says so, and no panic. What needs none goes on.
+//! Threads that cannot be started: an error that says so, and no panic. Work that needs no thread goes on.
 
 use crate::common;
 use crate::common::denied;

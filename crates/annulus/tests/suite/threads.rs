@@ -259,7 +259,7 @@ fn a_thread_without_a_runtime_blocks_on_one_of_another() {
         run(async {
             ready.send(annulus::handle()?).expect("a receiver");
             stopped.await.expect("a sender");
-            // It is refused where it would hold up a loop.
+            // A blocking call is refused where it would hold up a loop.
             let error = annulus::handle()?.block_on(|| async {}).unwrap_err();
             assert!(error.to_string().contains("would hold up the loop"), "{error}");
             Ok(())

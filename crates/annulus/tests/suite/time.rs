@@ -192,7 +192,7 @@ fn signals_are_awaited() {
             future::pending().await
         };
         timeout(PATIENCE, until_terminated(served)).await.unwrap()?;
-        // One that begins later is asked, too.
+        // A future that begins later is ended by the same signal, too.
         timeout(PATIENCE, until_terminated(future::pending())).await.unwrap()
     });
 }

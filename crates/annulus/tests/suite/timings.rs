@@ -112,7 +112,7 @@ fn a_task_waits_for_the_one_that_wakes_it_and_goes_on() {
             let notify = Rc::new(Notify::new());
             let waiting = notify.clone();
             let woken = spawn(async move { waiting.notified().await });
-            // It waits by now.
+            // After these two turns, the task waits.
             yield_now().await;
             yield_now().await;
             let before = timings().await?.wake_to_poll;

@@ -58,7 +58,7 @@ async fn count(State(counts): State<Counts>) -> String {
     counts.published.borrow().to_string()
 }
 
-/// On a thread of tokio's pool.
+/// Computes on a thread of tokio's pool.
 async fn digest(Path(number): Path<u64>) -> String {
     let digest =
         move || (0..number).fold(0_u64, |sum, each| sum.wrapping_mul(31).wrapping_add(each));

@@ -1,5 +1,5 @@
-//! An existing axum program, turned to guest mode: its sockets are of annulus, and all the rest goes on as it was. What changed is
-//! `main`; `app.rs` was not touched:
+//! An existing axum program, turned to guest mode: its sockets are of annulus, and all the rest goes on as it was. Only
+//! `main` has changed; `app.rs` was not touched:
 //!
 //! ```diff
 //! -#[tokio::main]

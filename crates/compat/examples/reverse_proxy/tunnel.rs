@@ -7,7 +7,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use std::time::Duration;
 
-/// Passes bytes on in both directions, until both have ended or nothing has gone for too long. What is held is held until then.
+/// Passes bytes on in both directions, until both have ended or nothing has gone for too long. `_held` is dropped at the end.
 pub(crate) async fn tunnel(
     client: OnUpgrade,
     server: OnUpgrade,

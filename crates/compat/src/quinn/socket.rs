@@ -43,7 +43,7 @@ pub struct Socket {
 
 impl Socket {
     /// Takes a socket that is not connected, and sets what QUIC needs: coalescing, congestion notification, local addresses, no
-    /// fragments. What the system does not have of coalescing and fragmentation is left out.
+    /// fragments. Coalescing and fragmentation are left out where the system does not have them.
     ///
     /// # Errors
     /// `InvalidInput` for a connected socket. Outside a runtime, or if the system refuses an option.

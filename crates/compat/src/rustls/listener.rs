@@ -100,7 +100,7 @@ impl TlsListener {
                     return Poll::Ready(Ok((stream, peer)));
                 }
                 Poll::Ready(Some(Ok((Err(error), peer)))) => (self.failed)(peer, error),
-                // It has panicked: its connection has ended.
+                // The handshake has panicked: its connection has ended.
                 Poll::Ready(Some(Err(_))) => {}
                 Poll::Pending if self.handshakes.len() >= self.limit => return Poll::Pending,
                 Poll::Ready(None) | Poll::Pending => {

@@ -97,7 +97,7 @@ impl<S> TlsStream<S> {
         self.session.get_ref().0
     }
 
-    /// The stream below: for its settings. What is read or written there is missing in the session, which then fails.
+    /// The stream below: for its settings. Bytes that are read or written there are missing in the session, which then fails.
     pub fn get_mut(&mut self) -> &mut S {
         self.session.get_mut().0
     }

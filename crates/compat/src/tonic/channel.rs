@@ -18,7 +18,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
 
-/// How long connecting may take, if the connector is ours.
+/// How long connecting may take with the connector of this crate.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The channel of tonic's clients, on annulus alone: all calls share one connection of HTTP/2 to a server, made at the first call, and again

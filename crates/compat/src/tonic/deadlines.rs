@@ -181,7 +181,7 @@ impl<B: Body> Body for TimedBody<B> {
         match &self.body {
             None => SizeHint::with_exact(0),
             Some(body) if self.deadline.is_none() => body.size_hint(),
-            // It may end before.
+            // The body may end before, at the deadline.
             Some(_) => SizeHint::default(),
         }
     }

@@ -109,7 +109,7 @@ where
     }
 }
 
-/// The service had its time, or has panicked. Of the request's body nothing more is read, so in HTTP/1 the connection ends.
+/// The service had its time, or has panicked. The rest of the request's body is not read, so in HTTP/1 the connection ends.
 fn without_service<B>(
     status: StatusCode,
     version: Version,

@@ -149,7 +149,7 @@ impl Timer {
         self.activity.idle_since().filter(|_| is_same && self.closing_since.is_none())
     }
 
-    /// No request is in flight. Of the last response, something may not be sent yet.
+    /// No request is in flight. A part of the last response may not be sent yet.
     fn idle_since(&self) -> Option<Instant> {
         let since = self.activity.idle_since()?;
         Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))

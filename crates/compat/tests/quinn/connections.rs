@@ -170,7 +170,7 @@ fn a_connection_moves_to_another_address() {
         client.rebind_abstract(Arc::new(Socket::new(UdpSocket::bind("127.0.0.1:0")?)?))?;
         assert_ne!(client.local_addr()?, before);
         exchange(&connection, &pattern(2, 100_000)).await?;
-        // By a socket of the standard library.
+        // A socket of the standard library serves as well.
         client.rebind(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
         exchange(&connection, &pattern(3, 100_000)).await
     });

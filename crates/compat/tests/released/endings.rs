@@ -117,7 +117,7 @@ fn a_released_connection_is_upgraded() {
             }
             assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
             assert_eq!(&*client.recv_exact(5).await?, b"early");
-            // It belongs to what was spawned for it.
+            // The connection belongs to the task that was spawned for it.
             server.stop.cancel();
             server.ended.await??;
             for size in [1, 1000, 100_000] {

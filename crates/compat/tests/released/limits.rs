@@ -41,7 +41,7 @@ fn a_slow_head_is_cut_off() {
                 let begun = Instant::now();
                 for byte in head.bytes() {
                     _ = client.send(vec![byte]).await;
-                    // It ends or breaks off.
+                    // The server answers, ends the connection or resets it.
                     if annulus::time::timeout(SECOND, client.recv()).await.is_ok() {
                         break;
                     }

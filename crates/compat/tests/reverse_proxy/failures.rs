@@ -128,7 +128,7 @@ fn a_client_that_does_not_read_holds_the_upstream_back() {
         let held = annulus::stats().expect("in a runtime").memory.held;
         assert!(made > 10_000 && made < 8_000_000, "{made}");
         assert!(held < 8_000_000, "{held}");
-        // It goes on when the client reads.
+        // The transfer goes on when the client reads.
         let mut received = 0;
         while received < 20_000_000 {
             received += client.recv().await?.expect("more").len();

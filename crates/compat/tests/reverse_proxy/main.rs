@@ -1,4 +1,4 @@
-//! The example of a reverse proxy, with an upstream of ours.
+//! The example of a reverse proxy, with an upstream made for the tests.
 
 #[path = "../../examples/reverse_proxy/body.rs"]
 mod body;
@@ -193,7 +193,7 @@ fn a_graceful_stop_answers_what_has_begun() {
     });
 }
 
-/// By a client that was written elsewhere.
+/// curl, a client that was written elsewhere, asks through the proxy.
 #[test]
 fn curl_asks_through_it() {
     if std::process::Command::new("curl").arg("--version").output().is_err() {

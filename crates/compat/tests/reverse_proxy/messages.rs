@@ -64,7 +64,7 @@ fn an_upstream_that_stops_reading_an_upload() {
             let counted = counted.clone();
             async move {
                 stream.recv().await?;
-                // It reads again much later, to see the end.
+                // The upstream reads again much later, to see the end.
                 sleep(SECOND * 100).await;
                 while let Ok(Some(_)) = stream.recv().await {}
                 counted.update(|count| count - 1);

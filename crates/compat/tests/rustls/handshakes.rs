@@ -120,7 +120,7 @@ fn a_client_that_does_not_speak_tls_is_refused() {
         plain.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
         let error = TlsAcceptor::new(authority().server()).accept(server).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
-        // It gets an alert, then the end.
+        // The client gets an alert, then the end.
         let alert = plain.recv().await?.expect("an alert");
         assert_eq!(alert[0], 21);
         Ok(())

@@ -79,7 +79,7 @@ where
     assert_eq!(replies.message().await?, None);
     let status = client.say(hello("")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "a name is needed"));
-    // One that fails in the middle of a stream.
+    // A name that is refused in the middle of a stream.
     let names = stream::iter(["fine", "", "not reached"].map(hello));
     let mut replies = client.chat(names).await?.into_inner();
     assert_eq!(replies.message().await?.unwrap().message, "hello, fine");

@@ -64,7 +64,7 @@ fn slow_heads_and_idle_connections_are_cut_off() {
         let slow = start("10.0.0.1:81", |server| server.idle_timeout(SECOND * 15));
         let (_, took) = borne(&slow, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
         assert!(about(15, took), "{took:?}");
-        // After a response.
+        // The limit counts after a response, too.
         let mut client = TcpStream::connect(server.address).await?;
         client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
         let begun = Instant::now();
@@ -128,7 +128,7 @@ fn a_request_that_takes_too_long_is_answered() {
             answer.starts_with("HTTP/1.1 408") && answer.contains("connection: close"),
             "{answer}"
         );
-        // One that is answered in time.
+        // A request that is answered in time.
         let mut client = client_1(server.address).await?;
         assert_eq!(text(client.send_request(to("/echo", b"in time")).await?).await?, "in time");
         Ok(())

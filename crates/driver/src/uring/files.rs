@@ -22,11 +22,11 @@ const EARLY_BATCH: u32 = 2;
 
 /// How a call is made.
 enum Route {
-    /// By the ring.
+    /// The ring makes the call.
     Ring(Entry),
-    /// By a worker; the entry, if any, polls the eventfd of the workers.
+    /// A worker makes the call; the entry, if any, polls the eventfd of the workers.
     Worker(Option<SafeEntry>),
-    /// It is done, or has failed.
+    /// The call is done, or has failed.
     Done,
 }
 

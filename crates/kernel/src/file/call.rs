@@ -92,7 +92,7 @@ pub struct FileOperation {
     pub only: Option<RawFd>,
     /// The descriptor whose cursor it may move: the call is made there, and not at an offset.
     pub cursor: Option<RawFd>,
-    /// It returns a new descriptor.
+    /// The call returns a new descriptor.
     pub opens: bool,
     /// Whether the ring keeps the file open after it has completed the call.
     pub lingers: Lingers,

@@ -22,7 +22,7 @@ struct Page {
     bytes: Rc<[u8; PAGE]>,
     /// The device has another content, or none.
     dirty: bool,
-    /// It is in the page cache.
+    /// The page is in the page cache.
     cached: bool,
 }
 

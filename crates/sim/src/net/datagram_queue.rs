@@ -41,7 +41,7 @@ pub(crate) enum DatagramPeer {
     #[default]
     None,
     Open(SocketId),
-    /// It was closed; the next send reports it.
+    /// The peer was closed; the next send reports it.
     Closed,
 }
 

@@ -10,9 +10,9 @@ pub(crate) enum End {
     /// The sender may send more.
     #[default]
     Open,
-    /// It is sent after the last byte.
+    /// The end is to be sent after the last byte.
     Queued,
-    /// In flight.
+    /// The end is in flight.
     Flying,
     /// The receiver has it.
     Arrived,

@@ -50,7 +50,7 @@ const UDP: u32 = 17;
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// At a socket.
+    /// The state of a socket changes.
     Socket(SocketId, Change),
     /// A timer expires.
     Timer(OpId),

@@ -32,7 +32,7 @@ pub(super) struct Epoll {
 #[derive(Clone, Copy)]
 struct Interest {
     flags: EventFlags,
-    /// It is among those that have changed.
+    /// The registration is among those that have changed.
     queued: bool,
 }
 

@@ -24,7 +24,7 @@ impl World {
             return Err(Errno::ACCESS);
         }
         match what {
-            // It has no eventfds.
+            // The simulated kernel has no eventfds.
             Register::Eventfd => return Err(Errno::BADF),
             Register::Probe => {
                 let profile = &self.profile;

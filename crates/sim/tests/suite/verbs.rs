@@ -183,7 +183,7 @@ fn a_poll_reports_readiness_once() {
         host.push(9, quiet(client, b"ready"));
         let taken = host.settle();
         assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), [(1, 1, false)]);
-        // It is still readable.
+        // The socket is still readable.
         assert_eq!(host.once(poll), 1);
     });
 }

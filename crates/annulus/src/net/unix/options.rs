@@ -146,7 +146,7 @@ impl UnixOptions {
     }
 
     async fn connect_at(&self, address: Address) -> io::Result<UnixStream> {
-        // It may fail at once, each time.
+        // A connect may fail at once, each time.
         consume_budget().await;
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Stream)?;

@@ -12,7 +12,7 @@ use std::ptr;
 pub(crate) struct SendMeta {
     /// Empty for the peer of a connected socket.
     pub(crate) to: PeerAddress,
-    /// It is split into datagrams of this size.
+    /// The payload is split into datagrams of this size.
     pub(crate) segment_size: Option<u16>,
     pub(crate) tos: Option<u8>,
     /// The local address to leave from.
@@ -35,13 +35,13 @@ pub(super) enum OutgoingState {
     Submitted,
     /// An event said that it left.
     Sent,
-    /// It found no space.
+    /// The datagram found no space.
     NoSpace,
-    /// It is to be sent again at once.
+    /// The datagram is to be sent again at once.
     Retry,
-    /// It is to be split into datagrams here, which are sent at once.
+    /// The payload is to be split into datagrams here, which are sent at once.
     Split,
-    /// It failed, which was noted.
+    /// The send failed, and the failure was noted.
     Failed,
 }
 
@@ -50,9 +50,9 @@ pub(super) enum OutgoingState {
 pub(crate) struct OutgoingDatagram {
     pub(super) slot: u32,
     pub(super) state: OutgoingState,
-    /// It found no space before.
+    /// The datagram found no space before.
     pub(super) waited: bool,
-    /// It was sent again after an error that an earlier datagram may have caused.
+    /// The datagram was sent again after an error that an earlier datagram may have caused.
     pub(super) retried: bool,
     pub(super) chunk: Chunk,
     pub(super) meta: SendMeta,
@@ -159,7 +159,7 @@ impl SendMeta {
         writer.len()
     }
 
-    /// To the peer of a connected socket.
+    /// The address of a datagram that goes to the peer of a connected socket.
     pub(crate) fn connected(v4: bool) -> Self {
         Self { v4, ..Self::default() }
     }

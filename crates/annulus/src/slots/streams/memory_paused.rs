@@ -61,7 +61,7 @@ impl Streams {
         memory_paused.has_timer = false;
         if !memory_paused.slots.is_empty() {
             if !io.memory.is_tight() {
-                // Those whose streams have closed leave the list.
+                // Slots whose streams have closed leave the list.
                 memory_paused.sweep = memory_paused.slots.len();
             }
             self.shared.look_again(io);

@@ -87,7 +87,7 @@ pub(super) struct Forward {
     pub(super) left: u64,
     /// How many bytes went there that were not counted yet.
     pub(super) bytes: u64,
-    /// They go through a pipe: see `splice`.
+    /// The bytes go through a pipe: see `splice`.
     pub(super) splices: bool,
     /// Receives in a row that speak for the other way.
     pub(super) run: u8,

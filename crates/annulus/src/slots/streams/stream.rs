@@ -52,7 +52,7 @@ pub(crate) struct Stream {
     pub(super) special: Option<Box<Special>>,
     /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
     pub(crate) peer: Option<SocketAddr>,
-    /// It counts against its listener's limit.
+    /// The stream's place in its listener's limit of connections.
     pub(super) permit: Option<Permit>,
     /// On the list of streams that hold more than they may.
     pub(super) memory_paused: bool,

@@ -76,7 +76,7 @@ fn a_task_that_ends_early_has_its_id_to_the_end() {
         assert!(task.await.unwrap_err().is_cancelled());
         assert_eq!(noted.get(), Some(known));
 
-        // That of a panic, and of what comes after it.
+        // The id after a panic, and that of a task of a `JoinSet`.
         let panics = spawn(async {
             if true {
                 panic!("on purpose")

@@ -61,7 +61,7 @@ fn an_empty_set_has_no_next_result_and_one_that_waits_none_yet() {
         yield_now().await;
         assert_eq!(set.try_join_next().unwrap().unwrap(), 1);
         assert!(set.join_next().await.is_none());
-        // It can be used again.
+        // An empty set can be used again.
         set.spawn(async { 2 });
         assert_eq!(set.join_next().await.unwrap().unwrap(), 2);
         Ok(())

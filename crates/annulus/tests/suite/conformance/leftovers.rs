@@ -106,7 +106,7 @@ async fn begin(begun: Begun, left: Left, stream: &mut UnixStream, near: &mut Tcp
     }
 }
 
-/// Frees the stream's slot. What is left of the stream goes with the task.
+/// Frees the stream's slot. The rest of the stream is dropped with the task.
 async fn free(freed: Freed, mut stream: UnixStream) {
     match freed {
         Freed::Drop => drop(stream),

@@ -178,7 +178,7 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
             assert!(!std::mem::replace(&mut seen[n], true), "{n} twice");
         }
     }
-    // One that stays is for all that wait.
+    // A datagram that stays wakes all tasks that wait.
     client.try_send(b"stays", &Transmit::to(to))?;
     for task in waiting {
         task.await.expect("no panic")?;

@@ -125,13 +125,13 @@ pub(crate) async fn what_was_copied_is_sent_by_a_dropped_stream() -> io::Result<
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = more_than_fits();
     let all = bytes.clone();
-    // It ends with the reset of the proxy's end.
+    // This send ends with the reset of the proxy's end.
     let sent = spawn(async move { send_all(&mut client, &all).await });
     let (copied, why) = copied_until_full(&mut near, &mut far).await;
     assert_eq!(why, io::ErrorKind::TimedOut);
     let copied = copied as usize;
     let last = async {
-        // It is behind what is in the pipe.
+        // These bytes are behind those in the pipe.
         far.send("the last words").await?;
         drop((near, far));
         Ok(())

@@ -101,7 +101,7 @@ pub(crate) async fn two_thousand_single_bytes_come_back() -> io::Result<()> {
         client.send(vec![*byte]).await?;
     }
     assert!(receive(&mut client, 2000).await? == sent);
-    // One at a time, each echoed before the next.
+    // One byte at a time, each echoed before the next.
     for byte in &sent {
         client.send(vec![*byte]).await?;
         assert_eq!(receive(&mut client, 1).await?, [*byte]);

@@ -1,4 +1,4 @@
-//! Between files and streams.
+//! Copies between files and streams.
 
 use crate::common::again::{self, again};
 use crate::common::touch;

@@ -385,7 +385,7 @@ async fn restless_proxy(seed: u64) -> io::Result<()> {
     }
 }
 
-/// Sends `len` bytes and the end, while it receives what is echoed: an error unless that is all. What came is always a beginning of what was sent.
+/// Sends `len` bytes and the end, while it receives the echo, always a beginning of the bytes sent: an error unless it is whole.
 async fn echoed_in_order(len: usize) -> io::Result<usize> {
     let (mut receiving, mut sending) = TcpStream::connect("proxy:8").await?.split();
     let byte = |index: usize| (index * 7 + index / 251) as u8;

@@ -70,7 +70,7 @@ fn a_signal_that_is_not_caught_ends_the_program_until_it_is_started_again() -> i
         );
         let refused = TcpStream::connect("server:7").await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        // One that is down gets none.
+        // A host that is down gets no signal.
         sends.signal("server", Signal::SIGTERM)?;
         sends.bounce("server")?;
         sleep(SECOND).await;

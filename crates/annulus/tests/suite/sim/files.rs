@@ -304,7 +304,7 @@ fn an_open_file_is_looked_for_again_when_its_time_is_over() {
             assert!(files.open("sub/../page").await.is_ok());
             let error = files.open("../new").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-            // Those that are not used go as another comes.
+            // Files that are not used go as another comes.
             sleep(Duration::from_secs(61)).await;
             assert!(files.open("sub").await?.metadata().is_dir());
             assert_eq!(files.len(), 1);

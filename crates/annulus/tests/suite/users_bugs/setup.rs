@@ -99,7 +99,7 @@ const NEEDED: [u8; 7] = [
     opcode::RECV,
 ];
 
-/// Without these the ring works on.
+/// Operations without which the ring works on.
 const REPLACED: [u8; 3] = [opcode::TIMEOUT, opcode::CLOSE, opcode::SHUTDOWN];
 
 /// An operation that the kernel did not have was a panic without a name.
