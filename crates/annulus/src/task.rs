@@ -12,7 +12,7 @@
 //! | let the other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] around futures of other crates |
 //!
 //! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and `stream.select_next_some()` of a
-//! stream (feature `stream`). That of `tokio` takes any, and works outside of its runtime.
+//! stream (feature `stream`). The `select!` of `tokio` takes any future, and works outside of its runtime.
 //!
 //! ```
 //! # annulus::run(async {

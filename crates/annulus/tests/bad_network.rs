@@ -54,7 +54,7 @@ impl Network {
         run(&format!("ip netns add {client}"))?;
         run(&format!("ip link add veth0 netns {server} type veth peer name veth0 netns {client}"))?;
         for (name, address) in network.names.iter().zip([SERVER, CLIENT]) {
-            // Packets as they are on a wire: what is lost is one of them, not 64 KiB.
+            // Packets as they are on a wire: a loss is one packet, not 64 KiB.
             run(&format!("ip -n {name} link set veth0 gso_max_segs 1 up"))?;
             run(&format!("ip -n {name} address add {address}/24 dev veth0"))?;
             spoil(name)?;

@@ -1,5 +1,5 @@
 //! Wait queues against simple models, over random orders of events: waits, notifications, polls for nothing, futures that are
-//! dropped, and futures that are forgotten. What must hold (invariant 22): nothing stays available while a live task waits for it.
+//! dropped, and futures that are forgotten. The rule (invariant 22): nothing stays available while a live task waits for it.
 
 #[allow(dead_code, reason = "each user of it needs only some")]
 #[path = "../src/waiters/mod.rs"]

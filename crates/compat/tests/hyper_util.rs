@@ -205,7 +205,7 @@ fn all_failures_are_named() {
     });
 }
 
-/// Connects from an address that cannot reach the first of two; what came of it, and after how long.
+/// Connects from an address that cannot reach the first of two; returns the result, and how long it took.
 fn beside_a_silent_address(
     connector: Connector,
     silent: &'static [&'static str],

@@ -58,7 +58,7 @@ pub enum Op {
     },
 }
 
-/// An operation that names memory of the submitter, as plain data. What it points to must outlive it: see
+/// An operation that names memory of the submitter, as plain data. The memory must outlive it: see
 /// [`Driver::submit_memory`](crate::Driver::submit_memory).
 #[derive(Clone, Copy, Debug)]
 pub enum MemoryOp {

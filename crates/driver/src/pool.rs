@@ -189,7 +189,7 @@ impl Pool {
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
 
-    /// Bytes of memory that the buffers have: what was written and has not gone back to the system.
+    /// Bytes of memory that the buffers have: memory that was written and has not gone back to the system.
     #[inline]
     pub fn resident(&self) -> usize {
         self.resident.get()

@@ -13,7 +13,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The flags of a completion with it.
+    /// The flags of a completion that names this buffer.
     pub(crate) fn flags(self) -> u32 {
         CompletionFlags::BUFFER.bits() | u32::from(self.id) << 16
     }

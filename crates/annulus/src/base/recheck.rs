@@ -1,4 +1,4 @@
-//! Wait queues to check again: something was available, and not all waiters were notified. Those that were may be forgotten futures
+//! Wait queues to check again: something was available, and not all waiters were notified. The notified ones may be forgotten futures
 //! (see `waiters`).
 
 use std::rc::Weak;

@@ -117,7 +117,7 @@ impl File {
         Ok(())
     }
 
-    /// For direct I/O, the same file opened again without it, with a cursor of its own at the start: what is copied is aligned to nothing,
+    /// For direct I/O, the same file opened again without it, with a cursor of its own at the start: copied bytes are aligned to nothing,
     /// and the last block is seldom whole. See [`write_through`](Self::write_through).
     pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
         if !self.direct {

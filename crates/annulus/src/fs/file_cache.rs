@@ -73,7 +73,7 @@ struct Shared {
     entries: RefCell<Entries<Known>>,
     /// How many lookups have begun: the number of the last one.
     lookups: Cell<u64>,
-    /// The last lookup that had begun when a path was forgotten: what it and earlier ones find is not kept.
+    /// The last lookup that had begun when a path was forgotten: results of this and of earlier lookups are not kept.
     forgotten: Cell<u64>,
     stats: Cell<FileCacheStats>,
 }

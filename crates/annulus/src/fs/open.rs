@@ -165,7 +165,7 @@ impl OpenOptions {
         self
     }
 
-    /// More `O_*` flags. Those that have options of their own are ignored here.
+    /// More `O_*` flags. Flags that have options of their own are ignored here.
     pub fn custom_flags(mut self, flags: i32) -> Self {
         self.flags = flags;
         self

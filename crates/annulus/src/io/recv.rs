@@ -49,7 +49,7 @@ use std::task::{Context, Poll, ready};
 /// # Cancel-safety
 ///
 /// Methods that return leases or show bytes lose nothing if their future is dropped: bytes that have come are shown or returned by the next
-/// call. Those that fill memory of the caller ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
+/// call. Methods that fill the caller's memory ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
 /// have read.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(

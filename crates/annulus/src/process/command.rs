@@ -120,7 +120,7 @@ impl Command {
         self
     }
 
-    /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's Ctrl-C does not reach. That of this
+    /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's Ctrl-C does not reach. The group of this
     /// process by default.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
         self.inner.process_group(group);

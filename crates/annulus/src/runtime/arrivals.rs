@@ -1,4 +1,4 @@
-//! The signals of a simulated host, which a test sends. Those of a process come through a pipe, see `signal.rs`.
+//! The signals of a simulated host, which a test sends. Signals of a process come through a pipe, see `signal.rs`.
 
 use crate::unwind::wake_each;
 use crate::waiters::{Wait, Waiters};

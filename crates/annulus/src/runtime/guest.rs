@@ -53,7 +53,7 @@ use std::time::Duration;
 /// # use std::future::Future;
 /// ```
 ///
-/// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime. Those of the host share 1024 operations that are ready at
+/// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime. The host's tasks share 1024 operations that are ready at
 /// once between two turns; then each operation is pending until the next turn, which the host is asked to take.
 ///
 /// Dropping it ends the runtime as dropping a [`Runtime`] does, which may wait for up to the

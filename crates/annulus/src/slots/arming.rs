@@ -59,7 +59,7 @@ pub(super) fn ends_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
 
-/// Slots to be armed by the turn, first come first served. Those that were closed since may be among them.
+/// Slots to be armed by the turn, first come first served. Slots that were closed since may be among them.
 #[derive(Default)]
 pub(super) struct ArmList(VecDeque<u32>);
 

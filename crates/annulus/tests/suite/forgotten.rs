@@ -1,4 +1,4 @@
-//! Futures that were polled and then forgotten (`mem::forget`): what they were woken for still reaches those that wait. And
+//! Futures that were polled and then forgotten (`mem::forget`): the event that they were woken for still reaches others that wait. And
 //! tasks that poll without a future: each of them is woken. On the simulated kernel, where a lost wake is a deadlock that is
 //! reported.
 

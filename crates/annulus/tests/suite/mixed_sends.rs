@@ -82,7 +82,7 @@ impl Sender {
     }
 }
 
-/// Runs a sender to its end: what it sent, and what arrived, perhaps with an error.
+/// Runs a sender to its end, perhaps with an error; returns the bytes that it sent, and those that arrived.
 async fn exchange(random: Random, sim: Rc<Sim>, faults: Faults) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let text = pattern(200_000);
     fs::write("/file", text[..FILE].to_vec()).await?;

@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Those of this process. If they are not understood, it ends with an error and status 2.
+    /// The arguments of this process. If they are not understood, the process ends with an error and status 2.
     pub(crate) fn of_process(has_plain: bool) -> Self {
         Self::parse(std::env::args().skip(1), has_plain).unwrap_or_else(|text| {
             let plain = if has_plain { " [--plain ADDRESS]" } else { "" };

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Those that concern one connection (RFC 9110, 7.6.1), besides what `Connection` lists.
+/// Headers that concern one connection (RFC 9110, 7.6.1), besides those that `Connection` lists.
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),

@@ -238,7 +238,7 @@ fn has_broken_off(error: &Error) -> bool {
     !error.is_connect() && causes(error).any(|cause| cause.is::<io::Error>() || of_hyper(cause))
 }
 
-/// That of the client if its body has failed, 504 if the upstream took too long, and 502 for anything else.
+/// The status that the client's body has failed with, if it has; 504 if the upstream took too long, and 502 for anything else.
 fn status_of(error: &Error) -> StatusCode {
     let status = causes(error).find_map(|cause| {
         let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;

@@ -83,7 +83,7 @@ where
         }
     }
 
-    /// Whether hyper holds nothing for it.
+    /// Whether hyper holds nothing for the connection.
     pub(crate) fn is_released(&self) -> bool {
         !matches!(self.phase, Phase::Served(_))
     }

@@ -21,7 +21,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to the host of a URI over TCP, for hyper-util's client and for whatever takes a `tower_service::Service<Uri>`.
 ///
-/// The name is looked up off the loop. Of several addresses, the first that answers wins (RFC 8305): they are tried in the order of the
+/// The name is looked up off the loop. The first of several addresses that answers wins (RFC 8305): they are tried in the order of the
 /// look-up, families in turns, and another one is begun when an attempt fails, or has not succeeded within
 /// [`attempt_delay`](Self::attempt_delay). `TCP_NODELAY` is on.
 ///

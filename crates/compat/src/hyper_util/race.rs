@@ -61,7 +61,7 @@ impl Race {
         }
     }
 
-    /// The first that has connected. Those that have failed are taken out.
+    /// The first attempt that has connected. Attempts that have failed are taken out.
     fn poll_running(&mut self, cx: &mut Context<'_>) -> Poll<TcpStream> {
         let mut at = 0;
         while let Some(attempt) = self.running.get_mut(at) {

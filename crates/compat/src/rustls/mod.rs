@@ -1,7 +1,7 @@
 //! TLS by rustls, for servers and clients.
 //!
-//! tokio-rustls and futures-rustls run over streams of annulus as they are, by the traits of tokio and of `futures-io`. What this module
-//! adds is short: a time limit on handshakes, and a [`TlsStream`] that has the traits of [`annulus::io`] as well, so that
+//! tokio-rustls and futures-rustls run over streams of annulus as they are, by the traits of tokio and of `futures-io`. This module
+//! adds a time limit on handshakes, and a [`TlsStream`] that has the traits of [`annulus::io`] as well, so that
 //! code that is generic over streams runs over it.
 //!
 //! ```

@@ -37,7 +37,7 @@ impl Deadline {
         Self { sleep: OnThread::new(sleep(limit)), limit }
     }
 
-    /// The status of a call that has come to it.
+    /// Ready once the deadline is reached, with the status of the call.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         let over = Pin::new(&mut self.sleep).poll(cx);
         over.map(|()| Status::deadline_exceeded(format!("not finished within {:?}", self.limit)))

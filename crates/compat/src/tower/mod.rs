@@ -32,7 +32,7 @@
 //!
 //! # axum on annulus alone, or inside tokio
 //!
-//! axum asks its handlers for futures that are `Send`, but never sends them. What looks for a runtime of tokio panics on annulus alone, and
+//! axum asks its handlers for futures that are `Send`, but never sends them. Code that needs tokio's runtime panics on annulus alone, and
 //! `on_error` says what to do: call `with_tokio` (feature `with-tokio`) in the program, which has a runtime of tokio on a thread beside; or keep
 //! tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and `axum::Incoming` (feature `axum`), or with this server,
 //! which runs there too. The tests in `tests/with_tokio.rs` have each row:

@@ -31,12 +31,12 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// A limit, and 408 behind it.
+    /// A limit for each request, after which the answer is 408.
     pub fn new(limit: Duration) -> Self {
         Self::with_status_code(StatusCode::REQUEST_TIMEOUT, limit)
     }
 
-    /// A limit, and the status behind it.
+    /// A limit for each request, after which the answer has this status.
     pub fn with_status_code(status: StatusCode, limit: Duration) -> Self {
         Self { status, limit }
     }

@@ -1,4 +1,4 @@
-//! The socket by itself: what comes to quinn with datagrams, and what leaves with those of quinn.
+//! The socket by itself: metadata that comes to quinn with datagrams, and metadata that leaves with datagrams of quinn.
 
 use crate::quinn::common::*;
 use annulus::net::{Transmit, UdpSocket};

@@ -92,7 +92,7 @@ impl Output {
         }
     }
 
-    /// The result if it fails or is cancelled now: what was sent counts.
+    /// The result if the send fails or is cancelled now: bytes that were sent count.
     pub(super) fn end_early(&self, errno: Errno) -> Result<u32, Errno> {
         if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
     }

@@ -16,7 +16,7 @@ const WARY: EventFlags =
 /// One descriptor.
 ///
 /// A readiness bit that is set may be stale: it leads to a try, and a try that finds nothing clears it. A bit that is clear is
-/// exact: what comes after such a try brings an edge.
+/// exact: bytes that come after such a try bring an edge.
 ///
 /// Each has a cache line of its own: with a thousand connections, a line has left the nearest cache by its next turn.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Watch {
         self.wary = flags.intersects(WARY);
     }
 
-    /// A receive did not fill its buffer: what comes later brings an edge.
+    /// A receive did not fill its buffer: bytes that come later bring an edge.
     #[inline]
     pub(super) fn drained(&mut self) {
         self.readable = self.wary;

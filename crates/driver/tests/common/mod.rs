@@ -148,7 +148,7 @@ pub(crate) fn owned(number: RawFd) -> Fd {
     unsafe { Fd::from_raw(number) }
 }
 
-/// An address of the loopback, with any port, that no other test uses: what was bound to it and is closed is free from then on.
+/// An address of the loopback, with any port, that no other test uses: ports that were bound at it and closed are free from then on.
 pub(crate) fn own_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The crash of a host: what it has at the device, and what it calls before its rings are closed.
+//! The crash of a host: its operations at the device, and its calls before its rings are closed.
 
 use super::World;
 use crate::op::{Answer, Body};

@@ -193,7 +193,7 @@ impl<T> State<T> {
         self.waiting.notify_next(self.room())
     }
 
-    /// The receiver found no value, though senders may wait. Those that were woken have until its next poll to send; then they are
+    /// The receiver found no value, though senders may wait. Senders that were woken have until its next poll to send; then they are
     /// skipped, and the next ones are woken. True while it has to poll again.
     fn poll_again(&mut self) -> bool {
         if self.waiting.is_empty() {

@@ -123,7 +123,7 @@ impl ReceivedMessage {
         self.buffer
     }
 
-    /// The descriptors that came with it.
+    /// The descriptors that came with the datagram.
     pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.descriptors)
     }

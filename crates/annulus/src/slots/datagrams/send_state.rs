@@ -1,4 +1,4 @@
-//! The sending half of a slot: what is queued, what is in flight, and what the next send waits for.
+//! The sending half of a slot: the queue, the datagrams in flight, and the event that the next send waits for.
 
 use super::errors::Failures;
 use crate::timers::TimerKey;

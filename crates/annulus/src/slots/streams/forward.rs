@@ -1,4 +1,4 @@
-//! Forwarding: what a stream receives goes into the send queue of another at the event that brings it, and no task is woken for it.
+//! Forwarding: bytes that a stream receives go into the send queue of another at the event that brings them, and no task is woken.
 //!
 //! A task that copies from one stream to another and waits for bytes *links* them. While a link is set, nothing is queued on its source:
 //! what comes is accepted by the target at once. The link ends, and the task is woken, as soon as something comes that the target does

@@ -1,7 +1,7 @@
 //! Long transfers between two linked sockets (see `forward`), whose bytes go through a pipe of the kernel and not through the process.
 //!
-//! A link whose receives bring many bytes each, several times in a row, goes over to this, and back once little comes at a time. Its source
-//! then polls for readiness in place of a receive. At that event what the socket holds is moved into a pipe, and from there to the target at
+//! A link whose receives bring many bytes each, several times in a row, uses a pipe, and goes back once little comes at a time. Its source
+//! then polls for readiness in place of a receive. At that event the socket's bytes are moved into a pipe, and from there to the target at
 //! the end of the turn, as one of its sends: the pipe's bytes are accepted, come before what is queued, and count as unsent. Then the source is
 //! armed again. A target with anything unsent takes no pipe; if its peer is slow, the task waits until all of it has gone.
 //!

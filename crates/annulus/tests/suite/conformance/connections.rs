@@ -275,7 +275,7 @@ pub(crate) async fn a_close_waits_for_what_was_sent() -> io::Result<()> {
     let (mut one, mut other) = pair().await?;
     let before = streams();
     let bytes = pattern(1_000_000);
-    // Twice, dropped at its first poll: what was accepted is sent all the same.
+    // Twice, dropped at its first poll: bytes that were accepted are sent all the same.
     _ = touch(one.send(bytes.clone()));
     let close = spawn(one.close());
     yield_now().await;

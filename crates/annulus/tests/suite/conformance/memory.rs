@@ -79,7 +79,7 @@ pub(crate) fn a_mebibyte(builder: Builder) -> Builder {
     builder.memory_limit(MemoryLimit::new(1 << 20))
 }
 
-/// Each end sends in a task and receives in another; what they have to send is more than the limit leaves them.
+/// Each end sends in a task and receives in another; their bytes to send are more than the limit leaves them.
 pub(crate) async fn ends_that_both_send_and_read_go_on() -> io::Result<()> {
     const PIECES: usize = 6;
     for (pairs, piece) in [(1, 30_000), (12, 30_000), (1, 2_000_000)] {

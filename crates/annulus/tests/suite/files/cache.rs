@@ -227,8 +227,8 @@ fn a_dropped_open_leaves_the_cache_as_it_was() {
     });
 }
 
-/// Replaces a file while it is being opened, after each of 20 numbers of turns, and does something before that open ends: what it has
-/// found must not be in the cache then.
+/// Replaces a file while it is being opened, after each of 20 numbers of turns, and does something before that open ends: the file that
+/// was found must not be in the cache then.
 async fn replace_while_opening(
     place: Place,
     meanwhile: impl AsyncFn(&FileCache, usize) -> io::Result<()>,

@@ -69,7 +69,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A send that may be dropped before it is ready: what it has accepted is sent all the same.
+    /// A send that may be dropped before it is ready: bytes that it has accepted are sent all the same.
     async fn send_and_drop(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let Self { run, half, full } = self;
         if *full {
