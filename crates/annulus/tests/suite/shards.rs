@@ -193,7 +193,7 @@ async fn gather(shard: &Shard, here: &AtomicUsize) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells when, and on which thread, it is dropped.
+/// Sends the thread on which it is dropped, when it is dropped.
 struct DropNote(mpsc::Sender<thread::ThreadId>);
 
 impl Drop for DropNote {

@@ -41,8 +41,8 @@
 //! `http2_only(true)`, since plain TCP does not negotiate the version.
 //!
 //! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`) take
-//! [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer) as they are. Code that needs a stream
-//! that is `Send`, as `serve_connection_with_upgrades` does, gets `Io<OnThread<_>>`: [`OnThread`](crate::OnThread) has the traits of its stream.
+//! [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer) as they are. Code that needs a `Send`
+//! stream, as `serve_connection_with_upgrades` does, gets `Io<OnThread<_>>`: [`OnThread`](crate::OnThread) has the traits of its stream.
 //! Feature `tower` has a whole server on top of them.
 
 mod connector;
