@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_are_run_and_all_failures_told() {
+    fn all_names_are_run_and_all_failures_returned() {
         let names: Vec<String> = (0..20).map(|name| name.to_string()).collect();
         let odd = |name: &str| match name.parse::<u32>() {
             Ok(number) if number % 2 == 0 => Ok(()),

@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     if record {
         return write(&compiler, &counted);
     }
-    let verdicts: Vec<_> = figures.iter().zip(&counted).filter_map(|(a, b)| judge(a, b)).collect();
+    let verdicts: Vec<_> = figures.iter().zip(&counted).filter_map(|(a, b)| check(a, b)).collect();
     if compiler != known {
         let text =
             format!("instructions (recorded with {known}; counted, not judged, with {compiler})");
@@ -65,8 +65,8 @@ fn unreadable(why: &str) -> Failure {
 
 /// The version and target of the compiler, on which the instructions depend.
 fn compiler() -> Result<String, Failure> {
-    let told = Step::new("rustc", "-vV").probe().unwrap_or_default();
-    let field = |name| told.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let output = Step::new("rustc", "-vV").probe().unwrap_or_default();
+    let field = |name| output.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     match (field("release:"), field("host:")) {
         (Some(release), Some(host)) => Ok(format!("rustc {release} {host}")),
         _ => Err(Failure::Failed("`rustc -vV` tells no version".into())),
@@ -142,8 +142,8 @@ fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
         .ok_or_else(|| Failure::Failed(format!("{} is no dump of callgrind's", dump.display())))
 }
 
-/// Prints both; returns the error, if there is one.
-fn judge(known: &Figure, counted: &Figure) -> Option<String> {
+/// Prints the count and its change; returns an error if the change is above the tolerance.
+fn check(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
     let size = format!("{} {} × {} bytes", known.way, known.clients, known.bytes);
     eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
@@ -185,11 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_out_of_the_tolerance_are_told() {
-        assert_eq!(judge(&figure(1000.0), &figure(1010.0)), None);
-        assert_eq!(judge(&figure(1000.0), &figure(990.0)), None);
-        assert!(judge(&figure(1000.0), &figure(1020.0)).unwrap().contains("1020 instead of 1000"));
-        assert!(judge(&figure(1000.0), &figure(980.0)).unwrap().contains("lower the figure"));
+    fn a_figure_above_or_below_the_tolerance_is_an_error() {
+        assert_eq!(check(&figure(1000.0), &figure(1010.0)), None);
+        assert_eq!(check(&figure(1000.0), &figure(990.0)), None);
+        assert!(check(&figure(1000.0), &figure(1020.0)).unwrap().contains("1020 instead of 1000"));
+        assert!(check(&figure(1000.0), &figure(980.0)).unwrap().contains("lower the figure"));
     }
 
     #[test]

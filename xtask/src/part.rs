@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_after_a_failure_run_too_and_all_are_told() {
+    fn the_parts_after_a_failure_run_too_and_all_are_reported() {
         let all = [part(false, fails), part(false, skips), part(false, || Ok(Vec::new()))];
         let ended: Vec<Ended> = all.iter().map(|part| attempt(part, false)).collect();
         let table = table(&ended);

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_of_the_right_form_are_told_from_others() {
+    fn requests_of_the_right_form_are_parsed_and_others_are_refused() {
         let request = |host: Option<&str>, has_body| {
             Ok(Request { path: "/metrics".into(), host: host.map(str::to_owned), has_body })
         };

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn children_and_theirs_are_found() {
+    fn children_and_grandchildren_are_found() {
         with_shell("(sh -c 'echo; read end'; true); true", |pid| {
             let (root, others) = of(pid);
             assert_eq!((root, others.len()), (pid, 2), "{others:?}");

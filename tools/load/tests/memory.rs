@@ -57,13 +57,13 @@ static ALLOCATOR: Counting = Counting;
 
 /// A server on a thread that is left out: it echoes, or sends `reply` for all that comes at once.
 fn serve(reply: Option<&'static str>) -> SocketAddr {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         IS_LEFT_OUT.set(true);
         let mut runtime = Runtime::builder().build().unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
+            sender.send(listener.local_addr().unwrap()).unwrap();
             while let Ok((mut stream, _)) = listener.accept().await {
                 annulus::spawn(async move {
                     while let Ok(Some(lease)) = stream.recv().await {
@@ -76,7 +76,7 @@ fn serve(reply: Option<&'static str>) -> SocketAddr {
             }
         });
     });
-    told.recv().unwrap()
+    receiver.recv().unwrap()
 }
 
 /// The most bytes that a run takes in which every client has had a reply.

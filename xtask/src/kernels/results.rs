@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_told_apart() {
+    fn outcomes_are_distinguished() {
         let failed = "test b::c ... FAILED\n";
         let log = format!("test a ... ok\n{failed}{failed}test result: FAILED. 1 passed; 1 failed");
         assert_eq!(Verdict::of(Some(101), &log), Verdict::Failed(vec!["b::c".into()]));

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_without_a_file_is_told() {
+    fn a_module_without_a_file_is_an_error() {
         let error = Modules::read(&Tree::of(&[("src/lib.rs", "mod gone;")]), "src/lib.rs").err();
         assert!(error.unwrap().contains("module gone"));
     }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_told_once_with_its_line() {
+    fn what_does_not_exist_is_found_once_with_its_line() {
         let text = "ADR 0018\n`net/gone.rs`\nsee NOTES.md, `NOTES.md`\ninvariants 2 and 3\n[a](docs/no.md)\n`gone/`\n[b](docs/ARCHITECTURE.md#no)\n";
         assert_eq!(
             found("README.md", text),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_allows_nothing_is_told() {
+    fn an_entry_that_allows_nothing_is_found() {
         let words =
             Words::parse(WORDS, "a.md who reason\na.md parcel reason\nno.md * reason").unwrap();
         assert_eq!(words.unused(&Tree::of(&[("a.md", "who")])), ["a.md parcel", "no.md *"]);

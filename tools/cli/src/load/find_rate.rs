@@ -1,6 +1,6 @@
 //! `annulus load --find-rate`: the highest rate that meets a target.
 
-use super::{Watch, judge};
+use super::{Watch, exit_status};
 use crate::output::{self, JsonFile, note};
 use crate::text::{Listing, thousands};
 use crate::usage::UsageError;
@@ -30,7 +30,7 @@ pub(super) fn run(
     output::deliver(json, &found, Some(listing(plan, &found)))?;
     match (&found.last, found.end) {
         (Some(last), SearchEnd::Failed | SearchEnd::Interrupted) => {
-            judge(last, &watch.stop, Ok(()))
+            exit_status(last, &watch.stop, Ok(()))
         }
         (_, SearchEnd::NoRate) => bail!("no rate meets {} at {}", found.target, plan.address),
         (_, SearchEnd::TooFewResponses) => bail!(

@@ -309,7 +309,7 @@ fn carry_out(
     let has_figures = recording.seconds > 0.0 && !output.takes_stdout();
     let text = has_figures.then(|| summary::of(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)?;
-    judge(&recording, &stop, output.finish())
+    exit_status(&recording, &stop, output.finish())
 }
 
 fn classify(error: LoadError) -> anyhow::Error {
@@ -321,7 +321,7 @@ fn classify(error: LoadError) -> anyhow::Error {
 
 /// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, of which every reply is a
 /// refusal, or whose logs lack something, fails.
-fn judge(recording: &Recording, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
+fn exit_status(recording: &Recording, stop: &Stop, logs: Result<()>) -> Result<ExitCode> {
     if let Some((signal, status)) = stop.reason().filter(|_| recording.interrupted) {
         note(format_args!(
             "annulus: interrupted by {signal}: the results are of a part of the run"

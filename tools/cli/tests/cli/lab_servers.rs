@@ -207,7 +207,7 @@ fn refused(directory: &Directory, server: &str, arguments: &[&str], parts: &[&st
 }
 
 #[test]
-fn a_server_that_does_not_start_or_is_not_ready_is_told_before_the_first_round() {
+fn a_server_that_does_not_start_or_is_not_ready_is_reported_before_the_first_round() {
     let directory = Directory::new("starts");
     let load = ["--load", "tcp://{address}"];
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -233,7 +233,7 @@ fn a_server_that_does_not_start_or_is_not_ready_is_told_before_the_first_round()
 }
 
 #[test]
-fn a_load_that_fails_or_is_answered_wrongly_is_told_before_the_first_round() {
+fn a_load_that_fails_or_is_answered_wrongly_is_reported_before_the_first_round() {
     let directory = Directory::new("loads");
     let server = echo("127.0.0.1:{port}", "");
     let failing = [COMMAND, "sh -c 'echo no route >&2; exit 3' {port}", "--parse", "rate=(.*)"];

@@ -114,7 +114,7 @@ fn clients_that_send_nothing_or_without_end_keep_no_other_from_its_answer() {
 }
 
 #[test]
-fn a_port_in_use_is_told_at_the_start() {
+fn a_port_in_use_is_reported_at_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for driver in ["auto", "epoll"] {

@@ -20,7 +20,7 @@ fn start_with(driver: &str, more: &[&str]) -> (Server, SocketAddr) {
     let mut command = Command::new(ANNULUS);
     let server =
         Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]).args(more));
-    let (_, udp) = server.ready.split_once(", udp://").expect("both addresses are told");
+    let (_, udp) = server.ready.split_once(", udp://").expect("both addresses are announced");
     let udp = udp.split(' ').next().and_then(|text| text.parse().ok()).expect("an address");
     (server, udp)
 }

@@ -96,7 +96,7 @@ fn what_is_not_common_is_listed_and_another_machine_is_a_doubt() {
 }
 
 #[test]
-fn what_cannot_be_compared_names_the_way_out() {
+fn an_error_of_a_comparison_names_the_cause_and_the_remedy() {
     let (one, mut other, environment) = (bench(&["a", "b"]), bench(&["a"]), Environment::read());
     let full = record(15, &[2.0, 4.0, 2.0]);
     let run = |bench, record| Run { bench, record, environment: &environment };

@@ -220,9 +220,9 @@ impl Loads {
                 words::check(&words, &known)?;
                 words::check(&before, &known)?;
                 let parser = Parser::choose(&words[0], &self.parse)?;
-                let is_told = has(&words, "requests") || !parser.needs_requests();
+                let has_requests = has(&words, "requests") || !parser.needs_requests();
                 ensure!(
-                    is_told,
+                    has_requests,
                     "'{command}' has no {{requests}}: write {} -n {{requests}} -e --csv …",
                     words[0]
                 );

@@ -106,7 +106,7 @@ fn a_suite_has_its_tables_with_the_published_figures_above() {
 }
 
 #[test]
-fn failures_a_doubtful_control_and_an_early_end_are_told() {
+fn failures_a_doubtful_control_and_an_early_end_are_reported() {
     let (bench, mut record) = two();
     for round in 0..15 {
         record.keep(Slice { round, cell: 0, contender: 1 }, Err("reset, \"by\" peer".into()));

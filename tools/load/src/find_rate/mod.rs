@@ -195,7 +195,7 @@ impl RateSearch {
                 found.last = Some(recording);
                 break end;
             }
-            let window = self.judge(rate, &recording.total());
+            let window = self.rate_window(rate, &recording.total());
             each(&window);
             search.record(rate, window.missed.is_none());
             found.windows.push(window);
@@ -221,7 +221,7 @@ impl RateSearch {
     }
 
     /// The result of a window at a rate.
-    fn judge(&self, rate: f64, total: &Interval) -> RateWindow {
+    fn rate_window(&self, rate: f64, total: &Interval) -> RateWindow {
         let (histogram, per_second) = (&total.response.histogram(), total.rate());
         let due = rate * self.measured().as_secs_f64();
         // The edges of a window cut through a request or a burst, and the number of Poisson arrivals varies with its root.

@@ -51,7 +51,7 @@ impl Server {
         let mut state = Search::new(closed, lowest, SEARCH_WINDOWS - 1);
         while let Next::Measure(rate) = state.next() {
             let times = self.window(rate, &search, random);
-            let window = search.judge(rate, &total(&times, seconds));
+            let window = search.rate_window(rate, &total(&times, seconds));
             state.record(rate, window.missed.is_none());
         }
         state.rate()

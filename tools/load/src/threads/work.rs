@@ -43,11 +43,11 @@ pub(super) fn work<S: Share>(
     let mut runtime = match settings.builder().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            link.tell(Event::Ready(Err(error)));
+            link.report(Event::Ready(Err(error)));
             return;
         }
     };
-    link.tell(Event::Ready(Ok(runtime.driver().to_string())));
+    link.report(Event::Ready(Ok(runtime.driver().to_string())));
     runtime.block_on(async {
         let mut share = share(link.index);
         // If it is given up, what was recorded before counts all the same.
@@ -59,7 +59,7 @@ pub(super) fn work<S: Share>(
 impl Link {
     async fn run(&mut self, share: &mut impl Share, duration: Duration) -> Result<(), GivenUp> {
         let connected = self.unless_given_up(share.connect()).await?;
-        self.tell(Event::Connected(connected));
+        self.report(Event::Connected(connected));
         if let Command::Start(began) = self.next().await? {
             share.start(began);
             self.warm_up(share).await?;
@@ -70,56 +70,56 @@ impl Link {
 
     /// Lets the clients work until the window is to be opened.
     async fn warm_up(&mut self, share: &mut impl Share) -> Result<(), GivenUp> {
-        let mut told = false;
+        let mut is_reported = false;
         loop {
             if let Some(Command::Open) = self.next_within(share.sweep_interval()).await? {
                 return Ok(());
             }
-            self.sweep(share, &mut told);
+            self.sweep(share, &mut is_reported);
         }
     }
 
     /// The window, from one standstill to the other.
     async fn open(&mut self, share: &mut impl Share, duration: Duration) -> Result<(), GivenUp> {
         let paused = clock::nanos();
-        self.tell(Event::Paused);
+        self.report(Event::Paused);
         self.stand_still()?;
         let (began, cpu) = (clock::now(), share.cpu());
         share.open(paused..clock::nanos());
         let measured = self.measure(share, began + duration).await;
         let ended = share.close().unwrap_or_else(clock::now);
         let (length, cpu) = (ended - began, share.cpu() - cpu);
-        self.tell(Event::Closed { length, cpu });
+        self.report(Event::Closed { length, cpu });
         measured?;
         self.stand_still()
     }
 
     /// Lets the clients work until `end`, or until the window is to be closed.
     async fn measure(&mut self, share: &mut impl Share, end: Duration) -> Result<(), GivenUp> {
-        let mut told = false;
+        let mut is_reported = false;
         loop {
             let left = end.saturating_sub(clock::now());
             if left.is_zero() {
                 return Ok(());
             }
             let command = self.next_within(left.min(share.sweep_interval())).await?;
-            self.sweep(share, &mut told);
+            self.sweep(share, &mut is_reported);
             if let Some(Command::Close) = command {
                 return Ok(());
             }
         }
     }
 
-    fn sweep(&self, share: &mut impl Share, told: &mut bool) {
+    fn sweep(&self, share: &mut impl Share, is_reported: &mut bool) {
         share.sweep();
         self.responses[self.index].store(share.responses(), Relaxed);
-        if !*told && share.is_finished() {
-            *told = true;
-            self.tell(Event::Finished);
+        if !*is_reported && share.is_finished() {
+            *is_reported = true;
+            self.report(Event::Finished);
         }
     }
 
-    fn tell(&self, event: Event) {
+    fn report(&self, event: Event) {
         // If the receiver is gone, the next command says so.
         let _ = self.events.send(event);
     }

@@ -46,10 +46,10 @@ impl Group {
     pub(crate) fn new(name: &str, limit: u64) -> Result<Group, String> {
         let (parent, files) = parent().ok_or("no hierarchy of memory control groups is mounted")?;
         let path = parent.join(format!("annulus-{name}-{}", std::process::id()));
-        let told = |error: io::Error| format!("{}: {error}", path.display());
-        fs::create_dir(&path).map_err(told)?;
+        let with_path = |error: io::Error| format!("{}: {error}", path.display());
+        fs::create_dir(&path).map_err(with_path)?;
         let group = Group { path: path.clone(), files };
-        fs::write(path.join(files.limit), limit.to_string()).map_err(told)?;
+        fs::write(path.join(files.limit), limit.to_string()).map_err(with_path)?;
         Ok(group)
     }
 

@@ -90,13 +90,13 @@ async fn run(
         };
         let (length, from) = received?;
         let message = str::from_utf8(&buffer[..length]).map_err(io::Error::other)?;
-        let (theirs, word) = message.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
-        let theirs = theirs.parse().map_err(io::Error::other)?;
-        if theirs > term {
-            (term, vote, role) = (theirs, None, Role::Follower);
+        let (sent_term, word) = message.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
+        let sent_term = sent_term.parse().map_err(io::Error::other)?;
+        if sent_term > term {
+            (term, vote, role) = (sent_term, None, Role::Follower);
         }
         match (word, &mut role) {
-            _ if theirs < term || from == own => {}
+            _ if sent_term < term || from == own => {}
             ("elect me", Role::Follower) if vote.is_none_or(|vote| vote == from) => {
                 (vote, deadline) = (Some(from), patience());
                 tell(&socket, &[from], term, "yes").await?;
