@@ -1,4 +1,4 @@
-//! What a server under test writes to its standard error, in pieces of any size: the address is found, or it is not.
+//! Standard error of a server under test: an address that is found in the first lines stays the same with further ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

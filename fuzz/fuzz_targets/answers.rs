@@ -1,4 +1,4 @@
-//! What contenders of a bench answer, a line of JSON each: taken for a sample or not, and compared.
+//! Answers of a bench's contenders, a line of JSON each: each is read as a sample or refused, and samples are compared.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

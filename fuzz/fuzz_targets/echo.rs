@@ -1,4 +1,4 @@
-//! What comes back from the server under load, which may be anything: verified, never a panic.
+//! Bytes that a server under load sends back, of any value: they are verified without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -5,7 +5,7 @@ use crate::step::{Failure, Outcome, Step, root, target};
 
 const MANIFEST: &str = "crates/compat/Cargo.toml";
 
-/// Checks and tests it.
+/// Checks and tests the workspace.
 pub(crate) fn run() -> Outcome {
     let options = "--locked --all-features";
     cargo("fmt", "--check")?;
@@ -17,7 +17,7 @@ pub(crate) fn run() -> Outcome {
     Ok(Vec::new())
 }
 
-/// The services of its simulated network, with a thousand seeds each.
+/// Tests the services on the simulated network, with a thousand seeds each.
 pub(crate) fn seeds() -> Outcome {
     let test = "--locked --release --test suite -- --exact simulated::http_1 simulated::http_2 simulated::axum";
     let test = step("test", test).env("ANNULUS_SIM_SEEDS", "1000");
@@ -32,6 +32,6 @@ fn cargo(verb: &str, arguments: &str) -> Result<(), Failure> {
 fn step(verb: &str, arguments: &str) -> Step {
     let step = Step::new("cargo", verb).argument("--manifest-path").argument(root().join(MANIFEST));
     let step = arguments.split_whitespace().fold(step, |step, argument| step.argument(argument));
-    // What both workspaces depend on is built once.
+    // Dependencies of both workspaces are built once.
     step.env("CARGO_TARGET_DIR", &target().display().to_string())
 }

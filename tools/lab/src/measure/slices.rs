@@ -129,7 +129,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Whose process a contender is measured by: the control has one of its own, unless there can be only one.
+    /// The contender whose process is measured for this one: itself, or for a control the first one, if two cannot run at once.
     fn host(&self, contender: usize) -> usize {
         let is_control = contender + 1 == self.contenders.len() && contender > 0;
         if is_control && !self.contenders[0].can_run_twice() { 0 } else { contender }

@@ -11,7 +11,7 @@ use listen::BUFFER;
 const INTR: i32 = -4;
 const AGAIN: i32 = -11;
 
-/// What is in flight.
+/// The operation that is in flight.
 #[derive(Clone, Copy)]
 enum Step {
     Polling,
@@ -19,7 +19,7 @@ enum Step {
     Sending,
 }
 
-/// What follows the end of an operation.
+/// The next step of a connection after an operation has ended.
 pub enum Next {
     Start(Entry),
     End,
@@ -32,7 +32,7 @@ pub struct Connection {
     /// Bytes received, and how many of them were sent.
     filled: usize,
     sent: usize,
-    /// What the operations with vectors name.
+    /// Memory that operations with vectors refer to: the kernel reads it until they end.
     vector: IoVec,
     header: MsgHeader,
 }
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// What follows an operation with this result.
+    /// Takes an operation's result, and returns the next step.
     pub fn advance(&mut self, mode: Mode, result: i32) -> Next {
         match (self.step, result) {
             (Step::Polling, 0..) => Next::Start(self.receive_now(mode)),

@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a completion is of: an accept, the pause after a failed one, a close; anything below is a connection's number.
+/// `user_data` of an accept, of the pause after a failed one, and of a close; lower values are numbers of connections.
 const ACCEPT: u64 = u64::MAX;
 const PAUSE: u64 = u64::MAX - 1;
 const CLOSE: u64 = u64::MAX - 2;

@@ -1,4 +1,4 @@
-//! What the hyper servers have in common, whatever they run on: arguments, services, answers, and hyper's settings.
+//! Arguments, services, answers and hyper's settings, which the hyper servers have in common on all runtimes.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -29,7 +29,7 @@ const UNAVAILABLE: i32 = 3;
 const LARGE: usize = 16 * 1024;
 static LARGE_BODY: [u8; LARGE] = [b'x'; LARGE];
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone)]
 pub struct Service {
     version: Version,
@@ -45,7 +45,7 @@ enum Version {
     Http2,
 }
 
-/// What a server is to do: `PROGRAM PORT SERVICE [MODE]`.
+/// The arguments of a server: `PROGRAM PORT SERVICE [MODE]`.
 pub struct Task {
     pub address: SocketAddr,
     pub service: Service,

@@ -64,7 +64,7 @@ async fn chat(
     if ended.is_err()
         && let Ok(stream) = from.reunite(to)
     {
-        // What a client that does not read was to hear is discarded.
+        // A client does not read: bytes that wait for it are discarded.
         stream.set_zero_linger()?;
     }
     ended

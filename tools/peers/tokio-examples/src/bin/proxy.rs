@@ -42,7 +42,7 @@ async fn main() -> io::Result<()> {
     }
 }
 
-/// What has gone over a connection.
+/// Bytes that a connection has passed on, and when it last did.
 struct Traffic {
     up: Cell<u64>,
     down: Cell<u64>,

@@ -41,7 +41,7 @@ async fn main() -> io::Result<()> {
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(b"-ERR max number of clients reached\r\n").await?;
     stream.shutdown().await?;
-    // What the client has sent is read: else it would see a reset, perhaps before it sees the error.
+    // Reads the rest of the client's bytes: else it would see a reset, perhaps before it sees the error.
     let mut buffer = BytesMut::new();
     let rest = async {
         while let Ok(1..) = stream.read_buf(&mut buffer).await {
@@ -260,7 +260,7 @@ impl Store {
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
-            // What clients ask first: which commands there are, and settings, of which there are none.
+            // Clients ask first which commands and settings there are: neither is listed.
             (b"COMMAND", _) => number(out, b'*', 0),
             (b"CONFIG", 3) => {
                 number(out, b'*', 2);

@@ -25,7 +25,7 @@ async fn main() -> io::Result<()> {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, _peer) = accepted?;
         connections.spawn_local(serve(stream, stop.clone()));
-        // What has ended need not be kept.
+        // Connections that have ended leave the set.
         while connections.try_join_next().is_some() {}
     }
     drop(listener);

@@ -91,7 +91,7 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
         }
         if !keep_alive {
             stream.shutdown().await?;
-            // What the client still sends is read: else it would see a reset, perhaps before it sees the reply.
+            // Reads the rest of the client's bytes: else it would see a reset, perhaps before it sees the reply.
             let rest = async {
                 while let Ok(1..) = stream.read_buf(&mut buffer).await {
                     buffer.clear()
@@ -266,7 +266,7 @@ async fn open(
 struct Answer {
     status: &'static str,
     headers: String,
-    /// What of which file; if there is none, the status is the text.
+    /// The file, and the range of its bytes to send; without a file the body is the text of the status.
     file: Option<(File, Range<u64>)>,
 }
 
