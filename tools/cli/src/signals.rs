@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Whether a signal has arrived. The second signal ends the process in its handler, with the exit status of a process
-/// that died of it.
+/// Whether a signal has arrived. The second signal ends the process in its handler, with the exit status of a process that a signal killed.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     signals: Vec<i32>,
@@ -42,7 +41,7 @@ impl Stop {
         self.first.load(Ordering::SeqCst) != 0
     }
 
-    /// The name of the first signal, and the exit status of a process that ends because of it.
+    /// The name of the first signal, and the exit status of a process that it ended.
     pub(crate) fn reason(&self) -> Option<(&'static str, ExitCode)> {
         let signal = self.first.load(Ordering::SeqCst) as i32;
         let name = low_level::signal_name(signal)?;

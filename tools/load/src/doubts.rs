@@ -13,11 +13,11 @@ const SATURATED: f64 = 0.9;
 
 /// The load's own delay is a doubt above this share of the response times, at p99 of both.
 const DELAYED: f64 = 0.2;
-/// Nor is it one below this.
+/// A delay below this is no doubt.
 const MIN_DELAY_US: f64 = 100.0;
 /// Late starts are a doubt above this share of the requests.
 const LATE: f64 = 0.01;
-/// Above this share of the time that the load's threads waited for a core, latencies show it.
+/// If the load's threads waited for a core for more than this share of the time, latencies include the wait.
 const WAITED: f64 = 0.05;
 /// Retransmits are a doubt if there are more than one in so many responses: then p99.99 may show them.
 const RETRANSMITTED: u64 = 10_000;

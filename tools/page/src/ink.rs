@@ -13,7 +13,7 @@ pub const SERIES: usize = 12;
 /// Steps from few to many, of a heat map and of a [`Matrix`](crate::Matrix).
 pub const HEATS: usize = 9;
 
-/// A part of a drawing, as far as its colour depends on it.
+/// The role of a part of a drawing, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Text,
@@ -30,7 +30,7 @@ const FIRST_HEAT: u8 = FIRST_SERIES + SERIES as u8;
 const END: u8 = FIRST_HEAT + HEATS as u8;
 
 impl Ink {
-    /// The colour that stands for it.
+    /// The colour that stands for this ink in the drawing.
     pub(crate) fn color(self) -> RGBColor {
         RGBColor(0, 0, self.number())
     }

@@ -1,4 +1,4 @@
-//! The page as data, and the file made of it.
+//! A page as data, and the file that shows it.
 
 use crate::figure::Figure;
 use minijinja::{Environment, Error, context};
@@ -10,9 +10,9 @@ const STYLE: &str = include_str!("../templates/page.css");
 /// A page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
-    /// The title, which is also that of the window.
+    /// The title of the page and of its window.
     pub title: String,
-    /// A line below it.
+    /// The line below the title.
     pub subtitle: String,
     /// Other files, such as the same in another form.
     pub links: Vec<Link>,
@@ -20,7 +20,7 @@ pub struct Page {
     pub tiles: Vec<Tile>,
     /// The reservations that a reader must know before the figures are believed.
     pub notices: Vec<Notice>,
-    /// The rest.
+    /// Charts, tables and texts, in this order.
     pub sections: Vec<Section>,
 }
 

@@ -195,7 +195,7 @@ struct Done {
     is_decided: bool,
 }
 
-/// Measures one, and prints it. One that is finished is left alone, if it is what is asked for.
+/// Measures a comparison, and prints its report. A finished one is left alone; one that differs from what is asked for is an error.
 fn measure(
     (subject, is_verbose): (Subject, bool),
     directory: &Path,

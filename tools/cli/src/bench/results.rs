@@ -11,7 +11,7 @@ const BASELINE: usize = 17;
 /// Half the width of a bar, in characters.
 const HALF: usize = 12;
 
-/// The report as text: the answer, the ratios, and what to doubt; or all of it.
+/// The report as text: the answer, the ratios and the doubts; with `is_verbose` every table of the report.
 pub(crate) fn of_report(report: &Report, is_verbose: bool) -> String {
     let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
     let blank = if answer.is_empty() { "" } else { "\n" };

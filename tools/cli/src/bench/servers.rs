@@ -1,4 +1,4 @@
-//! Servers of a command line: what they are, and what loads them.
+//! A comparison of servers that the command line names: its contenders and its loads.
 
 use super::args::some_time;
 use super::run::peers;
@@ -105,7 +105,7 @@ impl ServerArgs {
     /// The comparison of these servers.
     ///
     /// # Errors
-    /// For a server, a load or an option that means nothing; each names it.
+    /// For a server, a load or an option that cannot be used; the error names it.
     pub(super) fn setup(&self, servers: &[String], options: &Options) -> Result<Setup> {
         let usage = |why: anyhow::Error| UsageError(format!("{why:#}"));
         let contenders = self.contenders(servers).map_err(usage)?;

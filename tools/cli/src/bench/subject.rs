@@ -70,7 +70,7 @@ impl Named {
     /// The subject that a word of the command line stands for: a file, a suite or a comparison, in this order.
     ///
     /// # Errors
-    /// If it is none; the error lists them.
+    /// If no subject has this name; the error lists all names.
     pub(super) fn find(word: &str) -> Result<Named, UsageError> {
         if word.contains('/') || word.ends_with(".toml") {
             return Ok(Named::File(word.to_owned()));

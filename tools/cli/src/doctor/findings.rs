@@ -100,7 +100,7 @@ impl Uring {
                 Uring { available: true, error: None, features }
             }
             Err(error) => {
-                // The runtime knows what stands in the way, and what to do about it.
+                // The runtime's error names the cause and the remedy.
                 let known = Runtime::builder().driver(DriverChoice::Uring).build().err();
                 let error = known.map_or_else(|| error.to_string(), |known| known.to_string());
                 Uring { available: false, error: Some(error), features: Vec::new() }

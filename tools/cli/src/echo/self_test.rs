@@ -40,7 +40,7 @@ pub(super) fn with_threads() -> Result<()> {
 
 /// Makes the calls of a server on a runtime, and echoes once on a runtime of its own.
 pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
-    // If no runtime can be built, the workers report that.
+    // If no runtime can be built, the workers report the error.
     let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
     let Ok(mut runtime) = builder.build() else { return Ok(()) };
     if runtime.driver().kind == DriverKind::Epoll {

@@ -282,7 +282,7 @@ fn an_interrupted_run_goes_on_and_a_finished_one_is_left_alone() {
     assert_eq!(first.code, Some(0), "{first:?}");
     let path = directory.0.join("out/small.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
-    // Without its last line, and with half a slice before that.
+    // The last line is missing, and the line before has half a slice.
     let lines: Vec<&str> = whole.lines().collect();
     let kept = lines[..lines.len() - 2].join("\n") + "\n" + &lines[lines.len() - 2][..30];
     fs::write(&path, kept).unwrap();

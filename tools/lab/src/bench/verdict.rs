@@ -107,7 +107,7 @@ impl Compared<'_> {
         }
     }
 
-    /// CPU time alone does not win: a contender that only delays work in batches would have less of it.
+    /// CPU time alone does not win: a contender that only delays work in batches would take less CPU time.
     fn guard(&self, best: usize, others: &[usize]) -> Decision {
         let name = self.contest.name(best);
         let all: Vec<&Metric> = self.guards().map(|(guard, _)| guard).collect();

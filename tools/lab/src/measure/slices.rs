@@ -100,7 +100,7 @@ impl Slices {
     /// Loads every server shortly by every kind of load, so that what cannot work is reported before the first round.
     ///
     /// # Errors
-    /// Names the server and the load, and what came of them.
+    /// Names the server, the load, and the error.
     fn try_out(&mut self) -> Result<()> {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
@@ -194,7 +194,7 @@ impl Slices {
         let mut sample = watch.add_to(sample).map_err(one_line)?;
         let is_first = slice.round == 0 && self.counts_calls && find_installed(PERF).is_ok();
         let load = &self.loads[slice.cell];
-        // A request's calls, by a run of its own.
+        // A run of its own counts the system calls of a request.
         let mut calls = SystemCalls::new(pid, &self.clients.directory);
         if is_first
             && let Ok(run) = self.clients.run(load, address.as_ref(), rate, &mut calls)

@@ -162,20 +162,20 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The last part of the path, or what is called so.
+/// The last part of the directory's absolute path; `Results` for the root.
 fn title(directory: &Path) -> String {
     let path = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     path.file_name().map_or("Results".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Writes beside the file, and takes its place.
+/// Writes a file beside this one, and renames it to take its place.
 fn save(path: &Path, text: &str) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let beside = path.with_file_name(name);
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // The incomplete file is of no use.
+        // A file that is incomplete is not left there.
         let _ = fs::remove_file(&beside);
     }
     written.with_context(|| {
@@ -209,7 +209,7 @@ pub struct Shown {
     pub media_type: &'static str,
     /// The text of the document.
     pub text: String,
-    /// Whether it may be another one soon: a run is not finished.
+    /// Whether the document may change soon: a run is not finished.
     pub is_unfinished: bool,
 }
 

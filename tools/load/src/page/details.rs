@@ -5,7 +5,7 @@ use crate::recording::{ClassSummary, DatagramCounts, Recording};
 use annulus_page::{Block, Table, text};
 use std::collections::BTreeMap;
 
-/// Replies by what they say, failures by kind, and classes of requests; what there is of them.
+/// Replies by what they say, failures by kind, datagrams, and classes of requests. Tables without rows are left out.
 pub(super) fn outcomes(recording: &Recording) -> Vec<Block> {
     let total = recording.total();
     let tables = [

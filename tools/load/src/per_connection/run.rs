@@ -154,7 +154,7 @@ async fn run_client(context: Rc<Context>) {
     }
 }
 
-/// A client that has not ended. Its panic ends it, too.
+/// A client that has not ended. It ends when this is dropped, as by a panic.
 struct Running<'a>(&'a Context);
 
 impl Drop for Running<'_> {

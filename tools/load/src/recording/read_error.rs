@@ -3,7 +3,7 @@
 use super::document::{FORMAT, MAX_BYTES, VERSION};
 use std::io;
 
-/// Why something is not read as a recording. Without a source: the text has it.
+/// Why a file or text is not read as a recording. It has no source, since its text includes the source's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -13,7 +13,7 @@ pub enum ReadError {
     /// It has more than [`MAX_BYTES`] bytes.
     #[error("it has more than {} MiB, the most that is read: record with longer intervals (--interval)", MAX_BYTES >> 20)]
     TooLarge,
-    /// It is something else, and what.
+    /// It is not a recording; the text says what was found.
     #[error("it is no recording of annulus load, which `annulus load --json FILE` writes ({0})")]
     NotOurs(String),
     /// It is a recording in another version of the format, which is named.
@@ -26,7 +26,7 @@ pub enum ReadError {
     /// It ends too early.
     #[error("it ends in the middle: the disk was full, or the run was killed while it was written")]
     Cut,
-    /// It says that it is a recording, and this is wrong with it.
+    /// It says that it is a recording, but has an error, which the text names.
     #[error("it is no valid recording: {0}")]
     Invalid(String),
 }

@@ -104,7 +104,7 @@ struct Thread {
     release: mpsc::Sender<()>,
 }
 
-/// How far the threads are: how many have said what.
+/// How far the threads are: the number of threads that have reported each event, and what the events had.
 #[derive(Default)]
 struct State {
     driver: String,

@@ -10,14 +10,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug, Default)]
 struct Buffers {
     received: Vec<u8>,
-    /// Bytes of those that were read.
+    /// The number of received bytes that were read.
     read: usize,
     is_closed: bool,
     written: Vec<u8>,
 }
 
-/// The stream; a clone is another handle on it. One is read and written as a stream, the other one has the buffers. What it would wait for
-/// comes by [`receive`](Pipe::receive) and [`close`](Pipe::close), after which it has to be polled: it wakes nothing.
+/// A stream in memory; a clone is another handle on the same buffers. h2 reads and writes one handle as a stream; the session fills and
+/// empties the buffers by the other. [`receive`](Pipe::receive) and [`close`](Pipe::close) wake nothing: h2 has to be polled after them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pipe(Rc<RefCell<Buffers>>);
 

@@ -26,7 +26,7 @@ enum State {
 pub(super) enum Reply {
     /// Without an error.
     Ok,
-    /// It is an error, or has one in it.
+    /// An error, or a reply that contains one.
     Error,
     /// A message that the server pushes, which answers no command.
     Push,
@@ -45,9 +45,9 @@ enum Line {
     },
     /// An array, a set or a map, of so many elements.
     Aggregate(u64),
-    /// Out of band.
+    /// A pushed message, of so many elements.
     Push(u64),
-    /// Attributes of the element behind it.
+    /// So many attributes of the element that follows.
     Attribute(u64),
 }
 
