@@ -62,8 +62,9 @@ fn add(book: &Path) -> std::io::Result<()> {
             copy(&doc.join(name), &api.join(name), &|_| true)?;
         }
     }
-    let reports = root().join("docs/results");
-    copy(&reports, &book.join("results"), &|name| name.ends_with(".md"))
+    ["results", "results/originals"].iter().try_for_each(|reports| {
+        copy(&root().join("docs").join(reports), &book.join(reports), &|name| name.ends_with(".md"))
+    })
 }
 
 /// Copies the files of a directory whose names are wanted; if all are, those below it as well.

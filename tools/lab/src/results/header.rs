@@ -68,7 +68,7 @@ impl Header {
 }
 
 /// Placeholders for directories of this machine in a file of results: for that of the run, which differs from one to the next, for the one in
-/// which the lab was started, and for the user's, which are private.
+/// which the lab was started, for the user's, and for the one that has that of the lab beside others; these are private.
 #[derive(Debug)]
 pub(super) struct Places(Vec<(String, &'static str)>);
 
@@ -77,8 +77,9 @@ impl Places {
     pub(super) fn new(scratch: Option<&Path>) -> Places {
         let scratch = scratch.map(|path| (path.to_owned(), "{dir}"));
         let here = env::current_dir().ok().map(|path| (path, "."));
+        let above = here.as_ref().and_then(|(path, _)| Some((path.parent()?.to_owned(), "..")));
         let home = env::home_dir().map(|path| (path, "~"));
-        let all = [scratch, here, home].into_iter().flatten();
+        let all = [scratch, here, home, above].into_iter().flatten();
         let all = all.filter(|(path, _)| path.is_absolute() && path.parent().is_some());
         Places(all.map(|(path, name)| (path.to_string_lossy().into_owned(), name)).collect())
     }
@@ -164,11 +165,12 @@ mod tests {
 
     #[test]
     fn directories_of_this_machine_have_other_names() {
-        let all = [("/tmp/run-1", "{dir}"), ("/srv/code", "."), ("/home/a", "~")];
+        let all = [("/tmp/run-1", "{dir}"), ("/srv/code", "."), ("/home/a", "~"), ("/srv", "..")];
         let places = Places(all.map(|(path, name)| (path.to_owned(), name)).into());
         for (text, shortened) in [
             ("--dir=/tmp/run-1/x /tmp/run-10", "--dir={dir}/x /tmp/run-10"),
             ("/srv/code/peers/a: /srv/code", "./peers/a: ."),
+            ("/srv/sources/a /srv-2", "../sources/a /srv-2"),
             ("/home/a/b /home/ab /x/home/a", "~/b /home/ab /x/home/a"),
             ("none", "none"),
         ] {
