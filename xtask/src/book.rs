@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::check;
 use crate::step::{Failure, Outcome, Step, root, target};
 
-/// A crate's pages of rustdoc, and what they load. The rest of that directory is of other crates.
+/// Rustdoc's pages of `annulus`, and the files that they load. The rest of rustdoc's directory belongs to other crates.
 const OF_RUSTDOC: [&str; 3] = ["annulus", "src/annulus", "static.files"];
 
-/// Builds and checks it; `preprocess` is how mdBook calls.
+/// Builds and checks the book; `preprocess` is the argument with which mdBook calls this program.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
 }
 
-/// The pages are complete, the book builds, and no link in it is dead.
+/// Checks that the pages are complete, builds the book, and checks that it has no dead link.
 pub(crate) fn build() -> Outcome {
     let pages = markdown(&root().join("docs"), "").map_err(unread)?;
     complete(&pages)?;

@@ -12,10 +12,10 @@ pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Not run under the sanitizer: tests that build the examples, by Cargo, with its flags.
 const PROGRAMS: &str = "programs::";
 
-/// Not run either: it leaks on purpose, to test `mem::forget`.
+/// A test that is not run either: it leaks on purpose, to test `mem::forget`.
 const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
-/// Modules with unsafe code, or that use memory of such, whose unit tests make no system call that Miri does not know.
+/// Modules that have unsafe code, or use memory of modules that have, and whose unit tests make no system call that Miri does not know.
 const PURE: [&str; 9] = [
     "bytes::lease",
     "slots::datagrams",

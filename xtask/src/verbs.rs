@@ -58,7 +58,7 @@ pub(crate) fn weekly() -> Outcome {
     part::run(&WEEKLY)
 }
 
-/// The first result agrees with `bench echo`.
+/// Checks that `annulus-compare` and `bench echo` measure the same ratio.
 fn compare() -> Outcome {
     let test = "test --release -p annulus-compare -- --ignored --nocapture";
     Step::new("cargo", test).run_tests_once()?;

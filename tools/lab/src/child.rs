@@ -27,7 +27,7 @@ struct Request {
 /// the CPUs of the calling thread.
 ///
 /// # Errors
-/// Those of [`Command::spawn`], and if the spawning thread cannot be started.
+/// The errors of [`Command::spawn`], and that the spawning thread cannot be started.
 pub fn spawn(command: Command) -> io::Result<Child> {
     let cpus = sched_getaffinity(None)?;
     let (reply, answer) = mpsc::channel();
@@ -39,7 +39,7 @@ pub fn spawn(command: Command) -> io::Result<Child> {
 /// Starts a command likewise, waits for its end, and returns its output.
 ///
 /// # Errors
-/// As [`spawn`], and those of reading the output.
+/// The errors of [`spawn`], and of reading the output.
 pub fn output(mut command: Command) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command)?.wait_with_output()

@@ -82,7 +82,7 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
 }
 
-/// Whether a variable changes what was built or measured. Those that name places of this machine do not.
+/// Whether a variable changes the build or the measurement. Variables that name places of this machine, such as `CARGO_HOME`, do not.
 fn matters(variable: &str) -> bool {
     let exact = ["RUSTFLAGS", "RUST_LOG", "RUST_BACKTRACE", "RUST_MIN_STACK"];
     let begins = ["ANNULUS_", "CARGO_PROFILE_"];

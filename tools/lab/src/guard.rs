@@ -1,8 +1,8 @@
-//! The end of what contenders have started, if the lab is killed.
+//! Ends the processes that contenders have started, if the lab is killed.
 //!
-//! A contender is killed by the kernel once the lab has ended ([`child`](crate::child)); what it has started would go on, and hold its port. So
-//! a shell reads from a pipe which process groups there are. The kernel closes the pipe with the lab, however that ends, and the shell
-//! kills those that are left, and what has left them, which has the lab's mark in its environment.
+//! The kernel kills a contender once the lab has ended ([`child`](crate::child)); processes that the contender has started would go on,
+//! and hold its port. So a shell reads from a pipe which process groups there are. The kernel closes the pipe with the lab, however the lab
+//! ends, and the shell kills the groups that are left, and processes that have left their group, by the lab's mark in their environment.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -27,12 +27,12 @@ for look in 1 2 3; do
   done
 done";
 
-/// The process group of a contender that has been started.
+/// Adds the process group of a contender that was started.
 pub(crate) fn add(group: u32) {
     tell('+', group);
 }
 
-/// The same, once it has been killed, and before its id can be used again.
+/// Removes a process group, once it was killed, and before its id can be used again.
 pub(crate) fn remove(group: u32) {
     tell('-', group);
 }
@@ -49,7 +49,7 @@ fn tell(sign: char, group: u32) {
     }
 }
 
-/// In a process group of its own, so that ctrl-C at the terminal does not end it before the lab.
+/// Starts the shell in a process group of its own, so that ctrl-C at the terminal does not end it before the lab.
 fn start() -> io::Result<Option<ChildStdin>> {
     let mut shell = Command::new("/bin/sh");
     let marked = format!("{}={}", process_tree::MARK, process_tree::mark(None));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::child;
 
-/// Where they are within the repository.
+/// The directory of the peers within the repository.
 const PLACE: &str = "tools/peers";
 
 /// The exit status of a build script if a tool is missing.

@@ -217,12 +217,12 @@ impl Process {
         Err(self.error(format!("ended ({status})")))
     }
 
-    /// An error that it has ended, if it ends soon; else this error. With its last line.
+    /// An error that the process has ended, if it ends soon; else this error. Either has the last line of standard error.
     pub(crate) fn error_or_end(&mut self, why: &str) -> ProcessError {
         self.check(END_PATIENCE).err().unwrap_or_else(|| self.error(why.into()))
     }
 
-    /// This error, with its last line.
+    /// This error, with the last line of standard error.
     pub(crate) fn error(&self, why: String) -> ProcessError {
         let finished = self
             .stderr
@@ -237,7 +237,7 @@ impl Process {
             // Remaining children would hold its core and the pipe of its standard error. The group's id is not reused
             // until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            // So would those that have left the group.
+            // Processes that have left the group would hold them, too.
             for _ in 0..LOOKS {
                 let marked = process_tree::marked(&self.mark);
                 if marked.is_empty() {
@@ -254,7 +254,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // By their parents are found, too, those that have another environment.
+        // Processes without the mark in their environment are found by their parents.
         let alive = self.status.is_none();
         let started = if alive { process_tree::started_by(self.pid()) } else { Vec::new() };
         // Signals to a process that has ended fail, which is no error.
@@ -348,7 +348,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_process_has_started_in_other_sessions_ends_with_it() {
-        // One whose parent is still there, without the mark, and one whose parent has ended.
+        // One process has no mark, and its parent is still there; another one's parent has ended.
         let script = "setsid env -i sleep 1000 & (setsid sh -c 'sleep 1000 & setsid sleep 1000' &)
             echo ready; exec sleep 1000";
         for ends_by_itself in [false, true] {
@@ -362,7 +362,7 @@ pub(crate) mod tests {
                 process.check(Duration::from_secs(20)).expect_err("it ends");
             }
             drop(process);
-            // All of them held the pipe.
+            // Every process held the pipe.
             assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
         }
     }

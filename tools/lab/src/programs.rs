@@ -12,7 +12,7 @@ use crate::describe::{Check, Contender, Job, Load, Missing, Placement, Setup, Sh
 use crate::peer::Peers;
 use crate::process::START_TIMEOUT;
 
-/// A contender by name: one of ours, or a peer with the arguments that follow those of all.
+/// A contender by name: one of ours, or a peer and its arguments, which follow the arguments of all contenders.
 pub(crate) type Known = (&'static str, Option<(&'static str, &'static [&'static str])>);
 
 /// The definition of a comparison. All contenders run on one core.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The probability that a 95 % interval misses.
 pub const MISS: f64 = 0.05;
 
-/// Differences up to this share are none that matter: two starts of one program differ by some percent, too.
+/// Differences up to this share do not matter: two starts of one program differ by some percent, too.
 pub const MARGIN: f64 = 0.03;
 
 /// The largest margin that can be asked for.
@@ -146,7 +146,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict on a ratio of costs, if differences up to `margin` are none that matter.
+    /// The verdict on a ratio of costs, if differences up to `margin` do not matter.
     pub fn of(cost: Ratio, margin: f64) -> Verdict {
         let Some(Interval { low, high }) = cost.interval else { return Verdict::Undecided };
         let within = |margin: f64| low >= 1.0 / (1.0 + margin) && high <= 1.0 + margin;

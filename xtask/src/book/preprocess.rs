@@ -48,7 +48,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Rewrites the chapters below a value, whatever mdBook calls what holds them.
+    /// Rewrites the chapters below a value, whatever the fields that hold them are called.
     fn chapters(&self, value: &mut Value) -> Result<(), Failure> {
         match value {
             Value::Array(all) => all.iter_mut().try_for_each(|one| self.chapters(one)),

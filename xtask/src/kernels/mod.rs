@@ -36,10 +36,10 @@ struct Missing(String);
 /// The options of the verb.
 struct Choice {
     versions: Vec<String>,
-    /// The kernel of this machine, too.
+    /// Whether to test the kernel of this machine, too.
     here: bool,
     scope: Scope,
-    /// Write the document.
+    /// Whether to write the document.
     write: bool,
 }
 

@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use super::Missing;
 use crate::step::root;
 
-/// A version that there are packages of.
+/// A version of Linux that Debian has packages of.
 struct Known {
     version: &'static str,
-    /// The releases of Debian that have it.
+    /// The releases of Debian that have this version.
     releases: &'static [&'static str],
     /// The driver that must be chosen there if none is demanded.
     driver: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Kernel {
     pub(super) release: String,
     /// The package's files, with `boot` and `lib/modules`.
     pub(super) root: PathBuf,
-    /// The driver that must be chosen on it.
+    /// The driver that must be chosen on this kernel.
     pub(super) driver: &'static str,
 }
 

@@ -21,12 +21,12 @@ const CHOSEN: [(&str, Option<&str>); 7] = [
 /// The tests of `annulus` in one program, of which [`Scope::options`] names the modules that are run.
 const SUITE: &str = "suite";
 
-/// Those of the tests that take long without optimization: they try many random cases, or simulate most of what they do.
+/// Tests that take long without optimization: they try many random cases, or simulate most of what they do.
 const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
 
-/// The longest time of a test, emulated on a busy machine: seconds.
+/// The longest time of a test in seconds, on an emulated processor of a busy machine.
 const TEST: u32 = 600;
-/// The longest time of serving and loading, in the same way.
+/// The longest time of a check with a server and a load, likewise in seconds.
 const ECHO: u32 = 120;
 
 /// The extent of a run.
@@ -45,7 +45,7 @@ impl Scope {
         if self == Self::Quick { "dev" } else { "kernels" }
     }
 
-    /// The packages whose tests cargo builds. Quick are those as `cargo test` builds them.
+    /// The packages whose tests cargo builds: in a quick run those of `cargo test`, so that nothing is built again.
     fn tests(self) -> String {
         match self {
             Self::Quick => "--workspace".into(),
@@ -126,7 +126,7 @@ impl Plan {
         checks.extend(echoes(&annulus, scope));
         let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
         if names.len() < checks.len() {
-            // One would be reported with the outcome of the other.
+            // Checks of one name would be reported with one outcome.
             return Err(Failure::Failed("two checks have the same name".into()));
         }
         Ok(Self { checks })
@@ -141,7 +141,7 @@ impl Plan {
         self.checks.iter().map(line).collect()
     }
 
-    /// The longest time of all together.
+    /// The longest time of all checks together.
     pub(super) fn seconds(&self) -> u64 {
         self.checks.iter().map(|check| u64::from(check.seconds)).sum()
     }
@@ -163,7 +163,7 @@ impl Plan {
 
 impl Check {
     fn of(test: Built, scope: Scope, annulus: &Path) -> Self {
-        // The only ones that have nothing to run without a ring.
+        // These tests are the only ones that have nothing to run without a ring.
         let needs_ring = test.package == "ring" && test.test.is_some();
         let ring = format!("{} doctor --require uring >&2 || exit 77; ", quoted(annulus));
         let name = match &test.test {

@@ -18,7 +18,7 @@ pub struct Contenders {
     pub control: Option<Spec>,
     /// One line per contender that was requested and is not available.
     pub missing: Vec<String>,
-    /// The names of those, if tables show them as rows of dashes.
+    /// The names of contenders that are missing, if tables show them as rows of dashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// The contender that ratios are taken to.

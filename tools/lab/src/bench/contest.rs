@@ -11,13 +11,13 @@ use super::record::Record;
 /// Half the width that the control's interval may have; beyond that, it is too unsteady to compare with.
 const CONTROL_HALF_WIDTH: f64 = 0.10;
 
-/// A contender of which more of its slices than this share failed is not compared: those that remain are not as the others.
+/// A contender is not compared if more than this share of its slices failed: the slices that remain are not a fair sample.
 const MOST_FAILED: f64 = 0.2;
 
 /// Contenders whose shares of refused requests differ by more than this did not do the same work.
 const REFUSED: f64 = 0.001;
 
-/// Nor did those whose replies differ by more than this share, and by more bytes than headers do.
+/// Contenders whose replies differ by more than this share, and by more bytes than headers do, did not do the same work, either.
 const REPLY_SHARE: f64 = 0.25;
 const REPLY_BYTES: f64 = 512.0;
 
@@ -103,8 +103,8 @@ impl Contest<'_> {
 
     /// The ratio of two contenders, with an interval that holds together with those of all other cells.
     ///
-    /// The family is the verdicts of the run, one a cell, and not all pairs: a winner must differ from each of the others, so
-    /// that a wrong one needs that the interval to the very contender that is as good has missed.
+    /// The correction counts the verdicts of the run, one a cell, and not all pairs: a winner must differ from each of the others, so a
+    /// wrong winner needs that one certain interval misses, the one to the contender that is as good.
     pub(super) fn ratio(&self, contender: usize, other: usize) -> Option<Ratio> {
         self.ratio_missing(contender, other, shared_miss(self.bench.cells.len()))
     }
@@ -129,7 +129,7 @@ impl Contest<'_> {
     }
 
     /// The difference that the whole interval of two contenders must exceed: the margin, or how much the control deviates if
-    /// that is more. If the control failed, that is twice the farther end of its interval: only what is far above it is found.
+    /// that is more. If the control failed, it is twice the farther end of the control's interval: only far larger differences are found.
     pub(super) fn least(&self) -> f64 {
         let deviation = self.control().map_or(0.0, |control| match control_failed(control) {
             true => 2.0 * control.reach(),
@@ -149,7 +149,7 @@ impl Contest<'_> {
         if !found.is_different() && is_void() { Verdict::Void } else { found }
     }
 
-    /// The verdict on the best contender, compared with all others: better only if it is than each.
+    /// The verdict on the best contender, compared with all others: better only if it is better than each of them.
     pub(super) fn verdict_of_best(&self, best: usize) -> Verdict {
         let others = (0..self.bench.contenders.specs.len()).filter(|&other| other != best);
         let found: Vec<Verdict> = others.map(|other| self.verdict(best, other)).collect();

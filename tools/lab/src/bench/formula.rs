@@ -14,7 +14,7 @@ pub enum Formula {
     Per {
         /// The name of the number.
         number: String,
-        /// The names of those that it is divided by.
+        /// The names of the numbers by whose sum it is divided.
         by: Vec<String>,
         /// The factor of the quotient, such as 1e9 for a rate by ns.
         times: f64,

@@ -250,7 +250,7 @@ impl Bench {
         Ok(record)
     }
 
-    /// How the first contender, or the first that is not the baseline, compares with that in a cell; none before both were measured there.
+    /// How the first contender other than the baseline compares with the baseline in a cell; none before both were measured there.
     fn so_far(&self, record: &Record, cell: usize) -> Option<String> {
         let (metric, baseline) = (self.primary()?, self.contenders.baseline_index());
         let other = (0..self.contenders.specs.len()).find(|index| *index != baseline)?;
@@ -293,7 +293,7 @@ impl Prepared {
     /// As [`run`](Self::run), without the slices that are in the record already.
     ///
     /// # Errors
-    /// As of [`run`](Self::run).
+    /// Those of [`run`](Self::run).
     pub fn resume(
         self,
         record: Record,

@@ -1,4 +1,4 @@
-//! The metrics of requests to servers: what the winner by CPU time must not do worse than the others, and latencies.
+//! The metrics of requests to servers: latencies, and guards, by which a winner by CPU time must not be worse than the others.
 
 use super::doubt::CLIENT_CPU_SHARE;
 use super::formula::Formula;

@@ -14,7 +14,7 @@ pub(crate) const fn times(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized / 7 } else { optimized }
 }
 
-/// A machine. All are standard deviations of logarithms, or what such slow phases multiply times by.
+/// The noise of a machine: each field is a standard deviation of the logarithm of a time, unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Machine {
     /// The noise from slice to slice.

@@ -14,7 +14,7 @@ use super::record::Record;
 pub struct CellVerdict {
     /// The cell.
     pub cell: Cell,
-    /// That on the best contender, compared with all others; with one contender alone, that on its copy.
+    /// The verdict on the best contender, compared with all others; on its control, if there is no other contender.
     pub verdict: Verdict,
     /// The contender that is better than every other.
     pub winner: Option<String>,
@@ -120,7 +120,7 @@ impl Compared<'_> {
         (Verdict::Better, format!("{name} is better: it takes {}", over.join("; ")))
     }
 
-    /// The ratio of two contenders, and of these guards.
+    /// The ratios of two contenders by the primary metric and by these guards, as text.
     fn text(&self, best: usize, other: usize, guards: &[&Metric]) -> String {
         let primary = self.ratio(self.contest.metric, best, other).times();
         let noun = &self.contest.metric.noun;

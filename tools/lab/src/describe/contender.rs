@@ -64,7 +64,7 @@ pub struct Contender {
     /// Whether it reads jobs, instead of listening.
     #[serde(skip)]
     answers_jobs: bool,
-    /// How it is started, and the text of its configuration, once it is [prepared](Contender::prepare).
+    /// How it is started, once it is [prepared](Contender::prepare); `text` is its configuration.
     #[serde(skip)]
     pub(crate) spec: Spec,
     #[serde(skip)]
@@ -76,7 +76,7 @@ pub struct Contender {
 enum Program {
     /// This program.
     Own,
-    /// The program that the script of a peer builds, or this one of a directory.
+    /// The program that the script of a peer builds; if the script builds a directory of programs, the one with this name.
     Peer(String, Option<String>),
     /// A program that is installed, or the path of one.
     Installed(String),

@@ -284,7 +284,7 @@ impl Client {
         }
     }
 
-    /// Refuses a command line in which nothing says what differs between servers or cells.
+    /// Refuses a command line without the words that differ between servers or cells.
     fn check(&self, has_several: bool, is_deep: bool, is_open: bool) -> Result<()> {
         let line = self.words().join(" ");
         let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
@@ -309,7 +309,7 @@ impl Client {
         Ok(())
     }
 
-    /// How to install it, if it is a program that is not installed.
+    /// How to install the client, if it is a program that is not installed.
     pub(crate) fn missing(&self) -> Option<String> {
         match self {
             Client::Command { words, .. } => installed::find(&words[0]).err(),
@@ -333,7 +333,7 @@ impl Load {
         Load { cell, client, service, connections: 0, depth: 1, pace: Pace::Closed, cost }
     }
 
-    /// The same with another name.
+    /// Gives the load another name.
     pub fn rename(&mut self, name: &str) {
         self.cell = cell(name, self.connections, self.depth);
     }

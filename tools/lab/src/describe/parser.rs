@@ -183,7 +183,7 @@ impl Found {
         }
     }
 
-    /// Without a number of requests, it is that of the rate in the time; without a time, that of the client's run.
+    /// A missing number of requests is computed from the rate and the time; a missing time is that of the client's run.
     fn sample(&self, took: Duration) -> Option<Sample> {
         let took_us = self.time.unwrap_or(took.as_secs_f64() * 1e6);
         let (operations, us) = match (self.requests, self.rate) {

@@ -66,7 +66,7 @@ pub struct Document<'a> {
 pub enum Form {
     /// A page.
     Html,
-    /// The same without the pictures.
+    /// The page as Markdown, without the pictures.
     Markdown,
     /// A row for each figure.
     Csv,
@@ -130,7 +130,7 @@ impl Document<'_> {
         self.page().markdown()
     }
 
-    /// The report as JSON, or that of the suite, if it is one, without the slices: they are most of it, and the file of results has them.
+    /// The report as JSON, for a suite the suite's report. Slices, which would be most of the text, are in the file of results only.
     pub fn json(&self) -> String {
         let mut report = serde_json::to_value(self.report).expect("plain data");
         report.as_object_mut().expect("a report has names").remove("samples");

@@ -15,7 +15,7 @@ pub(super) struct Values<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) value: f64,
-    /// That of the median; none with too few rounds, or for a sum.
+    /// The interval of the median; none with too few rounds, or for a sum.
     pub(super) interval: Option<Interval>,
 }
 

@@ -67,8 +67,8 @@ impl Header {
     }
 }
 
-/// Placeholders for directories of this machine in a file of results: for that of the run, which differs from one to the next, for the one in
-/// which the lab was started, for the user's, and for the one that has that of the lab beside others; these are private.
+/// Placeholders for directories of this machine in a file of results: the directory of the run, which differs from one run to the next,
+/// the directory in which the lab was started, the user's, and the one above the lab's; the last three are private.
 #[derive(Debug)]
 pub(super) struct Places(Vec<(String, &'static str)>);
 
@@ -84,7 +84,7 @@ impl Places {
         Places(all.map(|(path, name)| (path.to_string_lossy().into_owned(), name)).collect())
     }
 
-    /// The text with what stands for them instead of their paths.
+    /// The text with the placeholders in place of the directories' paths.
     pub(super) fn shortened(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (path, name)| {
             let mut parts = text.split(&**path);

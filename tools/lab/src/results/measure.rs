@@ -15,12 +15,12 @@ use crate::scratch::Scratch;
 use crate::suite;
 use crate::usage::UsageError;
 
-/// Measures, and keeps every slice in the file at once. If there is such a file already, it is resumed: what is in it is
-/// not measured again, and nothing if it is finished.
+/// Measures, and keeps every slice in the file at once. If the file exists, the run is resumed: slices that are in the file are not
+/// measured again, and none if it is finished.
 ///
 /// # Errors
 /// If the file is of another definition or of another machine, or finished; if it cannot be read or written; and
-/// as of [`Prepared::run`].
+/// those of [`Prepared::run`].
 pub fn measure(
     prepared: Prepared,
     suite: Option<suite::Run>,
@@ -57,7 +57,7 @@ impl Results {
     /// Names the first difference, and both values.
     pub fn check_asked(&self, setup: &Setup) -> Result<(), UsageError> {
         let Bench { plan, contenders, cells, terms, parameters, .. } = &self.header.bench;
-        // Contenders that were missing then are not among these.
+        // `specs` has no contender that was missing when the run began.
         let (specs, absent) = (&contenders.specs, &contenders.absent);
         let there = setup.contenders.iter().filter(|one| !absent.contains(&one.name));
         let loads = setup

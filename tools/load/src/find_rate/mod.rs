@@ -48,7 +48,7 @@ pub struct RateSearch {
     pub target: Target,
     /// How requests are spread.
     pub arrivals: Arrivals,
-    /// The longest time that it may take, shared by [`SEARCH_WINDOWS`] windows: at least [`MIN_SEARCH`].
+    /// The longest time that the search may take, shared by [`SEARCH_WINDOWS`] windows: at least [`MIN_SEARCH`].
     pub time: Duration,
 }
 
@@ -61,13 +61,13 @@ pub struct FoundRate {
     pub end: SearchEnd,
     /// The highest rate that meets the target, in requests a second.
     pub rate: Option<f64>,
-    /// Windows at that rate that met it.
+    /// Windows at that rate that met the target.
     pub windows_met: u32,
     /// All windows at that rate.
     pub windows_at_rate: u32,
     /// Every window up to this rate met the target.
     pub all_met_up_to: Option<f64>,
-    /// Every window from this rate on missed it.
+    /// Every window from this rate on missed the target.
     pub none_met_from: Option<f64>,
     /// Responses a second in a closed loop.
     pub closed_loop: f64,
@@ -91,7 +91,7 @@ pub struct RateWindow {
     pub figures: String,
     /// Whether as many requests were answered as were due.
     pub delivered: bool,
-    /// The reason why it missed; `None` if it met the target.
+    /// Why the window missed the target; `None` if it met the target.
     pub missed: Option<String>,
 }
 

@@ -12,7 +12,7 @@ const MISSES_FOR_A_MEET: u32 = 3;
 const FIRST: f64 = 0.9;
 /// The step upwards while every rate meets the target.
 const STEP_UP: f64 = 1.25;
-/// The step downwards while none does.
+/// The step downwards while no rate meets the target.
 const STEP_DOWN: f64 = 2.0;
 /// No rate beyond so many times what a closed loop reaches is tried.
 const HIGHEST: f64 = 16.0;
@@ -36,8 +36,8 @@ enum Verdict {
 
 impl Tried {
     /// A window that meets the target says more than one that misses it: disturbances do not make response times shorter. So a rate
-    /// meets it if a quarter of its windows do. It misses it if fewer do, of four or more: a rate that was refused wrongly would bound
-    /// the search for good.
+    /// meets the target if a quarter of its windows do, and misses it if fewer of four or more do: a rate that was refused wrongly would
+    /// bound the search for good.
     fn verdict(self) -> Verdict {
         match (self.met, self.missed) {
             (met, missed) if met > 0 && missed <= MISSES_FOR_A_MEET * met => Verdict::Meets,

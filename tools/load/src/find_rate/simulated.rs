@@ -11,7 +11,7 @@ struct Server {
     capacity: f64,
     /// How often it freezes, a second.
     freezes: f64,
-    /// For how long at most, in seconds: lengths are uniform.
+    /// The longest freeze, in seconds: lengths are uniform.
     longest: f64,
     /// By how much its capacity differs from window to window, at most.
     drift: f64,

@@ -89,7 +89,7 @@ impl Template {
     /// each word.
     ///
     /// # Errors
-    /// As those of parsing; also if a quotation has no end.
+    /// The errors of parsing; also if a quotation has no end.
     ///
     /// ```
     /// use annulus_load::Template;
@@ -102,7 +102,7 @@ impl Template {
         split_words(text)?.iter().map(|word| word.parse()).collect()
     }
 
-    /// Adds bytes behind it: braces stand for themselves.
+    /// Appends bytes, in which braces stand for themselves.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.push_text(bytes.to_vec());
     }

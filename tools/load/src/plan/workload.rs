@@ -10,11 +10,11 @@ const MAX_SEGMENTS: usize = 64;
 /// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
-    /// Each keeps a connection and sends messages over it.
+    /// Each client keeps a connection, and sends messages over the connection.
     Streams(Streams),
-    /// Each opens a connection per message; ends after a number of connections instead of a time.
+    /// Each client opens a connection per message. The run ends after a number of connections instead of a time.
     PerConnection(PerConnection),
-    /// Each sends datagrams from a socket of its own.
+    /// Each client sends datagrams from a socket of its own.
     Datagrams(Datagrams),
 }
 

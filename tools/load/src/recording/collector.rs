@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct Collector {
     /// The length of an interval, in ns.
     interval: u64,
-    /// The number of the last one. What comes after the planned time counts there.
+    /// The number of the last interval. Events after the planned time count there.
     last: u64,
     /// Classes of requests; 0 if all are alike.
     classes: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Collector {
 struct State {
     /// The tallies that threads have handed over, each with the number of its interval.
     handed: Vec<(u64, Tally)>,
-    /// Empty ones for further intervals.
+    /// Empty tallies for further intervals.
     spare: Vec<Tally>,
     intervals: BTreeMap<u64, Interval>,
     positions: Vec<Arc<Position>>,
@@ -33,14 +33,14 @@ struct State {
     shown: u64,
 }
 
-/// The interval that a thread records; it has handed over what was before.
+/// The interval that a thread records; the thread has handed over the tallies of earlier intervals.
 #[derive(Debug, Default)]
 pub(super) struct Position(AtomicU64);
 
 impl Position {
-    /// The thread goes on to this interval, and has handed over what was before.
+    /// The thread goes on to this interval, and has handed over the tallies of earlier intervals.
     pub(super) fn set(&self, number: u64) {
-        // Pairs with the load in `Collector::collect`: what was handed over is seen with it.
+        // Pairs with the load in `Collector::collect`, which sees the tallies that were handed over before.
         self.0.store(number, Release);
     }
 }
@@ -51,7 +51,7 @@ impl Collector {
         Collector::with_classes(duration, interval, 0)
     }
 
-    /// The same, of requests of so many classes.
+    /// As [`new`](Collector::new), for requests of so many classes.
     pub(crate) fn with_classes(
         duration: Duration,
         interval: Duration,

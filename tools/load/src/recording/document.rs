@@ -41,7 +41,7 @@ struct Head {
 }
 
 impl Recording {
-    /// Writes it as JSON with a newline at the end.
+    /// Writes the recording as JSON with a newline at the end.
     ///
     /// # Errors
     /// If the writer fails.
@@ -58,7 +58,7 @@ impl Recording {
         writer.write_all(b"\n")
     }
 
-    /// Reads one that was written as JSON.
+    /// Reads a recording that was written as JSON.
     ///
     /// # Errors
     /// If the reader fails, or has something else: see [`ReadError`].

@@ -77,7 +77,7 @@ impl Latencies {
         histogram
     }
 
-    /// The value in ns that this share of them does not exceed, to three digits; 0 if there are none.
+    /// The value in ns that this share of the latencies does not exceed, to three digits; 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share.clamp(0.0, 1.0) * self.len() as f64).ceil() as u64).max(1);
         let mut sum = 0_u64;
@@ -108,7 +108,7 @@ impl Latencies {
     }
 }
 
-/// The bucket that comes first; the sum of both if both have it.
+/// The lowest bucket of two lists; the sum of its counts if both have it.
 fn next_of_both(
     one: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
     other: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,

@@ -91,7 +91,7 @@ pub struct RunInfo {
     pub label: Option<String>,
     /// The version of annulus.
     pub annulus: String,
-    /// Where it ran.
+    /// The machine of the load.
     pub machine: Machine,
     /// When measuring began, by the clock of the machine.
     pub started: f64,

@@ -21,13 +21,13 @@ pub(crate) struct Recorder {
     collector: Arc<Collector>,
     position: Arc<Position>,
     is_open: bool,
-    /// The pause in which the clients had to wait before the window opened. It is part of no time.
+    /// The pause in which the clients had to wait before the window opened. No measured time includes it.
     pause: Range<u64>,
     /// The current interval.
     number: u64,
-    /// When it ends.
+    /// When the current interval ends.
     end: u64,
-    /// There until the end.
+    /// The counts of the current interval; `None` once the recorder has finished.
     tally: Option<Tally>,
     responses: u64,
 }
@@ -297,7 +297,7 @@ mod tests {
     fn the_pause_before_the_window_is_in_no_time() {
         let mut recorder = Recorder::new(&collector());
         recorder.open(100..140);
-        // From before the pause, in it, at its end, after it.
+        // Times from before the pause, within it, at its end, and after it.
         for (from, time) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
             assert_eq!(recorder.since(from, 150), time, "since {from}");
         }
@@ -309,7 +309,7 @@ mod tests {
         let mut recorder = Recorder::new(&collector);
         recorder.open(1_000_000..9_000_000);
         recorder.sent(&request(500_000, 9_100_000));
-        // It waited for a reply until a moment before it was sent.
+        // The second request was due after the pause, and waited for a reply until a moment before it was sent.
         let (due, sent) = (10_000_000, 12_000_000);
         recorder.sent(&Times { due, ready: sent - 50, sent, class: 0 });
         let sum = recorded(&collector, recorder);
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(shown(&collector), [], "the other has not gone on");
         answer(&mut other, 160 + SECOND);
         assert_eq!(shown(&collector), [(0.0, 2)]);
-        // After the planned end, and so in the last one.
+        // An answer after the planned end counts in the last interval.
         answer(&mut one, 150 + 3 * SECOND);
         one.finish();
         drop(other);

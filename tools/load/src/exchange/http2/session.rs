@@ -37,7 +37,7 @@ pub(super) struct Session {
     sent: usize,
     /// The numbers of all requests without a reply, in the order of the window.
     asked: VecDeque<usize>,
-    /// Those that wait for a stream, with their numbers.
+    /// Requests that wait for a stream, with their numbers.
     waiting: VecDeque<(usize, Request<()>, Option<Bytes>)>,
     /// The numbers of requests that the server has not taken.
     refused: Vec<usize>,
@@ -195,7 +195,7 @@ impl Session {
                 return Ok(());
             };
             if let Some(body) = body {
-                // A failure of it is one of the response.
+                // If sending the body fails, the response has the error.
                 _ = sending.send_data(body, true);
             }
             self.woken.0.store(true, Relaxed);

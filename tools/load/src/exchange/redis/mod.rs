@@ -77,7 +77,7 @@ impl Exchange for RedisExchange {
             true => refused = Some(refusal(line)),
             false => self.refusal.note(|| line),
         });
-        // It came before whatever is wrong behind it.
+        // The refusal came before any error that `taken` has.
         if let Some(refused) = refused {
             return Err(refused);
         }
