@@ -40,7 +40,7 @@ HTTP = (b"GET /page HTTP/1.1\r\nhost: localhost\r\n\r\n", b"a page")
 PING = (b"PING\r\n", b"+PONG\r\n")
 ECHO = (b"a message", b"a message")
 DRIVERS = ["uring", "epoll"]
-# What is compared: the exchange, the part of the connections, our example and its arguments, the program people run and its package.
+# The comparisons: the exchange, the share of `--connections`, our example and its arguments, the installed program and its package.
 COMPARISONS = {
     "files": (HTTP, 0.3, "static_files", ["{SITE}", "100000"], ("nginx", "nginx-light", "nginx/tuned.conf")),
     "store": (PING, 1.0, "redis", ["100000"], ("redis-server", "redis-server", "redis/tuned.conf")),
@@ -99,7 +99,7 @@ def start_example(directory, name, arguments, driver, words):
     environment = {**os.environ, "ANNULUS_DRIVER": driver}
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     line = server.stderr.readline()
-    # Its log of connections is read, so that it does not fill the pipe.
+    # The log of connections is read, so that it does not fill the pipe.
     threading.Thread(target=server.stderr.read, daemon=True).start()
     return server, int(re.search(r"listening on 127\.0\.0\.1:(\d+)", line)[1])
 

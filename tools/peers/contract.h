@@ -1,5 +1,5 @@
 /*
- * What makes a program that has a main function and an address of its own serve as README.md demands. contract.c has the
+ * Makes a program that has a main function and an address of its own serve as README.md demands. contract.c has the
  * main function, which reads ADDRESS and MODE; calls of bind and listen by the program end there, by the linker
  * (--wrap=bind,--wrap=listen), so that it listens at ADDRESS and says so.
  */

@@ -1,4 +1,4 @@
-/* What the C peers share: failing with one line, the address argument, the listening socket, the descriptor limit. */
+/* Functions that the C peers share: failing with one line, the address argument, the listening socket, the descriptor limit. */
 #ifndef PEERS_LISTEN_H
 #define PEERS_LISTEN_H
 

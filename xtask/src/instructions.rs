@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1.5;
 /// Messages of the shorter run: so many, or ten a client, so that all buffers have been in use.
 const MESSAGES: u64 = 4_000;
 /// The crate of the simulated kernel.
-const PLAYED: &str = "annulus_sim::";
+const SIMULATED: &str = "annulus_sim::";
 
 /// A workload, and the cost of a message.
 struct Figure {
@@ -138,7 +138,7 @@ fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
         .run()?;
     let text =
         fs::read(&dump).map_err(|error| Failure::Failed(format!("{}: {error}", dump.display())))?;
-    callgrind::outside(&String::from_utf8_lossy(&text), PLAYED)
+    callgrind::outside(&String::from_utf8_lossy(&text), SIMULATED)
         .ok_or_else(|| Failure::Failed(format!("{} is no dump of callgrind's", dump.display())))
 }
 

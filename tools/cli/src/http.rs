@@ -103,7 +103,7 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, (
         let from = head.len().saturating_sub(3);
         head.extend_from_slice(&lease);
         let end = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        // However many bytes came at once.
+        // The limit holds however many bytes came at once.
         if end.map_or(head.len(), |end| from + end + 4) > HEAD {
             return Ok(Some(Err(())));
         }

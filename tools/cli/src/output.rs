@@ -18,7 +18,7 @@ pub(crate) enum Target {
     File(PathBuf),
 }
 
-/// An open target. A wrong path is reported before the work, not after it.
+/// An open target, so that a wrong path is reported before the work, not afterwards.
 #[derive(Debug)]
 pub(crate) struct JsonFile {
     /// The path and the file; none for standard output.
@@ -26,7 +26,7 @@ pub(crate) struct JsonFile {
 }
 
 impl Target {
-    /// Opens it; truncates a file.
+    /// Opens the target; truncates a file.
     pub(crate) fn open(self) -> Result<JsonFile> {
         let Target::File(path) = self else { return Ok(JsonFile { file: None }) };
         let file = File::create(&path).with_context(|| {
@@ -38,7 +38,7 @@ impl Target {
         Ok(JsonFile { file: Some((path, file)) })
     }
 
-    /// Opens it for a log; truncates a file.
+    /// Opens the target for a log; truncates a file.
     pub(crate) fn open_log(self) -> Result<LogFile> {
         let JsonFile { file } = self.open()?;
         Ok(LogFile { file, whole: 0, written: 0 })

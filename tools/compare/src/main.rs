@@ -35,10 +35,10 @@ Exit code: 0 measured, 1 something failed, 2 usage.";
 
 /// Rounds after which there is an interval, and the first table.
 const FIRST: usize = 6;
-/// Each slice runs that long before it is measured, and waits that long for its first message.
+/// The time that each slice runs before it is measured, and the longest wait for its first message.
 const WARM_UP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Within that of 1, two are the same.
+/// Ratios within this distance of 1 count as the same.
 const MARGIN: f64 = 0.03;
 /// The contender that the others are divided by; it runs a second time as the control.
 const BASE: usize = 1;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             println!("{HELP}");
             Ok(())
         }
-        // This program starts itself so, as a server.
+        // This program starts itself with these arguments, as a server.
         ["--serve", kind, core] => serve(kind, core),
         _ => match options(&words) {
             Ok(options) => compare(&options),
@@ -107,8 +107,8 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Serves on this core until stdin ends, as it does with the process that started this one, and answers each line with the CPU time
-/// that was taken so far, in nanoseconds.
+/// Serves on this core until stdin ends, which it does with the process that started this one, and answers each line with the CPU time
+/// so far, in nanoseconds.
 fn serve(kind: &str, core: &str) -> io::Result<()> {
     let _pinned =
         affinity::pin(core.parse().map_err(io::Error::other)?).map_err(io::Error::other)?;
@@ -312,7 +312,7 @@ fn compare(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Measures all in turn, beginning with another one each round.
+/// Measures all contenders in turn; each round begins with another one.
 fn rounds(
     contenders: &mut [Contender],
     cell: usize,

@@ -61,7 +61,7 @@ impl Section {
         Section { heading: heading.into(), blocks, is_folded: false }
     }
 
-    /// The same, folded.
+    /// The section, folded.
     pub fn folded(self) -> Section {
         Section { is_folded: true, ..self }
     }

@@ -62,7 +62,7 @@ func serveDatagrams(address string) {
 	for {
 		length, from, err := socket.ReadFromUDPAddrPort(buffer)
 		if err == nil {
-			// What cannot be sent is dropped: the next one may go elsewhere.
+			// A datagram that cannot be sent is dropped: the next one may have another destination.
 			socket.WriteToUDPAddrPort(buffer[:length], from)
 		}
 	}

@@ -20,7 +20,7 @@ func main() {
 	listen.Must(loop.Serve(listener))
 }
 
-// What has arrived is sent from the memory it was received into. TCP_NODELAY is on: netpoll's default.
+// Received bytes are sent from the memory into which they were received. TCP_NODELAY is on: netpoll's default.
 func echo(_ context.Context, connection netpoll.Connection) error {
 	reader, writer := connection.Reader(), connection.Writer()
 	received, err := reader.Next(reader.Len())

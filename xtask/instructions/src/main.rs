@@ -1,9 +1,9 @@
-//! Clients that throw a message each to and fro with a server on the simulated kernel, for `cargo xtask instructions` to
-//! count what a message costs: both ends do what an echo server does, and a played kernel batches the same way every time.
+//! Clients and a server that echo a message each to one another on the simulated kernel, for `cargo xtask instructions` to count the
+//! instructions of a message: both ends do the work of an echo server, and a simulated kernel batches the same way every time.
 //! `cargo run --release -p annulus-instructions -- tcp 50 128 10000`
 //!
 //! The words: tcp or udp; clients, bytes a message, messages in all. Over UDP one socket serves all clients. `tcp-measured` is tcp on
-//! a runtime that measures its turns; reading the clock is the played kernel's, and not counted.
+//! a runtime that measures its turns; reading the clock is the simulated kernel's, and not counted.
 
 use annulus::net::{TcpListener, TcpStream, UdpOptions, UdpSocket};
 use annulus::sim::{Sim, run_on};
@@ -24,16 +24,16 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // A limit that is far: as outside of simulations, where there is one unless the program says otherwise.
+    // A limit that is never reached: outside of simulations there is one, unless the program says otherwise.
     let builder =
         Runtime::builder().memory_limit(MemoryLimit::new(1 << 30)).measure(way == "tcp-measured");
-    let played = run_on(&Sim::builder(1).build(), builder, async {
+    let result = run_on(&Sim::builder(1).build(), builder, async {
         match way {
-            "udp" => throw_datagrams(clients, bytes, messages).await,
-            _ => throw_over_streams(clients, bytes, messages).await,
+            "udp" => echo_datagrams(clients, bytes, messages).await,
+            _ => echo_over_streams(clients, bytes, messages).await,
         }
     });
-    match played {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("instructions: {error}");
@@ -42,25 +42,25 @@ fn main() -> ExitCode {
     }
 }
 
-async fn throw_over_streams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
+async fn echo_over_streams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:7000")?;
     let left = Rc::new(Cell::new(messages));
-    let mut players = Vec::new();
+    let mut tasks = Vec::new();
     for _ in 0..clients {
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;
         let (server, _) = listener.accept().await?;
         client.send(vec![7; bytes]).await?;
-        players.extend([throw_back(client, &left), throw_back(server, &left)]);
+        tasks.extend([send_back(client, &left), send_back(server, &left)]);
     }
-    for player in players {
+    for task in tasks {
         // A client is reset if it still sends after its peer has ended.
-        _ = player.await;
+        _ = task.await;
     }
     Ok(())
 }
 
-/// Sends back what comes until enough was thrown.
-fn throw_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::Result<()>> {
+/// Sends received messages back until none of the messages is left.
+fn send_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::Result<()>> {
     let left = left.clone();
     spawn(async move {
         while let Some(lease) = stream.recv().await? {
@@ -72,8 +72,8 @@ fn throw_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::R
     })
 }
 
-/// The server ends the game: clients that wait for it are dropped with the runtime.
-async fn throw_datagrams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
+/// The server ends first: clients that wait for an answer are dropped with the runtime.
+async fn echo_datagrams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
     let server = UdpOptions::new().recv_buffer(1 << 22).bind("127.0.0.1:7000")?;
     for _ in 0..clients {
         let client = UdpSocket::bind("127.0.0.1:0")?;

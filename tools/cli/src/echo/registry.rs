@@ -27,9 +27,9 @@ pub(super) trait Connection: Clone {
     fn is_busy(&self) -> bool {
         self.traffic().is_unanswered()
     }
-    /// Makes it send what it has received, and close.
+    /// Makes the connection send the bytes that it has received, and close.
     fn request_close(&self);
-    /// Ends it at once.
+    /// Ends the connection at once.
     fn abort(&self);
 }
 

@@ -75,7 +75,7 @@ fn listing(plan: &Plan, found: &FoundRate) -> String {
     if found.rate.is_some() {
         text.row("confidence", &format!("{met} of {all} windows at it meet the target"));
     }
-    // A side is missing if no window was beyond it.
+    // A bound is missing if no window was measured beyond it.
     if let Some(met) = found.all_met_up_to {
         text.row("all meet", &format!("up to {}", per_second(met)));
     }
@@ -89,7 +89,7 @@ fn listing(plan: &Plan, found: &FoundRate) -> String {
     text.finish()
 }
 
-/// How the search ended, if not with a rate and both of its sides.
+/// How the search ended, if not with a rate and both of its bounds.
 fn remarks(found: &FoundRate) -> Vec<&'static str> {
     let end = match found.end {
         SearchEnd::OutOfTime => "the time was over: allow more (-t) for a closer result",

@@ -39,7 +39,7 @@ pub(super) struct Output {
 }
 
 impl OutputArgs {
-    /// Refuses what would go to standard output beside something else.
+    /// Refuses more than one output on standard output.
     fn check(&self, json: Option<&Target>) -> Result<(), UsageError> {
         let all = [json, self.hdr.as_ref(), self.html.as_ref()];
         match all.into_iter().flatten().filter(|target| **target == Target::Stdout).count() {

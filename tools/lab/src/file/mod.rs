@@ -70,9 +70,9 @@ fn metrics() -> Vec<Metric> {
         seconds("real_seconds", "real s", "ns"),
         Metric { title: "cycles/s".into(), ..rate() },
         megabytes(),
-        // It chooses the winner …
+        // CPU time chooses the winner, …
         Metric { role: Role::Primary, columns: with_ratio(), ..cpu() },
-        // … and by this the control must be equal, too.
+        // … and elapsed time must be equal for the control, too.
         Metric {
             noun: "real".into(),
             role: Role::Checked,

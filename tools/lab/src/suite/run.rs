@@ -23,7 +23,7 @@ use annulus_load::stats::median;
 /// About how long a quick run may take.
 const QUICK: Duration = Duration::from_secs(50);
 
-/// How long servers idle before their memory is read again: longer than ours keep unused memory.
+/// How long servers idle before their memory is read again: longer than our servers keep unused memory.
 const IDLE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
 
 /// A MB in the documents, and the seconds of a run in the document that gives megabytes moved.
@@ -72,7 +72,7 @@ impl Run {
         &self.suite
     }
 
-    /// The comparison that measures it; notes which contenders are unknown, and which cells are left out.
+    /// The comparison that measures the suite; notes which contenders are unknown, and which cells are left out.
     ///
     /// # Errors
     /// If no contender is left.
