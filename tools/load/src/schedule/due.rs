@@ -45,7 +45,7 @@ impl DueTimes {
         self.next
     }
 
-    /// Goes on to the request after it.
+    /// Goes on to the next request.
     pub(super) fn advance(&mut self) {
         match self.arrivals {
             Arrivals::Constant | Arrivals::Burst(_) => self.pass(self.clients),

@@ -130,7 +130,7 @@ impl FromStr for Arrivals {
     }
 }
 
-/// Why a time between bursts is none.
+/// Why a time between bursts is not valid.
 pub(crate) fn no_burst(every: Duration) -> String {
     format!("bursts every {every:?}: ask for more than 0 and at most {MAX_BURST:?}")
 }

@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 /// The requests that may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// So much, which counts as sent now.
+    /// So many requests, which count as sent now.
     Send(usize),
-    /// Nothing before this time.
+    /// No request is due before this time.
     NotBefore(u64),
-    /// Nothing before the next reply.
+    /// No request can be sent before the next reply.
     Full,
 }
 

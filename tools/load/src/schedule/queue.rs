@@ -10,7 +10,7 @@ pub(super) enum Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// With so many places. More may be needed, unless that is one.
+    /// A queue with so many places. It grows if it needs more, unless it has one place.
     pub(super) fn new(places: usize) -> Queue<T> {
         if places == 1 { Queue::One(None) } else { Queue::Many(VecDeque::with_capacity(places)) }
     }
@@ -31,7 +31,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// At the end. There must be a place.
+    /// Adds an element at the end. There must be a place.
     #[inline]
     pub(super) fn push(&mut self, value: T) {
         match self {
@@ -43,7 +43,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the first one.
+    /// Takes the first element.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         match self {
@@ -52,7 +52,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Exchanges the first one with that at a position, if there is one.
+    /// Exchanges the first element with the one at a position, if the queue has that.
     #[inline]
     pub(super) fn bring_forward(&mut self, position: usize) {
         match self {
@@ -61,7 +61,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// All, in order.
+    /// All elements, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let (one, many) = match self {
             Queue::One(one) => (one.as_ref(), None),
@@ -70,7 +70,7 @@ impl<T> Queue<T> {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    /// The last ones, in order. There must be as many.
+    /// The last elements, so many, in order. There must be as many.
     #[inline]
     pub(super) fn last_mut(&mut self, count: usize) -> impl Iterator<Item = &mut T> {
         let (one, many) = match self {
@@ -82,7 +82,7 @@ impl<T> Queue<T> {
 }
 
 impl<T: Ord> Queue<T> {
-    /// In front of those that are greater: at the end, unless there are such.
+    /// Inserts an element in front of those that are greater; at the end if none is.
     pub(super) fn push_sorted(&mut self, value: T) {
         match self {
             Queue::Many(many) => {

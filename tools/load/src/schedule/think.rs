@@ -19,7 +19,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Think {
-    /// None: the next request follows at once.
+    /// No time: the next request follows at once.
     #[default]
     None,
     /// Always this time.

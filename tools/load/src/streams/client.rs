@@ -69,7 +69,7 @@ impl<P: Protocol> Client<P> {
 
     /// Exchanges messages until the run is over. A failure is recorded; the client then goes on with another connection, or ends.
     pub(super) fn run(self, transport: P::Transport) -> impl Future<Output = ()> {
-        // Moved once, so that the task has it once.
+        // Moved once, so that the task has room for one copy.
         let mut client = self;
         async move {
             let mut transport = transport;
@@ -233,7 +233,7 @@ impl<P: Protocol> Client<P> {
         self.activity.update(self.pacer.in_flight());
     }
 
-    /// Has everything that is written accepted.
+    /// Waits until the stream has accepted all written bytes.
     fn poll_flush(
         &mut self,
         transport: &mut P::Transport,
@@ -267,7 +267,7 @@ impl<P: Protocol> Client<P> {
         }
         let Some((_, sleep)) = &mut self.sleep else { return Poll::Ready(()) };
         ready!(Pin::new(sleep).poll(cx));
-        // Should the other clock be behind, the rest is waited for, too.
+        // The timer's clock may be behind this one: then the rest of the time is waited for, too.
         self.sleep = None;
         Poll::Ready(())
     }

@@ -8,14 +8,14 @@ use std::time::Duration;
 /// When the connections of a run may begin, over all its threads.
 #[derive(Debug)]
 pub(super) struct ConnectPace {
-    /// Between two of them, in ns; 0 if they may begin at once.
+    /// The time between two connections, in ns; 0 if all may begin at once.
     step: u64,
-    /// When the next one may begin.
+    /// When the next connection may begin.
     next: AtomicU64,
 }
 
 impl ConnectPace {
-    /// So many a second, or as many as there are.
+    /// So many connections a second, or all at once.
     pub(super) fn new(rate: Option<f64>) -> ConnectPace {
         let step = rate.map_or(0, |rate| (1e9 / rate) as u64);
         ConnectPace { step, next: AtomicU64::new(0) }

@@ -21,7 +21,7 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The clients of one of several threads.
 pub(super) struct ClientPool<P: Protocol> {
     context: Rc<Context<P>>,
-    /// This thread, and how many there are.
+    /// The number of this thread, and of all threads.
     index: usize,
     threads: usize,
     connections: Connected<P>,
@@ -104,7 +104,7 @@ impl<P: Protocol> Share for ClientPool<P> {
         self.clients.iter_mut().for_each(|client| client.check(now, limit));
     }
 
-    /// Keeps sweeping meanwhile.
+    /// Waits until every client has ended, and sweeps meanwhile.
     async fn finish(&mut self) {
         let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
         for number in 0..self.clients.len() {

@@ -79,7 +79,7 @@ impl Measured {
     }
 }
 
-/// To a thread.
+/// A command to a thread.
 #[derive(Clone, Copy, Debug)]
 enum Command {
     /// Start the clients: all threads began then.
@@ -90,19 +90,19 @@ enum Command {
     Close,
 }
 
-/// From a thread.
+/// A report of a thread.
 #[derive(Debug)]
 enum Event {
     /// The runtime of the thread runs on this driver, or cannot be made.
     Ready(io::Result<String>),
-    /// Whether its clients are connected.
+    /// Whether the clients of the thread are connected.
     Connected(bool),
-    /// It stands still, before the window opens.
+    /// The thread stands still, before the window opens.
     Paused,
     /// Every client of the thread has ended.
     Finished,
-    /// It has closed the window, and stands still.
+    /// The thread has closed the window, and stands still.
     Closed { length: Duration, cpu: Duration },
-    /// It has ended.
+    /// The thread has ended.
     Ended,
 }

@@ -242,7 +242,7 @@ impl Threads<'_> {
         }
     }
 
-    /// Waits for what comes soon.
+    /// Waits until `done`, which comes soon, or until a thread has ended.
     fn await_event(&mut self, done: impl Fn(&State) -> bool) {
         while !done(&self.state) && self.state.ended == 0 {
             if self.receive(PROGRESS_INTERVAL).is_break() {

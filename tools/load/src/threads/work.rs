@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A thread's connection to the calling thread. That the other end is gone means that the run is given up.
+/// A thread's channels to the calling thread. If the other end is gone, the run is given up.
 pub(super) struct Link {
     pub(super) index: usize,
     pub(super) events: mpsc::Sender<Event>,
@@ -50,7 +50,7 @@ pub(super) fn work<S: Share>(
     link.report(Event::Ready(Ok(runtime.driver().to_string())));
     runtime.block_on(async {
         let mut share = share(link.index);
-        // If it is given up, what was recorded before counts all the same.
+        // If the run is given up, the requests that were recorded before count all the same.
         let _: Result<(), GivenUp> = link.run(&mut share, duration).await;
         share.end().await;
     });

@@ -32,11 +32,11 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Those whose chain ends at a root certificate of this system.
+    /// Certificates whose chain ends at a root certificate of this system.
     System,
-    /// Those whose chain ends at a certificate of this file (PEM), and no others.
+    /// Certificates whose chain ends at a certificate of this file (PEM), and no others.
     Roots(PathBuf),
-    /// Any: neither chain, nor name, nor dates are checked. The connection is encrypted, and may be with another server.
+    /// Any certificate: neither chain, nor name, nor dates are checked. The connection is encrypted, and may be with another server.
     Unchecked,
 }
 

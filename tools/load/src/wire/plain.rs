@@ -82,7 +82,7 @@ impl Transport for Plain {
 /// How the local addresses of connections are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sources {
-    /// By the system: one for all.
+    /// The system chooses one address for all.
     One,
     /// From [`SOURCE_ADDRESSES`], if the server has an IPv4 loopback address: for many connections that the client closes, since the
     /// system keeps the ports of those for a minute.
