@@ -1,5 +1,6 @@
 //! The table of file calls: each call's arguments, its properties besides them, and how it is made on this thread. A new call
-//! has a row here, an entry of a ring or none in `annulus-ring` (`op/file.rs`), and a simulation or none in `annulus-sim` (`memory/file_call.rs`).
+//! has a row here, an entry of a ring or none in `annulus-ring` (`op/file.rs`), and a simulation or none in `annulus-sim`; `CONTRIBUTING.md` names
+//! all places.
 #![allow(unsafe_code)]
 
 use super::{CURSOR, FileStat, OpenHow, pages};
@@ -104,7 +105,7 @@ pub struct FileOperation {
 pub enum Lingers {
     /// The ring makes the call on the thread that submits it, or not at all.
     No,
-    /// A worker makes the call.
+    /// A worker of the ring would make it: on Linux it is no entry, and worker threads of the driver make it.
     Yes,
     /// A worker makes the call, unless the file was opened with `O_DIRECT`: such writes are as a rule made by the device alone.
     UnlessDirect(RawFd),

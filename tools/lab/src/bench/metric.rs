@@ -33,7 +33,8 @@ impl<const N: usize> From<[(&str, f64); N]> for Sample {
     }
 }
 
-/// A quantity that every slice yields, as data, so that one engine can compare by any of them.
+/// A quantity that every slice yields, as data, so that one engine can compare by any of them. A file of results has those of its run, so that
+/// a metric that is added is in new runs alone.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
@@ -165,7 +166,7 @@ impl Metric {
         }
     }
 
-    /// A number of the sample that is in the report alone.
+    /// A number of the sample that is in CSV and JSON, and in no table.
     pub fn hidden(key: &str) -> Metric {
         Metric { columns: Vec::new(), ..Metric::plain(key, "", Formula::number(key)) }
     }
