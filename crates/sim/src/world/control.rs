@@ -52,8 +52,8 @@ impl World {
     ) -> (Vec<u8>, bool) {
         let mut bytes = vec![0; limit];
         let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
-        let list = self.controls(socket, datagram);
-        let mut cut = list.into_iter().any(|control| !writer.push(control));
+        let controls = self.controls(socket, datagram);
+        let mut cut = controls.into_iter().any(|control| !writer.push(control));
         let left = limit - writer.len();
         let fds = self.open_rights(std::mem::take(&mut datagram.rights), left, &mut cut);
         if !fds.is_empty() {
@@ -68,21 +68,21 @@ impl World {
     fn controls(&self, socket: SocketId, datagram: &Datagram) -> Vec<Control<'static>> {
         let state = self.net.socket(socket);
         let options = &state.options;
-        let mut list = Vec::new();
+        let mut controls = Vec::new();
         if options.timestamps {
-            list.push(Control::Timestamp(Duration::from_nanos(datagram.at)));
+            controls.push(Control::Timestamp(Duration::from_nanos(datagram.at)));
         }
         if options.drop_count && datagram.drops > 0 {
-            list.push(Control::Drops(datagram.drops));
+            controls.push(Control::Drops(datagram.drops));
         }
-        list.extend(datagram.segment.map(Control::SegmentSize));
+        controls.extend(datagram.segment.map(Control::SegmentSize));
         if let Some((_, to)) = datagram.route {
-            self.write_route(socket, to, datagram.tos, &mut list);
+            self.write_route(socket, to, datagram.tos, &mut controls);
         }
         if options.pass_credentials && state.unix.is_some() {
-            list.push(Control::Credentials(credentials()));
+            controls.push(Control::Credentials(credentials()));
         }
-        list
+        controls
     }
 
     /// The destination of a datagram, and the marks in its header.
@@ -91,22 +91,23 @@ impl World {
         socket: SocketId,
         to: SocketAddr,
         tos: u8,
-        list: &mut Vec<Control<'static>>,
+        controls: &mut Vec<Control<'static>>,
     ) {
         let options = &self.net.socket(socket).options;
         let seen = self.net.seen(socket, to).ip();
         if seen.is_ipv6() && options.ip(Ip::V6).report_local {
-            list.push(Control::PacketInfo { local: seen, interface: INTERFACE });
+            controls.push(Control::PacketInfo { local: seen, interface: INTERFACE });
         }
         match to.ip() {
             IpAddr::V4(_) => {
                 if options.ip(Ip::V4).report_local {
-                    list.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
+                    controls.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
                 }
-                list.extend(options.ip(Ip::V4).report_tos.then_some(Control::Tos(tos)));
+                controls.extend(options.ip(Ip::V4).report_tos.then_some(Control::Tos(tos)));
             }
             IpAddr::V6(_) => {
-                list.extend(options.ip(Ip::V6).report_tos.then_some(Control::TrafficClass(tos)));
+                controls
+                    .extend(options.ip(Ip::V6).report_tos.then_some(Control::TrafficClass(tos)));
             }
         }
     }
