@@ -1,15 +1,12 @@
 //! The kernel to simulate: the set-up flags that it grants, and its operations.
 
+use crate::memory::FILE_CALLS;
 use annulus_ring::{KernelFeatures, SetupFlags, opcode};
 use rustix::io::Errno;
 
-/// The operations that are simulated.
-const SIMULATED: [u8; 31] = [
+/// The operations that are simulated besides those of files.
+const OTHER_CALLS: [u8; 14] = [
     opcode::NOP,
-    opcode::READV,
-    opcode::WRITEV,
-    opcode::READ_FIXED,
-    opcode::WRITE_FIXED,
     opcode::POLL_ADD,
     opcode::SENDMSG,
     opcode::RECVMSG,
@@ -18,35 +15,24 @@ const SIMULATED: [u8; 31] = [
     opcode::ASYNC_CANCEL,
     opcode::CONNECT,
     opcode::CLOSE,
-    opcode::READ,
-    opcode::WRITE,
     opcode::SEND,
     opcode::RECV,
     opcode::SHUTDOWN,
     opcode::SEND_ZC,
     opcode::SENDMSG_ZC,
-    opcode::FSYNC,
-    opcode::FALLOCATE,
-    opcode::OPENAT,
-    opcode::STATX,
-    opcode::FADVISE,
-    opcode::OPENAT2,
-    opcode::RENAMEAT,
-    opcode::UNLINKAT,
-    opcode::MKDIRAT,
-    opcode::LINKAT,
-    opcode::FTRUNCATE,
 ];
 
 /// The simulated operations, by bits.
-const SIMULATED_BITS: u64 = {
+const SIMULATED: u64 = bits(&OTHER_CALLS) | bits(&FILE_CALLS);
+
+const fn bits(opcodes: &[u8]) -> u64 {
     let (mut bits, mut at) = (0, 0);
-    while at < SIMULATED.len() {
-        bits |= 1 << SIMULATED[at];
+    while at < opcodes.len() {
+        bits |= 1 << opcodes[at];
         at += 1;
     }
     bits
-};
+}
 
 /// The features of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,13 +111,13 @@ impl Profile {
     #[inline]
     pub fn has(&self, opcode: u8) -> bool {
         // This is checked for each entry: a bit, not a search.
-        let simulated = opcode < 64 && SIMULATED_BITS >> opcode & 1 == 1;
+        let simulated = opcode < 64 && SIMULATED >> opcode & 1 == 1;
         simulated && (self.missing.is_empty() || !self.missing.contains(&opcode))
     }
 
     /// The highest opcode the kernel knows.
     pub(crate) fn last_opcode(&self) -> u8 {
-        SIMULATED.into_iter().filter(|&code| self.has(code)).max().unwrap_or(0)
+        (0..64).rev().find(|&code| self.has(code)).unwrap_or(0)
     }
 }
 

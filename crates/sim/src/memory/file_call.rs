@@ -13,6 +13,27 @@ use rustix::io::Errno;
 use std::ffi::{CStr, c_char};
 use std::os::fd::RawFd;
 
+/// The operations of a ring that are file calls: those that `as_call` reads. Sockets have the first four too.
+pub(crate) const FILE_CALLS: [u8; 17] = [
+    opcode::READ,
+    opcode::WRITE,
+    opcode::READV,
+    opcode::WRITEV,
+    opcode::READ_FIXED,
+    opcode::WRITE_FIXED,
+    opcode::FSYNC,
+    opcode::FTRUNCATE,
+    opcode::FALLOCATE,
+    opcode::FADVISE,
+    opcode::OPENAT,
+    opcode::OPENAT2,
+    opcode::STATX,
+    opcode::UNLINKAT,
+    opcode::RENAMEAT,
+    opcode::LINKAT,
+    opcode::MKDIRAT,
+];
+
 /// `AT_FDCWD`: the root here.
 const CURRENT: RawFd = -100;
 const AT_EMPTY_PATH: u32 = 0x1000;

@@ -116,44 +116,20 @@ impl Options {
             SocketOption::SegmentSize(size) => self.segment = size,
             SocketOption::Coalesce(on) => self.coalesce = on,
             SocketOption::PassCredentials(on) => self.pass_credentials = on,
-            SocketOption::NoDelay(_)
-            | SocketOption::Cork(_)
-            | SocketOption::QuickAck(_)
-            | SocketOption::UserTimeout(_)
-            | SocketOption::KeepAliveTime(_)
-            | SocketOption::KeepAliveInterval(_)
-            | SocketOption::KeepAliveRetries(_) => return self.set_tcp(domain, option),
-            _ => return self.set_ip(domain, option),
-        }
-        Ok(())
-    }
-
-    /// Options of TCP.
-    fn set_tcp(&mut self, domain: Domain, option: SocketOption) -> Result<(), Errno> {
-        // Every socket of the internet has what TCP has of IPv4.
-        known(domain, Ip::V4)?;
-        let tcp = &mut self.tcp;
-        match option {
-            SocketOption::NoDelay(on) => tcp.no_delay = on,
-            SocketOption::QuickAck(on) => tcp.quick_ack = on,
-            SocketOption::UserTimeout(milliseconds) => tcp.user_timeout = milliseconds,
+            SocketOption::NoDelay(on) => self.tcp(domain)?.no_delay = on,
+            SocketOption::QuickAck(on) => self.tcp(domain)?.quick_ack = on,
+            SocketOption::UserTimeout(milliseconds) => {
+                self.tcp(domain)?.user_timeout = milliseconds;
+            }
             SocketOption::KeepAliveTime(seconds) => {
-                tcp.keep_alive_time = within(seconds, KEEP_ALIVE_SECONDS)?;
+                self.tcp(domain)?.keep_alive_time = within(seconds, KEEP_ALIVE_SECONDS)?;
             }
             SocketOption::KeepAliveInterval(seconds) => {
-                tcp.keep_alive_interval = within(seconds, KEEP_ALIVE_SECONDS)?;
+                self.tcp(domain)?.keep_alive_interval = within(seconds, KEEP_ALIVE_SECONDS)?;
             }
             SocketOption::KeepAliveRetries(count) => {
-                tcp.keep_alive_retries = within(count, KEEP_ALIVE_RETRIES)?;
+                self.tcp(domain)?.keep_alive_retries = within(count, KEEP_ALIVE_RETRIES)?;
             }
-            _ => return Err(Errno::NOPROTOOPT),
-        }
-        Ok(())
-    }
-
-    /// Options of one protocol.
-    fn set_ip(&mut self, domain: Domain, option: SocketOption) -> Result<(), Errno> {
-        match option {
             SocketOption::MulticastTtl(ip, ttl) => self.of(domain, ip)?.multicast_ttl = ttl,
             SocketOption::Ttl(ip, ttl) => self.of(domain, ip)?.ttl = ttl,
             SocketOption::Tos(ip, tos) => self.of(domain, ip)?.tos = tos,
@@ -166,7 +142,12 @@ impl Options {
             // It is stored only: the interface is the loopback, which receives what it sends.
             SocketOption::MulticastLoop(ip, on) => self.of(domain, ip)?.multicast_loop = on,
             SocketOption::DontFragment(ip, _) => known(domain, ip)?,
-            _ => return Err(Errno::NOPROTOOPT),
+            // Only pages of files are held back for, which no simulation sends; memberships are stored by the network.
+            SocketOption::Cork(_)
+            | SocketOption::JoinV4 { .. }
+            | SocketOption::LeaveV4 { .. }
+            | SocketOption::JoinV6 { .. }
+            | SocketOption::LeaveV6 { .. } => return Err(Errno::NOPROTOOPT),
         }
         Ok(())
     }
@@ -205,6 +186,11 @@ impl Options {
 
     fn known_tcp(&self, domain: Domain) -> Result<&TcpOptions, Errno> {
         known(domain, Ip::V4).map(|()| &self.tcp)
+    }
+
+    /// The options of TCP, which every socket of the internet has here.
+    fn tcp(&mut self, domain: Domain) -> Result<&mut TcpOptions, Errno> {
+        known(domain, Ip::V4).map(|()| &mut self.tcp)
     }
 
     /// The options of a protocol, if the family of the socket has it.

@@ -1,11 +1,11 @@
 //! File calls: system calls, which take the time of the caller, or operations, which do not.
 
 use super::World;
+use super::check::is_of_files;
 use crate::descriptors::{File, FileId};
 use crate::fs::{Answer as Done, Call, OpenId};
-use crate::memory::{FileRequest, Submitted};
+use crate::memory::{FILE_CALLS, FileRequest, Submitted};
 use crate::op::{Answer, Body, FileWork, Op};
-use annulus_ring::opcode;
 use rustix::io::Errno;
 
 impl World {
@@ -40,25 +40,8 @@ impl World {
     /// Whether an entry is a file operation: by its opcode, or, if sockets have it too, by its descriptor.
     #[inline]
     pub(super) fn is_about_files(&self, entry: &Submitted) -> bool {
-        match entry.opcode {
-            opcode::READ | opcode::WRITE | opcode::READV | opcode::WRITEV => {
-                matches!(self.files.find(entry.fd), Ok((_, File::Open(_))))
-            }
-            opcode::READ_FIXED
-            | opcode::WRITE_FIXED
-            | opcode::OPENAT
-            | opcode::OPENAT2
-            | opcode::FSYNC
-            | opcode::STATX
-            | opcode::FTRUNCATE
-            | opcode::FALLOCATE
-            | opcode::FADVISE
-            | opcode::UNLINKAT
-            | opcode::RENAMEAT
-            | opcode::LINKAT
-            | opcode::MKDIRAT => true,
-            _ => false,
-        }
+        FILE_CALLS.contains(&entry.opcode)
+            && (!is_of_files(entry) || matches!(self.files.find(entry.fd), Ok((_, File::Open(_)))))
     }
 
     /// Makes a call, or delays it until the device is done.
