@@ -4,7 +4,7 @@ use crate::memory::MemoryLimit;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::spawn::spawn_at;
-use crate::stats::{Stats, TaskInfo};
+use crate::stats::{Stats, TaskInfo, Trace};
 use crate::tasks;
 use crate::tasks::JoinHandle;
 use crate::tasks::refused::refuse;
@@ -145,6 +145,19 @@ impl Handle {
     /// `TimedOut` if the loop does not turn in time: a task holds it, or no `block_on` runs. Otherwise as `stats`.
     pub fn stats_blocking(&self, timeout: Duration) -> io::Result<Stats> {
         self.ask_blocking(Core::stats, timeout)
+    }
+
+    /// The turns, polls and waits of the last seconds that were timed, for a viewer of traces. Asks as [`stats`](Self::stats) does.
+    ///
+    /// # Errors
+    /// `Unsupported` unless the runtime was built with [`Builder::measure`](crate::Builder::measure) or
+    /// [`slow_poll`](crate::Builder::slow_poll). After the runtime's end.
+    pub async fn trace(&self) -> io::Result<Trace> {
+        self.ask(Core::trace).await?.ok_or_else(|| {
+            let text =
+                "this runtime records no turns; build it with Builder::measure(true) or slow_poll";
+            io::Error::new(io::ErrorKind::Unsupported, text)
+        })
     }
 
     /// Every task of the runtime that has not ended, where it was spawned and what it waits for. Asks as [`stats`](Self::stats) does; the

@@ -5,7 +5,7 @@ use super::inner::Inner;
 use crate::base::driver_kind::DriverKind;
 use crate::base::queues::Queues;
 use crate::memory::MemoryLimit;
-use crate::stats::{Buffers, Memory, Resources, Stats};
+use crate::stats::{Buffers, Memory, Resources, Stats, Trace};
 use annulus_driver::{Driver, Pool};
 
 impl Core {
@@ -28,6 +28,12 @@ impl Core {
             counters,
             timings: self.recorder.as_ref().map(|recorder| recorder.timings()),
         })
+    }
+
+    /// The trace, `None` within if nothing is timed; `None` in a forked child and after the end.
+    pub(crate) fn trace(&self) -> Option<Option<Trace>> {
+        self.enter().ok()?;
+        Some(self.recorder.as_ref().map(|recorder| recorder.trace()))
     }
 }
 

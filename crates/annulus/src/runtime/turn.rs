@@ -121,7 +121,7 @@ impl Inner {
         busy |= self.recheck_waiters();
         busy |= self.prepare();
         if let Some(recorder) = recorder {
-            recorder.turn_ends();
+            recorder.turn_ends(self.io.driver.counters());
         }
         self.io.has_looked = !goes_on || !self.io.driver.has_nothing_queued();
         if self.io.has_looked {

@@ -21,6 +21,7 @@ mod prometheus;
 pub(crate) mod recorder;
 mod task_info;
 mod timings;
+mod trace;
 mod wake_marks;
 
 pub use crate::base::queues::Queues;
@@ -29,6 +30,7 @@ pub use histogram::Histogram;
 pub use prometheus::prometheus;
 pub use task_info::TaskInfo;
 pub use timings::{SlowPoll, Timings};
+pub use trace::{Trace, trace_events};
 
 use crate::base::driver_kind::DriverKind;
 use annulus_driver::Counters;

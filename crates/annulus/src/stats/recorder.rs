@@ -1,9 +1,11 @@
 //! The probe of a runtime that is measured.
 
 use super::timings::{SlowPoll, Timings};
+use super::trace::{FlightRecorder, Trace, What};
 use super::wake_marks::WakeMarks;
 use crate::tasks::RunQueue;
 use crate::tasks::probe::Probe;
+use annulus_driver::Counters;
 use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -45,8 +47,11 @@ pub(crate) struct Recorder {
     /// In a timed turn: when it began, and the last reading.
     turn_began: Cell<Duration>,
     last: Cell<Duration>,
+    /// A timed turn has ended, and the next has not begun.
+    in_kernel: Cell<bool>,
     wakes: RefCell<WakeMarks>,
     timings: RefCell<Timings>,
+    flight: RefCell<FlightRecorder>,
 }
 
 impl Recorder {
@@ -72,14 +77,21 @@ impl Recorder {
             next: Cell::new(0),
             turn_began: Cell::new(began),
             last: Cell::new(began),
+            in_kernel: Cell::new(false),
             wakes: RefCell::new(WakeMarks::with_capacity(MARKS)),
             timings: RefCell::new(timings),
+            flight: RefCell::new(FlightRecorder::new()),
         }))
     }
 
     /// The timings that were measured so far.
     pub(crate) fn timings(&self) -> Timings {
         self.timings.borrow().clone()
+    }
+
+    /// The timed turns of the last seconds.
+    pub(crate) fn trace(&self) -> Trace {
+        self.flight.borrow().trace()
     }
 
     /// The loop has returned from the kernel.
@@ -93,17 +105,21 @@ impl Recorder {
         if now >= self.next.get() {
             self.next.set(now + PERIOD);
             self.timed.set(TIMED);
-            self.timed_turn_begins();
+            self.timed_turn_begins(self.kernel.now());
         }
     }
 
     #[cold]
     fn after_timed_turn(&self) {
+        let now = self.kernel.now();
+        if self.in_kernel.take() {
+            self.record(What::Wait, self.last.get(), now);
+        }
         if self.slow_poll.is_none() {
             self.timed.set(self.timed.get() - 1);
         }
         if self.is_timed() {
-            return self.timed_turn_begins();
+            return self.timed_turn_begins(now);
         }
         self.wakes.borrow_mut().pause();
         self.run_queue.set_time(nanos(self.kernel.tick()));
@@ -120,8 +136,7 @@ impl Recorder {
     }
 
     #[cold]
-    fn timed_turn_begins(&self) {
-        let now = self.kernel.now();
+    fn timed_turn_begins(&self, now: Duration) {
         self.run_queue.set_time(nanos(now));
         self.turn_began.set(now);
         self.last.set(now);
@@ -130,17 +145,24 @@ impl Recorder {
 
     /// The loop is about to enter the kernel.
     #[inline]
-    pub(crate) fn turn_ends(&self) {
+    pub(crate) fn turn_ends(&self, counters: &Counters) {
         if self.is_timed() {
-            self.timed_turn_ends();
+            self.timed_turn_ends(counters);
         }
     }
 
     #[cold]
-    fn timed_turn_ends(&self) {
+    fn timed_turn_ends(&self, counters: &Counters) {
         self.lap();
-        let took = self.last.get().saturating_sub(self.turn_began.get());
-        self.timings.borrow_mut().turn.record(took);
+        let (began, now) = (self.turn_began.get(), self.last.get());
+        self.timings.borrow_mut().turn.record(now.saturating_sub(began));
+        self.in_kernel.set(true);
+        self.record(What::Turn, began, now);
+        self.flight.borrow_mut().note_completions(counters, now);
+    }
+
+    fn record(&self, what: What, began: Duration, ended: Duration) {
+        self.flight.borrow_mut().push(what, began, ended.saturating_sub(began));
     }
 
     /// Whether the clock is read in this turn.
@@ -194,6 +216,8 @@ impl Probe for Recorder {
     fn polled(&self, spawned_at: Option<&'static Location<'static>>) {
         let took = self.lap();
         self.timings.borrow_mut().poll.record(took);
+        let ended = self.last.get();
+        self.record(What::Poll(spawned_at), ended.saturating_sub(took), ended);
         if self.slow_poll.is_some_and(|limit| took >= limit) {
             self.slow(spawned_at, took);
         }

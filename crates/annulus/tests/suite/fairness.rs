@@ -137,6 +137,7 @@ loops! {
         child.wait().await?;
     } child.kill().await;
     "runtime/handle.rs stats": { let handle = annulus::handle()?; } handle.stats().await;
+    "runtime/handle.rs trace": { let handle = annulus::handle()?; } handle.trace().await;
     "runtime/handle.rs tasks": { let handle = annulus::handle()?; } handle.tasks().await;
     "sync/cancellation.rs cancelled": {
         let token = CancellationToken::new();

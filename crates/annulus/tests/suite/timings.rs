@@ -157,3 +157,67 @@ fn a_limit_of_nothing_is_refused() {
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     assert!(refused.to_string().contains("slow_poll of 0"), "{refused}");
 }
+
+/// The events of a trace, a line each: name, kind, begin and length in nanoseconds.
+fn events(trace: &annulus::stats::Trace) -> Vec<(String, String, u64, u64)> {
+    let text = trace.to_string();
+    let lines = text.lines().filter(|line| line.starts_with("{\"name\""));
+    let event = |line: &str| {
+        let field = |name: &str| {
+            let (_, rest) = line.split_once(&format!("\"{name}\":")).unwrap_or(("", "0}"));
+            rest[..rest.find([',', '}']).expect("an end")].trim_matches('"').to_owned()
+        };
+        let nanos = |name: &str| (field(name).parse::<f64>().expect("a number") * 1000.0).round();
+        (field("name"), field("ph"), nanos("ts") as u64, nanos("dur") as u64)
+    };
+    lines.map(event).collect()
+}
+
+#[test]
+fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
+    for builder in builders() {
+        run_on(builder.slow_poll(LIMIT), async {
+            let line = line!() + 1;
+            let holding = spawn(async { hold(2 * LIMIT) });
+            holding.await.expect("no panic");
+            annulus::time::sleep(2 * LIMIT).await;
+            yield_now().await;
+            let events = events(&annulus::handle()?.trace().await?);
+            let place = format!("{}:{line}", file!());
+            let poll = events.iter().find(|event| event.0 == place).expect("the task was polled");
+            let least = LIMIT.as_nanos() as u64;
+            assert!(poll.3 >= 2 * least, "{poll:?}");
+            let holds = |(name, _, began, took): &&(String, String, u64, u64)| {
+                name == "turn" && *began <= poll.2 && poll.2 + poll.3 <= began + took
+            };
+            assert_eq!(events.iter().filter(holds).count(), 1, "{events:?}");
+            let long = |event: &&(String, String, u64, u64)| event.0 == "wait" && event.3 >= least;
+            assert!(events.iter().any(|event| long(&event)), "{events:?}");
+            // Turns and waits follow one another, without overlap.
+            let of_loop =
+                |event: &&(String, String, u64, u64)| event.0 == "turn" || event.0 == "wait";
+            let spans: Vec<_> = events.iter().filter(of_loop).collect();
+            assert!(spans.windows(2).all(|pair| pair[0].2 + pair[0].3 <= pair[1].2), "{spans:?}");
+            assert!(events.iter().any(|event| event.1 == "C" && event.0 == "completions 0"));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_trace_is_bounded_and_refused_where_nothing_is_timed() {
+    for builder in builders() {
+        run_on(builder.clone().slow_poll(Duration::from_secs(100)), async {
+            for _ in 0..6000 {
+                yield_now().await;
+            }
+            // One more names the thread.
+            assert_eq!(events(&annulus::handle()?.trace().await?).len(), 4096 + 1);
+            Ok(())
+        });
+        let refused = run_on(builder, async { Ok(annulus::handle()?.trace().await) });
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("Builder::measure(true)"), "{refused}");
+    }
+}

@@ -1,4 +1,4 @@
-//! `--metrics`: the stats of all workers over HTTP, served by the first of them.
+//! `--metrics`: the stats and the traces of all workers over HTTP, served by the first of them.
 //!
 //! The time that a request may take and the number of connections are limited, so that a client cannot keep others out for long.
 
@@ -8,7 +8,7 @@ use crate::http::{self, Answer, CONNECTIONS, Refusal, Request};
 use annulus::Handle;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener};
 use annulus::shards::Shard;
-use annulus::stats::{Stats, prometheus};
+use annulus::stats::{Stats, Trace, prometheus, trace_events};
 use anyhow::{Context, Result};
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ pub(super) async fn serve(listener: TcpListener, shard: Shard) -> io::Result<()>
         async move {
             match request.path.as_str() {
                 "/metrics" => Ok(Answer::new(MEDIA_TYPE, metrics(&handles).await)),
-                _ => Err(Refusal::unknown("there is only /metrics")),
+                "/trace" => Ok(Answer::new("application/json", trace(&handles).await)),
+                _ => Err(Refusal::unknown("there are only /metrics and /trace")),
             }
         }
     };
@@ -63,4 +64,14 @@ async fn metrics(handles: &[Handle]) -> String {
     format!(
         "# HELP annulus_up Whether the worker's loop answers.\n# TYPE annulus_up gauge\n{up}{text}"
     )
+}
+
+/// The last seconds of the workers that answer in time.
+async fn trace(handles: &[Handle]) -> String {
+    let answers = ask_all(handles, Handle::trace).await.into_iter().enumerate();
+    let trace = |(worker, answer): (usize, Result<io::Result<Trace>, _>)| {
+        Some((format!("worker {worker}"), answer.ok()?.ok()?))
+    };
+    let traces: Vec<(String, Trace)> = answers.filter_map(trace).collect();
+    trace_events(traces.iter().map(|(name, trace)| (&**name, trace)))
 }

@@ -107,8 +107,8 @@ pub(crate) struct EchoArgs {
     datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
-    /// Serve metrics for Prometheus over HTTP, as /metrics at this HOST:PORT, and measure how long turns of the loop and
-    /// polls of tasks take [default: neither]
+    /// Serve metrics for Prometheus over HTTP, as /metrics at this HOST:PORT, measure how long turns of the loop and polls of
+    /// tasks take, and serve the last seconds of them as /trace, for ui.perfetto.dev [default: none of it]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
     /// Write statistics as JSON at the end, to a file or to standard output as -

@@ -71,6 +71,25 @@ fn the_metrics_of_all_workers_are_served() {
 }
 
 #[test]
+fn the_last_seconds_of_all_workers_are_served_as_a_trace() {
+    for (way, server, address) in servers() {
+        round_trip(&mut server.connect(), b"hello");
+        let (status, headers, body) = ask(&address, b"GET /trace HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(status, "HTTP/1.1 200 OK", "{way:?}");
+        assert!(headers.contains("content-type: application/json"), "{headers}");
+        let document: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        let events = document["traceEvents"].as_array().expect("events");
+        let of = |kind: &str, name: &str| {
+            let is = |event: &&serde_json::Value| event["ph"] == kind && event["name"] == name;
+            events.iter().filter(is).count()
+        };
+        assert_eq!(of("M", "thread_name"), if way.contains(&"--workers") { 2 } else { 1 });
+        assert!(of("X", "turn") >= 1 && of("C", "completions 0") >= 1, "{way:?}: {body}");
+        assert_eq!(server.stop().code, Some(0), "{way:?}");
+    }
+}
+
+#[test]
 fn other_requests_are_refused_and_the_next_is_answered() {
     let (_, server, address) = servers().next().unwrap();
     let long = [b"GET /metrics HTTP/1.1\r\nA: ", &[b'a'; 9000][..], b"\r\n\r\n"].concat();
