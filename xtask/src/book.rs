@@ -3,133 +3,98 @@
 mod links;
 mod preprocess;
 
-use std::fs;
 use std::path::Path;
 
-use crate::check;
-use crate::step::{Failure, Outcome, Step, root, target};
+use anyhow::{Result, bail};
+use fs_err as fs;
+
+use crate::files::below;
+use crate::step::{Outcome, Step, root, target};
+use crate::verbs;
+
+pub(crate) use preprocess::run as preprocess;
 
 /// Rustdoc's pages of `annulus`, and the files that they load. The rest of rustdoc's directory belongs to other crates.
-const OF_RUSTDOC: [&str; 3] = ["annulus", "src/annulus", "static.files"];
-
-/// Builds and checks the book; `preprocess` is the argument with which mdBook calls this program.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
-        [] => build(),
-        ["preprocess"] => preprocess::run(),
-        // Every renderer is supported.
-        ["preprocess", "supports", _] => Ok(Vec::new()),
-        _ => {
-            let text = format!("unexpected argument '{}': book takes none", words.join(" "));
-            Err(Failure::Usage(text))
-        }
-    }
-}
+const OF_RUSTDOC: [&str; 7] = [
+    "annulus/",
+    "src/annulus/",
+    "static.files/",
+    "search.desc/",
+    "search.index/",
+    "trait.impl/",
+    "type.impl/",
+];
 
 /// Checks that the pages are complete, builds the book, and checks that it has no dead link.
 pub(crate) fn build() -> Outcome {
-    let pages = markdown(&root().join("docs"), "").map_err(unread)?;
-    complete(&pages)?;
+    complete()?;
     if Step::new("mdbook", "--version").probe().is_none() {
         return Ok(vec!["book (no mdbook: `cargo install mdbook --locked`)".into()]);
     }
-    check::doc()?;
+    verbs::doc()?;
     let book = target().join("book");
     if book.exists() {
-        fs::remove_dir_all(&book).map_err(unread)?;
+        fs::remove_dir_all(&book)?;
     }
     Step::new("mdbook", "build docs --dest-dir").argument(&book).run()?;
-    add(&book).map_err(unread)?;
+    // Pages link to these, and mdBook does not copy them.
+    copy(&target().join("doc"), &book.join("api"), |path| {
+        let is_shared = path.ends_with(".js") || path.ends_with(".html");
+        is_shared && !path.contains('/') || OF_RUSTDOC.iter().any(|part| path.starts_with(part))
+    })?;
+    copy(&root().join("docs/results"), &book.join("results"), |path| path.ends_with(".md"))?;
     links::check(&book)?;
     eprintln!("{}", book.join("index.html").display());
     Ok(Vec::new())
 }
 
-fn unread(error: std::io::Error) -> Failure {
-    Failure::Failed(format!("book: {error}"))
-}
-
-/// Adds what pages link to and mdBook does not copy: rustdoc's pages, and the reports of results.
-fn add(book: &Path) -> std::io::Result<()> {
-    let (doc, api) = (target().join("doc"), book.join("api"));
-    for name in OF_RUSTDOC {
-        copy(&doc.join(name), &api.join(name), &|_| true)?;
-    }
-    copy(&doc, &api, &|name| name.ends_with(".js") || name.ends_with(".html"))?;
-    for name in ["search.desc", "search.index", "trait.impl", "type.impl"] {
-        if doc.join(name).exists() {
-            copy(&doc.join(name), &api.join(name), &|_| true)?;
-        }
-    }
-    ["results", "results/originals"].iter().try_for_each(|reports| {
-        copy(&root().join("docs").join(reports), &book.join(reports), &|name| name.ends_with(".md"))
-    })
-}
-
-/// Copies the files of a directory whose names are wanted; if all are, those below it as well.
-fn copy(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let target = to.join(&name);
-        if entry.file_type()?.is_file() && wanted(&name.to_string_lossy()) {
-            fs::copy(entry.path(), target)?;
-        } else if entry.file_type()?.is_dir() && wanted("") {
-            copy(&entry.path(), &target, wanted)?;
+/// Copies the files below a directory whose paths in it are wanted.
+fn copy(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    for file in below(from, &|_| false)? {
+        let path = file.strip_prefix(from)?;
+        if wanted(&path.to_string_lossy()) {
+            let copy = to.join(path);
+            fs::create_dir_all(copy.parent().unwrap_or(to))?;
+            fs::copy(&file, copy)?;
         }
     }
     Ok(())
 }
 
-/// The pages below a directory, without the reports of results, which have pages of their own: paths and texts.
-fn markdown(directory: &Path, prefix: &str) -> std::io::Result<Vec<(String, String)>> {
-    let mut pages = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        if entry.file_type()?.is_dir() && path != "results" {
-            pages.extend(markdown(&entry.path(), &format!("{path}/"))?);
-        } else if path.ends_with(".md") {
-            pages.push((path, fs::read_to_string(entry.path())?));
+/// Fails for a page that the summary lacks, and for Rust that nothing compiles: `cargo test` compiles that of the guide and of
+/// `crates/annulus/README.md`, so it stands there, and elsewhere only as a copy. The reports of results have pages of their own.
+fn complete() -> Result<()> {
+    let (root, docs) = (root(), root().join("docs"));
+    let mut pages = vec![("README.md".to_owned(), fs::read_to_string(root.join("README.md"))?)];
+    for file in below(&docs, &|path| path.ends_with("docs/results"))? {
+        if file.extension().is_some_and(|ending| ending == "md") {
+            let path = file.strip_prefix(&root)?.to_string_lossy().into_owned();
+            pages.push((path, fs::read_to_string(&file)?));
         }
     }
-    Ok(pages)
-}
-
-/// Fails for a page that the summary lacks, and for Rust that nothing compiles: `cargo test` compiles that of the guide and of
-/// `crates/annulus/README.md`, so it stands there, and elsewhere only as a copy.
-fn complete(pages: &[(String, String)]) -> Result<(), Failure> {
-    let read = |path: &str| fs::read_to_string(root().join(path)).map_err(unread);
-    let (summary, compiled) = (read("docs/SUMMARY.md")?, read("crates/annulus/README.md")?);
-    let readme = ("../README.md".to_owned(), read("README.md")?);
-    match wrong(pages, readme, &summary, &compiled).first() {
+    let summary = fs::read_to_string(docs.join("SUMMARY.md"))?;
+    let compiled = fs::read_to_string(root.join("crates/annulus/README.md"))?;
+    match wrong(&pages, &summary, &compiled).first() {
         None => Ok(()),
-        Some(first) => Err(Failure::Failed(format!("book: {first}"))),
+        Some(first) => bail!("book: {first}"),
     }
 }
 
-fn wrong(
-    pages: &[(String, String)],
-    readme: (String, String),
-    summary: &str,
-    compiled: &str,
-) -> Vec<String> {
-    let unlisted = pages
-        .iter()
-        .filter(|(path, _)| path != "SUMMARY.md" && !summary.contains(&format!("({path})")));
-    let unlisted = unlisted.map(|(path, _)| format!("docs/{path} is not in docs/SUMMARY.md"));
-    let code = pages.iter().chain([&readme]).filter(|(_, text)| {
-        text.split("```rust").skip(1).any(|code| {
-            let block = code.split("\n```").next().unwrap_or_default();
-            !compiled.contains(block)
-        })
-    });
-    let code = code.map(|(path, _)| {
-        format!("docs/{path} has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide")
-    });
-    unlisted.chain(code).collect()
+fn wrong(pages: &[(String, String)], summary: &str, compiled: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, text) in pages {
+        let page = path.strip_prefix("docs/").filter(|page| *page != "SUMMARY.md");
+        if page.is_some_and(|page| !summary.contains(&format!("({page})"))) {
+            wrong.push(format!("{path} is not in docs/SUMMARY.md"));
+        }
+        let mut code = text.split("```rust").skip(1).filter_map(|code| code.split("\n```").next());
+        if code.any(|block| !compiled.contains(block)) {
+            wrong.push(format!(
+                "{path} has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide"
+            ));
+        }
+    }
+    wrong
 }
 
 #[cfg(test)]
@@ -139,21 +104,17 @@ mod tests {
     #[test]
     fn pages_without_a_chapter_and_code_that_nothing_compiles_are_found() {
         let page = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-        let pages = [page("a.md", "text"), page("b/c.md", "```rust\nlet x = 1;\n```\n")];
-        let (readme, compiled) =
-            (page("../README.md", "```rust\none();\n```"), "```rust\none();\n```\n");
+        let pages = [
+            page("README.md", "```rust\none();\n```"),
+            page("docs/a.md", "text"),
+            page("docs/b/c.md", "```rust\nlet x = 1;\n```\n"),
+        ];
+        let code = "has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide";
         assert_eq!(
-            wrong(&pages, readme.clone(), "- [A](a.md)", compiled),
-            [
-                "docs/b/c.md is not in docs/SUMMARY.md",
-                "docs/b/c.md has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide",
-            ]
+            wrong(&pages, "- [A](a.md)", "```rust\none();\n```\n"),
+            ["docs/b/c.md is not in docs/SUMMARY.md".to_owned(), format!("docs/b/c.md {code}")]
         );
-        assert_eq!(
-            wrong(&pages[..1], readme, "[A](a.md)", "one();"),
-            [
-                "docs/../README.md has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide"
-            ]
-        );
+        let readme = format!("README.md {code}");
+        assert_eq!(wrong(&pages[..2], "[A](a.md)", "two();"), [readme]);
     }
 }

@@ -1,37 +1,49 @@
 //! The checks of `crates/compat/`, a workspace of its own: format, lints, documentation, and its tests with the libraries that it
 //! adapts to.
 
-use crate::step::{Failure, Outcome, Step, root, target};
-
-const MANIFEST: &str = "crates/compat/Cargo.toml";
+use crate::step::{Outcome, Step, target};
 
 /// Checks and tests the workspace.
 pub(crate) fn run() -> Outcome {
     let options = "--locked --all-features";
-    cargo("fmt", "--check")?;
-    cargo("clippy", &format!("--quiet {options} --all-targets -- -D warnings"))?;
-    step("doc", &format!("--quiet {options} --no-deps"))
-        .env("RUSTDOCFLAGS", "-D warnings")
-        .run()?;
-    step("test", &format!("{options} --no-fail-fast")).run_tests()?;
-    Ok(Vec::new())
+    step("fmt", "--check").run()?;
+    step("clippy", &format!("--quiet {options} --all-targets -- -D warnings")).run()?;
+    let doc = step("doc", &format!("--quiet {options} --no-deps"));
+    doc.env("RUSTDOCFLAGS", "-D warnings").run()?;
+    step("test", &format!("{options} --no-fail-fast")).run_tests()
 }
 
 /// Tests the services on the simulated network, with a thousand seeds each.
 pub(crate) fn seeds() -> Outcome {
     let test = "--locked --release --test suite -- --exact simulated::http_1 simulated::http_2 simulated::axum";
-    let test = step("test", test).env("ANNULUS_SIM_SEEDS", "1000");
-    test.run_tests_once()?;
-    Ok(Vec::new())
-}
-
-fn cargo(verb: &str, arguments: &str) -> Result<(), Failure> {
-    step(verb, arguments).run()
+    step("test", test).env("ANNULUS_SIM_SEEDS", "1000").run_tests_once()
 }
 
 fn step(verb: &str, arguments: &str) -> Step {
-    let step = Step::new("cargo", verb).argument("--manifest-path").argument(root().join(MANIFEST));
-    let step = arguments.split_whitespace().fold(step, |step, argument| step.argument(argument));
-    // Dependencies of both workspaces are built once.
-    step.env("CARGO_TARGET_DIR", &target().display().to_string())
+    let line = format!("{verb} --manifest-path crates/compat/Cargo.toml {arguments}");
+    // Dependencies of both workspaces are built once. Programs of one name would replace each other there: no example of the one is called
+    // as one of the other.
+    Step::new("cargo", &line).env("CARGO_TARGET_DIR", &target().display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use crate::files::entries;
+    use crate::step::root;
+
+    #[test]
+    fn no_example_is_called_as_one_of_the_other_workspace() {
+        let names = |package: &str| -> HashSet<String> {
+            let examples = entries(&root().join(format!("crates/{package}/examples"))).unwrap();
+            let programs = examples.iter().filter(|path| {
+                path.join("main.rs").is_file() || path.extension().is_some_and(|end| end == "rs")
+            });
+            programs.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+        };
+        let (ours, adapted) = (names("annulus"), names("compat"));
+        assert!(ours.contains("echo") && adapted.contains("grpc"));
+        assert_eq!(ours.intersection(&adapted).collect::<Vec<_>>(), [""; 0]);
+    }
 }

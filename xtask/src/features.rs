@@ -1,8 +1,10 @@
 //! Each feature alone, none, and all together; and the oldest Rust that is supported.
 
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
 use serde_json::Value;
 
-use crate::step::{Failure, Outcome, Step, root};
+use crate::step::{Outcome, Step, root};
 
 /// Checks each library with none of its features, with each alone, and with all of them.
 pub(crate) fn check() -> Outcome {
@@ -50,18 +52,15 @@ fn msrv_of(what: &str) -> Outcome {
         let hint = format!("msrv (`rustup toolchain install {version} --profile minimal`)");
         return Ok(vec![hint]);
     }
-    Step::new("rustup", &format!("run {version} cargo check {what} --locked")).run()?;
-    Ok(Vec::new())
+    Step::new("rustup", &format!("run {version} cargo check {what} --locked")).run()
 }
 
 /// The output of `cargo metadata`.
-pub(crate) fn metadata(arguments: &str) -> Result<Value, Failure> {
+pub(crate) fn metadata(arguments: &str) -> Result<Value> {
     let line = format!("metadata --format-version 1 --locked {arguments}");
     let (status, text) = Step::new("cargo", &line).capture()?;
-    match serde_json::from_str(&text) {
-        Ok(metadata) if status.success() => Ok(metadata),
-        _ => Err(Failure::Failed(format!("`cargo {line}` ended with {status} and no JSON"))),
-    }
+    ensure!(status.success(), "`cargo {line}` ended with {status}");
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// The entries of a list in it.
@@ -79,14 +78,15 @@ fn featured(metadata: &Value) -> Vec<(String, Vec<String>)> {
     list(metadata, "packages").filter_map(package).collect()
 }
 
-fn oldest_rust() -> Result<String, Failure> {
-    let failure = |why: String| Failure::Failed(format!("Cargo.toml: {why}"));
-    let text = std::fs::read_to_string(root().join("Cargo.toml"));
-    let text = text.map_err(|error| failure(error.to_string()))?;
-    let manifest: toml::Table = text.parse().map_err(|error| failure(format!("{error}")))?;
-    let version = manifest.get("workspace").and_then(|table| table.get("package"));
-    let version = version.and_then(|table| table.get("rust-version")?.as_str());
-    version.map(str::to_owned).ok_or_else(|| failure("no workspace.package.rust-version".into()))
+fn oldest_rust() -> Result<String> {
+    manifest("rust-version")?.context("Cargo.toml: no workspace.package.rust-version")
+}
+
+/// A field of the packages of the workspace.
+pub(crate) fn manifest(field: &str) -> Result<Option<String>> {
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml"))?.parse()?;
+    let value = manifest["workspace"]["package"].get(field).and_then(toml::Value::as_str);
+    Ok(value.map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_oldest_rust_is_what_the_manifest_says() {
-        let version = oldest_rust().ok().unwrap();
+        let version = oldest_rust().unwrap();
         assert!(env!("CARGO_PKG_RUST_VERSION").starts_with(&version), "{version}");
     }
 }

@@ -1,19 +1,18 @@
 //! Fuzzing of the code that parses foreign bytes, under libFuzzer and AddressSanitizer. The targets are a separate
 //! workspace in `fuzz/`; their first inputs are in `fuzz/corpus/TARGET`.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use crate::sanitizers::{TARGET, has_nightly};
-use crate::step::{Failure, Outcome, Step, root, target};
+use anyhow::{Context as _, Result, bail, ensure};
+use fs_err as fs;
 
-/// The default time of a target.
-const SECONDS: u32 = 60;
-/// The time of a target in the weekly run, which starts from the kept inputs.
-const SECONDS_WEEKLY: &str = "10";
+use crate::files::{entries, name};
+use crate::sanitizers::{TARGET, has_nightly};
+use crate::step::{Outcome, Step, root};
+
 /// How long one input may take before it counts as a hang.
 const HANG: u32 = 10;
 /// Most memory of a target, in MB.
@@ -25,83 +24,38 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// How much of a failed target's output is shown.
 const SHOWN: usize = 40;
 
-/// The options of the verb.
-#[derive(Debug, PartialEq, Eq)]
-struct Settings {
-    targets: Vec<String>,
-    seconds: u32,
-    keep: bool,
-}
-
-/// Runs every target as long as the weekly run does.
-pub(crate) fn all() -> Outcome {
-    run(&["--seconds", SECONDS_WEEKLY].map(str::to_owned))
-}
-
 /// Runs the named targets, or all of them.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let settings = Settings::parse(arguments, &targets()?).map_err(Failure::Usage)?;
+pub(crate) fn run(names: &[String], seconds: u32, keep: bool) -> Outcome {
     if !has_nightly() {
         return Ok(vec!["fuzz (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
     if Step::new("c++", "--version").probe().is_none() {
         return Ok(vec!["fuzz (no C++ compiler for libFuzzer: `apt-get install g++`)".into()]);
     }
+    let names = if names.is_empty() { &targets()? } else { names };
     build()?;
-    let failed = in_parallel(&settings.targets, |name| fuzz(name, settings.seconds));
-    if !failed.is_empty() {
-        return Err(Failure::Failed(failed.join("; ")));
-    }
-    if settings.keep {
-        settings.targets.iter().try_for_each(|name| keep(name))?;
+    let failed = in_parallel(names, |name| fuzz(name, seconds));
+    ensure!(failed.is_empty(), failed.join("; "));
+    if keep {
+        names.iter().try_for_each(|name| keep_found(name))?;
     }
     Ok(Vec::new())
 }
 
-impl Settings {
-    fn parse(arguments: &[String], known: &[String]) -> Result<Settings, String> {
-        let mut settings = Settings { targets: Vec::new(), seconds: SECONDS, keep: false };
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--keep" => settings.keep = true,
-                "--seconds" => {
-                    let value = words.next().map_or("", String::as_str);
-                    let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
-                    settings.seconds = seconds.ok_or_else(|| {
-                        format!("'{value}' is no number of seconds; give one from 1 on, such as 60")
-                    })?;
-                }
-                name if known.iter().any(|known| known == name) => {
-                    settings.targets.push(name.to_owned());
-                }
-                other => {
-                    let known = known.join(", ");
-                    return Err(format!(
-                        "unknown target '{other}': one of {known}, --seconds N, --keep"
-                    ));
-                }
-            }
-        }
-        if settings.targets.is_empty() {
-            settings.targets = known.to_vec();
-        }
-        Ok(settings)
-    }
+/// The name of a target.
+pub(crate) fn target(name: &str) -> Result<String> {
+    let known = targets()?;
+    ensure!(known.iter().any(|known| known == name), "one of {}", known.join(", "));
+    Ok(name.to_owned())
 }
 
 /// The targets by name.
-fn targets() -> Result<Vec<String>, Failure> {
-    let directory = root().join("fuzz").join("fuzz_targets");
-    let entries = fs::read_dir(&directory)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", directory.display())))?;
-    let name = |path: PathBuf| path.file_stem().map(|name| name.to_string_lossy().into_owned());
-    let mut names: Vec<_> = entries.flatten().filter_map(|entry| name(entry.path())).collect();
-    names.sort();
-    Ok(names)
+fn targets() -> Result<Vec<String>> {
+    let targets = entries(&root().join("fuzz/fuzz_targets"))?;
+    Ok(targets.iter().map(|path| name(&path.with_extension(""))).collect())
 }
 
-fn build() -> Result<(), Failure> {
+fn build() -> Outcome {
     let line = format!(
         "run nightly cargo build --release --manifest-path fuzz/Cargo.toml --target {TARGET}"
     );
@@ -111,7 +65,7 @@ fn build() -> Result<(), Failure> {
 
 /// The directory of the built targets.
 fn directory() -> PathBuf {
-    target().join("fuzz")
+    crate::step::target().join("fuzz")
 }
 
 fn program(name: &str) -> PathBuf {
@@ -119,7 +73,7 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// Calls `run` for each name, as many at once as there are cores; returns the failures.
-fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<(), String> + Sync) -> Vec<String> {
+fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<()> + Sync) -> Vec<String> {
     let (next, failed) = (Mutex::new(names.iter()), Mutex::new(Vec::new()));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -129,7 +83,7 @@ fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<(), String> + Sync
                     let name = next.lock().expect("no thread panics with it").next();
                     let Some(name) = name else { break };
                     if let Err(why) = run(name) {
-                        failed.lock().expect("no thread panics with it").push(why);
+                        failed.lock().expect("no thread panics with it").push(format!("{why:#}"));
                     }
                 }
             });
@@ -139,18 +93,17 @@ fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<(), String> + Sync
 }
 
 /// The inputs of a target: found ones, which are not kept, and those that are.
-fn corpora(name: &str) -> Result<[PathBuf; 2], String> {
-    let found = directory().join("corpus").join(name);
-    let kept = root().join("fuzz").join("corpus").join(name);
-    let error = |error: std::io::Error| format!("{}: {error}", found.display());
-    fs::create_dir_all(&found).map_err(error)?;
-    Ok([found, kept])
+fn corpora(name: &str) -> Result<[PathBuf; 2]> {
+    let corpora = [directory().join("corpus"), root().join("fuzz/corpus")];
+    let corpora = corpora.map(|corpora| corpora.join(name));
+    corpora.iter().try_for_each(fs::create_dir_all)?;
+    Ok(corpora)
 }
 
 /// Runs one target; its output is shown if it fails.
-fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
-    let artifacts = root().join("fuzz").join("artifacts").join(name);
-    fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
+fn fuzz(name: &str, seconds: u32) -> Result<()> {
+    let artifacts = root().join("fuzz/artifacts").join(name);
+    fs::create_dir_all(&artifacts)?;
     let mut command = Command::new(program(name));
     command.args([
         format!("-max_total_time={seconds}"),
@@ -158,7 +111,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
         format!("-rss_limit_mb={MEMORY}"),
         format!("-artifact_prefix={}/", artifacts.display()),
     ]);
-    let words = root().join("fuzz").join("words").join(name);
+    let words = root().join("fuzz/words").join(name);
     if words.is_file() {
         command.arg(format!("-dict={}", words.display()));
     }
@@ -168,7 +121,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
         command.arg("tools/suites");
     }
     eprintln!("$ {} for {seconds} s", program(name).display());
-    let output = command.output().map_err(|error| format!("{name} did not start: {error}"))?;
+    let output = command.output().with_context(|| format!("{name} did not start"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         eprintln!("fuzz: {name}: {}", last_status(&text));
@@ -177,7 +130,9 @@ fn fuzz(name: &str, seconds: u32) -> Result<(), String> {
     let lines: Vec<&str> = text.lines().collect();
     let shown = lines[lines.len().saturating_sub(SHOWN)..].join("\n");
     eprintln!("{shown}");
-    Err(replay(name, &text).unwrap_or_else(|| format!("fuzz {name} ended with {}", output.status)))
+    bail!(
+        replay(name, &text).unwrap_or_else(|| format!("fuzz {name} ended with {}", output.status))
+    )
 }
 
 /// The last line of libFuzzer about coverage.
@@ -193,49 +148,29 @@ fn replay(name: &str, text: &str) -> Option<String> {
 }
 
 /// Adds the found inputs that reach new code to those that are kept.
-fn keep(name: &str) -> Result<(), Failure> {
-    let [found, kept] = corpora(name).map_err(Failure::Failed)?;
-    fs::create_dir_all(&kept).map_err(|error| Failure::Failed(error.to_string()))?;
+fn keep_found(name: &str) -> Result<()> {
+    let [found, kept] = corpora(name)?;
     let program = program(name);
     let step = Step::new(&program.display().to_string(), "-set_cover_merge=1").argument(kept);
-    step.argument(found).run()
-}
-
-/// Whether a directory has inputs to start from.
-#[cfg(test)]
-fn has_inputs(directory: &std::path::Path) -> bool {
-    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+    step.argument(found).run().map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Settings, String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Settings::parse(&words, &["one".to_owned(), "two".to_owned()])
-    }
-
     #[test]
-    fn targets_and_options_are_read_in_any_order() {
-        let settings = parse(&["--seconds", "5", "two", "--keep"]).unwrap();
-        assert_eq!(settings, Settings { targets: vec!["two".into()], seconds: 5, keep: true });
-        assert_eq!(parse(&[]).unwrap().targets, ["one", "two"]);
-        for (words, part) in [
-            (&["three"][..], "unknown target 'three': one of one, two"),
-            (&["--seconds"], "'' is no number"),
-            (&["--seconds", "0"], "'0' is no number"),
-        ] {
-            assert!(parse(words).unwrap_err().contains(part), "{words:?}");
-        }
+    fn a_target_that_is_none_is_refused_with_those_there_are() {
+        assert_eq!(target("suite").unwrap(), "suite");
+        assert!(target("three").unwrap_err().to_string().contains("suite"));
     }
 
     #[test]
     fn every_target_has_inputs_to_start_from_and_a_place_in_the_manifest() {
         let manifest = fs::read_to_string(root().join("fuzz").join("Cargo.toml")).unwrap();
-        for name in targets().ok().unwrap() {
+        for name in targets().unwrap() {
             let kept = root().join("fuzz").join("corpus").join(&name);
-            assert!(has_inputs(&kept), "{}", kept.display());
+            assert!(!entries(&kept).unwrap().is_empty(), "{}", kept.display());
             assert!(manifest.contains(&format!("fuzz_targets/{name}.rs")), "{name}");
         }
     }
@@ -254,7 +189,7 @@ mod tests {
         let names: Vec<String> = (0..20).map(|name| name.to_string()).collect();
         let odd = |name: &str| match name.parse::<u32>() {
             Ok(number) if number % 2 == 0 => Ok(()),
-            _ => Err(name.to_owned()),
+            _ => bail!(name.to_owned()),
         };
         let mut failed = in_parallel(&names, odd);
         failed.sort_by_key(|name| name.parse::<u32>().unwrap());

@@ -2,12 +2,14 @@
 //! are the same every time. Each size is run with N messages and with 2N, so that set-up and end cancel out; the
 //! instructions of the simulated kernel are not counted.
 
-use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+
 use crate::callgrind;
-use crate::step::{Failure, Outcome, Step, root, target};
+use crate::step::{Outcome, Step, root, target};
 
 /// How much a count may differ from its figure, in percent: compilers, and `memcpy` of processors, differ a little.
 const TOLERANCE: f64 = 1.5;
@@ -24,27 +26,18 @@ struct Figure {
     instructions: f64,
 }
 
-/// Counts, and compares with the figures on record; with `record`, replaces them.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let record = match arguments {
-        [] => false,
-        [word] if word == "record" => true,
-        [other, ..] => {
-            let text =
-                format!("unexpected argument '{other}': instructions takes `record`, or none");
-            return Err(Failure::Usage(text));
-        }
-    };
+/// Counts, and compares with the figures on record, or replaces them.
+pub(crate) fn run(record: bool) -> Outcome {
     if !has_valgrind() {
         return Ok(vec!["instructions (no valgrind: `apt-get install valgrind`)".into()]);
     }
     let compiler = compiler()?;
-    let text = fs::read_to_string(path()).map_err(|error| unreadable(&error.to_string()))?;
-    let (known, figures) = parse(&text)?;
+    let (known, figures) = parse(&fs::read_to_string(path())?)?;
     build_step().run()?;
-    let counted = figures.iter().map(count).collect::<Result<Vec<_>, _>>()?;
+    let counted = figures.iter().map(count).collect::<Result<Vec<_>>>()?;
     if record {
-        return write(&compiler, &counted);
+        fs::write(path(), listed(&compiler, &counted))?;
+        return Ok(Vec::new());
     }
     let verdicts: Vec<_> = figures.iter().zip(&counted).filter_map(|(a, b)| check(a, b)).collect();
     if compiler != known {
@@ -52,54 +45,46 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             format!("instructions (recorded with {known}; counted, not judged, with {compiler})");
         return Ok(vec![text]);
     }
-    if verdicts.is_empty() { Ok(Vec::new()) } else { Err(Failure::Failed(verdicts.join("; "))) }
+    ensure!(verdicts.is_empty(), verdicts.join("; "));
+    Ok(Vec::new())
 }
 
 fn path() -> PathBuf {
-    root().join("xtask").join("instructions.txt")
-}
-
-fn unreadable(why: &str) -> Failure {
-    Failure::Failed(format!("xtask/instructions.txt: {why}"))
+    root().join("xtask/instructions.txt")
 }
 
 /// The version and target of the compiler, on which the instructions depend.
-fn compiler() -> Result<String, Failure> {
+fn compiler() -> Result<String> {
     let output = Step::new("rustc", "-vV").probe().unwrap_or_default();
     let field = |name| output.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    match (field("release:"), field("host:")) {
-        (Some(release), Some(host)) => Ok(format!("rustc {release} {host}")),
-        _ => Err(Failure::Failed("`rustc -vV` tells no version".into())),
-    }
+    let version = field("release:").zip(field("host:"));
+    let (release, host) = version.context("`rustc -vV` tells no version")?;
+    Ok(format!("rustc {release} {host}"))
 }
 
 /// The compiler and the figures on record.
-fn parse(text: &str) -> Result<(String, Vec<Figure>), Failure> {
+fn parse(text: &str) -> Result<(String, Vec<Figure>)> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let compiler = lines.next().ok_or_else(|| unreadable("it is empty"))?;
+    let compiler = lines.next().context("xtask/instructions.txt is empty")?;
     let figures = lines.map(|line| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let figure = match fields[..] {
-            [_, a, b, c] => a.parse().ok().zip(b.parse().ok()).zip(c.parse().ok()),
-            _ => None,
-        };
-        let ((clients, bytes), instructions) = figure.ok_or_else(|| {
-            unreadable(&format!(
-                "'{line}' is not: tcp, tcp-measured or udp, clients, bytes, instructions"
-            ))
-        })?;
-        Ok(Figure { way: fields[0].into(), clients, bytes, instructions })
+        let wanted = "tcp, tcp-measured or udp, clients, bytes, instructions";
+        figure(line).with_context(|| format!("xtask/instructions.txt: '{line}' is not: {wanted}"))
     });
-    Ok((compiler.to_owned(), figures.collect::<Result<_, _>>()?))
+    Ok((compiler.to_owned(), figures.collect::<Result<_>>()?))
+}
+
+fn figure(line: &str) -> Option<Figure> {
+    let mut fields = line.split_whitespace();
+    let way = fields.next()?.to_owned();
+    let (clients, bytes) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let instructions = fields.next()?.parse().ok()?;
+    fields.next().is_none().then_some(Figure { way, clients, bytes, instructions })
 }
 
 /// Starts the build of the program that is counted, which takes a minute of one core, beside the parts that follow and leave a core
 /// idle. The part itself builds it too: cargo lets it wait for this build, and prints its errors.
 pub(crate) fn build_ahead() -> Outcome {
-    if has_valgrind() {
-        build_step().start()?;
-    }
-    Ok(Vec::new())
+    if has_valgrind() { build_step().start() } else { Ok(Vec::new()) }
 }
 
 fn build_step() -> Step {
@@ -111,7 +96,7 @@ fn has_valgrind() -> bool {
 }
 
 /// Instructions of a message, at the size of a figure.
-fn count(figure: &Figure) -> Result<Figure, Failure> {
+fn count(figure: &Figure) -> Result<Figure> {
     let &Figure { ref way, clients, bytes, .. } = figure;
     let messages = MESSAGES.max(10 * u64::from(clients));
     let (once, twice) = thread::scope(|scope| {
@@ -124,7 +109,7 @@ fn count(figure: &Figure) -> Result<Figure, Failure> {
 }
 
 /// Instructions of one run, without those of the simulated kernel.
-fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
+fn spent(figure: &Figure, messages: u64) -> Result<u64> {
     let target = target();
     let dump = target.join(format!("callgrind-{messages}.out"));
     let program = target.join("dist/annulus-instructions");
@@ -136,10 +121,9 @@ fn spent(figure: &Figure, messages: u64) -> Result<u64, Failure> {
         .argument(figure.bytes.to_string())
         .argument(messages.to_string())
         .run()?;
-    let text =
-        fs::read(&dump).map_err(|error| Failure::Failed(format!("{}: {error}", dump.display())))?;
+    let text = fs::read(&dump)?;
     callgrind::outside(&String::from_utf8_lossy(&text), SIMULATED)
-        .ok_or_else(|| Failure::Failed(format!("{} is no dump of callgrind's", dump.display())))
+        .with_context(|| format!("{} is no dump of callgrind's", dump.display()))
 }
 
 /// Prints the count and its change; returns an error if the change is above the tolerance.
@@ -158,22 +142,22 @@ fn check(known: &Figure, counted: &Figure) -> Option<String> {
             wrong("find what costs them, or record the figure and say why")
         }
         change if change < -TOLERANCE => {
-            wrong("better: lower the figure with `cargo xtask instructions record`")
+            wrong("better: lower the figure with `cargo xtask instructions --write`")
         }
         _ => None,
     }
 }
 
-fn write(compiler: &str, figures: &[Figure]) -> Outcome {
+/// The record: the compiler, and a line a figure.
+fn listed(compiler: &str, figures: &[Figure]) -> String {
     let mut text = String::from(
-        "# Instructions a message: tcp, tcp-measured or udp, clients, bytes, instructions. `cargo xtask instructions record` writes this.\n",
+        "# Instructions a message: tcp, tcp-measured or udp, clients, bytes, instructions. `cargo xtask instructions --write` writes this.\n",
     );
     text += &format!("{compiler}\n");
     for Figure { way, clients, bytes, instructions } in figures {
         text += &format!("{way} {clients} {bytes} {instructions:.0}\n");
     }
-    fs::write(path(), text).map_err(|error| unreadable(&error.to_string()))?;
-    Ok(Vec::new())
+    text
 }
 
 #[cfg(test)]
@@ -195,16 +179,15 @@ mod tests {
     #[test]
     fn what_is_on_record_is_read() {
         let text = fs::read_to_string(path()).unwrap();
-        let (compiler, figures) = parse(&text).ok().unwrap();
+        let (compiler, figures) = parse(&text).unwrap();
+        assert_eq!(listed(&compiler, &figures), text);
         assert!(compiler.starts_with("rustc ") && !figures.is_empty());
         assert!(figures.iter().all(|figure| figure.instructions > 0.0));
     }
 
     #[test]
     fn a_line_that_is_no_figure_is_named() {
-        let Err(Failure::Failed(text)) = parse("rustc 1\ntcp 50 128\n") else {
-            panic!("it was read")
-        };
+        let text = parse("rustc 1\ntcp 50 128\n").err().unwrap().to_string();
         assert!(text.contains("'tcp 50 128'"), "{text}");
     }
 }

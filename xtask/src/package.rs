@@ -1,11 +1,14 @@
 //! The packages that would be published: every crate must package, and build from its package alone.
 
-use std::ffi::OsStr;
+use std::env;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+
+use anyhow::Result;
+use fs_err as fs;
 
 use crate::features::{list, metadata};
-use crate::step::{Failure, Outcome, Step};
+use crate::files::{entries, name};
+use crate::step::{Outcome, Step};
 
 /// Packages everything.
 pub(crate) fn all() -> Outcome {
@@ -29,14 +32,13 @@ fn workspace() -> Outcome {
 fn packaged(option: &str) -> Outcome {
     // Uncommitted changes are packaged as they are: what counts is what the packages contain.
     let line = "package --quiet --offline --workspace --exclude xtask --exclude annulus-instructions --allow-dirty";
-    Step::new("cargo", &format!("{line} {option}")).run()?;
-    Ok(Vec::new())
+    Step::new("cargo", &format!("{line} {option}")).run()
 }
 
 /// Removes what cargo built of our packages and unpacked of them in an earlier run. Cargo builds a package against those beside it as
 /// against published ones, which never change under one version: it would take the former sources, and what it built of them, for those
 /// of now.
-fn forget() -> Result<(), Failure> {
+fn forget() -> Result<()> {
     let metadata = metadata("--no-deps --offline")?;
     let packages = list(&metadata, "packages").filter_map(|package| package["name"].as_str());
     let ours = packages.filter(|name| *name != "xtask");
@@ -47,13 +49,14 @@ fn forget() -> Result<(), Failure> {
 
 /// Removes our packages from where cargo unpacks those of a registry. A registry that is a directory, as that of `cargo package` is, has
 /// no host before its hash there.
-fn remove_unpacked(registries: &Path) -> Result<(), Failure> {
-    let local = entries(registries).filter(|path| file_name(path).starts_with('-'));
-    let packages = local.flat_map(|registry| entries(&registry));
-    for package in packages.filter(|path| file_name(path).starts_with("annulus-")) {
-        let failed =
-            |error| Failure::Failed(format!("cannot remove {}: {error}", package.display()));
-        fs::remove_dir_all(&package).map_err(failed)?;
+fn remove_unpacked(registries: &Path) -> Result<()> {
+    let registries = entries(registries).unwrap_or_default();
+    for registry in registries.iter().filter(|path| name(path).starts_with('-')) {
+        let packages = entries(registry)?;
+        packages
+            .iter()
+            .filter(|path| name(path).starts_with("annulus-"))
+            .try_for_each(fs::remove_dir_all)?;
     }
     Ok(())
 }
@@ -64,16 +67,6 @@ fn cargo_home() -> PathBuf {
     chosen.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default()
 }
 
-/// The entries of a directory; none if there is no directory.
-fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
-/// The last part of a path.
-fn file_name(path: &Path) -> &str {
-    path.file_name().and_then(OsStr::to_str).unwrap_or_default()
-}
-
 /// Packages what adapts other libraries, which is a workspace of its own whose package depends on published ones.
 fn compat() -> Outcome {
     fetch("crates/compat/Cargo.toml")?;
@@ -82,13 +75,12 @@ fn compat() -> Outcome {
     let step = Step::new("cargo", line);
     let step = step.argument("--config").argument(patch("annulus", "annulus"));
     let step = step.argument("--config").argument(patch("annulus-tokio", "tokio"));
-    step.argument("--target-dir").argument(crate::step::target().join("compat")).run()?;
-    Ok(Vec::new())
+    step.argument("--target-dir").argument(crate::step::target().join("compat")).run()
 }
 
 /// Fetches all dependencies at once, and repeats what fails. Cargo asks the registry anew for each package that it builds, unless it is
 /// offline, and one answer that is late would fail the check.
-fn fetch(manifest: &str) -> Result<(), Failure> {
+fn fetch(manifest: &str) -> Outcome {
     Step::new("cargo", "fetch --quiet --locked --manifest-path").argument(manifest).run()
 }
 
@@ -100,7 +92,7 @@ mod tests {
 
     fn packages() -> Vec<PathBuf> {
         let directories = ["crates", "tools"].map(|building| root().join(building));
-        let packages = directories.iter().flat_map(|building| entries(building));
+        let packages = directories.iter().flat_map(|building| entries(building).unwrap());
         packages.filter(|package| package.join("Cargo.toml").is_file()).collect()
     }
 

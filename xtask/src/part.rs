@@ -1,11 +1,13 @@
 //! The parts of `check` and `ci`: each with a headline, its time, and a line in the table at the end.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::step::{Failure, Outcome, is_ci, target};
+use anyhow::{anyhow, ensure};
+use fs_err as fs;
+
+use crate::step::{Outcome, is_ci, reason_and_report, target};
 
 /// Something that is checked.
 pub(crate) struct Part {
@@ -43,8 +45,8 @@ struct Ended {
 }
 
 /// Runs every part, those after a failure too, so that one run finds all; then prints what became of each.
-pub(crate) fn run(parts: &[Part]) -> Outcome {
-    let ended: Vec<Ended> = parts.iter().map(|part| attempt(part, is_ci())).collect();
+pub(crate) fn run(parts: impl IntoIterator<Item = &'static Part>) -> Outcome {
+    let ended: Vec<Ended> = parts.into_iter().map(|part| attempt(part, is_ci())).collect();
     eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
 }
@@ -52,12 +54,12 @@ pub(crate) fn run(parts: &[Part]) -> Outcome {
 fn attempt(part: &Part, is_ci: bool) -> Ended {
     eprintln!("\n== {}", part.name);
     let began = now();
-    let outcome = (part.run)().and_then(|skipped| match part.required && is_ci {
-        true if !skipped.is_empty() => {
-            Err(Failure::Failed(format!("CI may not skip it; skipped: {}", skipped.join("; "))))
+    let outcome = match (part.run)() {
+        Ok(skipped) if part.required && is_ci && !skipped.is_empty() => {
+            Err(anyhow!("CI may not skip it; skipped: {}", skipped.join("; ")))
         }
-        _ => Ok(skipped),
-    });
+        outcome => outcome,
+    };
     let took = now() - began;
     eprintln!("== {}: {} after {}", part.name, verdict(&outcome), seconds(took));
     if is_ci {
@@ -70,25 +72,22 @@ fn attempt(part: &Part, is_ci: bool) -> Ended {
 fn clear(above: &Path, directories: &[&str]) {
     for directory in directories.iter().map(|name| above.join(name)).filter(|path| path.exists()) {
         if let Err(error) = fs::remove_dir_all(&directory) {
-            eprintln!("xtask: cannot remove {}: {error}", directory.display());
+            eprintln!("xtask: {error}");
         }
     }
 }
 
 /// The reports of failed parts beside their reason, each under a headline.
 fn reports(ended: &[Ended]) -> String {
-    let report = |part: &Ended| match &part.outcome {
-        Err(Failure::Failed(why)) => {
-            why.split_once('\n').map(|(_, report)| format!("\n== {} failed\n{report}\n", part.name))
+    let mut text = String::new();
+    for Ended { name, outcome, .. } in ended {
+        let report =
+            outcome.as_ref().err().map_or(String::new(), |error| reason_and_report(error).1);
+        if !report.is_empty() {
+            _ = writeln!(text, "\n== {name} failed\n{report}");
         }
-        _ => None,
-    };
-    ended.iter().filter_map(report).collect()
-}
-
-/// The first line of a failure, which is its reason.
-fn reason(why: &str) -> &str {
-    why.lines().next().unwrap_or_default()
+    }
+    text
 }
 
 /// All that was skipped, or all that failed.
@@ -97,11 +96,11 @@ fn summary(ended: Vec<Ended>) -> Outcome {
     for Ended { name, outcome, .. } in ended {
         match outcome {
             Ok(without) => skipped.extend(without),
-            Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
-            Err(Failure::Failed(why)) => failed.push(format!("{name} ({})", reason(&why))),
+            Err(error) => failed.push(format!("{name} ({})", reason_and_report(&error).0)),
         }
     }
-    if failed.is_empty() { Ok(skipped) } else { Err(Failure::Failed(failed.join("; "))) }
+    ensure!(failed.is_empty(), failed.join("; "));
+    Ok(skipped)
 }
 
 fn table(ended: &[Ended]) -> String {
@@ -110,7 +109,7 @@ fn table(ended: &[Ended]) -> String {
     for Ended { name, took, outcome } in ended {
         let detail = match outcome {
             Ok(skipped) => skipped.join("; "),
-            Err(Failure::Failed(why) | Failure::Usage(why)) => reason(why).to_owned(),
+            Err(error) => reason_and_report(error).0,
         };
         let (verdict, took) = (verdict(outcome), seconds(*took));
         let line = format!("{name:<14} {verdict:<8} {took:>9}  {detail}");
@@ -148,7 +147,7 @@ mod tests {
     }
 
     fn fails() -> Outcome {
-        Err(Failure::Failed("broken".into()))
+        Err(anyhow!("broken"))
     }
 
     fn skips() -> Outcome {
@@ -177,12 +176,14 @@ mod tests {
 
     #[test]
     fn a_report_is_printed_once_and_leaves_the_table_and_the_summary_a_line() {
-        let tests = || Err(Failure::Failed("tests failed\nfailures:\n    one".into()));
+        let tests = || Err(anyhow!("tests failed\nfailures:\n    one"));
         let ended = vec![attempt(&part(true, tests), false), attempt(&part(false, fails), false)];
         assert_eq!(reports(&ended), "\n== a part failed\nfailures:\n    one\n");
         assert!(table(&ended).lines().next().is_some_and(|line| line.ends_with("tests failed")));
-        let Err(Failure::Failed(text)) = summary(ended) else { panic!("it passed") };
-        assert_eq!(text, "a part (tests failed); a part (broken)");
+        assert_eq!(
+            summary(ended).unwrap_err().to_string(),
+            "a part (tests failed); a part (broken)"
+        );
     }
 
     #[test]
@@ -195,7 +196,6 @@ mod tests {
         assert!(failed.contains("FAILED") && failed.ends_with("broken"), "{table}");
         assert!(skipped.contains("skipped") && skipped.ends_with("miri (none here)"), "{table}");
         assert!(passed.contains(" ok ") && total.starts_with("total"), "{table}");
-        let Err(Failure::Failed(text)) = summary(ended) else { panic!("it passed") };
-        assert_eq!(text, "a part (broken)");
+        assert_eq!(summary(ended).unwrap_err().to_string(), "a part (broken)");
     }
 }

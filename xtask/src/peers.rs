@@ -1,10 +1,13 @@
 //! Builds the servers in `tools/peers/` and runs the conformance check over each. The contract is in `tools/peers/README.md`.
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 
-use crate::step::{Failure, Outcome, Step, is_ci, root, target};
+use anyhow::{Result, bail, ensure};
+use fs_err as fs;
+
+use crate::files::{entries, name};
+use crate::step::{Outcome, Step, is_ci, root, target};
 
 /// The exit code of a peer if the machine lacks what it needs.
 const UNAVAILABLE: Option<i32> = Some(3);
@@ -28,40 +31,32 @@ pub(crate) fn quick() -> Outcome {
 
 /// Checks the named peers, or all of them.
 pub(crate) fn run(names: &[String]) -> Outcome {
-    let known = all()?;
-    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        return Err(Failure::Usage(format!(
-            "unknown peer '{unknown}': one of {}",
-            known.join(", ")
-        )));
-    }
     if Step::new("python3", "--version").probe().is_none() {
-        return match is_ci() {
-            true => Err(Failure::Failed("peers need python3, and CI may not skip them".into())),
-            false => Ok(vec!["peers (no python3)".into()]),
-        };
+        ensure!(!is_ci(), "peers need python3, and CI may not skip them");
+        return Ok(vec!["peers (no python3)".into()]);
     }
-    let chosen = if names.is_empty() { &known } else { names };
+    let chosen = if names.is_empty() { &all()? } else { names };
     chosen.iter().try_fold(Vec::new(), |mut skipped, name| {
         skipped.extend(check(name)?);
         Ok(skipped)
     })
 }
 
+/// The name of a peer.
+pub(crate) fn peer(name: &str) -> Result<String> {
+    let known = all()?;
+    ensure!(known.iter().any(|known| known == name), "one of {}", known.join(", "));
+    Ok(name.to_owned())
+}
+
 /// The directories with a `build`, by name.
-fn all() -> Result<Vec<String>, Failure> {
-    let directory = root().join("tools/peers");
-    let entries = fs::read_dir(&directory)
-        .map_err(|error| Failure::Failed(format!("cannot list tools/peers/: {error}")))?;
-    let with_build = entries.flatten().filter(|entry| entry.path().join("build").is_file());
-    let mut names: Vec<_> =
-        with_build.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    Ok(names)
+fn all() -> Result<Vec<String>> {
+    let peers = entries(&root().join("tools/peers"))?;
+    Ok(peers.iter().filter(|path| path.join("build").is_file()).map(|path| name(path)).collect())
 }
 
 /// Builds and checks one peer; returns why it was skipped, if it was.
-fn check(name: &str) -> Result<Option<String>, Failure> {
+fn check(name: &str) -> Result<Option<String>> {
     let Some(binary) = build(name)? else {
         return Ok(Some(format!("peer {name} (cannot be built here)")));
     };
@@ -69,7 +64,7 @@ fn check(name: &str) -> Result<Option<String>, Failure> {
     match status.code() {
         Some(0) => Ok(None),
         UNAVAILABLE => Ok(Some(format!("peer {name} (cannot run here)"))),
-        _ => Err(Failure::Failed(format!("peer {name} does not do as it should"))),
+        _ => bail!("peer {name} does not do as it should"),
     }
 }
 
@@ -85,14 +80,14 @@ fn script(name: &str) -> String {
 }
 
 /// The path of the built program; none if a tool is missing.
-fn build(name: &str) -> Result<Option<PathBuf>, Failure> {
+fn build(name: &str) -> Result<Option<PathBuf>> {
     let (status, output) = Step::new(&format!("tools/peers/{name}/build"), "")
         .argument(target().join("peers").join(name))
         .capture()?;
     match (status.code(), output.lines().last()) {
         (Some(0), Some(path)) => Ok(Some(path.into())),
         (UNAVAILABLE, _) => Ok(None),
-        _ => Err(Failure::Failed(format!("tools/peers/{name}/build failed or named no program"))),
+        _ => bail!("tools/peers/{name}/build failed or named no program"),
     }
 }
 

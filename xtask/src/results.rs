@@ -2,12 +2,11 @@
 
 mod picture;
 
-use std::fs;
-use std::path::Path;
-
+use anyhow::{Context as _, Result, bail};
+use fs_err as fs;
 use serde_json::Value;
 
-use crate::step::{Failure, Outcome, root};
+use crate::step::{Outcome, root};
 
 /// The page with the table, and the picture of the same cells.
 const PAGE: &str = "docs/results.md";
@@ -55,76 +54,46 @@ const RUNS: [Run; 15] = [
     Run::new("overload", "the proxy at fixed rates, up to 120 % of its peak"),
 ];
 
-/// Checks the table and the picture, or writes them with `--write`.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    match arguments {
-        [] => check(),
-        [word] if word == "--write" => write(),
-        [other, ..] => {
-            let text = format!("unexpected argument '{other}': results takes `--write`, or none");
-            Err(Failure::Usage(text))
-        }
+/// Fails if the page or the picture is not that of the files, or writes both anew.
+pub(crate) fn run(write: bool) -> Outcome {
+    let mut compared = Vec::new();
+    for run in &RUNS {
+        compared.push((run, comparison(run)?));
     }
-}
-
-/// Fails if the page or the picture is not that of the files.
-pub(crate) fn check() -> Outcome {
-    let differs =
-        |(path, wanted): &(&str, String)| read(&root().join(path)).ok().as_ref() != Some(wanted);
-    match made()?.iter().find(|made| differs(made)) {
-        None => Ok(Vec::new()),
-        Some((path, _)) => {
-            let remedy = "`cargo xtask results --write` mends it";
-            Err(Failure::Failed(format!("{path} differs from docs/results: {remedy}")))
+    for (path, wanted) in [(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))] {
+        let file = root().join(path);
+        match write {
+            true => fs::write(file, wanted)?,
+            false if fs::read_to_string(file)? == wanted => {}
+            false => {
+                bail!("{path} differs from docs/results: `cargo xtask results --write` mends it")
+            }
         }
-    }
-}
-
-/// Writes the table into the page, and the picture.
-fn write() -> Outcome {
-    for (path, wanted) in made()? {
-        let written = fs::write(root().join(path), wanted);
-        written.map_err(|error| Failure::Failed(format!("{path} cannot be written: {error}")))?;
     }
     Ok(Vec::new())
 }
 
-/// The files that are made: paths, and what they should contain.
-fn made() -> Result<[(&'static str, String); 2], Failure> {
-    let compared: Result<Vec<(&Run, Value)>, Failure> =
-        RUNS.iter().map(|run| Ok((run, comparison(run)?))).collect();
-    let compared = compared?;
-    Ok([(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))])
-}
-
 /// The page, with the table of the files.
-fn page(compared: &[(&Run, Value)]) -> Result<String, Failure> {
-    let text = read(&root().join(PAGE))?;
-    let rows: Result<String, Failure> =
-        compared.iter().map(|(run, comparison)| row(run, comparison)).collect();
-    let table = format!("{HEAD}{}", rows?);
-    match text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)))
-    {
-        Some((before, after)) => Ok(format!("{before}{BEGIN}\n{table}{END}{after}")),
-        None => Err(Failure::Failed(format!("{PAGE} lacks the lines {BEGIN} and {END}"))),
+fn page(compared: &[(&Run, Value)]) -> Result<String> {
+    let text = fs::read_to_string(root().join(PAGE))?;
+    let parts =
+        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) =
+        parts.with_context(|| format!("{PAGE} lacks the lines {BEGIN} and {END}"))?;
+    let mut table = HEAD.to_owned();
+    for (run, comparison) in compared {
+        table += &cells(run, comparison).with_context(|| {
+            format!("docs/results/{}.json compares annulus with nothing", run.name)
+        })?;
     }
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
-        .map_err(|error| Failure::Failed(format!("{} cannot be read: {error}", path.display())))
-}
-
-fn row(run: &Run, comparison: &Value) -> Result<String, Failure> {
-    let missing = || format!("docs/results/{}.json compares annulus with nothing", run.name);
-    cells(run, comparison).ok_or_else(|| Failure::Failed(missing()))
+    Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
 
 /// The lab's findings, from the run's report.
-fn comparison(run: &Run) -> Result<Value, Failure> {
+fn comparison(run: &Run) -> Result<Value> {
     let path = root().join("docs/results").join(run.name).with_extension("json");
-    let mut report: Value = serde_json::from_str(&read(&path)?)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    let report: Result<Value, _> = serde_json::from_str(&fs::read_to_string(&path)?);
+    let mut report = report.with_context(|| path.display().to_string())?;
     // The report of a published table has it below the table.
     Ok(report.get_mut("comparison").map(Value::take).unwrap_or(report))
 }

@@ -5,19 +5,21 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Error, Result, ensure};
 
 use crate::failed_tests::FailedTests;
 
-/// How a verb ends well: the steps that could not run here, each with its reason.
-pub(crate) type Outcome = Result<Vec<String>, Failure>;
+/// How a verb ends: the steps that could not run here, each with its reason; or an error, whose first line is the reason, and the lines
+/// after it a report.
+pub(crate) type Outcome = Result<Vec<String>>;
 
-/// How a verb ends badly.
-pub(crate) enum Failure {
-    /// A step ran and failed, or could not be started. The first line says why; those after it are a report.
-    Failed(String),
-    /// The verb was called wrongly.
-    Usage(String),
+/// The parts of an error of a verb.
+pub(crate) fn reason_and_report(error: &Error) -> (String, String) {
+    let text = format!("{error:#}");
+    let (reason, report) = text.split_once('\n').unwrap_or((&text, ""));
+    (reason.to_owned(), report.to_owned())
 }
 
 /// Lines of stderr that a failure repeats.
@@ -54,30 +56,32 @@ impl Step {
 
     /// Prints the command, runs it, and fails unless it succeeds. In CI, where other parts follow, the failure repeats the last lines
     /// of its stderr.
-    pub(crate) fn run(mut self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Outcome {
         let (status, last) = match is_ci() {
             true => self.watch()?,
             false => (self.status()?, String::new()),
         };
-        if status.success() {
-            return Ok(());
-        }
-        let text = format!("`{}` ended with {status}\n{last}", self.line);
-        Err(Failure::Failed(text.trim_end().to_owned()))
+        ensure!(status.success(), "`{}` ended with {status}\n{last}", self.line);
+        Ok(Vec::new())
     }
 
     /// Prints the command and starts it. It goes on beside what follows, and what it prints is not shown.
-    pub(crate) fn start(mut self) -> Result<(), Failure> {
-        self.announce();
-        let child = self.command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        child.map(drop).map_err(|error| self.not_started(&error))
+    pub(crate) fn start(mut self) -> Outcome {
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.spawn()?;
+        Ok(Vec::new())
+    }
+
+    /// Prints the command and starts it.
+    fn spawn(&mut self) -> Result<Child> {
+        eprintln!("$ {}", self.line);
+        self.command.spawn().with_context(|| format!("`{}` did not start", self.line))
     }
 
     /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of its stderr.
-    fn watch(&mut self) -> Result<(ExitStatus, String), Failure> {
-        self.announce();
-        let child = self.command.stderr(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| self.not_started(&error))?;
+    fn watch(&mut self) -> Result<(ExitStatus, String)> {
+        self.command.stderr(Stdio::piped());
+        let mut child = self.spawn()?;
         let errors = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
         let mut last = VecDeque::with_capacity(REPEATED);
         for line in errors.split(b'\n').map_while(Result::ok) {
@@ -88,66 +92,47 @@ impl Step {
             }
             last.push_back(line);
         }
-        let status = child.wait().map_err(|error| self.not_started(&error))?;
-        Ok((status, Vec::from(last).join("\n")))
+        Ok((child.wait()?, Vec::from(last).join("\n")))
     }
 
     /// As [`run`](Self::run), for a cargo command that runs tests. Those that fail are repeated alone, one after the other: what then
     /// passes does not fail the command, and is reported at the end of the whole run. The output of tests that fail again is repeated in
     /// the failure.
-    pub(crate) fn run_tests(mut self) -> Result<(), Failure> {
+    pub(crate) fn run_tests(mut self) -> Outcome {
         let (status, tests) = self.test()?;
-        if status.success() {
-            return self.some_ran(&tests);
-        }
         let names = tests.repeatable();
-        if !names.is_empty() && self.alone(names).test()?.1.have_passed(names) {
+        if !status.success() && !names.is_empty() && self.alone(names).test()?.1.have_passed(names)
+        {
             tests.keep_as_unsteady();
-            return Ok(());
+            return Ok(Vec::new());
         }
-        Err(self.tests_failed(status, &tests))
+        self.ended(status, &tests)
     }
 
     /// As [`run_tests`](Self::run_tests), but a test that fails is not repeated: its cases are many, random or measured, and a second
     /// run would hide what the first has found.
-    pub(crate) fn run_tests_once(mut self) -> Result<(), Failure> {
+    pub(crate) fn run_tests_once(mut self) -> Outcome {
         let (status, tests) = self.test()?;
-        if status.success() {
-            return self.some_ran(&tests);
-        }
-        Err(self.tests_failed(status, &tests))
-    }
-
-    fn tests_failed(&self, status: ExitStatus, tests: &FailedTests) -> Failure {
-        let text = format!("`{}` ended with {status}\n{}", self.line, tests.report());
-        Failure::Failed(text.trim_end().to_owned())
+        self.ended(status, &tests)
     }
 
     /// # Errors
-    /// No test passed: a filter that matches none ends with status 0.
-    fn some_ran(&self, tests: &FailedTests) -> Result<(), Failure> {
-        if tests.are_none() {
-            let text = format!("`{}` ran no test: does its filter match one?", self.line);
-            return Err(Failure::Failed(text));
-        }
-        Ok(())
+    /// A test failed, or none passed: a filter that matches none ends with status 0.
+    fn ended(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
+        ensure!(status.success(), "`{}` ended with {status}\n{}", self.line, tests.report());
+        ensure!(!tests.are_none(), "`{}` ran no test: does its filter match one?", self.line);
+        Ok(Vec::new())
     }
 
     /// Prints the command, runs it, and reads what it says of tests.
-    fn test(&mut self) -> Result<(ExitStatus, FailedTests), Failure> {
-        self.announce();
-        let child = self.command.stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| self.not_started(&error))?;
+    fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
+        self.command.stdout(Stdio::piped());
+        let mut child = self.spawn()?;
         let output = child.stdout.take().expect("stdout is a pipe");
         let tests = FailedTests::read(BufReader::new(output), io::stdout());
-        let status = child.wait().map_err(|error| self.not_started(&error))?;
-        let unread = |error| {
-            Failure::Failed(format!(
-                "the output of `{}` was not read to the end: {error}",
-                self.line
-            ))
-        };
-        Ok((status, tests.map_err(unread)?))
+        let status = child.wait()?;
+        let unread = || format!("the output of `{}` was not read to the end", self.line);
+        Ok((status, tests.with_context(unread)?))
     }
 
     /// The same command for these tests only, one after the other.
@@ -165,17 +150,14 @@ impl Step {
     }
 
     /// Prints the command, runs it, and returns how it ended.
-    pub(crate) fn status(&mut self) -> Result<ExitStatus, Failure> {
-        self.announce();
-        let status = self.command.status();
-        status.map_err(|error| self.not_started(&error))
+    pub(crate) fn status(&mut self) -> Result<ExitStatus> {
+        Ok(self.spawn()?.wait()?)
     }
 
     /// Prints the command, runs it, and returns how it ended and what it wrote to stdout.
-    pub(crate) fn capture(mut self) -> Result<(ExitStatus, String), Failure> {
-        self.announce();
-        let output = self.command.stderr(Stdio::inherit()).output();
-        let output = output.map_err(|error| self.not_started(&error))?;
+    pub(crate) fn capture(mut self) -> Result<(ExitStatus, String)> {
+        self.command.stdout(Stdio::piped());
+        let output = self.spawn()?.wait_with_output()?;
         Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
@@ -183,14 +165,6 @@ impl Step {
     pub(crate) fn probe(mut self) -> Option<String> {
         let output = self.command.stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    fn announce(&self) {
-        eprintln!("$ {}", self.line);
-    }
-
-    fn not_started(&self, error: &io::Error) -> Failure {
-        Failure::Failed(format!("`{}` did not start: {error}", self.line))
     }
 }
 
@@ -229,9 +203,7 @@ mod tests {
         };
         for run in [Step::run_tests, Step::run_tests_once] {
             assert!(run(Step::new("sh", "-c").argument(say(1))).is_ok());
-            let Err(Failure::Failed(text)) = run(Step::new("sh", "-c").argument(say(0))) else {
-                panic!("it ran nothing, and did not fail")
-            };
+            let text = run(Step::new("sh", "-c").argument(say(0))).unwrap_err().to_string();
             assert!(text.contains("ran no test"), "{text}");
         }
     }

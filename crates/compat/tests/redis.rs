@@ -2,7 +2,7 @@
 //! alone.
 
 use crate::common;
-#[path = "../examples/redis.rs"]
+#[path = "../examples/redis_client.rs"]
 #[allow(dead_code, reason = "its `main` is that of the example")]
 mod example;
 use crate::servers;

@@ -1,52 +1,56 @@
 //! Dead links of the book that was built: files that are not there, and places that a page does not have.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::step::Failure;
+use anyhow::{Result, ensure};
+use fs_err as fs;
+
+use crate::files::below;
 
 /// Up to so many are listed.
 const LISTED: usize = 20;
 
 /// Fails if a link of the book, other than of rustdoc's pages, leads nowhere within it.
-pub(super) fn check(book: &Path) -> Result<(), Failure> {
-    let dead = dead(book).map_err(|error| Failure::Failed(format!("book: {error}")))?;
-    if dead.is_empty() {
-        return Ok(());
-    }
-    let listed: Vec<&str> = dead.iter().take(LISTED).map(String::as_str).collect();
-    Err(Failure::Failed(format!("book: {} dead links\n{}", dead.len(), listed.join("\n"))))
+pub(super) fn check(book: &Path) -> Result<()> {
+    let mut dead = dead(book)?;
+    let count = dead.len();
+    dead.truncate(LISTED);
+    ensure!(dead.is_empty(), "book: {count} dead links\n{}", dead.join("\n"));
+    Ok(())
 }
 
-fn dead(book: &Path) -> std::io::Result<Vec<String>> {
-    let mut pages = Vec::new();
-    find(book, &mut pages)?;
-    let mut anchors = Anchors::default();
-    let mut dead = Vec::new();
-    for page in pages {
-        let text = fs::read_to_string(&page)?;
-        let name = page.strip_prefix(book).unwrap_or(&page).display().to_string();
-        let links = links(&text).filter(is_local);
-        let lost = links.filter(|link| !anchors.leads(&page, link));
-        dead.extend(lost.map(|link| format!("{name}: {link}")));
-    }
-    Ok(dead)
-}
-
-/// The pages of the book, without rustdoc's, which rustdoc checks, and without the page of what is not found, whose links have another
+/// The dead links, but for those of rustdoc's pages, which rustdoc checks, and of the page of what is not found, whose links have another
 /// base.
-fn find(directory: &Path, pages: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default();
-        if path.is_dir() && name != "api" {
-            find(&path, pages)?;
-        } else if path.extension().is_some_and(|ending| ending == "html") && name != "404.html" {
-            pages.push(path);
+fn dead(book: &Path) -> Result<Vec<String>> {
+    let left_out = |path: &Path| path.ends_with("api") || path.ends_with("404.html");
+    let is_page = |path: &Path| path.extension().is_some_and(|ending| ending == "html");
+    let mut texts = HashMap::new();
+    let mut dead = Vec::new();
+    for page in below(book, &left_out)?.iter().filter(|path| is_page(path)) {
+        let text = fs::read_to_string(page)?;
+        for link in links(&text).filter(is_local) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let mut target = match path.split('?').next() {
+                None | Some("") => page.clone(),
+                Some(path) => page.parent().unwrap_or(book).join(path),
+            };
+            if target.is_dir() {
+                target.push("index.html");
+            }
+            let read = || fs::read_to_string(&target).unwrap_or_default();
+            let leads = target.is_file()
+                && (anchor.is_empty()
+                    || texts
+                        .entry(target.clone())
+                        .or_insert_with(read)
+                        .contains(&format!("id=\"{anchor}\"")));
+            if !leads {
+                dead.push(format!("{}: {link}", page.strip_prefix(book)?.display()));
+            }
         }
     }
-    Ok(())
+    Ok(dead)
 }
 
 /// The destinations of the page's links and pictures.
@@ -59,31 +63,6 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_local(link: &&str) -> bool {
     !link.is_empty() && !["://", "data:", "mailto:"].iter().any(|foreign| link.contains(foreign))
-}
-
-/// The texts of pages that were asked for.
-#[derive(Default)]
-struct Anchors(HashMap<PathBuf, String>);
-
-impl Anchors {
-    fn leads(&mut self, page: &Path, link: &str) -> bool {
-        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-        let path = path.split('?').next().unwrap_or_default();
-        let mut target = match path {
-            "" => page.to_owned(),
-            path => page.parent().unwrap_or(page).join(path),
-        };
-        if target.is_dir() {
-            target.push("index.html");
-        }
-        target.is_file() && (anchor.is_empty() || self.has(&target, anchor))
-    }
-
-    fn has(&mut self, target: &Path, anchor: &str) -> bool {
-        let read = || fs::read_to_string(target).unwrap_or_default();
-        let text = self.0.entry(target.to_owned()).or_insert_with(read);
-        text.contains(&format!("id=\"{anchor}\""))
-    }
 }
 
 #[cfg(test)]

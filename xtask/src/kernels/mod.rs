@@ -11,149 +11,79 @@ mod plan;
 mod results;
 
 use std::cell::OnceCell;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
-use crate::step::{Failure, Outcome, root, target};
+use anyhow::{Result, ensure};
+use fs_err as fs;
+
+use crate::step::{Outcome, Step, root, target};
 use machine::{Accelerator, Machine};
-use packages::{Kernel, Packages, make_directory, write};
+use packages::{Kernel, Packages};
 use plan::{Plan, Scope, quoted};
 use results::Results;
 
-/// The kernels that are run by default.
-const DEFAULT: [&str; 2] = ["6.1", "6.12"];
 /// The name of the kernel of this machine.
 const HERE: &str = "here";
 /// The time that a machine takes to start, and to end.
 const BOOT: u64 = 300;
 
-/// Why something cannot be run here.
-#[derive(Debug)]
-struct Missing(String);
-
 /// The options of the verb.
-struct Choice {
-    versions: Vec<String>,
-    /// Whether to test the kernel of this machine, too.
-    here: bool,
-    scope: Scope,
-    /// Whether to write the document.
+#[derive(clap::Args)]
+pub(crate) struct Choice {
+    /// versions of Debian's kernels, and `here`
+    #[arg(value_parser = ["5.10", "6.1", "6.12", HERE], default_values = ["6.1", "6.12"])]
+    kernels: Vec<String>,
+    /// what the weekly run has: fewer tests, less optimized
+    #[arg(long)]
+    quick: bool,
+    /// writes docs/kernels.md
+    #[arg(long)]
     write: bool,
 }
 
 /// The part that `weekly` runs: on the oldest kernel on which io_uring is used.
 pub(crate) fn quick() -> Outcome {
-    run(&["6.1", "--quick"].map(String::from))
+    run(&Choice { kernels: vec!["6.1".into()], quick: true, write: false })
 }
 
-/// Runs the tests on the kernels named, or on the usual ones.
-pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let choice = Choice::parse(arguments)?;
+/// Runs the tests on the kernels named.
+pub(crate) fn run(choice: &Choice) -> Outcome {
     let directory = target().join("kernel-images");
-    let mut skipped = Vec::new();
-    let mut kernels = Vec::new();
-    if !choice.versions.is_empty() {
-        match kernels_of(&choice.versions, &directory) {
-            Ok((booted, missing)) => {
-                kernels = booted;
-                skipped = missing;
+    let versions: Vec<&str> =
+        choice.kernels.iter().map(String::as_str).filter(|name| *name != HERE).collect();
+    let (mut kernels, mut skipped) = (Vec::new(), Vec::new());
+    if !versions.is_empty() {
+        match Packages::open(&directory, &versions) {
+            Ok(packages) => {
+                for version in &versions {
+                    match packages.kernel(version) {
+                        Ok(kernel) => kernels.push(Some(kernel)),
+                        Err(error) => skipped.push(format!("kernel {version} ({error:#})")),
+                    }
+                }
             }
-            Err(Missing(what)) => {
-                skipped.push(format!("kernels {} ({what})", choice.versions.join(" ")));
-            }
+            Err(error) => skipped.push(format!("kernels {} ({error:#})", versions.join(" "))),
         }
     }
-    if kernels.is_empty() && !choice.here {
+    kernels.extend((versions.len() < choice.kernels.len()).then_some(None));
+    if kernels.is_empty() {
         return Ok(skipped);
     }
-    let plan = Plan::build(choice.scope)?;
+    let plan = Plan::build(if choice.quick { Scope::Quick } else { Scope::Usual })?;
     let runner = Runner { directory, plan, accelerator: OnceCell::new() };
     let mut all = Vec::new();
-    let runs = kernels.iter().map(Some).chain(choice.here.then_some(None));
-    for kernel in runs {
-        let results = kernel.map_or_else(|| runner.here(), |kernel| runner.boot(kernel));
-        all.push(results.map_err(|Missing(what)| Failure::Failed(what))?);
+    for kernel in kernels {
+        all.push(kernel.map_or_else(|| runner.here(), |kernel| runner.boot(&kernel))?);
         // After each of them: they take long, and one that is interrupted loses no other.
         if choice.write {
-            page::write(&runner.plan, &all, &skipped)?;
+            fs::write(root().join("docs/kernels.md"), page::text(&runner.plan, &all, &skipped))?;
         }
     }
-    println!("\n{}", results::table(&runner.plan, &all));
-    runner.verdict(&all)?;
+    println!("\n{}", page::text(&runner.plan, &all, &skipped));
+    let failed: Vec<String> = all.iter().flat_map(|results| results.failed(&runner.plan)).collect();
+    let logs = runner.directory.join("results");
+    ensure!(failed.is_empty(), "{}; see {}", failed.join(", "), logs.display());
     Ok(skipped)
-}
-
-impl Choice {
-    fn parse(arguments: &[String]) -> Result<Self, Failure> {
-        let (versions, scope) = (Vec::new(), Scope::Usual);
-        let mut choice = Self { versions, here: false, scope, write: false };
-        for argument in arguments {
-            match argument.as_str() {
-                "--quick" => choice.scope = Scope::Quick,
-                "--write" => choice.write = true,
-                HERE => choice.here = true,
-                known if packages::versions().any(|version| version == known) => {
-                    choice.versions.push(known.into());
-                }
-                unknown => return Err(Failure::Usage(unknown_word(unknown))),
-            }
-        }
-        if choice.versions.is_empty() && !choice.here {
-            choice.versions = DEFAULT.map(String::from).into();
-        }
-        Ok(choice)
-    }
-}
-
-fn unknown_word(word: &str) -> String {
-    let known: Vec<_> = packages::versions().collect();
-    format!(
-        "'{word}' is no kernel there are packages of: one of {}, or {HERE}; or --quick, --write",
-        known.join(", ")
-    )
-}
-
-/// A kernel that can be booted.
-struct Bootable {
-    version: String,
-    kernel: Kernel,
-    initramfs: PathBuf,
-}
-
-/// The kernels of these versions, and why some are missing.
-fn kernels_of(
-    versions: &[String],
-    directory: &Path,
-) -> Result<(Vec<Bootable>, Vec<String>), Missing> {
-    if !cfg!(target_arch = "x86_64") {
-        return Err(Missing("they are packages for x86-64, and this machine is another".into()));
-    }
-    machine::check()?;
-    let packages = Packages::open(directory, versions)?;
-    let busybox = packages.busybox()?;
-    let (mut kernels, mut missing) = (Vec::new(), Vec::new());
-    for version in versions {
-        match bootable(version, &packages, &busybox, directory) {
-            Ok(kernel) => kernels.push(kernel),
-            Err(Missing(what)) => missing.push(format!("kernel {version} ({what})")),
-        }
-    }
-    Ok((kernels, missing))
-}
-
-/// Gets a kernel, and makes what it boots from.
-fn bootable(
-    version: &str,
-    packages: &Packages,
-    busybox: &Path,
-    directory: &Path,
-) -> Result<Bootable, Missing> {
-    let kernel = packages.kernel(version)?;
-    let initramfs = directory.join(format!("{version}.cpio"));
-    write(&initramfs, initramfs::build(&kernel, busybox)?)?;
-    Ok(Bootable { version: version.into(), kernel, initramfs })
 }
 
 /// The directory in which plans are run.
@@ -165,80 +95,57 @@ struct Runner {
 
 impl Runner {
     /// Runs the plan on a kernel.
-    fn boot(&self, bootable: &Bootable) -> Result<Results, Missing> {
-        let Bootable { version, kernel, initramfs } = bootable;
-        let probe = || machine::accelerator(&kernel.image(), initramfs);
+    fn boot(&self, kernel: &Kernel) -> Result<Results> {
+        let probe = || machine::accelerator(&kernel.image(), &kernel.initramfs);
         let accelerator = self.accelerator.get_or_init(probe);
-        eprintln!("$ boot Linux {} ({accelerator:?})", kernel.release);
-        let results = self.fresh(version)?;
-        let settings = results.join("settings");
+        let (results, plan) = self.fresh(&kernel.version)?;
         let shared = [
             ("modules", kernel.root.join("lib/modules")),
             ("run", script()),
-            ("plan", self.plan_in(&results)?),
+            ("plan", plan),
             ("results", results.clone()),
         ];
         let lines = shared.map(|(name, path)| format!("{name}={}\n", quoted(&path)));
-        write(&settings, lines.concat())?;
-        let machine = Machine { kernel: &kernel.image(), initramfs, results: Some(&results) };
-        let most = Duration::from_secs(self.plan.seconds() + BOOT);
-        let console = machine.boot(*accelerator, most)?;
+        fs::write(results.join("settings"), lines.concat())?;
+        let (image, initramfs) = (&kernel.image(), kernel.initramfs.as_path());
+        let machine = Machine { kernel: image, initramfs, results: Some(&results) };
+        let console = machine.boot(*accelerator, self.plan.seconds() + BOOT)?;
         let mut read = Results::read(&kernel.release, &self.plan, &results);
         read.expect_driver(kernel.driver);
         if !console.contains("annulus: done") {
-            eprintln!("the machine ended early; the end of its console:\n{}", last_lines(&console));
+            let lines: Vec<_> = console.lines().collect();
+            let last = lines[lines.len().saturating_sub(20)..].join("\n");
+            eprintln!("the machine ended early; the end of its console:\n{last}");
         }
         Ok(read)
     }
 
     /// Runs the plan on this machine.
-    fn here(&self) -> Result<Results, Missing> {
-        let results = self.fresh(HERE)?;
-        let plan = self.plan_in(&results)?;
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        eprintln!("$ run on Linux {}, this machine's", release.trim());
-        let mut command = Command::new("sh");
-        let status = command.arg(script()).args([&plan, &results]).status();
-        status.map_err(|error| Missing(format!("sh: {error}")))?;
+    fn here(&self) -> Result<Results> {
+        let (results, plan) = self.fresh(HERE)?;
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        Step::new("sh", "").argument(script()).argument(plan).argument(&results).status()?;
         // The suffix of the number is specific to this machine.
         let number = release.trim().split('-').next().unwrap_or_default();
         Ok(Results::read(&format!("{number} (here)"), &self.plan, &results))
     }
 
-    /// An empty directory for the results of a run.
-    fn fresh(&self, name: &str) -> Result<PathBuf, Missing> {
+    /// An empty directory for the results of a run, and the plan in it.
+    fn fresh(&self, name: &str) -> Result<(PathBuf, PathBuf)> {
         let results = self.directory.join("results").join(name);
-        _ = fs::remove_dir_all(&results);
-        make_directory(&results)?;
-        Ok(results)
+        remove(&results)?;
+        fs::create_dir_all(&results)?;
+        let plan = results.join("plan");
+        fs::write(&plan, self.plan.text())?;
+        Ok((results, plan))
     }
+}
 
-    fn plan_in(&self, results: &Path) -> Result<PathBuf, Missing> {
-        let path = results.join("plan");
-        write(&path, self.plan.text())?;
-        Ok(path)
-    }
-
-    fn verdict(&self, all: &[Results]) -> Result<(), Failure> {
-        let failed: Vec<String> = all
-            .iter()
-            .flat_map(|results| {
-                results.failed(&self.plan).map(|name| format!("{name} on {}", results.kernel))
-            })
-            .collect();
-        if failed.is_empty() {
-            return Ok(());
-        }
-        let logs = self.directory.join("results");
-        Err(Failure::Failed(format!("{}; see {}", failed.join(", "), logs.display())))
-    }
+/// Removes a directory, if it is there.
+fn remove(directory: &Path) -> std::io::Result<()> {
+    if directory.exists() { fs::remove_dir_all(directory) } else { Ok(()) }
 }
 
 fn script() -> PathBuf {
     root().join("xtask/src/kernels/run.sh")
-}
-
-fn last_lines(console: &str) -> String {
-    let lines: Vec<_> = console.lines().collect();
-    lines[lines.len().saturating_sub(20)..].join("\n")
 }

@@ -1,11 +1,9 @@
 //! The page of kernels: the features of each, what runs on it, and what was tested there.
 
-use std::fs;
+use serde_json::Value;
 
 use super::plan::Plan;
 use super::results::{Results, Verdict};
-use crate::step::{Failure, root};
-use serde_json::Value;
 
 const HEAD: &str = "\
 # Kernels
@@ -16,14 +14,8 @@ and counted as skipped; tests that try every driver try those that there are.
 
 ";
 
-/// Writes the document; `missing` are kernels that were asked for, each with the reason why it was not run.
-pub(super) fn write(plan: &Plan, all: &[Results], missing: &[String]) -> Result<(), Failure> {
-    let path = root().join("docs/kernels.md");
-    let text = text(plan, all, missing);
-    fs::write(&path, text).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
-}
-
-fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
+/// The document; `missing` are kernels that were asked for, each with the reason why it was not run.
+pub(super) fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     let mut text = HEAD.to_owned();
     text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
     all.iter().for_each(|results| text += &summary(plan, results));
@@ -41,7 +33,7 @@ fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     text += "\n## Checks\n\nTests that passed, by check; `-` is a check that needs io_uring. `echo` checks serve and load a server, whose driver they name.\n\n";
     text += &heading("check", all, "");
     for (row, check) in plan.checks.iter().enumerate() {
-        let cells = all.iter().map(|results| results.checks[row].verdict.words());
+        let cells = all.iter().map(|results| results.checks[row].words());
         let cells: Vec<_> = cells.map(|words| words.replace("not here", "-")).collect();
         text += &format!("| {} | {} |\n", check.name, cells.join(" | "));
     }
@@ -50,7 +42,7 @@ fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
 
 /// A kernel's row of the first table.
 fn summary(plan: &Plan, results: &Results) -> String {
-    let verdicts = || results.checks.iter().map(|checked| &checked.verdict);
+    let verdicts = || results.checks.iter();
     let passed = verdicts().filter(|verdict| matches!(verdict, Verdict::Passed(_))).count();
     let checks = passed + verdicts().filter(|verdict| verdict.is_bad()).count();
     let tests = verdicts().filter_map(|verdict| match verdict {
@@ -59,7 +51,7 @@ fn summary(plan: &Plan, results: &Results) -> String {
     });
     let (run, skipped) =
         tests.fold((0, 0), |(run, skipped), tests| (run + tests.run, skipped + tests.skipped));
-    let failed: Vec<_> = results.failed(plan).collect();
+    let failed: Vec<_> = results.bad(plan).collect();
     let failed = if failed.is_empty() { "none".into() } else { failed.join(", ") };
     format!("| {} | {passed} of {checks} | {run} | {skipped} | {failed} |\n", results.kernel)
 }
@@ -97,7 +89,7 @@ fn cell(results: &Results, name: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{Checked, Passed};
+    use super::super::results::Passed;
     use super::*;
     use serde_json::json;
 
@@ -106,7 +98,7 @@ mod tests {
             "driver": { "kind": "uring", "reason": "io_uring works here" },
             "io_uring": { "features": features },
         });
-        let checks = vec![Checked { verdict: Verdict::NotHere, seconds: 1 }];
+        let checks = vec![Verdict::NotHere];
         Results { kernel: kernel.into(), checks, doctor }
     }
 
@@ -131,9 +123,8 @@ mod tests {
     fn what_failed_is_named_and_the_rest_counted() {
         let mut results = results("6.1", json!([]));
         let tests = Passed { run: 7, skipped: 2 };
-        let verdicts =
-            [Verdict::Passed(Some(tests)), Verdict::Passed(None), Verdict::Failed(vec![])];
-        results.checks = verdicts.map(|verdict| Checked { verdict, seconds: 1 }).into();
+        results.checks =
+            vec![Verdict::Passed(Some(tests)), Verdict::Passed(None), Verdict::Failed(vec![])];
         let plan = Plan::of_names(&["ring", "echo", "files"]);
         assert_eq!(summary(&plan, &results), "| 6.1 | 2 of 3 | 7 | 2 | files |\n");
     }

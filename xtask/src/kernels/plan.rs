@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::step::{Failure, Step, root};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+
+use crate::step::{Step, root};
 
 /// The tests that are run by default: the directory of a package below `crates`, and its test, or none for the tests in its
 /// library.
@@ -59,15 +61,13 @@ impl Scope {
     }
 
     /// The files that cargo reports as built.
-    fn cargo(self, verb: &str, what: &str) -> Result<Vec<Value>, Failure> {
+    fn cargo(self, verb: &str, what: &str) -> Result<Vec<Value>> {
         let profile = self.profile();
         let options = format!("--profile {profile} --message-format=json-render-diagnostics");
         let step = Step::new("cargo", &format!("{verb} {options} {what}"));
         let (status, messages) = step.capture()?;
-        if !status.success() {
-            return Err(Failure::Failed(format!("`cargo {verb} {what}` failed")));
-        }
-        Ok(parsed(&messages))
+        ensure!(status.success(), "`cargo {verb} {what}` failed");
+        Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     /// The options of a test's harness: it also shows the output of tests that pass, such as that they were skipped.
@@ -109,13 +109,13 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Builds what the checks need.
-    pub(super) fn build(scope: Scope) -> Result<Self, Failure> {
+    pub(super) fn build(scope: Scope) -> Result<Self> {
         let mut built = scope.cargo("test --no-run", &scope.tests())?;
         if !built.iter().any(|message| program_of(message).is_some()) {
             built.extend(scope.cargo("build", "-p annulus-cli --bin annulus")?);
         }
         let annulus = built.iter().find_map(program_of);
-        let annulus = annulus.ok_or_else(|| Failure::Failed("cargo built no `annulus`".into()))?;
+        let annulus = annulus.context("cargo built no `annulus`")?;
         let tests = built.iter().filter_map(test_of);
         let tests = tests.filter(|test| scope.has(test));
         let mut tests: Vec<_> = tests.map(|test| Check::of(test, scope, &annulus)).collect();
@@ -125,10 +125,8 @@ impl Plan {
         checks.extend(tests);
         checks.extend(echoes(&annulus, scope));
         let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
-        if names.len() < checks.len() {
-            // Checks of one name would be reported with one outcome.
-            return Err(Failure::Failed("two checks have the same name".into()));
-        }
+        // Checks of one name would be reported with one outcome.
+        ensure!(names.len() == checks.len(), "two checks have the same name");
         Ok(Self { checks })
     }
 
@@ -182,11 +180,6 @@ fn chosen() -> String {
     let libraries = CHOSEN.iter().filter(|(_, test)| test.is_none());
     let packages = libraries.map(|(package, _)| format!(" -p annulus-{package}"));
     format!("-p annulus --lib{}{}", packages.collect::<String>(), tests.collect::<String>())
-}
-
-/// The messages of cargo.
-fn parsed(messages: &str) -> Vec<Value> {
-    messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// The features of the machine, for the log and for the table in the documents.

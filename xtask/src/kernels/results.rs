@@ -1,8 +1,9 @@
-//! The results of a plan on one kernel, read from the files that `run.sh` writes, and the table of all kernels.
+//! The results of a plan on one kernel, read from the files that `run.sh` writes.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
+
+use fs_err as fs;
 
 use super::plan::Plan;
 use serde_json::Value;
@@ -31,18 +32,12 @@ pub(super) struct Passed {
     pub(super) skipped: u32,
 }
 
-/// A check on one kernel.
-pub(super) struct Checked {
-    pub(super) verdict: Verdict,
-    pub(super) seconds: u64,
-}
-
 /// The results of one kernel.
 pub(super) struct Results {
     /// The kernel's name.
     pub(super) kernel: String,
     /// One for each check, in the order of the plan.
-    pub(super) checks: Vec<Checked>,
+    pub(super) checks: Vec<Verdict>,
     /// The output of the doctor; null if it did not run.
     pub(super) doctor: Value,
 }
@@ -53,9 +48,7 @@ impl Results {
         let outcomes = text(&directory.join("outcomes"));
         let checks = plan.checks.iter().map(|check| {
             let log = text(&directory.join(format!("{}.log", check.name)));
-            let line = outcomes.lines().find_map(|line| outcome(line, &check.name));
-            let (status, seconds) = line.map_or((None, 0), |(status, took)| (Some(status), took));
-            Checked { verdict: Verdict::of(status, &log), seconds }
+            Verdict::of(outcomes.lines().find_map(|line| outcome(line, &check.name)), &log)
         });
         let checks = checks.collect();
         let doctor = serde_json::from_str(&text(&directory.join("doctor.json")));
@@ -66,14 +59,19 @@ impl Results {
     pub(super) fn expect_driver(&mut self, driver: &str) {
         let chosen = self.doctor["driver"]["kind"].as_str().unwrap_or("none");
         if let Some(doctor) = self.checks.first_mut().filter(|_| chosen != driver) {
-            doctor.verdict = Verdict::Failed(vec![format!("chose {chosen} instead of {driver}")]);
+            *doctor = Verdict::Failed(vec![format!("chose {chosen} instead of {driver}")]);
         }
     }
 
     /// The names of the checks that did not pass.
-    pub(super) fn failed<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
+    pub(super) fn bad<'a>(&self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
         let pairs = plan.checks.iter().zip(&self.checks);
-        pairs.filter(|(_, checked)| checked.verdict.is_bad()).map(|(check, _)| check.name.as_str())
+        pairs.filter(|(_, verdict)| verdict.is_bad()).map(|(check, _)| check.name.as_str())
+    }
+
+    /// The same, each with the kernel.
+    pub(super) fn failed(&self, plan: &Plan) -> Vec<String> {
+        self.bad(plan).map(|name| format!("{name} on {}", self.kernel)).collect()
     }
 }
 
@@ -114,31 +112,11 @@ impl Verdict {
     }
 }
 
-/// The table for the screen: a row for each check, a column for each kernel.
-pub(super) fn table(plan: &Plan, results: &[Results]) -> String {
-    let name = plan.checks.iter().map(|check| check.name.len()).max().unwrap_or(0) + 2;
-    let mut text = format!("{:<name$}", "");
-    results.iter().for_each(|results| text += &format!("{:<24}", results.kernel));
-    text += "\n";
-    for (row, check) in plan.checks.iter().enumerate() {
-        text += &format!("{:<name$}", check.name);
-        for results in results {
-            let Checked { verdict, seconds } = &results.checks[row];
-            text += &format!("{:<24}", format!("{}, {seconds} s", verdict.words()));
-        }
-        text.truncate(text.trim_end().len());
-        text += "\n";
-    }
-    text
-}
-
-/// The status and the time of a line with this name.
-fn outcome(line: &str, name: &str) -> Option<(i32, u64)> {
+/// The status in a line with this name.
+fn outcome(line: &str, name: &str) -> Option<i32> {
     let mut fields = line.split('\t');
-    if fields.next() != Some(name) {
-        return None;
-    }
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    fields.next().filter(|first| *first == name)?;
+    fields.next()?.parse().ok()
 }
 
 /// How many tests passed, from the output of the test harness; with `--show-output` that has what each of them printed.
@@ -177,18 +155,18 @@ mod tests {
         assert_eq!(verdict.words(), "1 passed, 1 skipped");
         assert_eq!(Verdict::of(Some(77), ""), Verdict::NotHere);
         assert!(Verdict::of(None, "").is_bad() && Verdict::of(Some(124), "").is_bad());
-        assert_eq!(outcome("doctor\t0\t3", "doctor"), Some((0, 3)));
+        assert_eq!(outcome("doctor\t0\t3", "doctor"), Some(0));
         assert_eq!(outcome("doctor\t0\t3", "doc"), None);
     }
 
     #[test]
     fn a_driver_that_is_not_the_expected_one_fails_the_doctor() {
         let doctor = serde_json::json!({ "driver": { "kind": "epoll" } });
-        let checks = vec![Checked { verdict: Verdict::Passed(None), seconds: 1 }];
+        let checks = vec![Verdict::Passed(None)];
         let mut results = Results { kernel: "6.1".into(), checks, doctor };
         results.expect_driver("epoll");
-        assert_eq!(results.checks[0].verdict, Verdict::Passed(None));
+        assert_eq!(results.checks[0], Verdict::Passed(None));
         results.expect_driver("uring");
-        assert!(results.checks[0].verdict.is_bad());
+        assert!(results.checks[0].is_bad());
     }
 }

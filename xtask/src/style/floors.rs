@@ -1,87 +1,273 @@
 //! Whether the directories of a crate are floors: its top-level modules, files and directories beside `lib.rs`, form no cycle.
+//!
+//! A path counts for the module that it names: `crate::net::Stream` for `net`. A name that the crate's root brings counts for the module
+//! that the root has it from. Paths inside macros are not seen, and those that only tests name do not count.
 
-use super::modules::Modules;
+use std::collections::{BTreeSet, HashMap};
+
+use anyhow::{Context as _, Result};
+use syn::visit::{self, Visit};
+
+use super::Finding;
 use super::tree::Tree;
-use super::{Finding, short};
 
-/// The files of each crate's top-level modules in cycles, each with the modules of these that it names.
-pub(super) fn find(tree: &Tree) -> Result<Vec<Finding>, String> {
+/// A module or an item, from the root of its crate.
+type Place = Vec<String>;
+
+/// The files of each crate's top-level modules in cycles, each with the paths that lead back.
+pub(super) fn find(tree: &Tree) -> Result<Vec<Finding>> {
     let mut found = Vec::new();
-    for root in tree.files.iter().map(|file| file.path.as_str()).filter(|path| is_root(path)) {
-        of_crate(&Modules::read(tree, root)?, &mut found);
+    let roots = tree.files.iter().filter_map(|file| file.path.strip_suffix("/src/lib.rs"));
+    for root in roots.filter(|root| root.matches('/').count() == 1) {
+        found.extend(Crate::read(tree, &format!("{root}/src/"))?.find());
     }
     Ok(found)
 }
 
-fn is_root(path: &str) -> bool {
-    let rest = ["crates/", "tools/"].iter().find_map(|building| path.strip_prefix(building));
-    let rest = rest.and_then(|rest| rest.strip_suffix("/src/lib.rs"));
-    rest.is_some_and(|name| !name.contains('/'))
+/// A crate: its files with the paths that they name, and what its root brings.
+struct Crate {
+    files: Vec<(String, Names)>,
+    floors: BTreeSet<String>,
+    /// Names in the root and in modules within its file, and the paths they stand for.
+    brought: HashMap<Place, Place>,
 }
 
-fn of_crate(modules: &Modules, found: &mut Vec<Finding>) {
-    let (files, of_files) = (modules.files(), modules.graph());
-    let mut names: Vec<&str> = files.iter().filter_map(|file| floor(file)).collect();
-    names.sort_unstable();
-    names.dedup();
-    let floors: Vec<Option<usize>> =
-        files.iter().map(|file| names.binary_search(&floor(file)?).ok()).collect();
-    let mut below = vec![Vec::new(); names.len()];
-    for (file, targets) in of_files.iter().enumerate() {
-        let Some(from) = floors[file] else { continue };
-        below[from].extend(targets.iter().filter_map(|&to| floors[to]).filter(|&to| to != from));
+impl Crate {
+    fn read(tree: &Tree, sources: &str) -> Result<Crate> {
+        let (mut files, mut tests) = (Vec::new(), Vec::new());
+        for file in tree.files.iter().filter(|file| file.is_rust()) {
+            let Some(path) = file.path.strip_prefix(sources) else { continue };
+            let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+            let place = path.split('/').filter(|name| *name != "lib").map(str::to_owned).collect();
+            let parsed = syn::parse_file(&file.text).with_context(|| file.path.clone())?;
+            let mut names = Names { place, ..Names::default() };
+            names.visit_file(&parsed);
+            tests.append(&mut names.tests);
+            files.push((file.path.clone(), names));
+        }
+        files.retain(|(_, names)| !tests.iter().any(|test| names.place.starts_with(test)));
+        let floors = files.iter().filter_map(|(_, names)| names.place.first().cloned()).collect();
+        let root = files.iter_mut().find(|(_, names)| names.place.is_empty());
+        let brought = root.map(|(_, names)| std::mem::take(&mut names.brought)).unwrap_or_default();
+        Ok(Crate { files, floors, brought })
     }
-    let cycle = in_cycles(below);
-    for (file, targets) in of_files.iter().enumerate() {
-        let in_cycle = |floor: Option<usize>| floor.filter(|floor| cycle.contains(floor));
-        let Some(from) = in_cycle(floors[file]) else { continue };
-        let mut named: Vec<&str> = targets
-            .iter()
-            .filter(|&&to| in_cycle(floors[to]).is_some_and(|to| to != from))
-            .map(|&to| short(&files[to]))
-            .collect();
-        named.sort_unstable();
-        if !named.is_empty() {
-            let text = format!("names {}, which leads back to {}", named.join(", "), names[from]);
-            found.push(Finding::new(&files[file], 1, text));
+
+    fn find(&self) -> Vec<Finding> {
+        let mut edges = BTreeSet::new();
+        for (_, names) in &self.files {
+            let below = names.paths.iter().filter_map(|path| self.floor(path));
+            edges.extend(below.filter_map(|below| Some((names.floor()?, below))));
+        }
+        edges.retain(|(from, to)| from != to);
+        let mut left: BTreeSet<&str> = self.floors.iter().map(String::as_str).collect();
+        let names_none = |floor: &str, left: &BTreeSet<&str>| {
+            !edges.iter().any(|(from, to)| *from == floor && left.contains(to))
+        };
+        while let Some(&lowest) = left.iter().find(|floor| names_none(floor, &left)) {
+            left.remove(lowest);
+        }
+        let finding = |(path, names): &(String, Names)| {
+            let own = names.floor().filter(|own| left.contains(own))?;
+            let back = |path: &&Place| {
+                self.floor(path).is_some_and(|floor| floor != own && left.contains(floor))
+            };
+            let back: BTreeSet<String> =
+                names.paths.iter().filter(back).map(|path| path.join("::")).collect();
+            let named = Vec::from_iter(back).join(", ");
+            let text = format!("names {named}, which leads back to {own}");
+            (!named.is_empty()).then(|| Finding::new(path, 1, text))
+        };
+        self.files.iter().filter_map(finding).collect()
+    }
+
+    /// The top-level module of what a path names.
+    fn floor<'a>(&'a self, path: &'a [String]) -> Option<&'a str> {
+        let first = path.first()?;
+        if self.floors.contains(first) {
+            return Some(first);
+        }
+        let brought = (1..=path.len()).find_map(|end| self.brought.get(&path[..end]));
+        brought.filter(|brought| !path.starts_with(brought)).and_then(|path| self.floor(path))
+    }
+}
+
+/// The paths below the crate's root that a file names.
+#[derive(Default)]
+struct Names {
+    /// The module that is read.
+    place: Place,
+    paths: Vec<Place>,
+    /// What `use` brings, by the place and the name it has there.
+    brought: HashMap<Place, Place>,
+    /// Modules for tests only.
+    tests: Vec<Place>,
+}
+
+impl Names {
+    /// The file's top-level module; the root has none.
+    fn floor(&self) -> Option<&str> {
+        self.place.first().map(String::as_str)
+    }
+
+    /// A name in the module that is read.
+    fn here(&self, name: &syn::Ident) -> Place {
+        [self.place.as_slice(), &[name.to_string()]].concat()
+    }
+
+    /// Adds a path, if it is one of this crate, and returns it from the root. In the root, a module needs no `crate` before it.
+    fn add(&mut self, path: &[String]) -> Place {
+        let mut place = self.place.clone();
+        let mut rest = path;
+        while let Some((first, after)) = rest.split_first() {
+            match first.as_str() {
+                "crate" => place.clear(),
+                "super" => _ = place.pop(),
+                "self" => {}
+                _ => break,
+            }
+            rest = after;
+        }
+        place.extend(rest.iter().cloned());
+        if rest.len() < path.len() {
+            self.paths.push(place.clone());
+        }
+        place
+    }
+
+    fn import(&mut self, tree: &syn::UseTree, mut path: Place) {
+        match tree {
+            syn::UseTree::Path(inner) => {
+                path.push(inner.ident.to_string());
+                self.import(&inner.tree, path);
+            }
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|item| self.import(item, path.clone()));
+            }
+            syn::UseTree::Name(name) => self.bring(&name.ident, &name.ident, path),
+            syn::UseTree::Rename(name) => self.bring(&name.ident, &name.rename, path),
+            syn::UseTree::Glob(_) => _ = self.add(&path),
         }
     }
-}
 
-/// The nodes of a graph that are left when those without an edge to others are taken away, again and again: those in cycles, and above some.
-fn in_cycles(mut edges: Vec<Vec<usize>>) -> Vec<usize> {
-    let mut left: Vec<usize> = (0..edges.len()).collect();
-    while let Some(place) = left.iter().position(|&node| edges[node].is_empty()) {
-        let gone = left.swap_remove(place);
-        edges.iter_mut().for_each(|targets| targets.retain(|&to| to != gone));
+    fn bring(&mut self, name: &syn::Ident, shown: &syn::Ident, mut path: Place) {
+        path.push(name.to_string());
+        let shown = self.here(shown);
+        let target = self.add(&path);
+        self.brought.insert(shown, target);
     }
-    left
 }
 
-/// The top-level module of a file; the root has none.
-fn floor(file: &str) -> Option<&str> {
-    let first = short(file).split('/').next()?;
-    (first != "lib.rs").then(|| first.strip_suffix(".rs").unwrap_or(first))
+impl<'ast> Visit<'ast> for Names {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        match item {
+            syn::Item::Mod(module) if is_test(item) => self.tests.push(self.here(&module.ident)),
+            _ if is_test(item) => {}
+            _ => visit::visit_item(self, item),
+        }
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        self.place.push(module.ident.to_string());
+        visit::visit_item_mod(self, module);
+        self.place.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if item.leading_colon.is_none() {
+            self.import(&item.tree, Vec::new());
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Place = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.add(&names);
+        visit::visit_path(self, path);
+    }
+}
+
+/// Whether an item is compiled for tests only.
+fn is_test(item: &syn::Item) -> bool {
+    let attributes = match item {
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        _ => return false,
+    };
+    let is_test = |path: syn::Path| path.is_ident("test");
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(is_test)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is found of a crate with these files.
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (format!("crates/one/src/{path}"), *text)).collect();
+        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        find(&Tree::of(&files)).unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    const ROOT: (&str, &str) = (
+        "lib.rs",
+        "mod base; mod upper; pub use upper::Upper; pub mod open { pub use crate::upper::Upper as Up; }",
+    );
+
+    /// A crate whose upper floor names its lower one.
+    fn with(below: &str) -> Vec<String> {
+        found(&[
+            ROOT,
+            ("base.rs", below),
+            ("upper/mod.rs", "mod part; pub struct Upper; pub fn upper() {}"),
+            ("upper/part.rs", "use crate::base::Base; use super::Upper;"),
+            ("upper/tests.rs", ""),
+        ])
+    }
+
     #[test]
-    fn directories_that_name_each_other_are_found() {
-        let tree = |below: &str| {
-            Tree::of(&[
-                ("crates/one/src/lib.rs", "mod base; mod upper;"),
-                ("crates/one/src/base.rs", below),
-                ("crates/one/src/upper/mod.rs", "mod part; pub struct Upper;"),
-                ("crates/one/src/upper/part.rs", "use crate::base::Base; use super::Upper;"),
-            ])
-        };
-        let found = |below| find(&tree(below)).unwrap();
-        assert!(found("pub struct Base;").is_empty());
-        let cycle = found("use crate::upper::Upper; pub struct Base(Upper);");
-        let files: Vec<_> = cycle.iter().map(|finding| finding.path.as_str()).collect();
-        assert_eq!(files, ["crates/one/src/base.rs", "crates/one/src/upper/part.rs"]);
+    fn directories_that_name_each_other_are_found_whatever_the_path() {
+        let part = "crates/one/src/upper/part.rs:1: names base::Base, which leads back to upper";
+        for (below, named) in [
+            ("use crate::upper::Upper; pub struct Base(Upper);", "upper::Upper"),
+            ("use super::upper::Upper as _;", "upper::Upper"),
+            ("use crate::{upper::{self}, other};", "upper::self"),
+            ("use crate::upper::*;", "upper"),
+            ("use crate::Upper;", "Upper"),
+            ("use crate::open::Up;", "open::Up"),
+            ("fn f() { crate::upper::upper() }", "upper::upper"),
+            ("mod inner { fn f() { super::super::upper::upper() } }", "upper::upper"),
+            ("impl From<crate::Upper> for Base {}", "Upper"),
+        ] {
+            let base = format!("crates/one/src/base.rs:1: names {named}, which leads back to base");
+            assert_eq!(with(below), [base, part.to_owned()], "{below}");
+        }
+    }
+
+    #[test]
+    fn floors_what_only_tests_name_and_other_crates_are_no_cycle() {
+        for below in [
+            "pub struct Base; use self::inner::A; mod inner { pub struct A; }",
+            "#[cfg(test)] use crate::upper::Upper; #[cfg(test)] mod tests { use crate::upper::Upper; }",
+            "use upper::Upper; fn f() { std::mem::take(upper::Upper) }",
+        ] {
+            assert_eq!(with(below), [""; 0], "{below}");
+        }
+        let tests = ("base/tests.rs", "use crate::upper::Upper;");
+        let upper = ("upper.rs", "use crate::base::Base; pub struct Upper;");
+        assert_eq!(
+            found(&[ROOT, ("base/mod.rs", "#[cfg(test)] mod tests;"), tests, upper]),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_parsed_is_an_error_with_its_path() {
+        let error = find(&Tree::of(&[("crates/one/src/lib.rs", "fn f( {")])).err().unwrap();
+        assert!(format!("{error:#}").starts_with("crates/one/src/lib.rs: "), "{error:#}");
     }
 }

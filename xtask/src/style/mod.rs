@@ -1,7 +1,6 @@
 //! The rules of style that a program can check: sizes, words, floors, references. Any violation is a failure.
 
 mod floors;
-mod modules;
 mod references;
 mod sizes;
 mod tree;
@@ -9,9 +8,20 @@ mod words;
 
 use std::fmt;
 
-use crate::step::{Failure, Outcome};
+use anyhow::ensure;
+
+use crate::step::Outcome;
 use tree::Tree;
 use words::Words;
+
+/// The rules, each with what it finds.
+pub(crate) const RULES: [(&str, &str); 5] = [
+    ("files", "source files of more than 500 lines"),
+    ("functions", "functions of more than 70 lines"),
+    ("words", "words of xtask/style/words.txt"),
+    ("floors", "files in cycles of directories and files beside a crate's lib.rs"),
+    ("references", "documents, files and invariants that do not exist"),
+];
 
 /// Up to so many findings of a rule are listed even if not asked for.
 const LISTED: usize = 20;
@@ -36,76 +46,29 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings of one rule.
-struct Rule {
-    name: &'static str,
-    about: &'static str,
-    found: Vec<Finding>,
-}
-
-/// Applies the rules.
-pub(crate) fn check() -> Outcome {
-    verdict(&apply()?)
-}
-
-fn verdict(rules: &[Rule]) -> Outcome {
-    let violated: Vec<&Rule> = rules.iter().filter(|rule| !rule.found.is_empty()).collect();
-    for Rule { name, about, found } in &violated {
-        eprintln!("style: {name}: {}: {about}", found.len());
-        match found.len() <= LISTED {
-            true => found.iter().for_each(|finding| eprintln!("  {finding}")),
-            false => eprintln!("  `cargo xtask style {name}` lists all"),
-        }
-    }
-    let names: Vec<&str> = violated.iter().map(|rule| rule.name).collect();
-    match names.is_empty() {
-        true => Ok(Vec::new()),
-        false => Err(Failure::Failed(format!("style: {}", names.join(", ")))),
-    }
-}
-
-/// Lists the findings of the named rules, and prints the counts of all.
+/// Applies the rules: prints how much each has found, and the findings of those named and of those that have found little.
 pub(crate) fn list(names: &[String]) -> Outcome {
-    let rules = apply()?;
-    if let Some(unknown) = names.iter().find(|name| !rules.iter().any(|rule| rule.name == **name)) {
-        let known: Vec<&str> = rules.iter().map(|rule| rule.name).collect();
-        let text = format!("unknown rule '{unknown}': one of {}", known.join(", "));
-        return Err(Failure::Usage(text));
-    }
-    for rule in rules.iter().filter(|rule| names.iter().any(|name| name == rule.name)) {
-        rule.found.iter().for_each(|finding| println!("{finding}"));
-    }
-    for rule in &rules {
-        println!("{:<12} {:>5}  {}", rule.name, rule.found.len(), rule.about);
-    }
-    verdict(&rules)
-}
-
-fn apply() -> Result<Vec<Rule>, Failure> {
     let tree = Tree::read()?;
     let words = Words::read()?;
-    let unused = words.unused(&tree);
-    if !unused.is_empty() {
-        let text =
-            format!("xtask/style/allowed.txt allows what is not there: {}", unused.join(", "));
-        return Err(Failure::Failed(text));
+    let unused = words.unused(&tree).join(", ");
+    ensure!(unused.is_empty(), "xtask/style/allowed.txt allows what is not there: {unused}");
+    let found = [
+        sizes::files(&tree),
+        sizes::functions(&tree),
+        words.find(&tree),
+        floors::find(&tree)?,
+        references::find(&tree),
+    ];
+    let mut violated = Vec::new();
+    for ((name, about), found) in RULES.iter().zip(found) {
+        println!("{name:<12} {:>5}  {about}", found.len());
+        if found.len() > LISTED && !names.iter().any(|named| named == name) {
+            println!("  `cargo xtask style {name}` lists all");
+        } else {
+            found.iter().for_each(|finding| println!("  {finding}"));
+        }
+        violated.extend((!found.is_empty()).then_some(*name));
     }
-    let floors = floors::find(&tree).map_err(|why| Failure::Failed(format!("style: {why}")))?;
-    let rule = |name, about, found| Rule { name, about, found };
-    Ok(vec![
-        rule("files", "source files of more than 500 lines", sizes::files(&tree)),
-        rule("functions", "functions of more than 70 lines", sizes::functions(&tree)),
-        rule("words", "words of xtask/style/words.txt", words.find(&tree)),
-        rule("floors", "files in cycles of directories and files beside a crate's lib.rs", floors),
-        rule(
-            "references",
-            "documents, files and invariants that do not exist",
-            references::find(&tree),
-        ),
-    ])
-}
-
-/// A file's path below its crate's sources.
-fn short(path: &str) -> &str {
-    path.split_once("/src/").map_or(path, |(_, rest)| rest)
+    ensure!(violated.is_empty(), "style: {}", violated.join(", "));
+    Ok(Vec::new())
 }

@@ -1,7 +1,10 @@
 //! References to documents, files and invariants that do not exist.
 
+use regex_lite::Regex;
+
 use super::Finding;
 use super::tree::{SourceFile, Tree};
+use crate::files::joined;
 
 /// Endings of words that count as names of files of this repository.
 const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".c", ".h"];
@@ -13,13 +16,23 @@ const DECISIONS: &str = "docs/adr/";
 
 /// Every reference to something that does not exist.
 pub(super) fn find(tree: &Tree) -> Vec<Finding> {
-    let known = Known { tree, invariants: invariants(tree) };
+    let regex = |pattern| Regex::new(pattern).expect("it is a pattern");
+    let known = Known {
+        tree,
+        invariants: invariants(tree),
+        cited: regex(r"(ADR|nvariant)s*((?: +(?:and\b|to\b|\d\S*))+)"),
+        document: regex(r"[A-Za-z0-9_./-]+\.md\b"),
+    };
     tree.files.iter().flat_map(|file| known.check(file)).collect()
 }
 
 struct Known<'a> {
     tree: &'a Tree,
     invariants: Vec<u32>,
+    /// Numbers after a word: `ADR 0017`, `Invariants 4 and 11` or `Invariants 2, 13`.
+    cited: Regex,
+    /// The name of a document.
+    document: Regex,
 }
 
 impl Known<'_> {
@@ -27,16 +40,14 @@ impl Known<'_> {
         let mut found = Vec::new();
         let mut fenced = false;
         for (index, line) in file.text.lines().enumerate() {
-            if line.trim_start().starts_with("```") {
-                fenced = !fenced;
+            fenced ^= line.trim_start().starts_with("```");
+            if if file.is_markdown() { fenced } else { !is_comment(line) } {
+                continue;
             }
-            let prose =
-                if file.is_markdown() { Some(line).filter(|_| !fenced) } else { comment(line) };
-            let Some(prose) = prose else { continue };
-            let mut dangling = self.numbers(prose);
-            dangling.extend(self.spans(file, prose));
+            let mut dangling = self.numbers(line);
+            dangling.extend(self.spans(file, line));
             if file.is_markdown() {
-                dangling.extend(self.links(file, prose));
+                dangling.extend(self.links(file, line));
             }
             dangling.dedup();
             found
@@ -47,25 +58,31 @@ impl Known<'_> {
 
     /// Decisions and invariants cited by number.
     fn numbers(&self, prose: &str) -> Vec<String> {
-        let decisions = cited(prose, "ADR").into_iter().filter(|number| {
-            let start = format!("{DECISIONS}{number:04}-");
-            !self.tree.paths.iter().any(|path| path.starts_with(&start))
-        });
-        let invariants =
-            cited(prose, "nvariant").into_iter().filter(|number| !self.invariants.contains(number));
-        let decisions = decisions.map(|number| format!("ADR {number:04} is not in {DECISIONS}"));
-        let invariants =
-            invariants.map(|number| format!("invariant {number} is not numbered in {INVARIANTS}"));
-        decisions.chain(invariants).collect()
+        let mut lost = Vec::new();
+        for cited in self.cited.captures_iter(prose) {
+            for word in cited[2].split_whitespace() {
+                let Ok(number) = word.trim_end_matches(|c: char| !c.is_ascii_digit()).parse()
+                else {
+                    continue;
+                };
+                let start = format!("{DECISIONS}{number:04}-");
+                let is_decision = &cited[1] == "ADR";
+                if is_decision && !self.tree.paths.iter().any(|path| path.starts_with(&start)) {
+                    lost.push(format!("ADR {number:04} is not in {DECISIONS}"));
+                }
+                if !is_decision && !self.invariants.contains(&number) {
+                    lost.push(format!("invariant {number} is not numbered in {INVARIANTS}"));
+                }
+            }
+        }
+        lost
     }
 
     /// Paths in code spans, and names of documents anywhere.
     fn spans(&self, file: &SourceFile, prose: &str) -> Vec<String> {
         let spans = prose.split('`').skip(1).step_by(2).filter(|span| is_path(span, file));
-        let documents = prose
-            .split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)))
-            .map(|word| word.trim_end_matches('.'))
-            .filter(|word| word.ends_with(".md") && word.len() > 3 && !word.starts_with('/'));
+        let documents = self.document.find_iter(prose).map(|found| found.as_str());
+        let documents = documents.filter(|path| !path.starts_with('/'));
         let lost = spans.chain(documents).filter(|path| !self.exists(file, path));
         lost.map(|path| format!("`{path}` does not exist")).collect()
     }
@@ -80,10 +97,10 @@ impl Known<'_> {
         });
         let lost = local.filter(|target| {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let path = if path.is_empty() { file.path.clone() } else { beside(&file.path, path) };
-            let is_there =
-                |known: &String| known.trim_end_matches('/') == path.trim_end_matches('/');
-            !self.tree.paths.iter().any(is_there) || !self.has_heading(&path, anchor)
+            let path = if path.is_empty() { file.path.clone() } else { beside(file, path) };
+            let names = [path.clone(), format!("{}/", path.trim_end_matches('/'))];
+            !names.iter().any(|name| self.tree.paths.contains(name))
+                || !self.has_heading(&path, anchor)
         });
         lost.map(|target| format!("the link to {target} leads nowhere")).collect()
     }
@@ -96,21 +113,25 @@ impl Known<'_> {
         anchor.is_empty() || self.tree.file(path).is_none_or(headings)
     }
 
-    /// Whether a path, or the end of one, is that of a file or directory.
+    /// Whether a path, or the end of one in whole names, is that of a file or directory.
     fn exists(&self, file: &SourceFile, path: &str) -> bool {
-        let direct = beside(&file.path, path);
+        if self.tree.paths.contains(&beside(file, path)) {
+            return true;
+        }
         let wanted = path.trim_start_matches("./");
-        self.tree.paths.iter().any(|known| {
-            *known == direct || alternatives(wanted).iter().any(|wanted| ends_with(known, wanted))
+        let mut paths = self.tree.paths.iter();
+        if let Some(pattern) = pattern(wanted) {
+            return paths.any(|known| pattern.is_match(known));
+        }
+        paths.any(|known| {
+            known.strip_suffix(wanted).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
         })
     }
 }
 
-/// The comment on a line of code.
-fn comment(line: &str) -> Option<&str> {
-    let text = line.trim_start();
-    let is_comment = text.starts_with("//") || text.starts_with("# ") || text.starts_with("* ");
-    is_comment.then_some(text)
+/// Whether a line of code is a comment.
+fn is_comment(line: &str) -> bool {
+    ["//", "# ", "* "].iter().any(|start| line.trim_start().starts_with(start))
 }
 
 /// Whether a code span is meant as a path of this repository.
@@ -122,25 +143,6 @@ fn is_path(span: &str, file: &SourceFile) -> bool {
     }
     let is_directory = span.ends_with('/') && file.is_markdown();
     is_directory || ENDINGS.iter().any(|ending| span.ends_with(ending) && span.len() > ending.len())
-}
-
-/// Numbers that follow a word, such as `ADR 0017`, `Invariants 4 and 11` or `Invariants 2, 13`.
-fn cited(prose: &str, word: &str) -> Vec<u32> {
-    let mut numbers = Vec::new();
-    for (at, _) in prose.match_indices(word) {
-        let rest = prose[at + word.len()..].trim_start_matches('s');
-        let mut words = rest.split_whitespace();
-        if !rest.starts_with(' ') {
-            continue;
-        }
-        for word in words.by_ref().take_while(|word| {
-            matches!(*word, "and" | "to") || word.starts_with(|c: char| c.is_ascii_digit())
-        }) {
-            let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit());
-            numbers.extend(digits.parse::<u32>());
-        }
-    }
-    numbers
 }
 
 /// The numbers of the invariants: items of numbered lists under a heading that names them.
@@ -160,62 +162,28 @@ fn invariants(tree: &Tree) -> Vec<u32> {
 }
 
 /// A path that is relative to the directory of `file`, from the root.
-fn beside(file: &str, path: &str) -> String {
-    let mut parts: Vec<&str> = file.split('/').collect();
-    parts.pop();
-    for part in path.split('/') {
-        match part {
-            "." => {}
-            ".." => _ = parts.pop(),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
+fn beside(file: &SourceFile, path: &str) -> String {
+    joined(file.path.rsplit_once('/').map_or("", |(directory, _)| directory), path)
 }
 
-/// Expands braces to each of their alternatives.
-fn alternatives(path: &str) -> Vec<String> {
-    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
-        Some((before, (inside, after))) => {
-            inside.split(',').map(|middle| format!("{before}{middle}{after}")).collect()
-        }
-        None => vec![path.to_owned()],
+/// The paths that a path with `*` for a part of a name, `{a,b}` for alternatives, or the name `NNNN-title` of any decision stands for; none if
+/// it has nothing of that.
+fn pattern(path: &str) -> Option<Regex> {
+    let decision = path.split_once("NNNN-").map(|(before, _)| format!("{before}#"));
+    if decision.is_none() && !path.contains(['*', '{']) {
+        return None;
     }
-}
-
-/// Whether a path ends with another, in whole names.
-fn ends_with(known: &str, wanted: &str) -> bool {
-    let (known, wanted): (Vec<_>, Vec<_>) =
-        (known.split('/').collect(), wanted.split('/').collect());
-    let start = known.len().checked_sub(wanted.len());
-    start.is_some_and(|start| {
-        known[start..].iter().zip(&wanted).all(|(name, pattern)| fits(name, pattern))
-    })
-}
-
-/// Whether a name matches a pattern with at most one `*`. `NNNN` in the name of a decision is any number.
-fn fits(name: &str, pattern: &str) -> bool {
-    if pattern.starts_with("NNNN-") {
-        return name.starts_with(|c: char| c.is_ascii_digit());
-    }
-    match pattern.split_once('*') {
-        Some((before, after)) => {
-            name.len() >= before.len() + after.len()
-                && name.starts_with(before)
-                && name.ends_with(after)
-        }
-        None => name == pattern,
-    }
+    let escaped = regex_lite::escape(decision.as_deref().unwrap_or(path));
+    let escaped = escaped.replace(r"\#", r"\d[^/]*");
+    let pattern = escaped.replace(r"\*", "[^/]*").replace(r"\{", "(?:").replace(r"\}", ")");
+    Regex::new(&format!("(?:^|/)(?:{})$", pattern.replace(',', "|"))).ok()
 }
 
 /// A heading as links name it.
 fn slug(heading: &str) -> String {
-    let kept = heading
-        .to_lowercase()
-        .chars()
-        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
-        .collect::<String>();
-    kept.replace(' ', "-")
+    let mut slug = heading.to_lowercase().replace(' ', "-");
+    slug.retain(|c| c.is_alphanumeric() || "-_".contains(c));
+    slug
 }
 
 #[cfg(test)]

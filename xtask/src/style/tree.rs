@@ -1,9 +1,13 @@
 //! The text files of the workspace: what the rules of style read.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::step::{Failure, root};
+use anyhow::Result;
+use fs_err as fs;
+
+use crate::files::below;
+use crate::step::root;
 
 /// Directories that are not read: build output, the repository itself, inputs of the fuzz targets, and the lists of this
 /// check, which name every word that must not come back.
@@ -31,62 +35,47 @@ impl SourceFile {
 }
 
 /// The text files, and the paths of all files.
+#[derive(Default)]
 pub(super) struct Tree {
     /// Text files, by path.
     pub(super) files: Vec<SourceFile>,
-    /// Files and directories of any kind, by path; directories end with a slash.
-    pub(super) paths: Vec<String>,
+    /// Files of any kind, and the directories that have some, by path; directories end with a slash.
+    pub(super) paths: BTreeSet<String>,
 }
 
 impl Tree {
     /// Reads the workspace.
-    pub(super) fn read() -> Result<Tree, Failure> {
-        let mut tree = Tree { files: Vec::new(), paths: Vec::new() };
-        tree.walk(&root(), "").map_err(|error| Failure::Failed(format!("style: {error}")))?;
-        tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+    pub(super) fn read() -> Result<Tree> {
+        let root = root();
+        let left_out = |path: &Path| {
+            path.is_symlink() || LEFT_OUT.iter().any(|directory| path.ends_with(directory))
+        };
+        let mut tree = Tree::default();
+        for file in below(&root, &left_out)? {
+            let is_text =
+                file.extension().is_some_and(|ending| ENDINGS.iter().any(|e| ending == *e));
+            let text = if is_text { Some(fs::read(&file)?) } else { None };
+            let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            tree.add(&file.strip_prefix(&root)?.to_string_lossy(), text);
+        }
         Ok(tree)
     }
 
     /// A tree of these files alone.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Tree {
-        let text = |(path, text): &(&str, &str)| SourceFile {
-            path: (*path).to_owned(),
-            text: (*text).to_owned(),
-        };
-        let mut paths: Vec<String> = files.iter().map(|(path, _)| (*path).to_owned()).collect();
-        let parents = files
-            .iter()
-            .flat_map(|(path, _)| path.match_indices('/').map(|(end, _)| path[..=end].to_owned()));
-        paths.extend(parents);
-        Tree { files: files.iter().map(text).collect(), paths }
+        let mut tree = Tree::default();
+        files.iter().for_each(|(path, text)| tree.add(path, Some((*text).to_owned())));
+        tree
+    }
+
+    fn add(&mut self, path: &str, text: Option<String>) {
+        self.paths.extend(path.match_indices('/').map(|(end, _)| path[..=end].to_owned()));
+        self.paths.insert(path.to_owned());
+        self.files.extend(text.map(|text| SourceFile { path: path.to_owned(), text }));
     }
 
     pub(super) fn file(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
-    }
-
-    fn walk(&mut self, directory: &Path, prefix: &str) -> std::io::Result<()> {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            let left_out = |name: &&str| path == **name || path.ends_with(&format!("/{name}"));
-            let kind = entry.file_type()?;
-            if LEFT_OUT.iter().any(left_out) || kind.is_symlink() {
-                continue;
-            }
-            if kind.is_dir() {
-                self.walk(&entry.path(), &format!("{path}/"))?;
-                self.paths.push(path + "/");
-                continue;
-            }
-            let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
-            if ENDINGS.contains(&ending) {
-                let text = String::from_utf8_lossy(&fs::read(entry.path())?).into_owned();
-                self.files.push(SourceFile { path: path.clone(), text });
-            }
-            self.paths.push(path);
-        }
-        Ok(())
     }
 }

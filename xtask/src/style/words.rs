@@ -5,11 +5,13 @@
 //! listed as one: `PostOffice` is found as `postoffice`, and so is `post_office`.
 
 use std::collections::HashMap;
-use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+use fs_err as fs;
 
 use super::Finding;
 use super::tree::{SourceFile, Tree};
-use crate::step::{Failure, root};
+use crate::step::root;
 
 /// The two lists.
 pub(super) struct Words {
@@ -21,19 +23,15 @@ pub(super) struct Words {
 
 impl Words {
     /// Reads both lists.
-    pub(super) fn read() -> Result<Words, Failure> {
-        let directory = root().join("xtask").join("style");
-        let text = |name: &str| {
-            fs::read_to_string(directory.join(name))
-                .map_err(|error| Failure::Failed(format!("xtask/style/{name}: {error}")))
-        };
-        Words::parse(&text("words.txt")?, &text("allowed.txt")?).map_err(Failure::Failed)
+    pub(super) fn read() -> Result<Words> {
+        let text = |name: &str| fs::read_to_string(root().join("xtask/style").join(name));
+        Words::parse(&text("words.txt")?, &text("allowed.txt")?)
     }
 
-    fn parse(words: &str, allowed: &str) -> Result<Words, String> {
+    fn parse(words: &str, allowed: &str) -> Result<Words> {
         let mut instead = HashMap::new();
         for line in entries(words) {
-            let (listed, advice) = line.split_once("  ").ok_or_else(|| {
+            let (listed, advice) = line.split_once("  ").with_context(|| {
                 format!("words.txt: '{line}' is not: WORDS, two spaces, what to say instead")
             })?;
             for word in listed.split_whitespace() {
@@ -44,10 +42,10 @@ impl Words {
             let mut fields = line.split_whitespace();
             match (fields.next(), fields.next(), fields.next()) {
                 (Some(path), Some(word), Some(_)) => Ok((path.to_owned(), word.to_owned())),
-                _ => Err(format!("allowed.txt: '{line}' is not: PATH WORD REASON")),
+                _ => bail!("allowed.txt: '{line}' is not: PATH WORD REASON"),
             }
         });
-        Ok(Words { instead, allowed: allowed.collect::<Result<_, _>>()? })
+        Ok(Words { instead, allowed: allowed.collect::<Result<_>>()? })
     }
 
     /// Every line with a listed word.
@@ -172,7 +170,9 @@ mod tests {
 
     #[test]
     fn lists_that_are_none_are_refused_by_line() {
-        assert!(Words::parse("parcel", "").err().unwrap().contains("'parcel' is not"));
-        assert!(Words::parse("", "a.md who").err().unwrap().contains("'a.md who' is not"));
+        assert!(Words::parse("parcel", "").err().unwrap().to_string().contains("'parcel' is not"));
+        assert!(
+            Words::parse("", "a.md who").err().unwrap().to_string().contains("'a.md who' is not")
+        );
     }
 }

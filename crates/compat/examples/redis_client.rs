@@ -1,6 +1,6 @@
 //! A client of Redis by the crate redis, on annulus alone: its multiplexed connection takes a stream of annulus in a `SendStream`.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example redis -- 127.0.0.1:6379`, beside `redis-server`.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example redis_client -- 127.0.0.1:6379`, beside `redis-server`.
 
 use annulus::net::TcpStream;
 use annulus_compat::SendStream;
