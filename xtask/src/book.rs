@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use fs_err as fs;
 
-use crate::files::below;
+use crate::files::{below, remove};
 use crate::step::{Outcome, Step, root, target};
 use crate::verbs;
 
@@ -33,9 +33,7 @@ pub(crate) fn build() -> Outcome {
     }
     verbs::doc()?;
     let book = target().join("book");
-    if book.exists() {
-        fs::remove_dir_all(&book)?;
-    }
+    remove(&book)?;
     Step::new("mdbook", "build docs --dest-dir").argument(&book).run()?;
     // Pages link to these, and mdBook does not copy them.
     copy(&target().join("doc"), &book.join("api"), |path| {

@@ -28,6 +28,11 @@ pub(crate) fn below(
     Ok(files)
 }
 
+/// Removes a directory, if it is there.
+pub(crate) fn remove(directory: &Path) -> io::Result<()> {
+    if directory.exists() { fs::remove_dir_all(directory) } else { Ok(()) }
+}
+
 /// A path relative to a directory, from the root of both; outside of it, it begins with `../`.
 pub(crate) fn joined(directory: &str, path: &str) -> String {
     let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();

@@ -19,6 +19,7 @@ const MESSAGES: u64 = 4_000;
 const SIMULATED: &str = "annulus_sim::";
 
 /// A workload, and the cost of a message.
+#[derive(Clone)]
 struct Figure {
     way: String,
     clients: u32,
@@ -74,11 +75,10 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>)> {
 }
 
 fn figure(line: &str) -> Option<Figure> {
-    let mut fields = line.split_whitespace();
-    let way = fields.next()?.to_owned();
-    let (clients, bytes) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    let instructions = fields.next()?.parse().ok()?;
-    fields.next().is_none().then_some(Figure { way, clients, bytes, instructions })
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [way, clients, bytes, instructions] = fields[..] else { return None };
+    let (clients, bytes) = (clients.parse().ok()?, bytes.parse().ok()?);
+    Some(Figure { way: way.into(), clients, bytes, instructions: instructions.parse().ok()? })
 }
 
 /// Starts the build of the program that is counted, which takes a minute of one core, beside the parts that follow and leave a core
@@ -97,15 +97,14 @@ fn has_valgrind() -> bool {
 
 /// Instructions of a message, at the size of a figure.
 fn count(figure: &Figure) -> Result<Figure> {
-    let &Figure { ref way, clients, bytes, .. } = figure;
-    let messages = MESSAGES.max(10 * u64::from(clients));
+    let messages = MESSAGES.max(10 * u64::from(figure.clients));
     let (once, twice) = thread::scope(|scope| {
         let once = scope.spawn(|| spent(figure, messages));
         let twice = spent(figure, 2 * messages);
         (once.join().expect("a run that fails returns why"), twice)
     });
     let instructions = (twice?.saturating_sub(once?)) as f64 / messages as f64;
-    Ok(Figure { way: way.clone(), clients, bytes, instructions })
+    Ok(Figure { instructions, ..figure.clone() })
 }
 
 /// Instructions of one run, without those of the simulated kernel.
@@ -131,29 +130,19 @@ fn check(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
     let size = format!("{} {} × {} bytes", known.way, known.clients, known.bytes);
     eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
-    let wrong = |what: &str| {
-        Some(format!(
-            "{size}: {:.0} instead of {:.0}: {what}",
-            counted.instructions, known.instructions
-        ))
+    let remedy = match change > 0.0 {
+        true => "find what costs them, or record the figure and say why",
+        false => "better: lower the figure with `cargo xtask instructions --write`",
     };
-    match change {
-        change if change > TOLERANCE => {
-            wrong("find what costs them, or record the figure and say why")
-        }
-        change if change < -TOLERANCE => {
-            wrong("better: lower the figure with `cargo xtask instructions --write`")
-        }
-        _ => None,
-    }
+    let (is, was) = (counted.instructions, known.instructions);
+    (change.abs() > TOLERANCE).then(|| format!("{size}: {is:.0} instead of {was:.0}: {remedy}"))
 }
 
 /// The record: the compiler, and a line a figure.
 fn listed(compiler: &str, figures: &[Figure]) -> String {
-    let mut text = String::from(
-        "# Instructions a message: tcp, tcp-measured or udp, clients, bytes, instructions. `cargo xtask instructions --write` writes this.\n",
+    let mut text = format!(
+        "# Instructions a message: tcp, tcp-measured or udp, clients, bytes, instructions. `cargo xtask instructions --write` writes this.\n{compiler}\n"
     );
-    text += &format!("{compiler}\n");
     for Figure { way, clients, bytes, instructions } in figures {
         text += &format!("{way} {clients} {bytes} {instructions:.0}\n");
     }

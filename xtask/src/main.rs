@@ -30,11 +30,10 @@ mod verbs;
 use step::Outcome;
 
 /// Everything a change is checked with. Nothing to install.
+///
+/// Exit code: 0 passed, 1 something failed, 2 usage. A step that cannot run here is skipped and named.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
-#[command(
-    after_help = "Exit code: 0 passed, 1 something failed, 2 usage. A step that cannot run here is skipped and named."
-)]
 struct Called {
     #[command(subcommand)]
     verb: Verb,

@@ -10,23 +10,18 @@ use crate::features::{list, metadata};
 use crate::files::{entries, name};
 use crate::step::{Outcome, Step};
 
-/// Packages everything.
+/// Packages everything, and builds each from what was packaged.
 pub(crate) fn all() -> Outcome {
     compat()?;
-    workspace()
+    fetch("Cargo.toml")?;
+    forget()?;
+    packaged("")
 }
 
 /// Packages every library and the command, without building them.
 pub(crate) fn unbuilt() -> Outcome {
     fetch("Cargo.toml")?;
     packaged("--no-verify")
-}
-
-/// Packages every library and the command, and builds each from what was packaged.
-fn workspace() -> Outcome {
-    fetch("Cargo.toml")?;
-    forget()?;
-    packaged("")
 }
 
 fn packaged(option: &str) -> Outcome {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
-use fs_err as fs;
 
+use crate::files::remove;
 use crate::step::{Outcome, is_ci, reason_and_report, target};
 
 /// Something that is checked.
@@ -70,8 +70,8 @@ fn attempt(part: &Part, is_ci: bool) -> Ended {
 
 /// Removes directories that may be missing.
 fn clear(above: &Path, directories: &[&str]) {
-    for directory in directories.iter().map(|name| above.join(name)).filter(|path| path.exists()) {
-        if let Err(error) = fs::remove_dir_all(&directory) {
+    for directory in directories {
+        if let Err(error) = remove(&above.join(directory)) {
             eprintln!("xtask: {error}");
         }
     }
@@ -138,7 +138,7 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::env;
+    use std::{env, fs};
 
     use super::*;
 

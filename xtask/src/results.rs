@@ -22,36 +22,26 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|
 ";
 
-/// A row of the table.
-struct Run {
-    /// The name in `annulus bench`, and of the files.
-    name: &'static str,
-    about: &'static str,
-}
-
-impl Run {
-    const fn new(name: &'static str, about: &'static str) -> Run {
-        Run { name, about }
-    }
-}
+/// The name of a run in `annulus bench`, and of its files; and what it compares.
+type Run = (&'static str, &'static str);
 
 /// The rows: published tables, then programs.
 const RUNS: [Run; 15] = [
-    Run::new("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
-    Run::new("udp", "echo over UDP, with a C epoll loop"),
-    Run::new("go-uring", "echo, with Go's poller and a ring under Go"),
-    Run::new("bench-echo", "a connection a message, with asio, netpoll, tokio, monoio"),
-    Run::new("fibers", "echo, with a thread a connection"),
-    Run::new("op-modes", "echo, with other operations of the ring"),
-    Run::new("file", "open, write, read, close, with threads"),
-    Run::new("nop", "NOPs, with liburing and the io-uring crate"),
-    Run::new("http", "hyper, on tokio, monoio and compio"),
-    Run::new("https", "hyper under rustls, on tokio"),
-    Run::new("files", "static files, with nginx"),
-    Run::new("store", "the protocol of Redis, with redis-server"),
-    Run::new("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
-    Run::new("proxy-2", "the same on two threads, with HAProxy"),
-    Run::new("overload", "the proxy at fixed rates, up to 120 % of its peak"),
+    ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
+    ("udp", "echo over UDP, with a C epoll loop"),
+    ("go-uring", "echo, with Go's poller and a ring under Go"),
+    ("bench-echo", "a connection a message, with asio, netpoll, tokio, monoio"),
+    ("fibers", "echo, with a thread a connection"),
+    ("op-modes", "echo, with other operations of the ring"),
+    ("file", "open, write, read, close, with threads"),
+    ("nop", "NOPs, with liburing and the io-uring crate"),
+    ("http", "hyper, on tokio, monoio and compio"),
+    ("https", "hyper under rustls, on tokio"),
+    ("files", "static files, with nginx"),
+    ("store", "the protocol of Redis, with redis-server"),
+    ("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
+    ("proxy-2", "the same on two threads, with HAProxy"),
+    ("overload", "the proxy at fixed rates, up to 120 % of its peak"),
 ];
 
 /// Fails if the page or the picture is not that of the files, or writes both anew.
@@ -83,7 +73,7 @@ fn page(compared: &[(&Run, Value)]) -> Result<String> {
     let mut table = HEAD.to_owned();
     for (run, comparison) in compared {
         table += &cells(run, comparison).with_context(|| {
-            format!("docs/results/{}.json compares annulus with nothing", run.name)
+            format!("docs/results/{}.json compares annulus with nothing", run.0)
         })?;
     }
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
@@ -91,7 +81,7 @@ fn page(compared: &[(&Run, Value)]) -> Result<String> {
 
 /// The lab's findings, from the run's report.
 fn comparison(run: &Run) -> Result<Value> {
-    let path = root().join("docs/results").join(run.name).with_extension("json");
+    let path = root().join("docs/results").join(run.0).with_extension("json");
     let report: Result<Value, _> = serde_json::from_str(&fs::read_to_string(&path)?);
     let mut report = report.with_context(|| path.display().to_string())?;
     // The report of a published table has it below the table.
@@ -99,7 +89,7 @@ fn comparison(run: &Run) -> Result<Value> {
 }
 
 /// The cells of a row: annulus against the best of its rivals in each cell. Only cells with a verdict are in the mean.
-fn cells(run: &Run, comparison: &Value) -> Option<String> {
+fn cells((run, about): &Run, comparison: &Value) -> Option<String> {
     let against = comparison["against"].as_array().filter(|all| !all.is_empty())?;
     let with = |verdict: &'static str| against.iter().filter(move |it| it["verdict"] == verdict);
     let cost = |it: &Value| it["cost"]["median"].as_f64().unwrap_or(f64::NAN);
@@ -118,9 +108,7 @@ fn cells(run: &Run, comparison: &Value) -> Option<String> {
     let [better, same, lost] = ["better", "same", "worse"].map(|verdict| with(verdict).count());
     let open = against.len() - better - same - lost;
     Some(format!(
-        "| [{0}](results/{0}.md) | {1} | {better} | {same} | {lost} | {open} | {2}, {3} | {worse} |\n",
-        run.name,
-        run.about,
+        "| [{run}](results/{run}.md) | {about} | {better} | {same} | {lost} | {open} | {}, {} | {worse} |\n",
         shown(mean),
         shown(worst),
     ))
@@ -150,7 +138,7 @@ mod tests {
             at("undecided", 9.0, serde_json::json!({"load": "noisy"})),
             at("void", 9.0, serde_json::json!({"load": "noisier"})),
         ]});
-        let run = Run::new("files", "static files");
+        let run = ("files", "static files");
         assert_eq!(
             cells(&run, &comparison).unwrap(),
             "| [files](results/files.md) | static files | 1 | 0 | 1 | 2 | 1.00, 2.00 \

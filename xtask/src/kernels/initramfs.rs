@@ -7,8 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use fs_err as fs;
 
-use super::remove;
-use crate::files::name;
+use crate::files::{name, remove};
 use crate::step::Step;
 
 /// Modules for the disk, the shared files and the file systems over them. A module that is built into the kernel, or that it does not have, is

@@ -13,23 +13,10 @@ const DISK: &str = "4G";
 /// More than the seconds that a machine with hardware support takes to start its first process on a busy host.
 const PROBE: u64 = 20;
 
-/// How the instructions of a machine are run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accelerator {
-    /// The processor itself runs them.
-    Kvm,
-    /// Translated: some ten times slower.
-    Tcg,
-}
-
-impl Accelerator {
-    fn arguments(self) -> &'static str {
-        match self {
-            Self::Kvm => "-accel kvm -cpu host",
-            Self::Tcg => "-accel tcg,thread=multi -cpu max,la57=off",
-        }
-    }
-}
+/// Options of QEMU by which the processor itself runs the instructions of a machine.
+const KVM: &str = "-accel kvm -cpu host";
+/// Options by which they are translated: some ten times slower.
+const TCG: &str = "-accel tcg,thread=multi -cpu max,la57=off";
 
 /// The images that a machine boots from, and the files it shares.
 pub(super) struct Machine<'a> {
@@ -40,25 +27,24 @@ pub(super) struct Machine<'a> {
     pub(super) results: Option<&'a Path>,
 }
 
-/// The accelerator that works, by booting: a device for KVM may exist and not work.
-pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> Accelerator {
+/// The options that work, by booting: a device for KVM may exist and not work.
+pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> &'static str {
     if !Path::new("/dev/kvm").exists() {
-        return Accelerator::Tcg;
+        return TCG;
     }
     let machine = Machine { kernel, initramfs, results: None };
-    match machine.boot(Accelerator::Kvm, PROBE) {
-        Ok(console) if console.contains("annulus: alive") => Accelerator::Kvm,
-        _ => Accelerator::Tcg,
+    match machine.boot(KVM, PROBE) {
+        Ok(console) if console.contains("annulus: alive") => KVM,
+        _ => TCG,
     }
 }
 
 impl Machine<'_> {
     /// Runs the machine to its end, and returns its console output. It is stopped after `most` seconds.
-    pub(super) fn boot(&self, accelerator: Accelerator, most: u64) -> Result<String> {
+    pub(super) fn boot(&self, accelerator: &str, most: u64) -> Result<String> {
         let console = self.beside(".console");
         let line = format!(
-            "--kill-after=5 {most} {QEMU} {} -smp 2 -m 2048 -nodefaults -no-user-config -no-reboot -display none",
-            accelerator.arguments()
+            "--kill-after=5 {most} {QEMU} {accelerator} -smp 2 -m 2048 -nodefaults -no-user-config -no-reboot -display none"
         );
         let step = Step::new("timeout", &line).argument("-serial");
         let step = step.argument(format!("file:{}", console.display()));

@@ -11,13 +11,14 @@ mod plan;
 mod results;
 
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use fs_err as fs;
 
+use crate::files::remove;
 use crate::step::{Outcome, Step, root, target};
-use machine::{Accelerator, Machine};
+use machine::Machine;
 use packages::{Kernel, Packages};
 use plan::{Plan, Scope, quoted};
 use results::Results;
@@ -90,7 +91,7 @@ pub(crate) fn run(choice: &Choice) -> Outcome {
 struct Runner {
     directory: PathBuf,
     plan: Plan,
-    accelerator: OnceCell<Accelerator>,
+    accelerator: OnceCell<&'static str>,
 }
 
 impl Runner {
@@ -109,7 +110,7 @@ impl Runner {
         fs::write(results.join("settings"), lines.concat())?;
         let (image, initramfs) = (&kernel.image(), kernel.initramfs.as_path());
         let machine = Machine { kernel: image, initramfs, results: Some(&results) };
-        let console = machine.boot(*accelerator, self.plan.seconds() + BOOT)?;
+        let console = machine.boot(accelerator, self.plan.seconds() + BOOT)?;
         let mut read = Results::read(&kernel.release, &self.plan, &results);
         read.expect_driver(kernel.driver);
         if !console.contains("annulus: done") {
@@ -139,11 +140,6 @@ impl Runner {
         fs::write(&plan, self.plan.text())?;
         Ok((results, plan))
     }
-}
-
-/// Removes a directory, if it is there.
-fn remove(directory: &Path) -> std::io::Result<()> {
-    if directory.exists() { fs::remove_dir_all(directory) } else { Ok(()) }
 }
 
 fn script() -> PathBuf {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use fs_err as fs;
 
 use super::{initramfs, machine};
-use crate::files::{entries, name};
+use crate::files::{entries, name, remove};
 use crate::step::{Step, root};
 
 /// A version of Linux that Debian has packages of.
@@ -132,7 +132,7 @@ impl Packages {
         // apt downloads to where it is called, and names an archive by package, version and architecture.
         let unpack = "cd \"$0\" && apt-get -qq download \"$1\" && dpkg-deb -x \"$1\"_*.deb \"$1.partial\" && rm \"$1\"_*.deb";
         let partial = self.directory.join("archives").join(format!("{package}.partial"));
-        super::remove(&partial)?;
+        remove(&partial)?;
         let step = self.apt("sh", "-c").argument(unpack).argument(self.directory.join("archives"));
         step.argument(package).run()?;
         fs::rename(&partial, &target)?;

@@ -42,27 +42,14 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// The profile of the build. Optimized tests are faster on an emulated processor, and take longer to build.
-    fn profile(self) -> &'static str {
-        if self == Self::Quick { "dev" } else { "kernels" }
-    }
-
-    /// The packages whose tests cargo builds: in a quick run those of `cargo test`, so that nothing is built again.
-    fn tests(self) -> String {
-        match self {
-            Self::Quick => "--workspace".into(),
-            Self::Usual => chosen(),
-        }
-    }
-
     fn has(self, test: &Built) -> bool {
         let test = (test.package.as_str(), test.test.as_deref());
         CHOSEN.contains(&test) && !(self == Self::Quick && LONG.contains(&test))
     }
 
-    /// The files that cargo reports as built.
+    /// The files that cargo reports as built. Optimized tests are faster on an emulated processor, and take longer to build.
     fn cargo(self, verb: &str, what: &str) -> Result<Vec<Value>> {
-        let profile = self.profile();
+        let profile = if self == Self::Quick { "dev" } else { "kernels" };
         let options = format!("--profile {profile} --message-format=json-render-diagnostics");
         let step = Step::new("cargo", &format!("{verb} {options} {what}"));
         let (status, messages) = step.capture()?;
@@ -110,7 +97,9 @@ pub(super) struct Plan {
 impl Plan {
     /// Builds what the checks need.
     pub(super) fn build(scope: Scope) -> Result<Self> {
-        let mut built = scope.cargo("test --no-run", &scope.tests())?;
+        // In a quick run those of `cargo test`, so that nothing is built again.
+        let tests = if scope == Scope::Quick { "--workspace".into() } else { chosen() };
+        let mut built = scope.cargo("test --no-run", &tests)?;
         if !built.iter().any(|message| program_of(message).is_some()) {
             built.extend(scope.cargo("build", "-p annulus-cli --bin annulus")?);
         }

@@ -20,6 +20,8 @@ const ROW: f64 = 30.0;
 /// Marks of neighbouring cells stand at one of these heights in their row, so that equal ones can be seen.
 const LANES: [f64; 3] = [0.0, -6.0, 6.0];
 
+const TITLE: &str = "CPU time a request ÷ that of the best other program of the cell";
+
 const STYLE: &str = "\
 .back{fill:#fff}.text{fill:#1d1f23}.muted{fill:#5c626b}.grid{stroke:#dfe1e5}.one{stroke:#5c626b}\
 .better{fill:#1f6fb4}.same{fill:#6b7280}.worse{fill:#c2410c}.undecided{fill:none;stroke:#8b929c;stroke-width:1.5}\
@@ -35,13 +37,7 @@ pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
          font-family=\"system-ui,sans-serif\" role=\"img\">\n<title>CPU time a request: annulus divided by its best rival</title>\n\
          <style>{STYLE}</style>\n<rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>\n"
     );
-    text(
-        &mut svg,
-        (20.0, 28.0),
-        "text",
-        "15",
-        "CPU time a request ÷ that of the best other program of the cell",
-    );
+    text(&mut svg, (20.0, 28.0), "text", "15", TITLE);
     legend(&mut svg);
     for tick in TICKS {
         let (at, class) = (x(tick), if tick == 1.0 { "one" } else { "grid" });
@@ -49,10 +45,10 @@ pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
         let label = format!("{tick}");
         text(&mut svg, (at, bottom + 18.0), "muted\" text-anchor=\"middle", "12", &label);
     }
-    for (number, (run, comparison)) in compared.iter().enumerate() {
+    for (number, ((run, about), comparison)) in compared.iter().enumerate() {
         let middle = TOP + ROW * (number as f64 + 0.5);
-        text(&mut svg, (20.0, middle + 4.0), "text\" font-weight=\"600", "13", run.name);
-        text(&mut svg, (112.0, middle + 4.0), "muted", "11", run.about);
+        text(&mut svg, (20.0, middle + 4.0), "text\" font-weight=\"600", "13", run);
+        text(&mut svg, (112.0, middle + 4.0), "muted", "11", about);
         marks(&mut svg, middle, comparison);
     }
     svg + "</svg>\n"
@@ -107,7 +103,7 @@ mod tests {
         let cell = |verdict: &str, cost: f64| serde_json::json!({"verdict": verdict, "cost": {"median": cost}});
         let cells =
             [cell("better", 0.5), cell("worse", 1.2), cell("undecided", 1.0), cell("void", 1.0)];
-        let run = Run::new("files", "static files");
+        let run = ("files", "static files");
         let svg = svg(&[(&run, serde_json::json!({"against": cells}))]);
         // One of each is in the legend.
         let counts = ["better", "same", "worse", "undecided", "void"]

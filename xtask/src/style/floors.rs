@@ -8,14 +8,14 @@ use std::collections::{BTreeSet, HashMap};
 use anyhow::{Context as _, Result};
 use syn::visit::{self, Visit};
 
-use super::Finding;
+use super::finding;
 use super::tree::Tree;
 
 /// A module or an item, from the root of its crate.
 type Place = Vec<String>;
 
 /// The files of each crate's top-level modules in cycles, each with the paths that lead back.
-pub(super) fn find(tree: &Tree) -> Result<Vec<Finding>> {
+pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let roots = tree.files.iter().filter_map(|file| file.path.strip_suffix("/src/lib.rs"));
     for root in roots.filter(|root| root.matches('/').count() == 1) {
@@ -52,7 +52,7 @@ impl Crate {
         Ok(Crate { files, floors, brought })
     }
 
-    fn find(&self) -> Vec<Finding> {
+    fn find(&self) -> Vec<String> {
         let mut edges = BTreeSet::new();
         for (_, names) in &self.files {
             let below = names.paths.iter().filter_map(|path| self.floor(path));
@@ -66,7 +66,7 @@ impl Crate {
         while let Some(&lowest) = left.iter().find(|floor| names_none(floor, &left)) {
             left.remove(lowest);
         }
-        let finding = |(path, names): &(String, Names)| {
+        let found = |(path, names): &(String, Names)| {
             let own = names.floor().filter(|own| left.contains(own))?;
             let back = |path: &&Place| {
                 self.floor(path).is_some_and(|floor| floor != own && left.contains(floor))
@@ -75,9 +75,9 @@ impl Crate {
                 names.paths.iter().filter(back).map(|path| path.join("::")).collect();
             let named = Vec::from_iter(back).join(", ");
             let text = format!("names {named}, which leads back to {own}");
-            (!named.is_empty()).then(|| Finding::new(path, 1, text))
+            (!named.is_empty()).then(|| finding(path, 1, &text))
         };
-        self.files.iter().filter_map(finding).collect()
+        self.files.iter().filter_map(found).collect()
     }
 
     /// The top-level module of what a path names.

@@ -6,8 +6,6 @@ mod sizes;
 mod tree;
 mod words;
 
-use std::fmt;
-
 use anyhow::ensure;
 
 use crate::step::Outcome;
@@ -26,24 +24,9 @@ pub(crate) const RULES: [(&str, &str); 5] = [
 /// Up to so many findings of a rule are listed even if not asked for.
 const LISTED: usize = 20;
 
-/// A violation of a rule.
-#[derive(Debug)]
-struct Finding {
-    path: String,
-    line: usize,
-    text: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, text: String) -> Finding {
-        Finding { path: path.to_owned(), line, text }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line, self.text)
-    }
+/// A violation of a rule, with its place.
+fn finding(path: &str, line: usize, text: &str) -> String {
+    format!("{path}:{line}: {text}")
 }
 
 /// Applies the rules: prints how much each has found, and the findings of those named and of those that have found little.

@@ -2,7 +2,7 @@
 
 use regex_lite::Regex;
 
-use super::Finding;
+use super::finding;
 use super::tree::{SourceFile, Tree};
 use crate::files::joined;
 
@@ -15,7 +15,7 @@ const INVARIANTS: &str = "docs/ARCHITECTURE.md";
 const DECISIONS: &str = "docs/adr/";
 
 /// Every reference to something that does not exist.
-pub(super) fn find(tree: &Tree) -> Vec<Finding> {
+pub(super) fn find(tree: &Tree) -> Vec<String> {
     let regex = |pattern| Regex::new(pattern).expect("it is a pattern");
     let known = Known {
         tree,
@@ -36,7 +36,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn check(&self, file: &SourceFile) -> Vec<Finding> {
+    fn check(&self, file: &SourceFile) -> Vec<String> {
         let mut found = Vec::new();
         let mut fenced = false;
         for (index, line) in file.text.lines().enumerate() {
@@ -50,8 +50,7 @@ impl Known<'_> {
                 dangling.extend(self.links(file, line));
             }
             dangling.dedup();
-            found
-                .extend(dangling.into_iter().map(|text| Finding::new(&file.path, index + 1, text)));
+            found.extend(dangling.into_iter().map(|text| finding(&file.path, index + 1, &text)));
         }
         found
     }

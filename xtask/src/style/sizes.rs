@@ -2,7 +2,7 @@
 
 use syn::visit::{self, Visit};
 
-use super::Finding;
+use super::finding;
 use super::tree::Tree;
 
 /// Most lines of a file.
@@ -11,18 +11,18 @@ const FILE: usize = 500;
 const FUNCTION: usize = 70;
 
 /// Source files above the limit. Documents may be longer.
-pub(super) fn files(tree: &Tree) -> Vec<Finding> {
+pub(super) fn files(tree: &Tree) -> Vec<String> {
     let sources = tree.files.iter().filter(|file| !file.is_markdown());
     let long = sources.filter_map(|file| {
         let lines = file.text.lines().count();
         let text = || format!("{lines} lines, {FILE} at most");
-        (lines > FILE).then(|| Finding::new(&file.path, 1, text()))
+        (lines > FILE).then(|| finding(&file.path, 1, &text()))
     });
     long.collect()
 }
 
 /// Rust functions above the limit, including tests.
-pub(super) fn functions(tree: &Tree) -> Vec<Finding> {
+pub(super) fn functions(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_rust()) {
         match syn::parse_file(&file.text) {
@@ -32,7 +32,7 @@ pub(super) fn functions(tree: &Tree) -> Vec<Finding> {
             }
             Err(error) => {
                 let line = error.span().start().line;
-                found.push(Finding::new(&file.path, line, format!("cannot be parsed: {error}")));
+                found.push(finding(&file.path, line, &format!("cannot be parsed: {error}")));
             }
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn functions(tree: &Tree) -> Vec<Finding> {
 
 struct Functions<'a> {
     path: &'a str,
-    found: &'a mut Vec<Finding>,
+    found: &'a mut Vec<String>,
 }
 
 impl Functions<'_> {
@@ -50,7 +50,7 @@ impl Functions<'_> {
         let lines = block.brace_token.span.close().end().line + 1 - first;
         if lines > FUNCTION {
             let text = format!("fn {} has {lines} lines, {FUNCTION} at most", signature.ident);
-            self.found.push(Finding::new(self.path, first, text));
+            self.found.push(finding(self.path, first, &text));
         }
     }
 }

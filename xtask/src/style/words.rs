@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use anyhow::{Context as _, Result, bail};
 use fs_err as fs;
 
-use super::Finding;
+use super::finding;
 use super::tree::{SourceFile, Tree};
 use crate::step::root;
 
@@ -49,7 +49,7 @@ impl Words {
     }
 
     /// Every line with a listed word.
-    pub(super) fn find(&self, tree: &Tree) -> Vec<Finding> {
+    pub(super) fn find(&self, tree: &Tree) -> Vec<String> {
         tree.files.iter().flat_map(|file| self.find_in(file)).collect()
     }
 
@@ -65,16 +65,17 @@ impl Words {
         unused.map(|(path, word)| format!("{path} {word}")).collect()
     }
 
-    fn find_in(&self, file: &SourceFile) -> Vec<Finding> {
+    fn find_in(&self, file: &SourceFile) -> Vec<String> {
         let is_allowed = |word: &str| {
-            let here = self.allowed.iter().filter(|(path, _)| *path == file.path);
-            here.into_iter().any(|(_, allowed)| allowed == "*" || allowed == word)
+            let is_here = |path: &str| path == file.path;
+            self.allowed.iter().any(|(path, any)| is_here(path) && (any == "*" || any == word))
         };
-        let finding = |(line, word): (usize, String)| {
-            let text = format!("'{word}': {}", self.instead[&word]);
-            Finding::new(&file.path, line, text)
-        };
-        self.listed(file).filter(|(_, word)| !is_allowed(word)).map(finding).collect()
+        let listed = self.listed(file).filter(|(_, word)| !is_allowed(word));
+        listed
+            .map(|(line, word)| {
+                finding(&file.path, line, &format!("'{word}': {}", self.instead[&word]))
+            })
+            .collect()
     }
 
     /// Listed words in a file, each with its line.
