@@ -102,20 +102,21 @@ impl Pages {
     /// The page of an item, from what follows `crate`.
     fn rustdoc(&self, item: &str) -> Option<String> {
         let (path, anchor) = item.split_at(item.find('#').unwrap_or(item.len()));
-        let path = path.trim_end_matches("()");
-        let names: Vec<&str> = path.split("::").filter(|name| !name.is_empty()).collect();
+        let is_call = path.ends_with("()");
+        let names = path.trim_end_matches("()").split("::").filter(|name| !name.is_empty());
+        let names: Vec<&str> = names.collect();
         let page = match names.split_last() {
             None => "index.html".to_owned(),
             Some((last, modules)) => {
-                self.page(modules, last).or_else(|| self.part(modules, last))?
+                self.page(modules, last, is_call).or_else(|| self.part(modules, last))?
             }
         };
         Some(page + anchor)
     }
 
-    /// The page of an item or a module, to which that of the module above it leads: best one beside it, as an item may be only named there
-    /// again.
-    fn page(&self, modules: &[&str], name: &str) -> Option<String> {
+    /// The page of an item or, unless it is called, of a module, to which that of the module above it leads: best one beside it, as an item
+    /// may be only named there again.
+    fn page(&self, modules: &[&str], name: &str, is_call: bool) -> Option<String> {
         let directory: String = modules.iter().map(|module| format!("{module}/")).collect();
         let text = fs::read_to_string(self.rustdoc.join(&directory).join("index.html")).ok()?;
         let links: Vec<&str> = attributes(&text, "href").collect();
@@ -125,7 +126,8 @@ impl Pages {
             file.and_then(|file| file.split_once('.')).is_some_and(|(_, item)| item == name)
         };
         let beside = links.iter().find(|link| is_item(link) && !link.contains('/'));
-        let module = || links.iter().find(|link| **link == format!("{name}/index.html"));
+        let is_module = |link: &str| !is_call && link == format!("{name}/index.html");
+        let module = || links.iter().find(|link| is_module(link));
         let link = beside.or_else(module).or_else(|| links.iter().find(|link| is_item(link)))?;
         Some(format!("{directory}{link}"))
     }
@@ -133,7 +135,7 @@ impl Pages {
     /// The place of a method, a variant or a field in the page of its item.
     fn part(&self, names: &[&str], part: &str) -> Option<String> {
         let (item, modules) = names.split_last()?;
-        let page = self.page(modules, item)?;
+        let page = self.page(modules, item, false)?;
         let text = fs::read_to_string(self.rustdoc.join(&page)).ok()?;
         let is_part = |id: &&str| id.split_once('.').is_some_and(|(_, name)| name == part);
         let anchor = attributes(&text, "id").find(is_part)?;
@@ -159,7 +161,7 @@ mod tests {
         let files = [
             "task/fn.spawn.html",
             "shards/index.html",
-            "fn.shards.html",
+            "shards/fn.shards.html",
             "net/struct.Lease.html",
             "struct.Lease.html",
             "net/index.html",
@@ -173,9 +175,9 @@ mod tests {
     #[test]
     fn links_of_rustdoc_and_of_the_repository_lead_somewhere() {
         let pages = pages("links", None);
-        let text = "[`a`](crate::Lease::split_to) [b](crate::shards()) [c](crate::guide::sending)\n```rust\n[d](crate::no)\n```\n\
+        let text = "[`a`](crate::Lease::split_to) [b](crate::shards()) [m](crate::shards) [c](crate::guide::sending)\n```rust\n[d](crate::no)\n```\n\
                     [e [f]](../../README.md#x) [g](../results/tcp.md) [h](crate#what) [i](https://x.y) [j](crate::spawn) [k](crate::net)";
-        let wanted = "[`a`](../api/annulus/struct.Lease.html#method.split_to) [b](../api/annulus/fn.shards.html) \
+        let wanted = "[`a`](../api/annulus/struct.Lease.html#method.split_to) [b](../api/annulus/shards/fn.shards.html) [m](../api/annulus/shards/index.html) \
                       [c](../guide/sending.md)\n```rust\n[d](crate::no)\n```\n\
                       e [f] [g](../results/tcp.html) [h](../api/annulus/index.html#what) [i](https://x.y) [j](../api/annulus/task/fn.spawn.html) \
                       [k](../api/annulus/net/index.html)";

@@ -1,6 +1,6 @@
 //! A virtual machine: QEMU with a kernel, two CPUs, the files of this machine read only, and a fresh disk.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use fs_err as fs;
@@ -18,12 +18,11 @@ const KVM: &str = "-accel kvm -cpu host";
 /// Options by which they are translated: some ten times slower.
 const TCG: &str = "-accel tcg,thread=multi -cpu max,la57=off";
 
-/// The images that a machine boots from, and the files it shares.
+/// The images that a machine boots from, and the files it shares. Its disk and its console are put beside the image.
 pub(super) struct Machine<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// The directory of its plan and its results; the disk and the console are put beside it. `None` to test whether it
-    /// boots.
+    /// The directory of its plan and its results. `None` to test whether it boots.
     pub(super) results: Option<&'a Path>,
 }
 
@@ -42,7 +41,7 @@ pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> &'static str {
 impl Machine<'_> {
     /// Runs the machine to its end, and returns its console output. It is stopped after `most` seconds.
     pub(super) fn boot(&self, accelerator: &str, most: u64) -> Result<String> {
-        let console = self.beside(".console");
+        let console = self.initramfs.with_extension("console");
         let line = format!(
             "--kill-after=5 {most} {QEMU} {accelerator} -smp 2 -m 2048 -nodefaults -no-user-config -no-reboot -display none"
         );
@@ -57,19 +56,13 @@ impl Machine<'_> {
             None => step.argument(format!("{words} annulus.probe")).status()?,
             Some(results) => self.share(step.argument(words), results)?.status()?,
         };
+        _ = fs::remove_file(self.initramfs.with_extension("disk"));
         Ok(String::from_utf8_lossy(&fs::read(&console)?).into_owned())
-    }
-
-    fn beside(&self, name: &str) -> PathBuf {
-        // Not `with_extension`, which would replace the last part of a version.
-        let mut place = self.results.unwrap_or(self.initramfs).as_os_str().to_owned();
-        place.push(name);
-        place.into()
     }
 
     /// The files of this machine, a directory for results, and an empty disk.
     fn share(&self, step: Step, results: &Path) -> Result<Step> {
-        let disk = self.beside(".disk");
+        let disk = self.initramfs.with_extension("disk");
         // `mke2fs` does not erase a file: a fresh disk is a new file.
         if disk.exists() {
             fs::remove_file(&disk)?;

@@ -25,6 +25,8 @@ use results::Results;
 
 /// The name of the kernel of this machine.
 const HERE: &str = "here";
+/// What runs a plan.
+const SCRIPT: &str = "xtask/src/kernels/run.sh";
 /// The time that a machine takes to start, and to end.
 const BOOT: u64 = 300;
 
@@ -102,7 +104,7 @@ impl Runner {
         let (results, plan) = self.fresh(&kernel.version)?;
         let shared = [
             ("modules", kernel.root.join("lib/modules")),
-            ("run", script()),
+            ("run", root().join(SCRIPT)),
             ("plan", plan),
             ("results", results.clone()),
         ];
@@ -125,7 +127,7 @@ impl Runner {
     fn here(&self) -> Result<Results> {
         let (results, plan) = self.fresh(HERE)?;
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-        Step::new("sh", "").argument(script()).argument(plan).argument(&results).status()?;
+        Step::new("sh", SCRIPT).argument(plan).argument(&results).status()?;
         // The suffix of the number is specific to this machine.
         let number = release.trim().split('-').next().unwrap_or_default();
         Ok(Results::read(&format!("{number} (here)"), &self.plan, &results))
@@ -140,8 +142,4 @@ impl Runner {
         fs::write(&plan, self.plan.text())?;
         Ok((results, plan))
     }
-}
-
-fn script() -> PathBuf {
-    root().join("xtask/src/kernels/run.sh")
 }
