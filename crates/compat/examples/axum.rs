@@ -4,7 +4,7 @@
 //! Limits: those of `axum::serve`, which has none on clients and their time; on annulus alone `tower::serve` has. Ctrl-c and SIGTERM end
 //! it once the requests that have begun are answered.
 
-use annulus_compat::axum::Incoming;
+use annulus_compat::Incoming;
 use axum::extract::Path;
 use axum::{Router, routing::get};
 use tokio::signal::ctrl_c;

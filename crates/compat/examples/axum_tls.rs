@@ -10,7 +10,8 @@ mod arguments;
 mod certificate;
 
 use annulus::net::TcpListener;
-use annulus_compat::rustls::{TlsIncoming, TlsListener};
+use annulus_compat::Incoming;
+use annulus_compat::rustls::TlsListener;
 use arguments::Arguments;
 use axum::extract::Path;
 use axum::{Router, routing::get};
@@ -24,7 +25,7 @@ fn main() -> std::io::Result<()> {
         let listener = TlsListener::new(TcpListener::bind(&address)?, acceptor)
             .on_failure(|peer, error| eprintln!("{peer}: {error}"));
         println!("listening on https://{}", listener.local_addr()?);
-        axum::serve(TlsIncoming::new(listener), router()).with_graceful_shutdown(stop()).await
+        axum::serve(Incoming::new(listener), router()).with_graceful_shutdown(stop()).await
     })?
 }
 

@@ -7,8 +7,8 @@
 //! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Executor`], [`hyper::Timer`] |
 //! | hyper-util | a `Service<Uri>` for its pooled client, `Send` streams for upgrades | feature `hyper-util`: [`hyper_util::Connector`] |
 //! | tower services, axum's `Router` | `Send` futures in axum's handlers | feature `tower`: [`tower::serve`], on annulus alone |
-//! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`tonic::Incoming`], inside tokio |
-//! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`axum::Incoming`], inside a runtime of `annulus-tokio` |
+//! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`Incoming`], inside tokio |
+//! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`Incoming`], inside a runtime of `annulus-tokio` |
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
 //! | redis | tokio's traits and `Send` | feature `send-stream`: [`SendStream`] |
 //! | tokio-postgres, tokio-tungstenite | tokio's traits | nothing: streams of annulus have them |
@@ -25,7 +25,8 @@
 //! | axum handlers that use much of tokio, or axum's WebSockets | `axum` and `annulus-tokio` |
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
-//! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, `axum` with `rustls::TlsIncoming` |
+//! | any of these servers on all cores | [`tower::serve`] and [`tonic::serve`] over a `ShardListener` of `annulus::shards` (the example `all_cores`); [`Incoming`] in `annulus_tokio::run_each` |
+//! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, [`Incoming`] around a `rustls::TlsListener` |
 //! | a client of PostgreSQL or Redis | tokio-postgres as it is, by `connect_raw`; redis with `send-stream`. Or both by their own `connect`, and `annulus-tokio`; or a runtime of tokio on a thread beside (`annulus::guide::tokio_beside`) |
 //! | QUIC by quinn, which has TLS of its own | `quinn` |
 //!
@@ -47,7 +48,7 @@
 //! | `with-tokio` | none |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
-//! The directory `examples` has programs: servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
+//! The directory `examples` has programs: a service to start from (`all_cores`: state, PostgreSQL, metrics, an end in order), servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
 //! and an axum program turned to guest mode.
 //!
 //! Services by these libraries run on a simulated network, too: [`simulated`].
@@ -56,16 +57,18 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "axum")]
-pub mod axum;
 #[cfg(any(feature = "hyper", feature = "quinn"))]
 mod clock;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 #[cfg(feature = "hyper-util")]
 pub mod hyper_util;
+#[cfg(any(feature = "axum", feature = "tonic-transport"))]
+mod incoming;
 #[cfg(any(feature = "hyper", feature = "send-stream"))]
 mod late_end;
+#[cfg(any(feature = "axum", feature = "tonic-transport", feature = "tower"))]
+mod listen;
 mod on_thread;
 mod on_thread_io;
 #[cfg(feature = "quinn")]
@@ -86,6 +89,10 @@ pub mod tower;
 #[cfg(feature = "with-tokio")]
 mod with_tokio;
 
+#[cfg(any(feature = "axum", feature = "tonic-transport"))]
+pub use incoming::Incoming;
+#[cfg(any(feature = "axum", feature = "tonic-transport", feature = "tower"))]
+pub use listen::Listen;
 pub use on_thread::{OnThread, WrongThread};
 #[cfg(feature = "send-stream")]
 pub use send_stream::SendStream;

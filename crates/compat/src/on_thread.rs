@@ -110,6 +110,17 @@ impl<F: Future + ?Sized> Future for OnThread<F> {
     }
 }
 
+/// For state of axum and services of tower, of which each request gets a clone.
+impl<T: Clone> Clone for OnThread<T> {
+    /// # Panics
+    /// On another thread than the one that made it.
+    fn clone(&self) -> Self {
+        let value = self.try_ref().unwrap_or_else(|wrong| panic!("{wrong}"));
+        let value = ManuallyDrop::new(Box::pin(value.clone()));
+        Self { value, thread: self.thread, made_at: self.made_at }
+    }
+}
+
 impl<T: ?Sized> fmt::Debug for OnThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OnThread({})", std::any::type_name::<T>())

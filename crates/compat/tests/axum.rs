@@ -2,8 +2,7 @@
 
 use crate::common;
 
-use annulus_compat::SendStream;
-use annulus_compat::axum::Incoming;
+use annulus_compat::{Incoming, SendStream};
 use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::response::Response;
 use axum::routing::{get, post};

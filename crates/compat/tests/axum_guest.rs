@@ -4,7 +4,7 @@
 mod app;
 use crate::common;
 
-use annulus_compat::axum::Incoming;
+use annulus_compat::Incoming;
 use axum::serve::Listener;
 use common::{Outcome, as_guests};
 use futures_util::future::try_join_all;

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::thread;
 
 fn example(name: &str, driver: &str, arguments: &[&str]) -> Command {
-    let mut program = Command::new(examples(&["grpc", "reverse_proxy"]).join(name));
+    let mut program = Command::new(examples().join(name));
     program.args(arguments).env("ANNULUS_DRIVER", driver);
     program
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 fn examples() -> &'static PathBuf {
-    programs::examples(&["https", "axum_tls"])
+    programs::examples()
 }
 
 /// A certificate for localhost, signed by itself, and its key: the paths of both.

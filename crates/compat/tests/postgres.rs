@@ -27,7 +27,7 @@ const COPIED: usize = 10 << 20;
 /// The user as which PostgreSQL runs if the test runs as root, which it refuses.
 const UNPRIVILEGED: u32 = 65_534;
 
-struct Postgres {
+pub(crate) struct Postgres {
     port: u16,
     // Dropped before its directory.
     _server: Server,
@@ -36,7 +36,7 @@ struct Postgres {
 
 impl Postgres {
     /// A cluster of its own; `None` if PostgreSQL is not installed.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
         let mut installed: Vec<_> =
             versions.flatten().map(|entry| entry.path().join("bin")).collect();
@@ -95,7 +95,7 @@ impl Postgres {
         config
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join(format!(".s.PGSQL.{}", self.port))
     }
 

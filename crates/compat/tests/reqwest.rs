@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use annulus_compat::axum::Incoming;
+use annulus_compat::Incoming;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path};
 use axum::routing::{get, post};

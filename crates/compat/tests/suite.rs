@@ -4,6 +4,8 @@ mod common;
 mod programs;
 mod servers;
 
+#[path = "all_cores.rs"]
+mod all_cores;
 #[path = "axum.rs"]
 mod axum;
 #[path = "axum_guest.rs"]
@@ -30,6 +32,8 @@ mod reqwest;
 mod reverse_proxy;
 #[path = "rustls/main.rs"]
 mod rustls;
+#[path = "service.rs"]
+mod service;
 #[path = "simulated/main.rs"]
 mod simulated;
 #[path = "tonic/main.rs"]

@@ -19,6 +19,7 @@ use crate::base::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::listeners::Accepted;
+use crate::waiters::Wait;
 use annulus_kernel::{Address, Ip, Kernel, Linux, SocketOption, SocketQuery};
 use std::fmt;
 use std::io;
@@ -234,10 +235,10 @@ impl TcpListener {
         Ok(TcpStream::new(handle).with_peer())
     }
 
-    /// As [`accept`](Self::accept), but the connection may move to another runtime.
-    pub(crate) async fn accept_parts(&self) -> io::Result<Parts> {
-        let Accepted { fd, permit } = self.handle.accept_one().await?;
-        Ok(Parts::of_fd(fd, Vec::new(), permit))
+    /// As [`poll_accept`](Self::poll_accept), but the connection may move to another runtime.
+    pub(crate) fn poll_accept_parts(&self, cx: &Context<'_>) -> Poll<io::Result<Parts>> {
+        let Accepted { fd, permit } = ready!(self.handle.poll_one(Wait::Polling, cx))?;
+        Poll::Ready(Ok(Parts::of_fd(fd, Vec::new(), permit)))
     }
 
     /// Sets an option of this listener's socket.

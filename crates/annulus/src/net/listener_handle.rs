@@ -63,13 +63,8 @@ impl ListenerHandle {
 
     /// The next connection. Cancel-safe.
     pub(super) async fn accept(&self) -> io::Result<StreamHandle> {
-        self.adopt(self.accept_one().await?)
-    }
-
-    /// As [`accept`](Self::accept), but the connection gets no slot: it may move to another runtime.
-    pub(super) async fn accept_one(&self) -> io::Result<Accepted> {
         let mut waiting = Waiting { handle: self, id: None };
-        poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await
+        self.adopt(poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await?)
     }
 
     /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
@@ -77,7 +72,8 @@ impl ListenerHandle {
         self.poll_one(Wait::Polling, cx)?.map(|accepted| self.adopt(accepted))
     }
 
-    fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
+    /// As [`accept`](Self::accept), but the connection gets no slot: it may move to another runtime.
+    pub(super) fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
         let polled = budget::poll_with(cx, || {
             let inner = &mut *self.core.enter_running()?;
             inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx)

@@ -9,11 +9,13 @@ use crate::net::{ListenOptions, Parts, TcpListener, TcpStream};
 use crate::runtime::current;
 use crate::runtime::handle::Handle;
 use annulus_kernel::SocketOption;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 /// Connections that may be in transit to a shard; if there are more, the accepting shard keeps the next ones.
 const MAX_IN_TRANSIT: usize = 1024;
@@ -123,7 +125,7 @@ impl ShardedListener {
             (Spread::LeastConnections | Spread::Hash, _) => None,
         };
         let source = self.take(shard.index())?.open(cpu, self.limit.clone())?;
-        Ok(ShardListener { source, shard: shard.clone() })
+        Ok(ShardListener { source, shard: shard.clone(), address: self.address })
     }
 
     fn take(&self, shard: usize) -> io::Result<Unopened> {
@@ -202,6 +204,7 @@ impl Unopened {
 pub struct ShardListener {
     source: Source,
     shard: Shard,
+    address: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -221,23 +224,39 @@ impl ShardListener {
     /// # Errors
     /// As [`TcpListener::accept`].
     pub async fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`accept`](Self::accept), by polling.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<(TcpStream, SocketAddr)>>> {
         loop {
             let parts = match &mut self.source {
-                Source::Listener(listener) => return listener.accept().await.map(Some),
+                Source::Listener(listener) => return listener.poll_accept(cx).map_ok(Some),
                 Source::Distributor(listener, routes) => {
-                    distribute(listener.accept_parts().await?, routes, &self.shard)
+                    distribute(ready!(listener.poll_accept_parts(cx))?, routes, &self.shard)
                 }
-                Source::Inbox(inbox, _) => match inbox.recv().await {
-                    None => return Ok(None),
+                Source::Inbox(inbox, _) => match ready!(inbox.poll_recv(cx)) {
+                    None => return Poll::Ready(Ok(None)),
                     some => some,
                 },
             };
             if let Some(parts) = parts
                 && let Some(accepted) = self.adopt(parts)?.with_peer()
             {
-                return Ok(Some(accepted));
+                return Poll::Ready(Ok(Some(accepted)));
             }
         }
+    }
+
+    /// The address it listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
     }
 
     fn adopt(&self, parts: Parts) -> io::Result<TcpStream> {

@@ -22,7 +22,7 @@
 
 mod app;
 
-use annulus_compat::axum::Incoming;
+use annulus_compat::Incoming;
 use std::io;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};

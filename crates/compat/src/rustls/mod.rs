@@ -42,8 +42,8 @@
 //! - What tokio-rustls makes becomes a [`TlsStream`] by `From`: a session of its `LazyConfigAcceptor`, which chooses certificates by the name
 //!   that the client asks for, or one with other limits.
 //! - Both directions in two tasks: `tokio::io::split`, and [`FromTokio`](annulus::io::FromTokio) around each half.
-//! - A server that accepts in one place: a [`TlsListener`], whose handshakes run beside each other; and with feature `axum` a `TlsIncoming`
-//!   around it, for `axum::serve`.
+//! - A server that accepts in one place: a [`TlsListener`], whose handshakes run beside each other; and with feature `axum` an `Incoming` around it,
+//!   for `axum::serve`. For HTTP/2 its acceptor must offer `h2` by ALPN, and axum have its feature `http2`.
 //! - hyper-util's pooled client, with feature `hyper-util`: its `HttpsConnector`. The server of feature `tower`: `Serve::tls`.
 //! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `send-stream` a `SendStream`, around the session.
 //! - Handshakes use the cryptography of the settings that they are made with. [`TlsAcceptor::from_pem`] takes that which the process has as
@@ -69,15 +69,11 @@ mod acceptor;
 mod connector;
 mod futures_io;
 mod gathered;
-#[cfg(feature = "axum")]
-mod incoming;
 mod limit;
 mod listener;
 mod stream;
 
 pub use acceptor::TlsAcceptor;
 pub use connector::TlsConnector;
-#[cfg(feature = "axum")]
-pub use incoming::TlsIncoming;
 pub use listener::TlsListener;
 pub use stream::{TlsInfo, TlsStream};

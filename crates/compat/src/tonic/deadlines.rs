@@ -1,9 +1,10 @@
 //! The server's side: services whose calls have deadlines.
 
 use super::deadline::{Deadline, allowed};
+use crate::Listen;
 #[cfg(doc)]
 use crate::tower::Serve;
-use crate::tower::{self, Listen, Plain};
+use crate::tower::{self, Plain};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::service::TowerToHyperService;

@@ -48,7 +48,7 @@
 //!
 //! # Inside tokio
 //!
-//! `tonic::transport::Server::serve_with_incoming` takes [`Incoming`], and `tonic::transport::Endpoint::connect_with_connector` takes the
+//! `tonic::transport::Server::serve_with_incoming` takes an `Incoming`, and `tonic::transport::Endpoint::connect_with_connector` takes the
 //! [`Connector`](crate::hyper_util::Connector) of feature `hyper-util`, in a runtime of `annulus-tokio`. All of tonic works there, also handlers
 //! that use tokio.
 
@@ -58,18 +58,12 @@ mod channel;
 mod deadline;
 #[cfg(feature = "tonic")]
 mod deadlines;
-#[cfg(feature = "tonic-transport")]
-mod incoming;
 #[cfg(feature = "tonic")]
 mod received;
 
-#[cfg(feature = "tonic-transport")]
-pub use crate::send_stream::SendStream;
 #[cfg(feature = "tonic")]
 pub use channel::{Calling, Channel};
 #[cfg(feature = "tonic")]
 pub use deadlines::{Deadlines, Timed, TimedBody, serve};
-#[cfg(feature = "tonic-transport")]
-pub use incoming::Incoming;
 #[cfg(feature = "tonic")]
 pub use received::ReceivedBody;

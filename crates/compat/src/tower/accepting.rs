@@ -1,8 +1,8 @@
 //! Accepting connections, and waiting for their end.
 
 use super::error::{OnError, ServeError};
-use super::listen::Listen;
 use super::open::OpenCount;
+use crate::Listen;
 use annulus::JoinSet;
 use annulus::time::{Sleep, sleep, timeout};
 use std::future::Future;
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The listener, connections and signal that the server waits for until its end.
 pub(super) struct Accepting<'a, L: Listen> {
-    pub(super) listener: &'a L,
+    pub(super) listener: &'a mut L,
     pub(super) limit: usize,
     pub(super) open: Rc<OpenCount>,
     pub(super) signal: Option<Pin<Box<dyn Future<Output = ()>>>>,

@@ -34,7 +34,7 @@
 //!
 //! axum asks its handlers for futures that are `Send`, but never sends them. Code that needs tokio's runtime panics on annulus alone, and
 //! `on_error` says what to do: call `with_tokio` (feature `with-tokio`) in the program, which has a runtime of tokio on a thread beside; or keep
-//! tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and `axum::Incoming` (feature `axum`), or with this server,
+//! tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and `Incoming` (feature `axum`), or with this server,
 //! which runs there too. The tests in `tests/with_tokio.rs` have each row:
 //!
 //! | a handler or layer uses | alone | with `with_tokio` | as a guest |
@@ -98,7 +98,6 @@ mod activity;
 mod connection;
 mod error;
 mod limits;
-mod listen;
 mod open;
 mod panics;
 mod protocol;
@@ -109,6 +108,5 @@ mod timeout;
 mod timer;
 
 pub use error::ServeError;
-pub use listen::Listen;
 pub use serve::{Plain, Serve, serve, serve_hyper, serve_with};
 pub use timeout::{Timeout, TimeoutFuture, TimeoutLayer};

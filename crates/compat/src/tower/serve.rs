@@ -4,9 +4,9 @@ use super::accepting::{Accepting, drain};
 use super::connection::{self, Settings};
 use super::error::{self, OnError, ServeError};
 use super::limits::Limits;
-use super::listen::Listen;
 use super::panics;
 use super::protocol::Versions;
+use crate::Listen;
 use crate::hyper::{Executor, HttpService, Timer};
 #[cfg(feature = "rustls")]
 use crate::rustls::TlsInfo;
@@ -117,7 +117,8 @@ where
 /// # .unwrap();
 /// ```
 ///
-/// For axum's `ConnectInfo`, the service inserts it into the request's extensions, and passes the request on to the `Router`.
+/// For handlers of axum that take `ConnectInfo<SocketAddr>`, `Extension` of axum is the layer (`tower::Layer`) around the `Router`:
+/// `TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))`.
 pub fn serve_with<L, M, S>(listener: L, make: M) -> Plain<L, M>
 where
     L: Listen,
@@ -420,7 +421,7 @@ where
                 stop: stop.clone(),
             });
             let mut accepting = Accepting {
-                listener: &self.listener,
+                listener: &mut self.listener,
                 limit: self.limits.connections,
                 open: Rc::default(),
                 signal: self.signal,

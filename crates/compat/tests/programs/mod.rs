@@ -12,18 +12,17 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// How often to look: far longer than an example takes to end, with all that it waits for. It turns a hang into a failure.
 const LOOKS: usize = 12_000;
 
-/// The directory of the examples, with these in it, which are all that the test runs. Cargo builds them with all tests, but not
-/// with one alone.
-pub(crate) fn examples(names: &[&str]) -> &'static PathBuf {
+/// The directory of the examples, with all of them in it: cargo builds them with all tests, but not with one alone.
+pub(crate) fn examples() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let test = std::env::current_exe().expect("its path");
         let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let mut build = Command::new(std::env::var("CARGO").expect("of Cargo"));
-        build.args(["build", "--quiet", "--locked", "--all-features", "--manifest-path", manifest]);
-        build.args(names.iter().flat_map(|name| ["--example", name]));
-        build.arg("--target-dir").arg(profile.parent().expect("target"));
+        build.args(["build", "--quiet", "--locked", "--all-features", "--examples"]);
+        build.args(["--manifest-path", manifest, "--target-dir"]);
+        build.arg(profile.parent().expect("target"));
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
@@ -52,10 +51,15 @@ impl Program {
         rest.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
-    /// Sends it a signal, named as for `kill`, and waits for its end.
-    pub(crate) fn ends_by(self, signal: &str) {
+    /// Sends it a signal, named as for `kill`.
+    pub(crate) fn signal(&self, signal: &str) {
         let command = format!("kill -{signal} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
+    }
+
+    /// Sends it a signal, and waits for its end.
+    pub(crate) fn ends_by(self, signal: &str) {
+        self.signal(signal);
         self.ends();
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn examples() -> &'static PathBuf {
-    programs::examples(&["quic_echo", "quic_bulk"])
+    programs::examples()
 }
 
 /// Starts a server; its address.

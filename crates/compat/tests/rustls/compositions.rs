@@ -7,8 +7,8 @@ use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Sim};
 use annulus::time::timeout;
-use annulus_compat::SendStream;
-use annulus_compat::rustls::{TlsAcceptor, TlsConnector, TlsIncoming, TlsListener};
+use annulus_compat::rustls::{TlsAcceptor, TlsConnector, TlsListener};
+use annulus_compat::{Incoming, SendStream};
 use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::routing::get;
@@ -53,7 +53,7 @@ fn a_websocket_over_tls_echoes() {
             })
         };
         let acceptor = TlsAcceptor::new(authority().server());
-        let incoming = TlsIncoming::new(TlsListener::new(listener, acceptor));
+        let incoming = Incoming::new(TlsListener::new(listener, acceptor));
         let router = Router::new().route("/", get(upgrade));
         tokio::spawn(async move { axum::serve(incoming, router).await });
 

@@ -5,7 +5,7 @@ mod deadlines;
 mod failures;
 #[allow(unused, unreachable_pub, reason = "each test uses a part of the example")]
 #[path = "../../examples/grpc/greeter.rs"]
-mod greeter;
+pub(crate) mod greeter;
 mod transport;
 mod trouble;
 

@@ -3,8 +3,9 @@
 use crate::tonic::greeter::{Client, Greeter};
 use crate::tonic::trouble::{Trouble, unary};
 use crate::tonic::{channel, common, converse, hello, start};
+use annulus_compat::Incoming;
 use annulus_compat::hyper_util::Connector;
-use annulus_compat::tonic::{Channel, Incoming};
+use annulus_compat::tonic::Channel;
 use common::as_guest;
 use futures_util::Stream;
 use std::pin::Pin;

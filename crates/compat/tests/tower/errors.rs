@@ -1,7 +1,7 @@
 //! Errors of connections and of the listener are reported, with the peer where there is one.
 
 use crate::tower::*;
-use annulus_compat::tower::Listen;
+use annulus_compat::Listen;
 use limits::about;
 use std::task::{Context, Poll};
 
@@ -29,24 +29,28 @@ fn an_error_names_its_peer() {
 }
 
 /// As a process that has no descriptors left.
-struct FailsOnce(TcpListener, Cell<bool>);
+struct FailsOnce(TcpListener, bool);
 
 impl Listen for FailsOnce {
     type Stream = TcpStream;
     type Peer = SocketAddr;
 
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        if !self.1.replace(true) {
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        if !std::mem::replace(&mut self.1, true) {
             return Poll::Ready(Err(io::Error::other("too many open files")));
         }
         self.0.poll_accept(cx)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
     }
 }
 
 #[test]
 fn errors_of_the_listener_are_reported_and_it_is_asked_again() {
     simulated(async |_| {
-        let listener = FailsOnce(TcpListener::bind("10.0.0.1:80")?, Cell::new(false));
+        let listener = FailsOnce(TcpListener::bind("10.0.0.1:80")?, false);
         let errors = Rc::new(RefCell::new(Vec::new()));
         let reported = errors.clone();
         let server = serve(listener, router()).on_error(move |error| {

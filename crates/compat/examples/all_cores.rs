@@ -1,0 +1,173 @@
+//! The program to start a service from: axum on all cores, on annulus alone. A runtime a core, state that they share, a pool of connections to
+//! PostgreSQL for each, limits, metrics for Prometheus. On SIGINT or SIGTERM it accepts no more, and ends once the requests that have begun are
+//! answered, within ten seconds. Without PostgreSQL it runs, says so, and answers what needs it with 503.
+//!
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example all_cores -- 127.0.0.1:8080 /var/run/postgresql/.s.PGSQL.5432 $USER`, then
+//! `curl 127.0.0.1:8080`, `curl -X PUT -d text 127.0.0.1:8080/notes/one`, and of `/notes/one`, `/square/7`, `/metrics`.
+
+use annulus::net::{ConnectionLimit, ListenOptions, UnixStream};
+use annulus::shards::{Shard, ShardedListener, Spread};
+use annulus::signal::{Signal, signals};
+use annulus_compat::{OnThread, tower::serve_with};
+use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::{Extension, Router, http::StatusCode, middleware::map_request_with_state, routing::get};
+use deadpool::managed::{Manager, Metrics, Pool, RecycleError, RecycleResult};
+use hyper_util::service::TowerToHyperService;
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio_postgres::{Client, Config, NoTls};
+use tower::Layer;
+
+/// How long a request may take, and the last ones at the end.
+const LIMIT: Duration = Duration::from_secs(10);
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the handlers of a shard have.
+#[derive(Clone)]
+struct App {
+    shard: Shard,
+    database: Pool<Postgres>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    notes: Mutex<HashMap<String, String>>,
+    requests: Vec<Count>,
+}
+
+/// Requests of a shard, in a cache line of their own: no core waits for another.
+#[derive(Default)]
+#[repr(align(64))]
+struct Count(AtomicU64);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or("127.0.0.1:8080".into());
+    let socket = arguments.next().unwrap_or("/var/run/postgresql/.s.PGSQL.5432".into());
+    let postgres = Postgres { socket, user: arguments.next().unwrap_or("postgres".into()) };
+    let cores = annulus::affinity::allowed()?.len();
+    let requests = (0..cores).map(|_| Count::default()).collect();
+    let shared = Arc::new(Shared { requests, ..Shared::default() });
+    // One limit for all: shard 0 accepts for the others, too.
+    let options = ListenOptions::new().limit(&ConnectionLimit::new(10_000));
+    let listener = ShardedListener::bind(&*address, &options, cores, Spread::LeastConnections)?;
+    println!("listening on {}", listener.local_addr());
+    Ok(annulus::shards(cores, async |shard| {
+        let database = Pool::builder(postgres.clone()).max_size(8).build()?;
+        serve(&listener, App { shard, database, shared: shared.clone() }).await
+    })
+    .map(drop)?)
+}
+
+/// Serves on one shard, until all are to stop.
+async fn serve(listener: &ShardedListener, app: App) -> Result<(), Error> {
+    if app.shard.index() == 0 {
+        let (mut signals, shard) =
+            (signals(&[Signal::SIGINT, Signal::SIGTERM])?, app.shard.clone());
+        annulus::spawn(async move { signals.recv().await.map(|_| shard.stop()) });
+        annulus::spawn(report_database(app.database.clone()));
+    }
+    let (router, stop) = (router(app.clone()), app.shard.stop_token().clone());
+    let service = move |peer: &SocketAddr| {
+        TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))
+    };
+    let server = serve_with(listener.open(&app.shard)?, service)
+        .request_timeout(LIMIT)
+        .on_error(|error| eprintln!("{error}"))
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .drain_timeout(LIMIT);
+    Ok(server.await?)
+}
+
+fn router(app: App) -> Router {
+    let count = async |State(app): State<App>, request: Request| {
+        app.shared.requests[app.shard.index()].0.fetch_add(1, Ordering::Relaxed);
+        request
+    };
+    Router::new()
+        .route("/", get(hello))
+        .route("/notes/{name}", get(note).put(set_note))
+        .route("/square/{number}", get(square))
+        .route("/metrics", get(metrics))
+        .layer(map_request_with_state(app.clone(), count))
+        .with_state(app)
+}
+
+async fn hello(State(app): State<App>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> String {
+    format!("hello, {peer}, from shard {}\n", app.shard.index())
+}
+
+async fn note(State(app): State<App>, Path(name): Path<String>) -> Result<String, StatusCode> {
+    app.shared.notes.lock().expect("no panic").get(&name).cloned().ok_or(StatusCode::NOT_FOUND)
+}
+
+async fn set_note(State(app): State<App>, Path(name): Path<String>, text: String) {
+    app.shared.notes.lock().expect("no panic").insert(name, text);
+}
+
+async fn square(State(app): State<App>, Path(number): Path<i32>) -> Result<String, Unavailable> {
+    let client = app.database.get().await.map_err(unavailable)?;
+    let row = client.query_one("SELECT $1::int4::int8 * $1", &[&number]).await;
+    Ok(row.map_err(unavailable)?.get::<_, i64>(0).to_string())
+}
+
+type Unavailable = (StatusCode, String);
+
+fn unavailable(error: impl Display) -> Unavailable {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("PostgreSQL: {error}\n"))
+}
+
+/// Those of all runtimes, and of this program.
+async fn metrics(State(app): State<App>) -> String {
+    let (mut stats, mut own) = (Vec::new(), "# TYPE http_requests_total counter\n".to_owned());
+    for (shard, (handle, count)) in app.shard.handles().iter().zip(&app.shared.requests).enumerate()
+    {
+        stats.extend(handle.stats().await.map(|stats| (shard.to_string(), stats)));
+        let count = count.0.load(Ordering::Relaxed);
+        own += &format!("http_requests_total{{shard=\"{shard}\"}} {count}\n");
+    }
+    annulus::stats::prometheus(stats.iter().map(|(shard, stats)| (&**shard, stats))) + &own
+}
+
+/// Where the database is.
+#[derive(Clone)]
+struct Postgres {
+    socket: String,
+    user: String,
+}
+
+async fn report_database(pool: Pool<Postgres>) {
+    let Postgres { socket, user } = pool.manager();
+    match pool.get().await {
+        Ok(_) => eprintln!("PostgreSQL at {socket}: connected as {user}"),
+        Err(error) => eprintln!("PostgreSQL at {socket}, as {user}: {error}"),
+    }
+}
+
+impl Manager for Postgres {
+    type Type = Client;
+    type Error = Error;
+
+    async fn create(&self) -> Result<Client, Error> {
+        let Self { socket, user } = self.clone();
+        let connecting = OnThread::new(async move {
+            let stream = UnixStream::connect(socket).await?;
+            let mut config = Config::new();
+            Ok::<_, Error>(config.user(user).dbname("postgres").connect_raw(stream, NoTls).await?)
+        });
+        let (client, connection) = connecting.await?;
+        annulus::spawn(connection); // Ends once the client is gone.
+        Ok(client)
+    }
+
+    async fn recycle(&self, client: &mut Client, _: &Metrics) -> RecycleResult<Error> {
+        let closed = RecycleError::message("the server has closed the connection");
+        if client.is_closed() { Err(closed) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,117 @@
+//! Listeners that servers accept from.
+
+use annulus::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use annulus::shards::ShardListener;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+
+/// A listener that a server accepts connections from: `tower::serve` as it is, `axum::serve` and tonic in an `Incoming`.
+///
+/// That of a shard ([`ShardListener`]) waits for ever once the shard that accepts for all has dropped its own: the server ends by its
+/// graceful shutdown.
+///
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+/// use annulus_compat::Listen;
+/// use std::io;
+/// use std::net::SocketAddr;
+/// use std::task::{Context, Poll, ready};
+///
+/// /// Refuses what does not come from this machine.
+/// struct LoopbackOnly(TcpListener);
+///
+/// impl Listen for LoopbackOnly {
+///     type Stream = TcpStream;
+///     type Peer = SocketAddr;
+///
+///     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+///         loop {
+///             let (stream, peer) = ready!(self.0.poll_accept(cx))?;
+///             if peer.ip().is_loopback() {
+///                 return Poll::Ready(Ok((stream, peer)));
+///             }
+///         }
+///     }
+///
+///     fn local_addr(&self) -> io::Result<SocketAddr> {
+///         self.0.local_addr()
+///     }
+/// }
+/// ```
+pub trait Listen {
+    /// A connection.
+    type Stream: 'static;
+    /// The other end's address.
+    type Peer: 'static;
+
+    /// The next connection. After an error the server calls it again a second later.
+    ///
+    /// # Errors
+    /// If none can be accepted now.
+    fn poll_accept(&mut self, cx: &mut Context<'_>)
+    -> Poll<io::Result<(Self::Stream, Self::Peer)>>;
+
+    /// The address it listens on.
+    ///
+    /// # Errors
+    /// After the runtime's end.
+    fn local_addr(&self) -> io::Result<Self::Peer>;
+}
+
+impl Listen for TcpListener {
+    type Stream = TcpStream;
+    type Peer = SocketAddr;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        Self::poll_accept(self, cx)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+}
+
+impl Listen for ShardListener {
+    type Stream = TcpStream;
+    type Peer = SocketAddr;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        ready!(Self::poll_accept(self, cx)?)
+            .map_or(Poll::Pending, |accepted| Poll::Ready(Ok(accepted)))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local_addr())
+    }
+}
+
+impl Listen for UnixListener {
+    type Stream = UnixStream;
+    type Peer = std::os::unix::net::SocketAddr;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, Self::Peer)>> {
+        Self::poll_accept(self, cx)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Peer> {
+        self.local_addr()
+    }
+}
+
+#[cfg(feature = "rustls")]
+impl Listen for crate::rustls::TlsListener {
+    type Stream = crate::rustls::TlsStream<TcpStream>;
+    type Peer = SocketAddr;
+
+    fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(Self::Stream, SocketAddr)>> {
+        Self::poll_accept(self, cx)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+}
