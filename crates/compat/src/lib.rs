@@ -29,6 +29,7 @@
 //! | any of these over TLS | `rustls` besides: `tower::Serve::tls`, `hyper_util::HttpsConnector`, [`Incoming`] around a `rustls::TlsListener` |
 //! | a client of PostgreSQL or Redis | tokio-postgres as it is, by `connect_raw`; redis with `send-stream`. Or both by their own `connect`, and `annulus-tokio`; or a runtime of tokio on a thread beside (`annulus::guide::tokio_beside`) |
 //! | QUIC by quinn, which has TLS of its own | `quinn` |
+//! | HTTP/3 | `quinn`, with `h3` and `h3-quinn` as they are: the example `http3` has an axum `Router` behind them |
 //!
 //! # Cargo.toml
 //!
@@ -48,7 +49,7 @@
 //! | `with-tokio` | none |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
-//! The directory `examples` has programs: a service to start from (`all_cores`: state, PostgreSQL, metrics, an end in order), servers with and without TLS, a reverse proxy, a gRPC service, clients of PostgreSQL and Redis,
+//! The directory `examples` has programs: a service to start from (`all_cores`: state, PostgreSQL, metrics, an end in order), servers with and without TLS, a reverse proxy, a gRPC service, HTTP/3, clients of PostgreSQL and Redis,
 //! and an axum program turned to guest mode.
 //!
 //! Services by these libraries run on a simulated network, too: [`simulated`].

@@ -4,6 +4,7 @@ mod common;
 mod connections;
 mod examples;
 mod failures;
+mod http3;
 mod progress;
 mod simulated;
 mod socket;
