@@ -28,7 +28,7 @@ const COPIED: usize = 10 << 20;
 const UNPRIVILEGED: u32 = 65_534;
 
 pub(crate) struct Postgres {
-    port: u16,
+    pub(crate) port: u16,
     // Dropped before its directory.
     _server: Server,
     directory: Directory,

@@ -2,6 +2,7 @@
 //! guest; each row with the crate that it names.
 
 use crate::common;
+use crate::postgres::Postgres;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::CancellationToken;
@@ -16,6 +17,7 @@ use axum::{Router, routing::get};
 use common::{Outcome, as_guest, on_drivers, simulated};
 use futures_util::stream::iter;
 use futures_util::{SinkExt, StreamExt};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{IntoFuture, pending};
@@ -25,6 +27,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 use tower::buffer::Buffer;
+use tower_http::services::ServeDir;
 
 const MOMENT: Duration = Duration::from_millis(1);
 /// Paths that need no runtime of tokio, and the end of the answer.
@@ -35,13 +38,14 @@ const NATIVE: [(&str, &str); 4] = [
     ("/late", "408"),
 ];
 /// Paths that need a runtime of tokio.
-const OF_TOKIO: [(&str, &str); 8] = [
+const OF_TOKIO: [(&str, &str); 9] = [
     ("/layer", "hello"),
     ("/timer", "waited"),
     ("/kept-alive", "data: 2\n\n"),
     ("/buffer", "42"),
     ("/spawn", "42"),
     ("/file", "[lints.clippy]"),
+    ("/files/Cargo.toml", "undocumented_unsafe_blocks = \"deny\"\n"),
     ("/socket", "connected"),
     ("/reqwest", "hello, you"),
 ];
@@ -106,6 +110,7 @@ fn router(shared: Shared) -> Router {
         .route("/buffer", get(buffered))
         .route("/spawn", get(async || tokio::spawn(async { "42" }).await.expect("no panic")))
         .route("/file", get(file))
+        .nest_service("/files", ServeDir::new(env!("CARGO_MANIFEST_DIR")))
         .route(
             "/socket",
             get(async |State(shared): State<Shared>| {
@@ -140,6 +145,10 @@ struct Server {
 }
 
 fn start(address: &str) -> std::io::Result<Server> {
+    start_with(address, router)
+}
+
+fn start_with(address: &str, router: impl FnOnce(Shared) -> Router) -> std::io::Result<Server> {
     let listener = TcpListener::bind(address)?;
     let (address, (sender, got)) = (listener.local_addr()?, mpsc::unbounded_channel());
     let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
@@ -179,18 +188,26 @@ async fn speaks_websocket(server: &mut Server) -> Result<bool, common::Failure> 
     Ok(server.got.recv().await.expect("the handler ends"))
 }
 
+/// What is asked for panics for want of tokio, and the report has the remedy.
+async fn is_refused(server: &Server, path: &str) -> Outcome {
+    let answer = ask(server.address, path).await?;
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
+    let error = server.errors.borrow_mut().pop().expect("it is reported");
+    for part in
+        ["the service has panicked: th", "annulus_compat::with_tokio()", "annulus_tokio::run"]
+    {
+        assert!(error.contains(part), "{path}: {error}");
+    }
+    Ok(())
+}
+
 #[test]
 fn alone_what_looks_for_tokio_is_named_with_its_remedy() {
     on_drivers(async || {
         let server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
         for (path, _) in OF_TOKIO {
-            let answer = ask(server.address, path).await?;
-            assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
-            let error = server.errors.borrow_mut().pop().expect("it is reported");
-            for part in ["there is no", "annulus_compat::with_tokio()", "annulus_tokio::run"] {
-                assert!(error.contains(part), "{path}: {error}");
-            }
+            is_refused(&server, path).await?;
         }
         server.stop.cancel();
         Ok(())
@@ -244,4 +261,29 @@ fn the_layer_of_annulus_has_the_clock_of_a_simulation() {
         server.stop.cancel();
         Ok(())
     });
+}
+
+/// A server whose handler asks PostgreSQL by sqlx.
+fn asking_by_sqlx(port: u16) -> std::io::Result<Server> {
+    let ask = async move || {
+        let at = PgConnectOptions::new().host("127.0.0.1").port(port);
+        let at = at.username("annulus").database("postgres");
+        let pool = PgPoolOptions::new().connect_with(at).await.expect("a connection");
+        let answer = sqlx::query_scalar::<_, i64>("SELECT $1::int8 * 7").bind(6_i64);
+        answer.fetch_one(&pool).await.expect("an answer").to_string()
+    };
+    start_with("127.0.0.1:0", |_| Router::new().route("/sqlx", get(ask)))
+}
+
+#[test]
+fn sqlx_needs_tokio_too() {
+    let Some(postgres) = Postgres::start() else { return };
+    let port = postgres.port;
+    on_drivers(async || {
+        let server = asking_by_sqlx(port)?;
+        is_refused(&server, "/sqlx").await?;
+        let _tokio = with_tokio()?;
+        answers(&server, &[("/sqlx", "42")]).await
+    });
+    as_guest(async { answers(&asking_by_sqlx(port)?, &[("/sqlx", "42")]).await });
 }

@@ -44,45 +44,57 @@
 //! | [`TimeoutLayer`], [`Serve::request_timeout`] | yes | yes | yes |
 //! | WebSockets as below | yes | yes | yes |
 //! | `tower_http::timeout::TimeoutLayer`, `tokio::time`, the keep-alive of `Sse` | no | yes | yes |
-//! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `tokio::net`, reqwest | no | yes | yes |
+//! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `tower_http::services::ServeDir`, `tokio::net`, reqwest, sqlx | no | yes | yes |
 //! | `axum::extract::WebSocketUpgrade` | no | no | yes |
 //!
 //! # WebSockets
 //!
-//! An upgraded connection implements hyper's `Read` and `Write`; `hyper_util::rt::TokioIo` makes tokio's traits of them, which need no runtime,
-//! and `tokio-tungstenite` speaks the protocol:
+//! axum's `WebSocketUpgrade` gives the socket to `tokio::spawn`, which is another thread with `with_tokio`, and there none but the runtime's own thread
+//! may use it. What it does takes a few lines of a program's own. An upgraded connection implements hyper's `Read` and `Write`;
+//! `hyper_util::rt::TokioIo` makes tokio's traits of them, which need no runtime, and `tokio-tungstenite` speaks the protocol. Unlike axum's, the session
+//! need not be `Send`, so that it may use anything of annulus:
 //!
 //! ```
+//! use axum::body::Body;
 //! use axum::extract::Request;
-//! use axum::http::{StatusCode, header};
+//! use axum::http::StatusCode;
 //! use axum::response::{IntoResponse, Response};
 //! use futures_util::{SinkExt, StreamExt};
+//! use hyper::upgrade::Upgraded;
 //! use hyper_util::rt::TokioIo;
 //! use tokio_tungstenite::WebSocketStream;
-//! use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Role};
+//! use tokio_tungstenite::tungstenite::{
+//!     self, handshake::server::create_response_with_body, protocol::Role,
+//! };
 //!
-//! async fn echo(mut request: Request) -> Response {
-//!     let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
-//!         return StatusCode::BAD_REQUEST.into_response();
+//! type Socket = WebSocketStream<TokioIo<Upgraded>>;
+//!
+//! /// Answers a request for a WebSocket, and runs a session on it in a task.
+//! fn websocket<F>(mut request: Request, session: impl FnOnce(Socket) -> F + 'static) -> Response
+//! where
+//!     F: Future<Output = tungstenite::Result<()>> + 'static,
+//! {
+//!     let response = match create_response_with_body(&request, Body::empty) {
+//!         Ok(response) => response,
+//!         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
 //!     };
-//!     let accept = derive_accept_key(key.as_bytes());
 //!     let upgrade = hyper::upgrade::on(&mut request);
 //!     annulus::spawn(async move {
-//!         let stream = TokioIo::new(upgrade.await?);
-//!         let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+//!         let stream = TokioIo::new(upgrade.await.map_err(std::io::Error::other)?);
+//!         session(Socket::from_raw_socket(stream, Role::Server, None).await).await
+//!     });
+//!     response
+//! }
+//!
+//! async fn echo(request: Request) -> Response {
+//!     websocket(request, async |mut socket| {
 //!         while let Some(message) = socket.next().await.transpose()? {
 //!             if !message.is_close() {
 //!                 socket.send(message).await?;
 //!             }
 //!         }
-//!         Ok::<_, Box<dyn std::error::Error>>(())
-//!     });
-//!     let headers = [
-//!         (header::CONNECTION, "upgrade".to_owned()),
-//!         (header::UPGRADE, "websocket".to_owned()),
-//!         (header::SEC_WEBSOCKET_ACCEPT, accept),
-//!     ];
-//!     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+//!         Ok(())
+//!     })
 //! }
 //!
 //! let router: axum::Router = axum::Router::new().route("/", axum::routing::get(echo));

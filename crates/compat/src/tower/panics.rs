@@ -12,8 +12,12 @@ pub(super) fn catch<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(call))
 }
 
-/// How the panics of tokio begin that look for a runtime, and what to do about them.
-const NO_TOKIO: [&str; 2] = ["there is no reactor running", "there is no timer running"];
+/// How the panics of tokio, and of sqlx, begin that look for a runtime, and what to do about them.
+const NO_TOKIO: [&str; 3] = [
+    "there is no reactor running",
+    "there is no timer running",
+    "this functionality requires a Tokio context",
+];
 const REMEDY: &str = "; it looks for a runtime of tokio: have one found, by annulus_compat::with_tokio() at the beginning of the program, \
 or run annulus inside one, by annulus_tokio::run";
 

@@ -16,7 +16,7 @@ use annulus_compat::hyper::{Executor, Io, Timer};
 use annulus_compat::tower::{Plain, serve, serve_hyper, serve_with};
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -38,7 +38,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Role};
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 const SECOND: Duration = Duration::from_secs(1);
 

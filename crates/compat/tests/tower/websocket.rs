@@ -1,29 +1,52 @@
 //! Upgraded connections.
 
 use crate::tower::*;
+use tokio_tungstenite::tungstenite::{self, handshake::server::create_response_with_body};
 
-pub(crate) async fn upgrade(mut request: Request) -> Response {
-    let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
-        return StatusCode::BAD_REQUEST.into_response();
+type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+
+/// That of the documentation of `annulus_compat::tower`.
+fn websocket<F>(mut request: Request, session: impl FnOnce(Socket) -> F + 'static) -> Response
+where
+    F: Future<Output = tungstenite::Result<()>> + 'static,
+{
+    let response = match create_response_with_body(&request, Body::empty) {
+        Ok(response) => response,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
-    let accept = derive_accept_key(key.as_bytes());
     let upgrade = hyper::upgrade::on(&mut request);
     annulus::spawn(async move {
-        let stream = TokioIo::new(upgrade.await?);
-        let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        let stream = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
+        session(Socket::from_raw_socket(stream, Role::Server, None).await).await
+    });
+    response
+}
+
+/// Echoes, and counts in what is not `Send`.
+pub(crate) async fn upgrade(request: Request) -> Response {
+    websocket(request, async |mut socket| {
+        let count = Rc::new(Cell::new(0));
         while let Some(message) = socket.next().await.transpose()? {
             if !message.is_close() {
                 socket.send(message).await?;
+                count.set(count.get() + 1);
             }
         }
-        Ok::<_, common::Failure>(())
+        Ok(())
+    })
+}
+
+#[test]
+fn what_asks_for_no_websocket_is_refused_with_the_reason() {
+    on_drivers(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let mut client = client_1(server.address).await?;
+        let answer = client.send_request(to("/ws", b"")).await?;
+        assert_eq!(answer.status(), 400);
+        let reason = text(answer).await?;
+        assert_eq!(reason, "WebSocket protocol error: No \"Connection: upgrade\" header");
+        Ok(())
     });
-    let headers = [
-        (header::CONNECTION, "upgrade".to_owned()),
-        (header::UPGRADE, "websocket".to_owned()),
-        (header::SEC_WEBSOCKET_ACCEPT, accept),
-    ];
-    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }
 
 async fn websocket_echoes(address: SocketAddr) -> Outcome {
