@@ -4,7 +4,7 @@
 //! the process holds. So above a mark the bounds are [`LOWERED`]: that of undelivered bytes for every stream, that of unsent ones for
 //! streams whose peer makes no room, since the others pass on what they accept. A stream at a lowered bound waits for its own task or peer
 //! as it would at any other, so nothing has to be looked at when the bounds rise again. Receives that were armed before they fell may
-//! still bring more: those are armed anew, see `slots/streams/lowered.rs`.
+//! still bring more: those are armed anew, see `Streams::shorten_receives`.
 
 /// Bytes in use by the sockets of a runtime above which the bounds of each stream are lowered.
 pub(crate) const MARK: usize = 6 << 20;

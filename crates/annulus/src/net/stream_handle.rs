@@ -299,7 +299,7 @@ impl Future for SendFuture<'_> {
     }
 }
 
-/// A link that passes the bytes that a stream receives to another, as `slots/streams/forward.rs` describes. It ends when it is dropped:
+/// A link that passes the bytes that a stream receives to another, as `slots/streams/carriers/link.rs` describes. It ends when it is dropped:
 /// accepted bytes are sent, and later ones stay with the source.
 pub(crate) struct Link {
     core: Rc<Core>,

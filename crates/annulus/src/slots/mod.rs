@@ -8,9 +8,9 @@ pub(crate) mod file_ops;
 pub(crate) mod listeners;
 pub(crate) mod nops;
 pub(crate) mod polls;
-mod slot_id;
+mod slot;
 pub(crate) mod streams;
 mod turn_lists;
 pub(crate) mod waits;
 
-pub(crate) use slot_id::SlotId;
+pub(crate) use slot::SlotId;

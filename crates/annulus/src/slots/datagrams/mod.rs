@@ -32,7 +32,7 @@ pub(crate) use recv_msg_buf::RecvMsgBuf;
 
 use crate::base::io::Io;
 use crate::base::queues::Queues;
-use crate::slots::slot_id::SlotId;
+use crate::slots::slot::SlotId;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{PoolSize, Slab};

@@ -1,6 +1,6 @@
 //! Queueing for sending: chunks and copies within the bound. Tasks wait here for space, until the kernel has taken everything, or for the end.
 
-use super::direct::LEAST;
+use super::carriers::LEAST;
 use super::send_state::SendState;
 use super::stream::{Shared, Stream};
 use crate::base::budget;

@@ -4,42 +4,33 @@
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 
 mod buffer_queue;
+mod carriers;
 mod chunk_queue;
 mod close;
-mod direct;
 mod enqueue;
-mod forward;
-mod lowered;
 mod memory_paused;
-mod pages;
-mod pipe;
-mod readiness;
 mod recv;
 mod recv_state;
-mod scm_rights;
 mod send;
 mod send_state;
 mod silent;
-mod splice;
 mod stream;
 mod vectors;
-mod zero_copy;
 
 use crate::base::connection_limit::Permit;
 use crate::base::io::Io;
 use crate::base::queues::Queues;
-use crate::slots::slot_id::SlotId;
+use crate::slots::slot::SlotId;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{Slab, Token};
 use annulus_kernel::Fd;
 use buffer_queue::Links;
+pub(crate) use carriers::PageSink;
 use memory_paused::MemoryPaused;
-pub(crate) use pages::PageSink;
 use recv_state::RecvState;
 use send_state::SendState;
 use silent::Heard;
-use splice::Pipes;
 use stream::Life;
 pub(crate) use stream::{Released, Shared, Stream};
 use vectors::Vectors;
@@ -61,12 +52,10 @@ impl Streams {
         let shared = Shared {
             links: Links::new(io.driver.pool().capacity()),
             vectors: Vectors::new(),
-            zero_copy: Slab::new(),
+            carriers: carriers::Common::default(),
             turn: TurnLists::default(),
-            resumed: Vec::new(),
             memory_paused,
             heard: Heard::default(),
-            pipes: Pipes::default(),
         };
         Self { slots: Slab::new(), shared, most: 0 }
     }
@@ -93,7 +82,7 @@ impl Streams {
             fd,
             rx,
             tx: SendState::default(),
-            special: None,
+            carrier: None,
             peer: None,
             permit,
             memory_paused: false,
@@ -150,7 +139,7 @@ impl Streams {
     /// connections have closed.
     #[cold]
     pub(crate) fn trim(&mut self, io: &Io) {
-        self.shared.pipes.trim();
+        self.shared.carriers.trim();
         let streams = self.slots.len();
         if self.most >= streams + CROWD {
             io.driver.kernel().trim_heap();

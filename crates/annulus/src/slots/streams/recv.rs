@@ -5,9 +5,9 @@
 //! of a multishot takes all that the socket holds before a completion of it is seen. The states are those of [`Arming`].
 #![allow(unsafe_code)]
 
-use super::Streams;
 use super::recv_state::{Brought, End, OnHeap};
-use super::stream::{Life, Shared, Stream};
+use super::stream::{Shared, Stream};
+use super::{Streams, carriers};
 use crate::base::budget;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
@@ -15,6 +15,7 @@ use crate::bytes::after::note_waker;
 use crate::bytes::lease::Lease;
 use crate::memory::HeapMemory;
 use crate::slots::arming::{Arming, ToCancel, ends_operation_only};
+use crate::slots::slot::find_or_late;
 use annulus_driver::{Event, Kind, MemoryOp, Op, prefetch};
 use rustix::io::Errno;
 use std::io;
@@ -146,10 +147,11 @@ impl Stream {
         }
     }
 
-    /// Whether to receive more before a task asks for it.
+    /// Whether to receive more before a task asks for it: no receive is armed, and half of the bound was taken.
     #[inline]
     fn wants_more(&self, io: &Io) -> bool {
-        self.rx.wants_more(io.memory.recv_bound) && (self.rx.forward.is_none() || self.is_ahead())
+        let (rx, bound) = (&self.rx, io.memory.recv_bound);
+        rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
@@ -168,13 +170,12 @@ impl Stream {
     /// False if it has none left: the stream stays listed.
     #[inline]
     fn arm(&mut self, io: &mut Io, share: Option<u32>, heap: &mut usize) -> bool {
-        if self.life == Life::Linked && self.splices() {
-            self.poll_readiness(io);
-            return true;
+        if self.carrier.is_some()
+            && let Some(is_armed) = carriers::arm(self, io, heap)
+        {
+            return is_armed;
         }
-        let Some(share) = share.filter(|_| self.is_plain()) else {
-            return self.arm_on_heap(io, heap);
-        };
+        let Some(share) = share else { return self.arm_on_heap(io, heap) };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
         let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
@@ -204,7 +205,7 @@ impl Stream {
         if self.rx.waker.is_none() {
             // No task waits: the next poll asks again.
             self.rx.arming = Arming::Idle;
-        } else if self.pipe().is_some() || !self.passes_descriptors() && !self.rx.is_ready {
+        } else if !self.rx.is_ready {
             self.poll_readiness(io);
         } else if *left > 0 {
             *left -= 1;
@@ -215,21 +216,23 @@ impl Stream {
         true
     }
 
+    /// Polls for readiness: the first half of arming, if the receive cannot wait for that by itself.
+    pub(super) fn poll_readiness(&mut self, io: &mut Io) {
+        self.rx.arming = Arming::Polling;
+        io.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
+    }
+
     fn receive_on_heap(&mut self, io: &mut Io) {
         let token = self.id.token(Kind::Recv);
         let fd = self.fd;
         self.rx.is_ready = false;
         self.rx.brought.forget_misses();
         self.rx.arming = Arming::Single;
-        let op = if let Some(scm_rights) = self.scm_rights() {
-            scm_rights.recv(fd, &io.memory.meter)
-        } else {
-            let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
-            let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
-            let heap = self.rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
-            io.driver.counters().heap_receives += 1;
-            MemoryOp::Recv { fd, buffer: heap.memory.as_mut_ptr(), len: size }
-        };
+        let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
+        let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
+        let heap = self.rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
+        io.driver.counters().heap_receives += 1;
+        let op = MemoryOp::Recv { fd, buffer: heap.memory.as_mut_ptr(), len: size };
         // SAFETY: the memory stays in the slot until the terminal event; only that event and what follows it touch it.
         unsafe { io.start_memory(token, op) };
     }
@@ -239,7 +242,6 @@ impl Stream {
         let stopped = self.rx.arming.on_event(event.more);
         io.in_flight -= usize::from(!event.more);
         match (event.result, event.buffer) {
-            (Ok(len), None) if self.passes_descriptors() => self.take_message(io, len),
             (Ok(0), buffer) => {
                 self.rx.end = Some(End::Eof);
                 buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
@@ -273,22 +275,8 @@ impl Stream {
 
     /// A receive that was to stop has ended: a task may wait for this end.
     #[cold]
-    pub(super) fn wake_stopped(&mut self, io: &mut Io) {
+    fn wake_stopped(&mut self, io: &mut Io) {
         io.after.wakes.extend(self.rx.waker.take());
-    }
-
-    /// A stream that passes descriptors has received once.
-    fn take_message(&mut self, io: &mut Io, len: u32) {
-        let bytes = self.scm_rights().and_then(|scm_rights| scm_rights.on_recv(len));
-        let rx = &mut self.rx;
-        match bytes {
-            None => rx.end = Some(End::Eof),
-            Some(lease) => {
-                let memory = HeapMemory::new(Box::from(&*lease), Some(&io.memory.meter));
-                rx.heap = Some(Box::new(OnHeap { memory, len }));
-                rx.bytes += len;
-            }
-        }
     }
 
     /// Goes on after an event: wakes the reader, and arms again or stops.
@@ -389,8 +377,8 @@ impl Streams {
     /// Arms the listed streams. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
-        if !self.shared.resumed.is_empty() {
-            self.resume_splicing(io);
+        if self.shared.carriers.has_resumed() {
+            carriers::resume(self, io);
         }
         let arms = &mut self.shared.turn.arms;
         if arms.is_empty() {
@@ -419,14 +407,48 @@ impl Streams {
     #[inline]
     pub(crate) fn on_recv(&mut self, io: &mut Io, event: Event) {
         let slot = event.token.slot();
-        let Some(stream) = self.slots.find(slot, event.token.generation()) else {
-            return io.late(event);
-        };
+        let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
         stream.on_recv(&mut self.shared, io, &event);
-        match stream.life {
-            Life::Open | Life::Leaving => stream.after_recv(&mut self.shared, io, event.more),
-            Life::Linked => self.forward(io, slot, event.more),
-            Life::Dropped => self.close_if_done(io, slot),
+        let stream = if stream.carrier.is_none() {
+            stream
+        } else if carriers::on_ready(self, io, &event) {
+            return;
+        } else {
+            self.slots.get(slot)
+        };
+        if stream.is_dropped() {
+            self.close_if_done(io, slot);
+        } else {
+            stream.after_recv(&mut self.shared, io, event.more);
+        }
+    }
+
+    /// There is something to receive; or the poll has failed, and the receive will return the reason.
+    pub(crate) fn on_ready(&mut self, io: &mut Io, event: Event) {
+        let slot = event.token.slot();
+        let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
+        io.in_flight -= 1;
+        stream.rx.is_ready = true;
+        if stream.rx.arming.on_event(false) {
+            stream.wake_stopped(io);
+            stream.recv_more(&mut self.shared, io);
+        } else if !carriers::on_ready(self, io, &event) {
+            self.slots.get(slot).want(&mut self.shared, io);
+        }
+        self.close_if_done(io, slot);
+    }
+
+    /// The bounds of streams have been lowered: receives that were armed before may still bring as much as was allowed then, so they are
+    /// armed anew. A stream is cancelled for it at most once for each long receive that it has used up, since the next one is short.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn shorten_receives(&mut self, io: &mut Io) {
+        for slot in self.slots.indices() {
+            let stream = self.slots.get(slot);
+            let rx = &stream.rx;
+            if rx.arming == Arming::Multishot && rx.limit > io.memory.recv_bound {
+                stream.stop_recv(io);
+            }
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::buffer_queue::{BufferQueue, Links};
 use crate::memory::{HeapMemory, Meter};
 use crate::slots::arming::Arming;
-use crate::slots::slot_id::SlotId;
 use rustix::io::Errno;
 use std::task::Waker;
 
@@ -31,8 +30,6 @@ pub(super) struct RecvState {
     /// Heap memory of a single receive in flight, or received; ahead of the queue.
     pub(super) heap: Option<Box<OnHeap>>,
     pub(super) waker: Option<Waker>,
-    /// If a task copies from here to another stream. It stays while the task takes bytes itself.
-    pub(super) forward: Option<Box<Forward>>,
 }
 
 /// The recent results of the receives, in one byte: a receive into a lent buffer compares it once.
@@ -79,20 +76,6 @@ pub(super) struct OnHeap {
     pub(super) len: u32,
 }
 
-/// The target of the bytes that a linked stream receives: see `forward`.
-#[derive(Default)]
-pub(super) struct Forward {
-    pub(super) to: SlotId,
-    /// How many more bytes may go there.
-    pub(super) left: u64,
-    /// How many bytes went there that were not counted yet.
-    pub(super) bytes: u64,
-    /// The bytes go through a pipe: see `splice`.
-    pub(super) splices: bool,
-    /// Receives in a row that speak for the other way.
-    pub(super) run: u8,
-}
-
 impl RecvState {
     /// Bytes received earlier, elsewhere: they come first.
     pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
@@ -121,11 +104,5 @@ impl RecvState {
     /// The waker of the task that waits, if one does.
     pub(super) fn waker(&self) -> Option<&Waker> {
         self.waker.as_ref()
-    }
-
-    /// Whether to arm a receive: none is, and half of the bound was taken.
-    #[inline]
-    pub(super) fn wants_more(&self, bound: u32) -> bool {
-        self.arming == Arming::Idle && self.end.is_none() && self.bytes <= bound / 2
     }
 }

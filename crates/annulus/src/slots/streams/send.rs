@@ -6,23 +6,28 @@
 //! sent *waiting*. Large sends may go without a copy: see `zero_copy`.
 #![allow(unsafe_code)]
 
-use super::Streams;
 use super::chunk_queue::ChunkQueue;
-use super::pipe::end_pipe;
-use super::scm_rights::gather_one;
 use super::send_state::SendPhase;
-use super::stream::{Shared, Special, Stream};
+use super::stream::{Shared, Stream};
 use super::vectors::{MOST, Passed};
+use super::{Streams, carriers};
 use crate::base::io::{AHEAD, Io};
+use crate::slots::slot::find_or_late;
 use crate::timers::TimerAction;
-use annulus_driver::{Event, Kind, MemoryOp};
-use annulus_kernel::{IoVec, Shutdown};
+use annulus_driver::{Event, Kind, MemoryOp, Op};
+use annulus_kernel::IoVec;
 use rustix::io::Errno;
 use std::mem;
 use std::time::Duration;
 
 /// The time until a retry if the system is short of memory.
 const RETRY: Duration = Duration::from_millis(5);
+
+/// The memory of a send.
+pub(crate) enum Gathered {
+    Bytes { buffer: *const u8, len: u32 },
+    Vector { header: *const u8 },
+}
 
 /// The queued bytes that are not sent yet.
 fn unsent(queue: &ChunkQueue, first_sent: usize) -> impl Iterator<Item = IoVec> {
@@ -46,30 +51,53 @@ impl Stream {
     /// Sends the queued bytes: up to [`MOST`] chunks in one operation.
     #[inline]
     fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        match self.special.as_deref() {
-            None => {}
-            Some(Special::Spliced(_)) => return self.send_spliced(shared, io, phase),
-            Some(Special::Pipe(signal)) => return self.send_to_pipe(shared, io, *signal, phase),
-            Some(Special::ScmRights(_)) => {}
+        if self.carrier.is_some() && carriers::send(self, shared, io, phase) {
+            return;
         }
-        let token = self.id.token(Kind::Send);
-        let now = phase == SendPhase::Now;
-        let op = self.gather(shared, now);
+        let gathered = self.gather(shared);
         if self.is_for_zero_copy(io) {
-            return self.send_zero_copy(shared, io, op);
+            return self.send_zero_copy(shared, io, gathered);
         }
+        self.submit(shared, io, gathered, phase);
+    }
+
+    /// Submits a send of the bytes that are in flight from here on.
+    #[inline(always)]
+    pub(super) fn submit(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        gathered: Gathered,
+        phase: SendPhase,
+    ) {
+        let (fd, token) = (self.fd, self.id.token(Kind::Send));
         self.tx.phase = phase;
-        if now {
+        if phase == SendPhase::Now {
+            let op = match gathered {
+                Gathered::Bytes { buffer, len } => MemoryOp::SendNow { fd, buffer, len },
+                Gathered::Vector { header } => MemoryOp::SendVectorNow { fd, header },
+            };
             self.await_settling(shared);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
             unsafe { io.driver.submit_memory(token, op) };
         } else {
+            let op = match gathered {
+                Gathered::Bytes { buffer, len } => MemoryOp::Send { fd, buffer, len },
+                Gathered::Vector { header } => MemoryOp::SendVector { fd, header },
+            };
             self.linger(io);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the terminal event; the
             // vectors stay until the kernel has taken the entry.
             unsafe { io.start_memory(token, op) };
         }
+    }
+
+    /// Waits until the descriptor has space.
+    pub(super) fn await_writable(&mut self, io: &mut Io, phase: SendPhase) {
+        self.tx.phase = phase;
+        self.linger(io);
+        io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
     }
 
     /// No event will report that a send went. If a task waits for that, this turn must not sleep.
@@ -79,39 +107,26 @@ impl Stream {
         shared.turn.unsettled.push(self.id.index);
     }
 
-    /// The operation that sends the queued bytes, which is in flight from here on.
+    /// The queued bytes, as the memory of a send, which are in flight from here on.
     #[inline]
-    fn gather(&mut self, shared: &mut Shared, now: bool) -> MemoryOp {
-        let (fd, tx) = (self.fd, &mut self.tx);
-        let header = if self.special.is_some() {
-            gather_one(tx, &mut shared.vectors)
-        } else if let Some(only) = tx.queue.only() {
+    fn gather(&mut self, shared: &mut Shared) -> Gathered {
+        let tx = &mut self.tx;
+        if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
             let buffer = bytes.as_ptr();
             // A chunk that does not fit a length of 32 bits goes out in pieces, as after short counts.
             let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
-            let len = part as u32;
-            return if now {
-                MemoryOp::SendNow { fd, buffer, len }
-            } else {
-                MemoryOp::Send { fd, buffer, len }
-            };
-        } else {
-            let (mut bytes, mut chunks) = (0, 0);
-            let parts = unsent(&tx.queue, tx.first_sent).inspect(|part| {
-                bytes += part.len;
-                chunks += 1;
-            });
-            let header = shared.vectors.describe(parts, Passed::NOTHING);
-            (tx.flying, tx.flying_chunks) = (bytes, chunks);
-            header
-        };
-        if now {
-            MemoryOp::SendVectorNow { fd, header }
-        } else {
-            MemoryOp::SendVector { fd, header }
+            return Gathered::Bytes { buffer, len: part as u32 };
         }
+        let (mut bytes, mut chunks) = (0, 0);
+        let parts = unsent(&tx.queue, tx.first_sent).inspect(|part| {
+            bytes += part.len;
+            chunks += 1;
+        });
+        let header = shared.vectors.describe(parts, Passed::NOTHING);
+        (tx.flying, tx.flying_chunks) = (bytes, chunks);
+        Gathered::Vector { header }
     }
 
     /// Handles the outcome of a send, now that its memory is free.
@@ -217,13 +232,8 @@ impl Stream {
     fn end_if_sent(&mut self, io: &mut Io) {
         if !self.tx.ended && self.tx.is_idle() {
             self.tx.ended = true;
-            if self.pipe().is_some() {
-                if let Err(errno) = end_pipe(io, self.fd) {
-                    self.tx.error.get_or_insert(errno);
-                }
-            } else {
-                // The peer may have gone first, which is an end as well.
-                _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);
+            if let Err(errno) = carriers::end(self, io) {
+                self.tx.error.get_or_insert(errno);
             }
             io.after.wakes.extend(self.tx.waker.take());
         }
@@ -237,7 +247,7 @@ impl Stream {
                 chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
             }
             (tx.bytes, tx.first_sent) = (0, 0);
-            self.discard_spliced();
+            carriers::discard(self);
         }
     }
 
@@ -323,19 +333,16 @@ impl Streams {
     #[inline]
     pub(crate) fn on_send(&mut self, io: &mut Io, event: Event) {
         let slot = event.token.slot();
-        let Some(stream) = self.slots.find(slot, event.token.generation()) else {
-            return io.late(event);
-        };
+        let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
         match stream.tx.phase {
             SendPhase::Now => {}
             SendPhase::Waiting => io.in_flight -= 1,
             SendPhase::Polling | SendPhase::StoppingPoll => return self.on_writable(io, slot),
             _ => return io.late(event),
         }
-        let result = match stream.pipe() {
-            None if stream.spliced().is_some() => stream.drain_pipe(&mut self.shared, event.result),
+        let result = match stream.carrier {
             None => event.result,
-            Some(signal) => stream.write_to_pipe(signal, event.result),
+            Some(_) => carriers::on_writable(stream, &mut self.shared, event.result),
         };
         stream.on_sent(&mut self.shared, io, result);
         if stream.is_dropped() {

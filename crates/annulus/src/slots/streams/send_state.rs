@@ -6,7 +6,6 @@
 //! each is taken.
 
 use super::chunk_queue::ChunkQueue;
-use super::vectors::Vector;
 use crate::bytes::chunk::Chunk;
 use crate::timers::TimerKey;
 use annulus_kernel::pipe::SigPipe;
@@ -62,17 +61,6 @@ pub(super) struct SendState {
     pub(super) waker: Option<Waker>,
     /// The timer to give up, once the stream was dropped.
     pub(super) linger: Option<TimerKey>,
-}
-
-/// A zero-copy send, until its notification.
-pub(super) struct ZeroCopySend {
-    /// Slot and generation of its stream.
-    pub(super) stream: (u32, u32),
-    /// Chunks that went, and may still be read.
-    pub(super) chunks: ChunkQueue,
-    pub(super) vector: Option<Box<Vector>>,
-    /// The result that the first event has brought.
-    pub(super) result: Option<Result<u32, Errno>>,
 }
 
 impl SendState {

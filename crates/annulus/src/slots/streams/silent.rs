@@ -11,7 +11,7 @@ use super::recv_state::Brought;
 use super::stream::{Shared, Stream};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use crate::slots::slot_id::SlotId;
+use crate::slots::slot::SlotId;
 use crate::timers::TimerAction;
 use annulus_kernel::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -9,43 +9,55 @@
 //! up does not wait for that: the reset of its closing gets its memory back.
 #![allow(unsafe_code)]
 
-use super::Streams;
-use super::chunk_queue::ChunkQueue;
-use super::send_state::{SendPhase, ZeroCopySend};
-use super::stream::{Shared, Stream};
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
+use crate::slots::streams::Streams;
+use crate::slots::streams::chunk_queue::ChunkQueue;
+use crate::slots::streams::send::Gathered;
+use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::stream::{Shared, Stream};
+use crate::slots::streams::vectors::Vector;
 use annulus_driver::{Event, Kind, MemoryOp, Token};
 use rustix::io::Errno;
 
+/// A zero-copy send, until its notification.
+pub(super) struct ZeroCopySend {
+    /// Slot and generation of its stream.
+    stream: (u32, u32),
+    /// Chunks that went, and may still be read.
+    chunks: ChunkQueue,
+    vector: Option<Box<Vector>>,
+    /// The result that the first event has brought.
+    result: Option<Result<u32, Errno>>,
+}
+
 impl Shared {
     fn zero_copy_token(&self, id: u32) -> Token {
-        Token::new(Kind::SendZeroCopy, self.zero_copy.generation(id), id)
+        Token::new(Kind::SendZeroCopy, self.carriers.zero_copy.generation(id), id)
     }
 }
 
 impl Stream {
     /// Whether the bytes gathered last are to go without being copied.
     #[inline]
-    pub(super) fn is_for_zero_copy(&self, io: &Io) -> bool {
+    pub(crate) fn is_for_zero_copy(&self, io: &Io) -> bool {
         let Some(least) = io.bounds.zero_copy_threshold else { return false };
-        self.tx.flying >= least && !self.tx.copies && self.special.is_none()
+        self.tx.flying >= least && !self.tx.copies
     }
 
     /// Sends the bytes gathered last without copying them.
-    pub(super) fn send_zero_copy(&mut self, shared: &mut Shared, io: &mut Io, op: MemoryOp) {
-        let (op, vector) = match op {
-            MemoryOp::SendNow { fd, buffer, len } | MemoryOp::Send { fd, buffer, len } => {
-                (MemoryOp::SendZeroCopy { fd, buffer, len }, None)
-            }
-            MemoryOp::SendVectorNow { fd, header } | MemoryOp::SendVector { fd, header } => {
+    pub(crate) fn send_zero_copy(&mut self, shared: &mut Shared, io: &mut Io, gathered: Gathered) {
+        let fd = self.fd;
+        let (op, vector) = match gathered {
+            Gathered::Bytes { buffer, len } => (MemoryOp::SendZeroCopy { fd, buffer, len }, None),
+            Gathered::Vector { header } => {
                 (MemoryOp::SendVectorZeroCopy { fd, header }, Some(shared.vectors.keep()))
             }
-            other => unreachable!("{other:?} sends no bytes of a stream"),
         };
         let stream = (self.id.index, self.id.generation);
         let chunks = ChunkQueue::default();
-        let id = shared.zero_copy.insert(ZeroCopySend { stream, chunks, vector, result: None });
+        let id =
+            shared.carriers.zero_copy.insert(ZeroCopySend { stream, chunks, vector, result: None });
         (self.tx.phase, self.tx.zero_copy) = (SendPhase::ZeroCopy, id);
         self.tx.unnotified += 1;
         io.driver.counters().zero_copy_sends += 1;
@@ -72,7 +84,7 @@ impl Stream {
     /// The chunks in flight leave the stream for the slot of their send.
     fn hand_over(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
         let tx = &mut self.tx;
-        let send = shared.zero_copy.get(tx.zero_copy);
+        let send = shared.carriers.zero_copy.get(tx.zero_copy);
         let in_flight = (0..tx.flying_chunks).filter_map(|_| tx.queue.pop());
         in_flight.for_each(|chunk| send.chunks.push(chunk));
         tx.bytes -= count;
@@ -113,7 +125,7 @@ impl Stream {
     }
 
     /// Gives up on a zero-copy send: cancelled if its result is not known, else left to its slot.
-    pub(super) fn stop_zero_copy(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(crate) fn stop_zero_copy(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.tx.phase == SendPhase::ZeroCopy {
             return io.cancel(shared.zero_copy_token(self.tx.zero_copy));
         }
@@ -125,7 +137,9 @@ impl Stream {
 impl Streams {
     pub(crate) fn on_zero_copy(&mut self, io: &mut Io, event: Event) {
         let (id, generation) = (event.token.slot(), event.token.generation());
-        let Some(send) = self.shared.zero_copy.find(id, generation) else { return io.late(event) };
+        let Some(send) = self.shared.carriers.zero_copy.find(id, generation) else {
+            return io.late(event);
+        };
         let is_first = send.result.is_none();
         send.result.get_or_insert(event.result);
         let (slot, generation) = send.stream;
@@ -134,7 +148,8 @@ impl Streams {
             stream.on_result(&mut self.shared, io, event.result);
         }
         if !event.more {
-            let ZeroCopySend { mut chunks, vector, result, .. } = self.shared.zero_copy.remove(id);
+            let ZeroCopySend { mut chunks, vector, result, .. } =
+                self.shared.carriers.zero_copy.remove(id);
             io.in_flight -= 1;
             vector.into_iter().for_each(|vector| self.shared.vectors.free(vector));
             while let Some(chunk) = chunks.pop() {

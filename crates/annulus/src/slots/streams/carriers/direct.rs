@@ -7,15 +7,16 @@
 //! A call for each of many streams costs more than one for all of them with copies of their bytes, which stay in the cache. So the
 //! first write of a turn goes directly if it is of some size, and others only if they are large.
 
-use super::send_state::SendPhase;
-use super::stream::{Shared, Stream};
+use super::Carrier;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
+use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::stream::{Shared, Stream};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 
 /// The fewest bytes that are worth a system call of their own, for the first in a turn: below, the copy costs less.
-pub(super) const LEAST: usize = 8 * 1024;
+pub(crate) const LEAST: usize = 8 * 1024;
 /// The fewest bytes for each further one. Buffers for so many are not kept for reuse.
 const LARGE: usize = 64 * 1024;
 /// The most bytes that go so in a turn, for all streams: about 100 µs of work.
@@ -32,7 +33,7 @@ impl Stream {
     ///
     /// # Errors
     /// The send's.
-    pub(super) fn send_directly(
+    pub(crate) fn send_directly(
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
@@ -85,8 +86,12 @@ impl Stream {
     /// Whether bytes written now would be the next to leave.
     fn may_send_directly(&self) -> bool {
         let tx = &self.tx;
-        let rest = self.special.is_none() && tx.phase == SendPhase::Idle;
-        rest && tx.queue.len() < PARTS
+        let is_socket = match self.carrier.as_deref() {
+            None => true,
+            Some(Carrier::Link(link)) => !link.holds_bytes(),
+            Some(_) => false,
+        };
+        is_socket && tx.phase == SendPhase::Idle && tx.queue.len() < PARTS
     }
 
     /// Puts the queued bytes and then the slices into `parts`, `most` bytes of these at most; how many bytes are queued, and how many

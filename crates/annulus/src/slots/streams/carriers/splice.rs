@@ -1,4 +1,4 @@
-//! Long transfers between two linked sockets (see `forward`), whose bytes go through a pipe of the kernel and not through the process.
+//! Long transfers between two linked sockets (see `link`), whose bytes go through a pipe of the kernel and not through the process.
 //!
 //! A link whose receives bring many bytes each, several times in a row, uses a pipe, and goes back once little comes at a time. Its source
 //! then polls for readiness in place of a receive. At that event the socket's bytes are moved into a pipe, and from there to the target at
@@ -7,21 +7,20 @@
 //!
 //! A pipe belongs to a stream only while it holds bytes. Anything but plain bytes of the source (its end, an urgent mark) is left to a receive.
 
-use super::Streams;
-use super::recv_state::{End, Forward};
-use super::send_state::SendPhase;
-use super::stream::{Life, Shared, Special, Stream};
+use super::link::Forward;
 use crate::base::io::Io;
-use crate::slots::slot_id::SlotId;
-use annulus_driver::{Kind, Op};
+use crate::slots::arming::Arming;
+use crate::slots::slot::SlotId;
+use crate::slots::streams::Streams;
+use crate::slots::streams::recv_state::End;
+use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::stream::{Life, Shared, Stream};
 use annulus_kernel::file::pages;
 use annulus_kernel::{Fd, pipe, splice};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// Receives in a row that decide how a link's bytes go.
-const RUN: u8 = 4;
 /// The capacity that a pipe is to have: bytes.
 const CAPACITY: usize = 1024 * 1024;
 /// A pipe that holds less is not used: bytes.
@@ -39,7 +38,7 @@ struct Pipe {
 
 /// The pipes of a runtime: those that hold nothing.
 #[derive(Default)]
-pub(super) struct Pipes {
+pub(crate) struct Pipes {
     empty: Vec<Pipe>,
     counted: Rc<()>,
 }
@@ -90,56 +89,31 @@ impl Pipes {
     }
 
     /// Closes those that hold nothing.
-    pub(super) fn trim(&mut self) {
+    pub(crate) fn trim(&mut self) {
         self.empty = Vec::new();
     }
 }
 
-impl Forward {
-    /// Notes how many bytes came at once. True if the next go the other way.
-    #[inline]
-    pub(super) fn note(&mut self, len: usize, threshold: usize) -> bool {
-        let speaks_for_other = if self.splices { len < threshold / 2 } else { len >= threshold };
-        self.run = if speaks_for_other { self.run + 1 } else { 0 };
-        self.run == RUN
+/// Polls a linked source. One that is not linked now receives for a task that asks, and not ahead: what comes is to go through a pipe.
+pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> Option<bool> {
+    if stream.life == Life::Linked {
+        stream.poll_readiness(io);
+    } else if stream.rx.waker.is_none() {
+        stream.rx.arming = Arming::Idle;
+    } else {
+        return None;
     }
-
-    fn set_splices(&mut self, splices: bool) {
-        (self.splices, self.run) = (splices, 0);
-    }
+    Some(true)
 }
 
 impl Stream {
-    /// The bytes that are received next are moved through a pipe.
-    #[cold]
-    pub(super) fn splices(&self) -> bool {
-        self.rx.forward.as_ref().is_some_and(|forward| forward.splices)
-    }
-
-    /// Whether the source of a copy receives ahead: not what is to go through a pipe, before it is linked again.
-    #[cold]
-    pub(super) fn is_ahead(&self) -> bool {
-        self.life == Life::Linked || !self.splices()
-    }
-
     /// Goes over to a pipe, if the system has such a call.
-    #[cold]
     pub(super) fn begin_splicing(&mut self, io: &Io) {
         let allowed = io.driver.kernel().real_descriptors();
         let splices = allowed && pages::prepare(self.fd).is_ok();
-        self.rx.forward.iter_mut().for_each(|forward| forward.set_splices(splices));
-    }
-
-    pub(super) fn spliced(&mut self) -> Option<&mut Spliced> {
-        match self.special.as_deref_mut() {
-            Some(Special::Spliced(spliced)) => Some(spliced),
-            _ => None,
+        if let Some(forward) = self.forward() {
+            forward.set_splices(splices);
         }
-    }
-
-    /// Discards the bytes in the pipe.
-    pub(super) fn discard_spliced(&mut self) {
-        self.special.take_if(|special| matches!(**special, Special::Spliced(_)));
     }
 
     /// Moves the bytes that a source has into a pipe, to be sent.
@@ -147,7 +121,7 @@ impl Stream {
         if !self.is_live() || self.tx.refuses() {
             return Moved::Refused;
         }
-        if let Some(spliced) = self.spliced() {
+        if let Some(spliced) = self.link().and_then(|link| link.spliced.as_mut()) {
             spliced.from = source.id;
             return Moved::Later;
         }
@@ -158,88 +132,31 @@ impl Stream {
             _ if self.tx.bytes == 0 => return Moved::ByReceive,
             _ => return Moved::Refused,
         }
-        if !self.is_plain() {
-            return Moved::ByReceive;
-        }
         let Ok(Some(_)) = self.page_sink(io) else { return Moved::ByReceive };
-        let Some(pipe) = shared.pipes.take() else { return Moved::ByReceive };
+        let Some(pipe) = shared.carriers.pipes.take() else { return Moved::ByReceive };
         let most = usize::try_from(source.left).unwrap_or(usize::MAX).min(CAPACITY);
         let moved = splice::fill(source.fd, pipe.write.as_fd(), most);
         if let Ok(bytes @ 1..) = moved {
             let spliced = Spliced { pipe, bytes, from: source.id };
-            self.special = Some(Box::new(Special::Spliced(spliced)));
+            if let Some(link) = self.link_or_insert() {
+                link.spliced = Some(spliced);
+            }
             self.tx.bytes += bytes;
             io.driver.counters().spliced_bytes += bytes as u64;
             self.list_send(shared);
         } else {
-            shared.pipes.empty.push(pipe);
+            shared.carriers.pipes.empty.push(pipe);
         }
         outcome(moved)
     }
 
-    /// Sends the pipe's bytes, or waits for space.
-    #[cold]
-    pub(super) fn send_spliced(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        if phase != SendPhase::Now {
-            self.tx.phase = SendPhase::Waiting;
-            self.linger(io);
-            return io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
-        }
-        self.tx.phase = SendPhase::Now;
-        let sent = self.drain_pipe(shared, Ok(0));
-        if self.tx.flying == 0 {
-            self.await_settling(shared);
-        } else {
-            self.on_sent(shared, io, sent);
-        }
-    }
-
-    /// Sends the pipe's bytes as far as there is space, unless the wait for that has failed. The rest stays in flight. It accounts for
-    /// the bytes that went, so that no byte of the queue is reported as gone.
-    #[cold]
-    pub(super) fn drain_pipe(
-        &mut self,
-        shared: &mut Shared,
-        waited: Result<u32, Errno>,
-    ) -> Result<u32, Errno> {
-        let (fd, signal) = (self.fd, self.tx.pages.unwrap_or(pipe::SigPipe::Raised));
-        let failed = waited.err().or(self.tx.error);
-        let Some(spliced) = self.spliced() else { return Ok(0) };
-        let (from, before) = (spliced.from, spliced.bytes);
-        let sent = match failed {
-            Some(errno) => Err(errno),
-            None => splice::drain(spliced.pipe.read.as_fd(), fd, before, signal),
-        };
-        let left = before - sent.unwrap_or(0);
-        spliced.bytes = left;
-        self.tx.bytes -= before - left;
-        self.tx.flying = left;
-        if left == 0 {
-            self.put_pipe_back(shared);
-        }
-        if left == 0 || matches!(sent, Err(errno) if !is_temporary(errno)) {
-            shared.resumed.push(from);
-        }
-        sent.map(|_| 0)
-    }
-
-    fn put_pipe_back(&mut self, shared: &mut Shared) {
-        if let Some(special) = self.special.take()
-            && let Special::Spliced(spliced) = *special
-        {
-            shared.pipes.empty.push(spliced.pipe);
-        }
-    }
-
     /// Goes on after a move from here.
     fn after_splice(&mut self, shared: &mut Shared, io: &mut Io, moved: Moved) {
-        let rx = &mut self.rx;
-        let Some(forward) = &mut rx.forward else { return };
+        let threshold = io.bounds.splice_threshold;
+        let Some(forward) = self.forward() else { return };
         match moved {
             Moved::Bytes(count) => {
-                forward.bytes += count as u64;
-                forward.left -= count as u64;
-                if forward.note(count, io.bounds.splice_threshold) {
+                if forward.count(count, threshold) {
                     forward.set_splices(false);
                 }
                 if forward.left > 0 {
@@ -253,35 +170,68 @@ impl Stream {
                 return self.want(shared, io);
             }
             Moved::Refused => {}
-            Moved::Failed(errno) => rx.end = Some(End::Failed(errno)),
+            Moved::Failed(errno) => self.rx.end = Some(End::Failed(errno)),
         }
-        io.after.wakes.extend(rx.waker.take());
+        io.after.wakes.extend(self.rx.waker.take());
         self.unlink();
     }
 }
 
+/// Sends the pipe's bytes, or waits for space.
+pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
+    if phase != SendPhase::Now {
+        return stream.await_writable(io, phase);
+    }
+    stream.tx.phase = phase;
+    let sent = drain(stream, shared, Ok(0));
+    if stream.tx.flying == 0 {
+        stream.await_settling(shared);
+    } else {
+        stream.on_sent(shared, io, sent);
+    }
+}
+
+/// Sends the pipe's bytes as far as there is space, unless the wait for that has failed. The rest stays in flight. It accounts for
+/// the bytes that went, so that no byte of the queue is reported as gone.
+pub(super) fn drain(
+    stream: &mut Stream,
+    shared: &mut Shared,
+    waited: Result<u32, Errno>,
+) -> Result<u32, Errno> {
+    let (fd, signal) = (stream.fd, stream.tx.pages.unwrap_or(pipe::SigPipe::Raised));
+    let failed = waited.err().or(stream.tx.error);
+    let Some(link) = stream.link() else { return Ok(0) };
+    let Some(spliced) = &mut link.spliced else { return Ok(0) };
+    let (from, before) = (spliced.from, spliced.bytes);
+    let sent = match failed {
+        Some(errno) => Err(errno),
+        None => splice::drain(spliced.pipe.read.as_fd(), fd, before, signal),
+    };
+    let left = before - sent.unwrap_or(0);
+    spliced.bytes = left;
+    if left == 0 {
+        shared.carriers.pipes.empty.extend(link.spliced.take().map(|spliced| spliced.pipe));
+        stream.drop_unused_link();
+    }
+    stream.tx.bytes -= before - left;
+    stream.tx.flying = left;
+    if left == 0 || matches!(sent, Err(errno) if !is_temporary(errno)) {
+        shared.carriers.resumed.push(from);
+    }
+    sent.map(|_| 0)
+}
+
 impl Streams {
     /// A linked stream whose bytes go through a pipe is readable, or has failed.
-    #[cold]
-    pub(super) fn splice(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn splice(&mut self, io: &mut Io, slot: u32) {
         let source = self.slots.get(slot);
-        let Some(forward) = source.rx.forward.as_deref() else { return };
-        let (to, from) = (forward.to, Source { id: source.id, fd: source.fd, left: forward.left });
+        let (id, fd) = (source.id, source.fd);
+        let Some(&mut Forward { to, left, .. }) = source.forward() else { return };
+        let from = Source { id, fd, left };
         let target = self.slots.find(to.index, to.generation);
         let moved =
             target.map_or(Moved::Refused, |target| target.splice_from(&mut self.shared, io, from));
         self.slots.get(slot).after_splice(&mut self.shared, io, moved);
-    }
-
-    /// Arms sources again whose bytes were sent.
-    #[cold]
-    pub(super) fn resume_splicing(&mut self, io: &mut Io) {
-        while let Some(from) = self.shared.resumed.pop() {
-            let source = self.slots.find(from.index, from.generation);
-            if let Some(source) = source.filter(|source| source.life == Life::Linked) {
-                source.want(&mut self.shared, io);
-            }
-        }
     }
 }
 
@@ -311,26 +261,6 @@ fn is_temporary(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn four_receives_in_a_row_decide_how_the_next_bytes_go() {
-        let mut forward = Forward::default();
-        for len in [100, 100, 100, 99, 100, 100, 100] {
-            assert!(!forward.note(len, 100), "not in a row");
-        }
-        assert!(forward.note(100, 100));
-        forward.set_splices(true);
-        for len in [49, 49, 49, 50, 49, 49, 49] {
-            assert!(!forward.note(len, 100), "half as many are enough to go on");
-        }
-        assert!(forward.note(49, 100));
-    }
-
-    #[test]
-    fn receives_of_any_size_are_no_reason_if_there_is_no_threshold() {
-        let mut forward = Forward::default();
-        assert!((0..100).all(|_| !forward.note(1 << 20, usize::MAX)));
-    }
 
     #[test]
     fn pipes_are_used_again_and_bounded() {

@@ -1,11 +1,11 @@
 //! Pages of files, which a call on the loop sends (`fs/send.rs`): nothing of the stream is queued or in flight then. If the socket
 //! has no space, its driver says when it has some.
 
-use super::Streams;
-use super::send_state::{SendPhase, SendState};
-use super::stream::Stream;
 use crate::base::io::Io;
-use annulus_driver::{Kind, Op};
+use crate::slots::streams::Streams;
+use crate::slots::streams::send_state::{SendPhase, SendState};
+use crate::slots::streams::stream::Stream;
+use annulus_driver::Kind;
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, SocketOption};
@@ -46,8 +46,7 @@ impl Stream {
     ) -> Poll<io::Result<()>> {
         let is_idle = self.tx.error.is_none() && self.tx.is_idle();
         if is_idle && !replace(has_asked, true) {
-            self.tx.phase = SendPhase::Polling;
-            io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
+            self.await_writable(io, SendPhase::Polling);
         }
         self.poll_sent(io, cx, SendState::is_idle)
     }
@@ -59,7 +58,7 @@ impl Stream {
     }
 
     /// No pages follow that would wait for space.
-    pub(super) fn stop_polling(&mut self, io: &mut Io) {
+    pub(crate) fn stop_polling(&mut self, io: &mut Io) {
         if self.tx.phase == SendPhase::Polling {
             self.tx.phase = SendPhase::StoppingPoll;
             io.cancel(self.id.token(Kind::Send));
@@ -70,7 +69,7 @@ impl Stream {
 impl Streams {
     /// The socket has space, or has failed, which the next send reports; or the poll was cancelled.
     #[cold]
-    pub(super) fn on_writable(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn on_writable(&mut self, io: &mut Io, slot: u32) {
         io.in_flight -= 1;
         let stream = self.slots.get(slot);
         stream.tx.set_idle();

@@ -1,0 +1,109 @@
+//! Pipes: streams that are read and written by calls on the loop, once the driver says that they are ready. No ring operation
+//! receives from a pipe as it does from a socket; and a pipe holds 64 KiB, so that its calls are short.
+//!
+//! The states are those of other streams. A receive polls for readiness, then reads what is there into memory of that size. A send is
+//! tried at once; bytes that find no space wait until the descriptor is writable.
+
+use super::Carrier;
+use crate::base::io::Io;
+use crate::memory::HeapMemory;
+use crate::slots::streams::recv_state::{End, OnHeap};
+use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::stream::{Shared, Stream};
+use crate::slots::streams::vectors::MOST;
+use annulus_kernel::Fd;
+use annulus_kernel::pipe::{self, SigPipe};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::mem;
+
+/// Most bytes of a read: what a pipe holds unless its size was changed.
+const READ: u64 = 64 * 1024;
+
+impl Stream {
+    /// The stream is a pipe from here on. None of its operations may be in flight.
+    pub(crate) fn be_pipe(&mut self, signal: SigPipe) {
+        self.carrier = Some(Box::new(Carrier::Pipe(signal)));
+    }
+}
+
+/// The pipe has bytes, or has ended.
+pub(super) fn on_ready(stream: &mut Stream, shared: &mut Shared, io: &mut Io) {
+    if stream.is_dropped() {
+        return;
+    }
+    match read_available(stream, io) {
+        Ok(0) => stream.rx.end = Some(End::Eof),
+        Ok(_) => {}
+        // Another process was faster.
+        Err(Errno::AGAIN) => return stream.want(shared, io),
+        Err(errno) => stream.rx.end = Some(End::Failed(errno)),
+    }
+    io.after.wakes.extend(stream.rx.waker.take());
+}
+
+/// Reads into memory of the heap, which no unread bytes are in: a task waits.
+fn read_available(stream: &mut Stream, io: &Io) -> Result<usize, Errno> {
+    let available = pipe::available(stream.fd)?.clamp(1, READ) as u32;
+    let size = io.memory.piece(available);
+    let mut memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
+    let count = pipe::read(stream.fd, &mut memory)?;
+    let len = count as u32;
+    if len > 0 {
+        stream.rx.heap = Some(Box::new(OnHeap { memory, len }));
+        stream.rx.bytes += len;
+    }
+    Ok(count)
+}
+
+/// Sends the queued bytes, or waits for space.
+pub(super) fn send(
+    stream: &mut Stream,
+    shared: &mut Shared,
+    io: &mut Io,
+    signal: SigPipe,
+    phase: SendPhase,
+) {
+    let tx = &mut stream.tx;
+    let parts = tx.queue.iter().take(MOST);
+    let (bytes, chunks) =
+        parts.fold((0, 0), |(bytes, chunks), chunk| (bytes + chunk.len(), chunks + 1));
+    (tx.flying, tx.flying_chunks) = (bytes - tx.first_sent, chunks);
+    if phase != SendPhase::Now {
+        return stream.await_writable(io, phase);
+    }
+    tx.phase = phase;
+    match write(stream, signal, Ok(0)) {
+        Ok(count) if count as usize == stream.tx.flying => stream.await_settling(shared),
+        outcome => stream.on_sent(shared, io, outcome),
+    }
+}
+
+/// Writes the bytes in flight, unless the wait for space has failed. The bytes that went; `AGAIN` if none did.
+pub(super) fn write(
+    stream: &Stream,
+    signal: SigPipe,
+    waited: Result<u32, Errno>,
+) -> Result<u32, Errno> {
+    waited?;
+    let tx = &stream.tx;
+    if let Some(errno) = tx.error {
+        return Err(errno);
+    }
+    let mut skip = tx.first_sent;
+    let mut parts = [IoSlice::new(&[]); MOST];
+    let chunks = usize::from(tx.flying_chunks);
+    for (part, chunk) in parts.iter_mut().zip(tx.queue.iter().take(chunks)) {
+        *part = IoSlice::new(&chunk.as_ref()[mem::take(&mut skip)..]);
+    }
+    Ok(pipe::write(stream.fd, &parts[..chunks], signal)? as u32)
+}
+
+/// Closes a pipe whose writer has ended, so that its reader sees the end. The descriptor stays until the handle goes.
+///
+/// # Errors
+/// Out of descriptors: the reader sees the end when the handle goes.
+pub(super) fn end(io: &mut Io, fd: Fd) -> Result<(), Errno> {
+    io.driver.release(fd);
+    pipe::end(fd)
+}

@@ -1,0 +1,114 @@
+//! Descriptors that travel with a stream's bytes (`SCM_RIGHTS`).
+//!
+//! A multishot receive brings no control messages. A stream that may bring descriptors therefore receives one message at a
+//! time, into heap memory, and only when a task waits: what came with some bytes is distinguished from what came later. It
+//! sends one chunk at a time; a chunk's descriptors go with its first byte.
+#![allow(unsafe_code)]
+
+use super::Carrier;
+use crate::base::io::Io;
+use crate::memory::HeapMemory;
+use crate::slots::arming::Arming;
+use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
+use crate::slots::streams::recv_state::OnHeap;
+use crate::slots::streams::send::Gathered;
+use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::stream::{Shared, Stream};
+use crate::slots::streams::vectors::Passed;
+use annulus_driver::{Event, Kind, MemoryOp};
+use annulus_kernel::IoVec;
+use std::io;
+use std::mem;
+use std::os::fd::OwnedFd;
+
+/// Most bytes of such a receive.
+const MOST: usize = 16 * 1024;
+
+/// The additional state of a stream that passes descriptors.
+#[derive(Default)]
+pub(crate) struct ScmRights {
+    /// Memory of the receive in flight.
+    buffer: Option<Box<RecvMsgBuf>>,
+    /// Descriptors that came with the bytes received last.
+    received: Vec<OwnedFd>,
+    /// Descriptors were lost, and no receive has returned the error yet.
+    has_lost: bool,
+}
+
+impl Stream {
+    /// Descriptors travel with its bytes from here on. None of its operations may be in flight.
+    pub(crate) fn pass_descriptors(&mut self) {
+        self.carrier = Some(Box::new(Carrier::Descriptors(ScmRights::default())));
+    }
+
+    pub(crate) fn passes_descriptors(&self) -> bool {
+        matches!(self.carrier.as_deref(), Some(Carrier::Descriptors(_)))
+    }
+
+    fn scm_rights(&mut self) -> Option<&mut ScmRights> {
+        match self.carrier.as_deref_mut() {
+            Some(Carrier::Descriptors(scm_rights)) => Some(scm_rights),
+            _ => None,
+        }
+    }
+
+    /// Adds the descriptors that came with the bytes that were received last to a list.
+    pub(crate) fn take_descriptors(&mut self, list: &mut Vec<OwnedFd>) {
+        if let Some(scm_rights) = self.scm_rights() {
+            list.append(&mut scm_rights.received);
+        }
+    }
+
+    /// The error of descriptors that were lost, once: before the bytes that they came with.
+    ///
+    /// # Errors
+    /// `QuotaExceeded` if descriptors were lost.
+    pub(crate) fn check_descriptors(&mut self) -> io::Result<()> {
+        if self.scm_rights().is_some_and(|scm_rights| mem::take(&mut scm_rights.has_lost)) {
+            let text = "descriptors that came with the next bytes are lost, since the process may open no more (RLIMIT_NOFILE)";
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        Ok(())
+    }
+}
+
+/// Receives a message.
+pub(super) fn arm(stream: &mut Stream, io: &mut Io) {
+    let (fd, token) = (stream.fd, stream.id.token(Kind::Recv));
+    let Some(scm_rights) = stream.scm_rights() else { return };
+    let format = Format::UNIX_DESCRIPTORS;
+    let header = RecvMsgBuf::put(&mut scm_rights.buffer, format, MOST, &io.memory.meter);
+    stream.rx.arming = Arming::Single;
+    // SAFETY: the memory stays in the slot until the terminal event, which takes it.
+    unsafe { io.start_memory(token, MemoryOp::RecvMessage { fd, header }) };
+}
+
+/// The receive has ended: keeps the bytes and the descriptors that it has brought.
+pub(super) fn on_received(stream: &mut Stream, io: &Io, event: &Event) {
+    let Some(scm_rights) = stream.scm_rights() else { return };
+    let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return };
+    let format = Format::UNIX_DESCRIPTORS;
+    let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
+    // Descriptors that came with bytes that were taken without them are closed.
+    scm_rights.has_lost = message.lost_descriptors();
+    scm_rights.received = message.take_descriptors();
+    if len > 0 {
+        let bytes = Box::from(&*message.into_bytes());
+        let memory = HeapMemory::new(bytes, Some(&io.memory.meter));
+        stream.rx.heap = Some(Box::new(OnHeap { memory, len }));
+        stream.rx.bytes += len;
+    }
+}
+
+/// Sends the first chunk in the queue, with its descriptors unless they went already.
+pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
+    let tx = &mut stream.tx;
+    let chunk = tx.queue.first.as_ref().expect("the queue is not empty");
+    let bytes = &chunk.as_ref()[tx.first_sent..];
+    let control = if tx.first_sent == 0 { chunk.control() } else { &[] };
+    let part = IoVec { base: bytes.as_ptr(), len: bytes.len() };
+    let passed = Passed { control: control.as_ptr(), len: control.len() };
+    (tx.flying, tx.flying_chunks) = (bytes.len(), 1);
+    let header = shared.vectors.describe(std::iter::once(part), passed);
+    stream.submit(shared, io, Gathered::Vector { header }, phase);
+}
