@@ -26,7 +26,7 @@ pub use event::Event;
 pub use op::{MemoryOp, Op};
 pub use pool::{Budget, Pool, PoolMemory, PoolSize};
 pub use slab::Slab;
-pub use token::{Kind, Token};
+pub use token::{Kind, SlotId, Token};
 pub use uring::{Uring, UringConfig};
 pub use wait::Wait;
 pub use workers::NO_THREAD;

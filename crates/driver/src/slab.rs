@@ -1,6 +1,6 @@
 //! Slots with generations, in fixed chunks that never move: what a token's slot is an index into.
 
-use crate::token::Token;
+use crate::token::{SlotId, Token};
 use annulus_kernel::prefetch;
 use std::fmt;
 
@@ -46,12 +46,12 @@ impl<T> Slab<T> {
 
     /// Puts a value in a free slot.
     pub fn insert(&mut self, value: T) -> u32 {
-        self.insert_with(|| value)
+        self.insert_with(|_| value)
     }
 
-    /// Makes a value in a free slot, so that a large one is not moved.
+    /// Makes a value in a free slot, of which it is given the name, so that a large one is not moved.
     #[inline]
-    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> u32 {
+    pub fn insert_with(&mut self, make: impl FnOnce(SlotId) -> T) -> u32 {
         if self.free == END {
             self.grow();
         }
@@ -60,7 +60,7 @@ impl<T> Slab<T> {
         let Entry::Free { next } = slot.entry else {
             unreachable!("the free list holds free slots")
         };
-        slot.entry = Entry::Used(make());
+        slot.entry = Entry::Used(make(SlotId { index, generation: slot.generation }));
         self.free = next;
         self.len += 1;
         index
@@ -97,15 +97,17 @@ impl<T> Slab<T> {
         self.len -= 1;
     }
 
-    /// The generation of a slot's tokens now.
+    /// The name of a slot in its present use.
     #[inline]
-    pub fn generation(&self, index: u32) -> u32 {
-        self.chunks[index as usize / CHUNK][index as usize % CHUNK].generation
+    pub fn id(&self, index: u32) -> SlotId {
+        let slot = &self.chunks[index as usize / CHUNK][index as usize % CHUNK];
+        SlotId { index, generation: slot.generation }
     }
 
-    /// The value that a token's slot and generation name, unless it is gone.
+    /// The value that is named, unless it is gone.
     #[inline]
-    pub fn find(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+    pub fn find(&mut self, id: SlotId) -> Option<&mut T> {
+        let SlotId { index, generation } = id;
         let slot = &mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK];
         match &mut slot.entry {
             Entry::Used(value) if slot.generation == generation => Some(value),
@@ -127,18 +129,18 @@ impl<T> Slab<T> {
     /// If the slot is free: its owner has outlived it.
     #[inline]
     pub fn get(&mut self, index: u32) -> &mut T {
-        self.get_with_generation(index).1
+        self.get_with_id(index).1
     }
 
-    /// As [`get`](Self::get), with the generation of the slot's tokens now.
+    /// As [`get`](Self::get), with the name of the slot.
     ///
     /// # Panics
     /// As [`get`](Self::get).
     #[inline]
-    pub fn get_with_generation(&mut self, index: u32) -> (u32, &mut T) {
+    pub fn get_with_id(&mut self, index: u32) -> (SlotId, &mut T) {
         let slot = self.slot_mut(index);
         match &mut slot.entry {
-            Entry::Used(value) => (slot.generation, value),
+            Entry::Used(value) => (SlotId { index, generation: slot.generation }, value),
             Entry::Free { .. } => panic!("slot {index} is free"),
         }
     }
@@ -208,13 +210,13 @@ mod tests {
     fn a_token_of_an_earlier_use_finds_nothing() {
         let mut slab = Slab::new();
         let index = slab.insert("first");
-        let generation = slab.generation(index);
-        assert_eq!(slab.find(index, generation), Some(&mut "first"));
+        let first = slab.id(index);
+        assert_eq!(slab.find(first), Some(&mut "first"));
         assert_eq!(slab.remove(index), "first");
-        assert_eq!(slab.find(index, generation), None);
+        assert_eq!(slab.find(first), None);
         assert_eq!(slab.insert("second"), index);
-        assert_eq!(slab.find(index, generation), None);
-        assert_eq!(slab.find(index, slab.generation(index)), Some(&mut "second"));
+        assert_eq!(slab.find(first), None);
+        assert_eq!(slab.find(slab.id(index)), Some(&mut "second"));
     }
 
     #[test]
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn an_unknown_slot_is_empty() {
         let mut slab: Slab<u8> = Slab::new();
-        assert_eq!(slab.find(7, 0), None);
+        assert_eq!(slab.find(SlotId { index: 7, generation: 0 }), None);
         assert_eq!(slab.peek(1 << 30), None);
     }
 }

@@ -85,16 +85,34 @@ impl Token {
         Kind::ALL[(self.0 >> 56) as usize]
     }
 
-    /// How often the slot was reused, modulo 2^24.
+    /// The slot, as its table knows it.
     #[inline]
-    pub fn generation(self) -> u32 {
-        (self.0 >> 32) as u32 & (Self::GENERATIONS - 1)
+    pub fn id(self) -> SlotId {
+        let generation = (self.0 >> 32) as u32 & (Self::GENERATIONS - 1);
+        SlotId { index: self.slot(), generation }
     }
 
     /// Index of the slot.
     #[inline]
     pub fn slot(self) -> u32 {
         self.0 as u32
+    }
+}
+
+/// The name of a slot in use: its index, and the generation, which distinguishes this use from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotId {
+    /// Where it lies in its table.
+    pub index: u32,
+    /// How often the slot was reused, modulo 2^24.
+    pub generation: u32,
+}
+
+impl SlotId {
+    /// The name of an operation of this slot in flight: at most one of each kind.
+    #[inline]
+    pub fn token(self, kind: Kind) -> Token {
+        Token::new(kind, self.generation, self.index)
     }
 }
 
@@ -109,7 +127,7 @@ mod tests {
                 for slot in [0, 1, u32::MAX] {
                     let token = Token::new(kind, generation, slot);
                     assert_eq!(
-                        (token.kind(), token.generation(), token.slot()),
+                        (token.kind(), token.id().generation, token.slot()),
                         (kind, generation, slot)
                     );
                     assert_eq!(Token::from_bits(token.bits()), Some(token));

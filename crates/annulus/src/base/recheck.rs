@@ -1,6 +1,7 @@
 //! Wait queues to check again: something was available, and not all waiters were notified. The notified ones may be forgotten futures
 //! (see `waiters`).
 
+use annulus_driver::SlotId;
 use std::rc::Weak;
 use std::task::Waker;
 
@@ -50,10 +51,10 @@ impl<T> Rechecks<T> {
 
 /// A wait queue.
 pub(crate) enum Recheck {
-    /// The queue of accepts, by slot and generation.
-    Accept(u32, u32),
-    /// The queue of receives of datagrams, by slot and generation.
-    Receive(u32, u32),
+    /// The queue of accepts of a listener.
+    Accept(SlotId),
+    /// The queue of receives of a datagram socket.
+    Receive(SlotId),
     /// The queue of a pool of buffers, a semaphore, ….
     Queue(Weak<dyn RecheckQueue>),
 }

@@ -7,10 +7,10 @@ use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::SlotId;
 use crate::slots::streams::{PageSink, Released, Shared, Stream};
 #[cfg(feature = "tracing")]
 use crate::trace;
+use annulus_driver::SlotId;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;

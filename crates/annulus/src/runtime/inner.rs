@@ -113,12 +113,8 @@ impl Inner {
     fn recheck_due(&mut self) -> bool {
         for recheck in self.io.rechecks.take_due() {
             match recheck {
-                Recheck::Accept(slot, generation) => {
-                    self.listeners.recheck(&mut self.io, slot, generation);
-                }
-                Recheck::Receive(slot, generation) => {
-                    self.datagrams.recheck_receivers(&mut self.io, slot, generation);
-                }
+                Recheck::Accept(id) => self.listeners.recheck(&mut self.io, id),
+                Recheck::Receive(id) => self.datagrams.recheck_receivers(&mut self.io, id),
                 Recheck::Queue(queue) => self.recheck_queue(queue),
             }
         }
@@ -156,7 +152,7 @@ mod tests {
         let (ours, mut remote) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inner = core.enter().unwrap();
         let stream = inner.streams.add(Fd::NONE, None);
-        let generation = inner.streams.slots().generation(stream);
+        let generation = inner.streams.slots().id(stream).generation;
         inner.streams.slots().remove(stream);
         // The slot's next life has another generation, and gets none of its predecessor's events.
         let reborn = inner.streams.add(Fd::NONE, None);

@@ -206,26 +206,14 @@ impl Inner {
         while let Some(fire) = self.io.timers.expired(now) {
             match fire {
                 TimerAction::Wake(waker) => self.io.after.wakes.push(waker),
-                TimerAction::Linger(slot, generation) => {
-                    self.streams.on_linger(&mut self.io, slot, generation);
-                }
-                TimerAction::Accept(slot, generation) => {
-                    self.listeners.on_retry(&mut self.io, slot, generation);
-                }
-                TimerAction::Send(slot, generation) => {
-                    self.streams.on_send_retry(&mut self.io, slot, generation);
-                }
+                TimerAction::Linger(id) => self.streams.on_linger(&mut self.io, id),
+                TimerAction::Accept(id) => self.listeners.on_retry(&mut self.io, id),
+                TimerAction::Send(id) => self.streams.on_send_retry(&mut self.io, id),
                 TimerAction::Memory => self.streams.on_memory_timer(&mut self.io),
                 TimerAction::Look => self.streams.on_look(&mut self.io),
-                TimerAction::Connect(slot, generation) => {
-                    self.connects.on_timeout(&mut self.io, slot, generation);
-                }
-                TimerAction::DatagramRetry(slot, generation) => {
-                    self.datagrams.on_retry(&mut self.io, slot, generation);
-                }
-                TimerAction::DatagramLinger(slot, generation) => {
-                    self.datagrams.on_linger(&mut self.io, slot, generation);
-                }
+                TimerAction::Connect(id) => self.connects.on_timeout(&mut self.io, id),
+                TimerAction::DatagramRetry(id) => self.datagrams.on_retry(&mut self.io, id),
+                TimerAction::DatagramLinger(id) => self.datagrams.on_linger(&mut self.io, id),
             }
         }
     }

@@ -3,9 +3,10 @@
 
 use crate::base::io::Io;
 use crate::bytes::after::note_waker;
+use crate::slots::slot::find_or_late;
 use crate::slots::waits::Waits;
 use crate::timers::{Instant, TimerAction, TimerKey};
-use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
+use annulus_driver::{Event, Kind, MemoryOp, Slab, SlotId};
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
 use std::io;
@@ -45,14 +46,12 @@ impl Connects {
             dropped: false,
         };
         let slot = self.0.insert(attempt);
-        let generation = self.0.generation(slot);
-        let attempt = self.0.get(slot);
-        attempt.timer =
-            deadline.map(|at| io.timers.insert(at, TimerAction::Connect(slot, generation)));
+        let (id, attempt) = self.0.get_with_id(slot);
+        attempt.timer = deadline.map(|at| io.timers.insert(at, TimerAction::Connect(id)));
         let bytes = attempt.address.as_bytes();
         let op = MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
         // SAFETY: the boxed address stays in the slot, which is freed at the terminal event.
-        unsafe { io.start_memory(token(slot, generation), op) };
+        unsafe { io.start_memory(id.token(Kind::Connect), op) };
         slot
     }
 
@@ -81,35 +80,33 @@ impl Connects {
     }
 
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(attempt) = self.0.find(slot, generation) else { return io.late(event) };
+        let Some(attempt) = find_or_late(&mut self.0, io, &event) else { return };
         io.in_flight -= 1;
         attempt.outcome = Some(event.result.map(drop));
         io.after.wakes.extend(attempt.waker.take());
         if attempt.dropped {
-            let fd = self.free(io, slot);
+            let fd = self.free(io, event.token.slot());
             io.close(fd);
         }
     }
 
-    pub(crate) fn on_timeout(&mut self, io: &mut Io, slot: u32, generation: u32) {
-        if let Some(attempt) = self.0.find(slot, generation) {
+    pub(crate) fn on_timeout(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(attempt) = self.0.find(id) {
             attempt.timer = None;
             attempt.timed_out = true;
             if attempt.outcome.is_none() {
-                io.cancel(token(slot, generation));
+                io.cancel(id.token(Kind::Connect));
             }
         }
     }
 
     /// The future is gone: the attempt is cancelled, and its descriptor closed at the terminal event.
     pub(crate) fn drop_connect(&mut self, io: &mut Io, slot: u32) {
-        let generation = self.0.generation(slot);
-        let attempt = self.0.get(slot);
+        let (id, attempt) = self.0.get_with_id(slot);
         attempt.dropped = true;
         io.after.drops.extend(attempt.waker.take());
         if attempt.outcome.is_none() {
-            io.cancel(token(slot, generation));
+            io.cancel(id.token(Kind::Connect));
         } else {
             let fd = self.free(io, slot);
             io.close(fd);
@@ -145,8 +142,4 @@ impl Connects {
         }
         attempt.fd
     }
-}
-
-fn token(slot: u32, generation: u32) -> Token {
-    Token::new(Kind::Connect, generation, slot)
 }

@@ -3,6 +3,7 @@
 
 use crate::base::io::Io;
 use crate::bytes::after::note_waker;
+use crate::slots::slot::find_or_late;
 use crate::slots::waits::Waits;
 use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
 use annulus_kernel::Fd;
@@ -75,8 +76,8 @@ impl FileOps {
     }
 
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(op) = self.0.find(slot, generation) else { return io.late(event) };
+        let slot = event.token.slot();
+        let Some(op) = find_or_late(&mut self.0, io, &event) else { return };
         io.in_flight -= 1;
         let call = op.call;
         match replace(&mut op.state, State::Done(event.result)) {
@@ -155,7 +156,7 @@ impl FileOps {
     }
 
     fn token(&self, slot: u32) -> Token {
-        Token::new(Kind::File, self.0.generation(slot), slot)
+        self.0.id(slot).token(Kind::File)
     }
 }
 

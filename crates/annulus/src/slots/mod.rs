@@ -12,5 +12,3 @@ mod slot;
 pub(crate) mod streams;
 mod turn_lists;
 pub(crate) mod waits;
-
-pub(crate) use slot::SlotId;

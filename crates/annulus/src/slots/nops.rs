@@ -2,8 +2,9 @@
 
 use crate::base::io::Io;
 use crate::bytes::after::note_waker;
+use crate::slots::slot::find_or_late;
 use crate::slots::waits::Waits;
-use annulus_driver::{Event, Kind, Op, Slab, Token};
+use annulus_driver::{Event, Kind, Op, Slab};
 use rustix::io::Errno;
 use std::mem;
 use std::task::{Context, Poll, Waker};
@@ -23,8 +24,7 @@ impl Nops {
     #[inline]
     pub(crate) fn start(&mut self, io: &mut Io, waker: Waker) -> u32 {
         let slot = self.0.insert(Nop::InFlight(Some(waker)));
-        let token = Token::new(Kind::Nop, self.0.generation(slot), slot);
-        io.start(token, Op::Nop);
+        io.start(self.0.id(slot).token(Kind::Nop), Op::Nop);
         slot
     }
 
@@ -52,14 +52,11 @@ impl Nops {
 
     #[inline]
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
-        let slot = event.token.slot();
-        let Some(nop) = self.0.find(slot, event.token.generation()) else {
-            return io.late(event);
-        };
+        let Some(nop) = find_or_late(&mut self.0, io, &event) else { return };
         io.in_flight -= 1;
         match mem::replace(nop, Nop::Done(event.result.map(drop))) {
             Nop::InFlight(waker) => io.after.wakes.extend(waker),
-            Nop::Dropped => drop(self.0.remove(slot)),
+            Nop::Dropped => drop(self.0.remove(event.token.slot())),
             Nop::Done(_) => unreachable!("a nop has one event"),
         }
     }

@@ -9,7 +9,7 @@ use crate::base::io::Io;
 use crate::bytes::after::After;
 use crate::slots::waits::Waits;
 use crate::waiters::{Wait, Waiters};
-use annulus_driver::{Event, Kind, Op, Slab, Token};
+use annulus_driver::{Event, Kind, Op, Slab, SlotId, Token};
 use annulus_kernel::{Fd, named};
 use rustix::io::Errno;
 use std::io;
@@ -144,9 +144,10 @@ impl Polls {
     #[cold]
     #[inline(never)]
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
-        let (name, generation) = (event.token.slot(), event.token.generation());
-        let (slot, is_writable) = (name / 2, name % 2 == 1);
-        let Some(poll) = self.0.find(slot, generation) else { return io.late(event) };
+        let SlotId { index, generation } = event.token.id();
+        let (slot, is_writable) = (index / 2, index % 2 == 1);
+        let id = SlotId { index: slot, generation };
+        let Some(poll) = self.0.find(id) else { return io.late(event) };
         if event.more {
             return;
         }
@@ -227,6 +228,6 @@ impl Polls {
     /// Each direction of a slot has a number of its own.
     fn token(&self, slot: u32, interest: Interest) -> Token {
         let name = slot * 2 + u32::from(interest == Interest::Writable);
-        Token::new(Kind::Poll, self.0.generation(slot), name)
+        Token::new(Kind::Poll, self.0.id(slot).generation, name)
     }
 }

@@ -1,22 +1,7 @@
-//! The slots of a family: how one names its own place, and how an event finds it.
+//! How an event finds its slot.
 
 use crate::base::io::Io;
-use annulus_driver::{Event, Kind, Slab, Token};
-
-/// The index and the generation by which tokens and timers name a slot.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct SlotId {
-    pub(super) index: u32,
-    pub(super) generation: u32,
-}
-
-impl SlotId {
-    /// The name of an operation in flight: at most one of each kind.
-    #[inline]
-    pub(super) fn token(self, kind: Kind) -> Token {
-        Token::new(kind, self.generation, self.index)
-    }
-}
+use annulus_driver::{Event, Slab};
 
 /// The slot of an event. An event whose slot has moved on is counted, and what it carries reclaimed.
 #[inline]
@@ -25,7 +10,7 @@ pub(super) fn find_or_late<'a, T>(
     io: &mut Io,
     event: &Event,
 ) -> Option<&'a mut T> {
-    let slot = slots.find(event.token.slot(), event.token.generation());
+    let slot = slots.find(event.token.id());
     if slot.is_none() {
         io.late(*event);
     }

@@ -1,7 +1,7 @@
 //! The timers of a runtime: a binary heap with the index of each timer, so that each can be removed.
 
 use super::Instant;
-use annulus_driver::Slab;
+use annulus_driver::{Slab, SlotId};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use std::time::Duration;
 pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
-    /// Ends a dropped stream that could not send all it had accepted. Slot and generation.
-    Linger(u32, u32),
-    /// Tries to accept again. Slot and generation.
-    Accept(u32, u32),
-    /// Tries to send again. Slot and generation.
-    Send(u32, u32),
+    /// Ends a dropped stream that could not send all it had accepted.
+    Linger(SlotId),
+    /// Tries to accept again.
+    Accept(SlotId),
+    /// Tries to send again.
+    Send(SlotId),
     /// Measures the held memory again.
     Memory,
     /// Looks at streams that are silent.
     Look,
-    /// Gives up connecting. Slot and generation.
-    Connect(u32, u32),
-    /// Tries to send datagrams again. Slot and generation.
-    DatagramRetry(u32, u32),
-    /// Ends a dropped datagram socket that could not send all it had accepted. Slot and generation.
-    DatagramLinger(u32, u32),
+    /// Gives up connecting.
+    Connect(SlotId),
+    /// Tries to send datagrams again.
+    DatagramRetry(SlotId),
+    /// Ends a dropped datagram socket that could not send all it had accepted.
+    DatagramLinger(SlotId),
 }
 
 struct Timer {
@@ -34,10 +34,7 @@ struct Timer {
 
 /// The key of a timer. Once that was removed or has fired, the key is invalid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimerKey {
-    index: u32,
-    generation: u32,
-}
+pub(crate) struct TimerKey(SlotId);
 
 /// Timers by deadline. Those with equal deadlines fire in the order in which they were set.
 pub(crate) struct Timers {
@@ -85,18 +82,18 @@ impl Timers {
         self.sequence += 1;
         self.heap.push(Node { deadline: nanos(deadline), sequence: self.sequence, index });
         self.rise(place);
-        TimerKey { index, generation: self.timers.generation(index) }
+        TimerKey(self.timers.id(index))
     }
 
     /// The action of a timer, unless it has fired.
     pub(crate) fn fire_mut(&mut self, key: TimerKey) -> Option<&mut TimerAction> {
-        self.timers.find(key.index, key.generation).map(|timer| &mut timer.fire)
+        self.timers.find(key.0).map(|timer| &mut timer.fire)
     }
 
     /// Removes a timer, unless it has fired.
     pub(crate) fn remove(&mut self, key: TimerKey) -> Option<TimerAction> {
-        self.timers.find(key.index, key.generation)?;
-        Some(self.take(key.index))
+        self.timers.find(key.0)?;
+        Some(self.take(key.0.index))
     }
 
     /// How many there are.
@@ -194,7 +191,7 @@ mod tests {
     fn drain(timers: &mut Timers, until: u64) -> Vec<u32> {
         std::iter::from_fn(|| timers.expired(at(until)))
             .map(|fire| match fire {
-                TimerAction::Linger(slot, _) => slot,
+                TimerAction::Linger(id) => id.index,
                 _ => unreachable!("these tests set no other"),
             })
             .collect()
@@ -204,7 +201,7 @@ mod tests {
     fn timers_fire_by_deadline_and_ties_in_order() {
         let mut timers = Timers::new();
         for (deadline, name) in [(5, 50), (1, 10), (3, 30), (1, 11), (9, 90), (3, 31)] {
-            timers.insert(at(deadline), TimerAction::Linger(name, 0));
+            timers.insert(at(deadline), TimerAction::Linger(SlotId { index: name, generation: 0 }));
         }
         assert_eq!(timers.next(), Some(at(1)));
         assert_eq!(drain(&mut timers, 5), [10, 11, 30, 31, 50]);
@@ -224,7 +221,9 @@ mod tests {
         let mut timers = Timers::new();
         let keys: Vec<TimerKey> = scramble
             .iter()
-            .map(|&n| timers.insert(at(n), TimerAction::Linger(n as u32, 0)))
+            .map(|&n| {
+                timers.insert(at(n), TimerAction::Linger(SlotId { index: n as u32, generation: 0 }))
+            })
             .collect();
         for (key, n) in keys.iter().zip(&scramble) {
             if n % 3 == 0 {

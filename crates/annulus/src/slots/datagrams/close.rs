@@ -11,7 +11,7 @@ impl DatagramSlot {
     pub(super) fn start_linger(&mut self, io: &mut Io) {
         if self.send.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
-            let fire = TimerAction::DatagramLinger(self.id.index, self.id.generation);
+            let fire = TimerAction::DatagramLinger(self.id);
             self.send.linger = Some(io.timers.insert(deadline, fire));
         }
     }
@@ -36,10 +36,7 @@ impl Datagrams {
         settings: Settings,
     ) -> io::Result<u32> {
         io.driver.open_datagram_pool(self.pool_size)?;
-        let index = self.slots.insert(DatagramSlot::new(fd, format, settings));
-        let generation = self.slots.generation(index);
-        self.slots.get(index).id = SlotId { index, generation };
-        Ok(index)
+        Ok(self.slots.insert_with(|id| DatagramSlot::new(id, fd, format, settings)))
     }
 
     /// The handle is gone. Accepted datagrams are still sent, within the linger.
@@ -57,12 +54,12 @@ impl Datagrams {
     }
 
     /// The linger is over: datagrams that have not left are given up.
-    pub(crate) fn on_linger(&mut self, io: &mut Io, index: u32, generation: u32) {
-        if let Some(slot) = self.slots.find(index, generation) {
+    pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(slot) = self.slots.find(id) {
             slot.send.linger = None;
             slot.stop_sends(&mut self.shared, io);
             if slot.is_done() {
-                self.close(io, index);
+                self.close(io, id.index);
             }
         }
     }

@@ -162,7 +162,7 @@ impl DatagramSlot {
         let (chunk, _) = datagram.as_ref().expect(UNSENT);
         let (weight, held) = (OutgoingDatagram::weight_of(chunk), chunk.weight());
         let slot = self.id.index;
-        let id = shared.outgoing.insert_with(|| {
+        let id = shared.outgoing.insert_with(|_| {
             let (chunk, meta) = datagram.take().expect(UNSENT);
             OutgoingDatagram::new(slot, chunk, meta)
         });

@@ -32,10 +32,9 @@ pub(crate) use recv_msg_buf::RecvMsgBuf;
 
 use crate::base::io::Io;
 use crate::base::queues::Queues;
-use crate::slots::slot::SlotId;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
-use annulus_driver::{PoolSize, Slab};
+use annulus_driver::{PoolSize, Slab, SlotId};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;
 use recv::RecvState;
@@ -55,9 +54,9 @@ pub(crate) struct DatagramSlot {
 }
 
 impl DatagramSlot {
-    fn new(fd: Fd, format: &'static Format, settings: Settings) -> Self {
+    fn new(id: SlotId, fd: Fd, format: &'static Format, settings: Settings) -> Self {
         Self {
-            id: SlotId::default(),
+            id,
             fd,
             format,
             recv: RecvState::new(settings.max_datagram),

@@ -13,8 +13,9 @@ use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
 use crate::bytes::lease::Lease;
 use crate::slots::arming::{Arming, ends_operation_only};
+use crate::slots::slot::find_or_late;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, MemoryOp};
+use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::{Domain, SocketQuery};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -221,7 +222,7 @@ impl DatagramSlot {
     fn notify_some_receivers(&mut self, io: &mut Io) {
         let available = self.recv.available();
         if self.recv.waiters.notify(available, &mut io.after.wakes) {
-            io.rechecks.push(Recheck::Receive(self.id.index, self.id.generation));
+            io.rechecks.push(Recheck::Receive(self.id));
         }
     }
 
@@ -367,17 +368,16 @@ fn lease(io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
 
 impl Datagrams {
     pub(crate) fn on_recv(&mut self, io: &mut Io, event: Event) {
-        let (index, generation) = (event.token.slot(), event.token.generation());
-        let Some(slot) = self.slots.find(index, generation) else { return io.late(event) };
+        let Some(slot) = find_or_late(&mut self.slots, io, &event) else { return };
         slot.on_recv(&mut self.shared, io, event);
         if slot.is_done() {
-            self.close(io, index);
+            self.close(io, event.token.slot());
         }
     }
 
     /// Notifies the next waiters of datagrams that the first ones have not taken.
-    pub(crate) fn recheck_receivers(&mut self, io: &mut Io, index: u32, generation: u32) {
-        if let Some(slot) = self.slots.find(index, generation) {
+    pub(crate) fn recheck_receivers(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(slot) = self.slots.find(id) {
             let available = slot.recv.available();
             slot.recv.waiters.recheck(available);
             slot.notify_receivers(io);

@@ -12,8 +12,9 @@ use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
 use super::send_state::SendState;
 use super::{DatagramSlot, Datagrams, Shared};
 use crate::base::io::Io;
+use crate::slots::slot::find_or_late;
 use crate::timers::TimerAction;
-use annulus_driver::{Event, Kind, Op, Token};
+use annulus_driver::{Event, Kind, Op, SlotId};
 use std::mem;
 
 impl SendState {
@@ -49,13 +50,12 @@ impl DatagramSlot {
 
     #[inline]
     fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
-        let (generation, datagram) = shared.outgoing.get_with_generation(id);
-        let token = Token::new(Kind::SendDatagram, generation, id);
+        let (name, datagram) = shared.outgoing.get_with_id(id);
         datagram.state = OutgoingState::Submitted;
         let op = datagram.send_now(self.fd, io.driver.addresses_sends());
         // SAFETY: the memory that the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed at the
         // event, or once the driver is settled.
-        unsafe { io.driver.submit_memory(token, op) };
+        unsafe { io.driver.submit_memory(name.token(Kind::SendDatagram), op) };
     }
 
     /// The outcome of every datagram in flight is known. One without an event has left.
@@ -126,8 +126,7 @@ impl DatagramSlot {
     fn wait_to_retry(&mut self, io: &mut Io) {
         if !mem::replace(&mut self.send.awaits_retry, true) {
             let deadline = io.now() + self.send.next_retry();
-            io.timers
-                .insert(deadline, TimerAction::DatagramRetry(self.id.index, self.id.generation));
+            io.timers.insert(deadline, TimerAction::DatagramRetry(self.id));
         }
     }
 
@@ -204,10 +203,7 @@ impl Datagrams {
 
     /// A send has an outcome; its batch is settled as a whole later.
     pub(crate) fn on_sent(&mut self, io: &mut Io, event: Event) {
-        let (id, generation) = (event.token.slot(), event.token.generation());
-        let Some(datagram) = self.shared.outgoing.find(id, generation) else {
-            return io.late(event);
-        };
+        let Some(datagram) = find_or_late(&mut self.shared.outgoing, io, &event) else { return };
         let index = datagram.slot;
         let slot = self.slots.get(index);
         datagram.state = match event.result {
@@ -218,24 +214,23 @@ impl Datagrams {
 
     /// The wait for a writable socket has ended.
     pub(crate) fn on_writable(&mut self, io: &mut Io, event: Event) {
-        let (index, generation) = (event.token.slot(), event.token.generation());
-        let Some(slot) = self.slots.find(index, generation) else { return io.late(event) };
+        let Some(slot) = find_or_late(&mut self.slots, io, &event) else { return };
         slot.send.awaits_writable = false;
         io.in_flight -= 1;
         slot.retry(&mut self.shared, io);
         if slot.is_done() {
-            self.close(io, index);
+            self.close(io, event.token.slot());
         }
     }
 
     /// The wait for a timer has ended.
-    pub(crate) fn on_retry(&mut self, io: &mut Io, index: u32, generation: u32) {
-        if let Some(slot) = self.slots.find(index, generation)
+    pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(slot) = self.slots.find(id)
             && mem::take(&mut slot.send.awaits_retry)
         {
             slot.retry(&mut self.shared, io);
             if slot.is_done() {
-                self.close(io, index);
+                self.close(io, id.index);
             }
         }
     }

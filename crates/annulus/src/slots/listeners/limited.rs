@@ -8,7 +8,7 @@ use super::Listener;
 use crate::base::connection_limit::{ConnectionLimit, Permit};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use annulus_driver::{Kind, Op, Token};
+use annulus_driver::{Kind, Op};
 use std::task::Context;
 
 /// State of a listener with a limit.
@@ -31,19 +31,14 @@ impl Listener {
     ///
     /// If the limit is reached, the task that polls is woken once a connection has closed. If no task polls, all that wait are woken
     /// now and poll: a waker's clone is foreign code, which must not run while the runtime is borrowed.
-    pub(super) fn accept_within_limit(
-        &mut self,
-        io: &mut Io,
-        token: Token,
-        polled: Option<&Context<'_>>,
-    ) {
+    pub(super) fn accept_within_limit(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
         let Some(limited) = &mut self.limited else { return };
         if self.waiters.is_empty() || !self.unclaimed.is_empty() {
             return;
         }
         if !limited.is_ready {
             self.arming = Arming::Polling;
-            return io.start(poll_token(token), Op::ReadableOnce { fd: self.fd });
+            return io.start(self.id.token(Kind::AcceptReady), Op::ReadableOnce { fd: self.fd });
         }
         let mut task = polled.map(|cx| cx.waker().clone());
         let permit = limited.limit.take(&mut task);
@@ -56,11 +51,6 @@ impl Listener {
         };
         (limited.is_ready, limited.permit) = (false, Some(permit));
         self.arming = Arming::Single;
-        io.start(token, Op::Accept { fd: self.fd });
+        io.start(self.id.token(Kind::Accept), Op::Accept { fd: self.fd });
     }
-}
-
-/// The token of the poll of the listener whose accepts have this token.
-pub(super) fn poll_token(accept: Token) -> Token {
-    Token::new(Kind::AcceptReady, accept.generation(), accept.slot())
 }

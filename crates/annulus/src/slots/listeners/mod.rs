@@ -12,10 +12,11 @@ use crate::base::io::Io;
 use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
 use crate::slots::arming::{Arming, ToCancel};
+use crate::slots::slot::find_or_late;
 use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, Op, Slab, Token};
+use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::{Fd, named};
 use limited::Limited;
 use rustix::io::Errno;
@@ -37,6 +38,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// A listener's slot.
 struct Listener {
+    id: SlotId,
     fd: Fd,
     arming: Arming,
     /// Out of descriptors, or unable to accept: tries again when a descriptor is closed, or after [`RETRY`].
@@ -68,7 +70,8 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     pub(crate) fn add(&mut self, fd: Fd, limit: Option<ConnectionLimit>) -> u32 {
-        self.slots.insert(Listener {
+        self.slots.insert_with(|id| Listener {
+            id,
             fd,
             arming: Arming::Idle,
             is_paused: false,
@@ -105,41 +108,36 @@ impl Listeners {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Accepted>> {
-        let token = self.token(slot);
         let listener = self.slots.get(slot);
         let outcome = listener.claim();
         let After { wakes, drops, .. } = &mut io.after;
         if outcome.is_some() {
             listener.waiters.leave(wait, drops);
-            listener.notify(io, token);
+            listener.notify(io);
         } else {
             listener.waiters.wait(wait, cx.waker(), wakes, drops);
         }
-        listener.accept_more(io, token, Some(cx));
+        listener.accept_more(io, Some(cx));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// The future of an accept was dropped.
     pub(crate) fn leave_accept(&mut self, io: &mut Io, slot: u32, id: &mut Option<WaiterId>) {
-        let token = self.token(slot);
         let listener = self.slots.get(slot);
         io.after.drops.extend(listener.waiters.remove(id));
-        listener.notify(io, token);
+        listener.notify(io);
     }
 
-    pub(crate) fn recheck(&mut self, io: &mut Io, slot: u32, generation: u32) {
-        if let Some(listener) = self.slots.find(slot, generation) {
+    pub(crate) fn recheck(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(listener) = self.slots.find(id) {
             listener.waiters.recheck(listener.available());
-            listener.notify(io, accept_token(slot, generation));
+            listener.notify(io);
         }
     }
 
     /// An accept has brought a connection or an error.
     pub(crate) fn on_accept(&mut self, io: &mut Io, event: Event) {
-        let token = event.token;
-        let Some(listener) = self.slots.find(token.slot(), token.generation()) else {
-            return io.late(event);
-        };
+        let Some(listener) = find_or_late(&mut self.slots, io, &event) else { return };
         listener.arming.on_event(event.more);
         io.in_flight -= usize::from(!event.more);
         let permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
@@ -151,31 +149,30 @@ impl Listeners {
             }
             Err(errno) => {
                 if listener.fail(io, errno) {
-                    listener.pause(io, token);
+                    listener.pause(io);
                     self.paused += 1;
                 }
                 permit.into_iter().for_each(|permit| io.release_permit(permit));
             }
         }
         if listener.dropped {
-            return self.close_if_done(io, token.slot());
+            return self.close_if_done(io, event.token.slot());
         }
-        listener.go_on(io, token);
+        listener.go_on(io);
     }
 
     /// The poll of a listener with a limit has ended: a connection is there, or the poll failed, and the accept will return why.
     pub(crate) fn on_accept_ready(&mut self, io: &mut Io, event: Event) {
-        let (slot, generation) = (event.token.slot(), event.token.generation());
-        let Some(listener) = self.slots.find(slot, generation) else { return io.late(event) };
+        let Some(listener) = find_or_late(&mut self.slots, io, &event) else { return };
         io.in_flight -= 1;
         listener.arming.on_event(false);
         if let Some(limited) = &mut listener.limited {
             limited.is_ready = event.result != Err(Errno::CANCELED);
         }
         if listener.dropped {
-            return self.close_if_done(io, slot);
+            return self.close_if_done(io, event.token.slot());
         }
-        listener.accept_more(io, accept_token(slot, generation), None);
+        listener.accept_more(io, None);
     }
 
     /// A descriptor was closed: paused listeners try again.
@@ -184,28 +181,26 @@ impl Listeners {
             return;
         }
         for slot in self.slots.indices() {
-            let generation = self.slots.generation(slot);
-            self.on_retry(io, slot, generation);
+            self.on_retry(io, self.slots.id(slot));
         }
     }
 
-    pub(crate) fn on_retry(&mut self, io: &mut Io, slot: u32, generation: u32) {
-        if let Some(listener) = self.slots.find(slot, generation)
+    pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(listener) = self.slots.find(id)
             && mem::take(&mut listener.is_paused)
         {
             self.paused -= 1;
-            listener.accept_more(io, accept_token(slot, generation), None);
+            listener.accept_more(io, None);
         }
     }
 
     /// The handle was dropped: unclaimed connections are closed.
     pub(crate) fn drop_listener(&mut self, io: &mut Io, slot: u32) {
-        let token = self.token(slot);
         let listener = self.slots.get(slot);
         listener.dropped = true;
         match listener.arming.stop() {
-            Some(ToCancel::Armed) => io.cancel(token),
-            Some(ToCancel::Poll) => io.cancel(limited::poll_token(token)),
+            Some(ToCancel::Armed) => io.cancel(listener.id.token(Kind::Accept)),
+            Some(ToCancel::Poll) => io.cancel(listener.id.token(Kind::AcceptReady)),
             None => self.paused -= usize::from(mem::take(&mut listener.is_paused)),
         }
         self.close_if_done(io, slot);
@@ -240,13 +235,8 @@ impl Listeners {
         // The close is at once: the address is free from here on, and no connection is let in that would be reset.
         io.close_now(listener.fd);
     }
-
-    fn token(&self, slot: u32) -> Token {
-        accept_token(slot, self.slots.generation(slot))
-    }
 }
 
-/// `token` is the token of the listener's accepts.
 impl Listener {
     fn claim(&mut self) -> Option<io::Result<Accepted>> {
         let Some(accepted) = self.unclaimed.pop_front() else {
@@ -264,21 +254,21 @@ impl Listener {
     }
 
     /// Notifies as many tasks as there are connections to claim.
-    fn notify(&mut self, io: &mut Io, token: Token) {
+    fn notify(&mut self, io: &mut Io) {
         let available = self.available();
         if self.waiters.notify(available, &mut io.after.wakes) {
-            io.rechecks.push(Recheck::Accept(token.slot(), token.generation()));
+            io.rechecks.push(Recheck::Accept(self.id));
         }
     }
 
     /// Arms an idle listener; `polled` is the task that polls, if one does.
-    fn accept_more(&mut self, io: &mut Io, token: Token, polled: Option<&Context<'_>>) {
+    fn accept_more(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
         let is_at_rest = self.arming.is_idle() && !self.is_paused;
         if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED {
             return;
         }
         if self.limited.is_some() {
-            return self.accept_within_limit(io, token, polled);
+            return self.accept_within_limit(io, polled);
         }
         let fd = self.fd;
         let (arming, op) = match self.one_at_a_time {
@@ -286,7 +276,7 @@ impl Listener {
             false => (Arming::Multishot, Op::AcceptMulti { fd }),
         };
         self.arming = arming;
-        io.start(token, op);
+        io.start(self.id.token(Kind::Accept), op);
     }
 
     /// Keeps a connection until it is claimed.
@@ -317,24 +307,23 @@ impl Listener {
         pauses && !self.dropped
     }
 
-    fn pause(&mut self, io: &mut Io, token: Token) {
+    fn pause(&mut self, io: &mut Io) {
         self.is_paused = true;
         io.driver.counters().accept_pauses += 1;
-        let retry = TimerAction::Accept(token.slot(), token.generation());
-        io.timers.insert(io.now() + RETRY, retry);
+        io.timers.insert(io.now() + RETRY, TimerAction::Accept(self.id));
     }
 
     /// After an accept: notifies, then cancels or arms, as the unclaimed connections allow.
-    fn go_on(&mut self, io: &mut Io, token: Token) {
-        self.notify(io, token);
+    fn go_on(&mut self, io: &mut Io) {
+        self.notify(io);
         let is_full = self.unclaimed.len() >= MAX_UNCLAIMED;
         if self.arming == Arming::Multishot && is_full {
             self.one_at_a_time = true;
             self.arming.stop();
-            return io.cancel(token);
+            return io.cancel(self.id.token(Kind::Accept));
         }
         if self.error.is_none() {
-            self.accept_more(io, token, None);
+            self.accept_more(io, None);
         }
     }
 }
@@ -360,8 +349,4 @@ fn ends_one_connection(errno: Errno) -> bool {
         Errno::TIMEDOUT,
     ];
     OF_ONE.contains(&errno)
-}
-
-fn accept_token(slot: u32, generation: u32) -> Token {
-    Token::new(Kind::Accept, generation, slot)
 }

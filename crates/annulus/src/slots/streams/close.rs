@@ -5,6 +5,7 @@ use super::send_state::SendState;
 use super::stream::{Life, Released, Stream};
 use crate::base::io::Io;
 use crate::timers::TimerAction;
+use annulus_driver::SlotId;
 use annulus_kernel::SocketOption;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -15,7 +16,7 @@ impl Stream {
     pub(super) fn linger(&mut self, io: &mut Io) {
         if self.is_dropped() && self.tx.linger.is_none() {
             let deadline = io.now() + io.bounds.linger;
-            let fire = TimerAction::Linger(self.id.index, self.id.generation);
+            let fire = TimerAction::Linger(self.id);
             self.tx.linger = Some(io.timers.insert(deadline, fire));
         }
     }
@@ -57,12 +58,12 @@ impl Streams {
     }
 
     /// The linger is over.
-    pub(crate) fn on_linger(&mut self, io: &mut Io, slot: u32, generation: u32) {
-        if let Some(stream) = self.slots.find(slot, generation) {
+    pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
             stream.make_reset(io);
             stream.stop_sending(&mut self.shared, io);
-            self.close_if_done(io, slot);
+            self.close_if_done(io, id.index);
         }
     }
 

@@ -20,7 +20,6 @@ mod vectors;
 use crate::base::connection_limit::Permit;
 use crate::base::io::Io;
 use crate::base::queues::Queues;
-use crate::slots::slot::SlotId;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{Slab, Token};
@@ -77,8 +76,8 @@ impl Streams {
     }
 
     fn insert(&mut self, fd: Fd, permit: Option<Permit>, rx: RecvState) -> u32 {
-        let slot = self.slots.insert(Stream {
-            id: SlotId::default(),
+        let slot = self.slots.insert_with(|id| Stream {
+            id,
             fd,
             rx,
             tx: SendState::default(),
@@ -88,8 +87,6 @@ impl Streams {
             memory_paused: false,
             life: Life::Open,
         });
-        let generation = self.slots.generation(slot);
-        self.slots.get(slot).id = SlotId { index: slot, generation };
         self.most = self.most.max(self.slots.len());
         slot
     }

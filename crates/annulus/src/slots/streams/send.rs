@@ -14,7 +14,7 @@ use super::{Streams, carriers};
 use crate::base::io::{AHEAD, Io};
 use crate::slots::slot::find_or_late;
 use crate::timers::TimerAction;
-use annulus_driver::{Event, Kind, MemoryOp, Op};
+use annulus_driver::{Event, Kind, MemoryOp, Op, SlotId};
 use annulus_kernel::IoVec;
 use rustix::io::Errno;
 use std::mem;
@@ -179,7 +179,7 @@ impl Stream {
         self.linger(io);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;
-        io.timers.insert(io.now() + RETRY, TimerAction::Send(self.id.index, self.id.generation));
+        io.timers.insert(io.now() + RETRY, TimerAction::Send(self.id));
     }
 
     /// Nothing is in flight: goes on with what is queued, or with what waited for its end.
@@ -351,15 +351,13 @@ impl Streams {
     }
 
     /// A send is tried again that the system had no memory for.
-    pub(crate) fn on_send_retry(&mut self, io: &mut Io, slot: u32, generation: u32) {
-        if let Some(stream) = self.slots.find(slot, generation)
+    pub(crate) fn on_send_retry(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(stream) = self.slots.find(id)
             && stream.tx.phase == SendPhase::Retrying
         {
             stream.tx.phase = SendPhase::Idle;
             stream.resume_send(&mut self.shared, io);
-            if stream.is_dropped() {
-                self.close_if_done(io, slot);
-            }
+            self.close_if_done(io, id.index);
         }
     }
 }

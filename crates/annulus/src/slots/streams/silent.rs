@@ -11,8 +11,8 @@ use super::recv_state::Brought;
 use super::stream::{Shared, Stream};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use crate::slots::slot::SlotId;
 use crate::timers::TimerAction;
+use annulus_driver::SlotId;
 use annulus_kernel::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::mem;
@@ -77,7 +77,7 @@ impl Streams {
         let before = mem::replace(&mut heard.before, now);
         before.chunks(TOGETHER).for_each(|some| self.look_at(io, some));
         for id in &self.shared.heard.before {
-            if let Some(stream) = self.slots.find(id.index, id.generation) {
+            if let Some(stream) = self.slots.find(*id) {
                 stream.rx.brought.begin();
             }
         }
@@ -88,7 +88,7 @@ impl Streams {
     fn look_at(&mut self, io: &mut Io, some: &[SlotId]) {
         let slots = &mut self.slots;
         let silent = some.iter().filter_map(|id| {
-            let stream = slots.find(id.index, id.generation)?;
+            let stream = slots.find(*id)?;
             stream.is_silent().then_some((*id, stream.fd))
         });
         let silent: Vec<_> = silent.collect();
@@ -103,7 +103,7 @@ impl Streams {
         }
         for ((id, _), polled) in silent.iter().zip(&polled) {
             if !polled.revents().is_empty()
-                && let Some(stream) = self.slots.find(id.index, id.generation)
+                && let Some(stream) = self.slots.find(*id)
             {
                 stream.stop_recv(io);
             }

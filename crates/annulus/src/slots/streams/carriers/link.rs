@@ -10,9 +10,9 @@ use super::Carrier;
 use super::splice::Spliced;
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
-use crate::slots::slot::SlotId;
 use crate::slots::streams::Streams;
 use crate::slots::streams::stream::{Life, Shared, Stream};
+use annulus_driver::SlotId;
 use std::mem;
 
 /// Receives in a row that decide how a link's bytes go.
@@ -141,7 +141,7 @@ impl Streams {
     }
 
     fn source(&mut self, from: SlotId) -> Option<&mut Stream> {
-        self.slots.find(from.index, from.generation)
+        self.slots.find(from)
     }
 
     /// How many bytes went over the link of a source since the last call.
@@ -169,7 +169,7 @@ impl Streams {
     #[inline(never)]
     pub(super) fn forward(&mut self, io: &mut Io, slot: u32, more: bool) {
         while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {
-            let target = self.slots.find(to.index, to.generation);
+            let target = self.slots.find(to);
             if !target.is_some_and(|target| target.takes_more(io)) {
                 break;
             }

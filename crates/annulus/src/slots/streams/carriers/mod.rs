@@ -17,8 +17,7 @@ use super::send_state::SendPhase;
 use super::stream::{Life, Shared, Stream};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use crate::slots::slot::SlotId;
-use annulus_driver::{Event, Kind, Slab};
+use annulus_driver::{Event, Kind, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
 pub(super) use direct::LEAST;
@@ -154,7 +153,7 @@ pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
 /// Arms sources again whose bytes were sent.
 pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
     while let Some(from) = streams.shared.carriers.resumed.pop() {
-        if let Some(source) = streams.slots.find(from.index, from.generation)
+        if let Some(source) = streams.slots.find(from)
             && source.life == Life::Linked
         {
             source.want(&mut streams.shared, io);

@@ -10,11 +10,11 @@
 use super::link::Forward;
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use crate::slots::slot::SlotId;
 use crate::slots::streams::Streams;
 use crate::slots::streams::recv_state::End;
 use crate::slots::streams::send_state::SendPhase;
 use crate::slots::streams::stream::{Life, Shared, Stream};
+use annulus_driver::SlotId;
 use annulus_kernel::file::pages;
 use annulus_kernel::{Fd, pipe, splice};
 use rustix::io::Errno;
@@ -228,7 +228,7 @@ impl Streams {
         let (id, fd) = (source.id, source.fd);
         let Some(&mut Forward { to, left, .. }) = source.forward() else { return };
         let from = Source { id, fd, left };
-        let target = self.slots.find(to.index, to.generation);
+        let target = self.slots.find(to);
         let moved =
             target.map_or(Moved::Refused, |target| target.splice_from(&mut self.shared, io, from));
         self.slots.get(slot).after_splice(&mut self.shared, io, moved);

@@ -11,19 +11,19 @@
 
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
+use crate::slots::slot::find_or_late;
 use crate::slots::streams::Streams;
 use crate::slots::streams::chunk_queue::ChunkQueue;
 use crate::slots::streams::send::Gathered;
 use crate::slots::streams::send_state::SendPhase;
 use crate::slots::streams::stream::{Shared, Stream};
 use crate::slots::streams::vectors::Vector;
-use annulus_driver::{Event, Kind, MemoryOp, Token};
+use annulus_driver::{Event, Kind, MemoryOp, SlotId, Token};
 use rustix::io::Errno;
 
 /// A zero-copy send, until its notification.
 pub(super) struct ZeroCopySend {
-    /// Slot and generation of its stream.
-    stream: (u32, u32),
+    stream: SlotId,
     /// Chunks that went, and may still be read.
     chunks: ChunkQueue,
     vector: Option<Box<Vector>>,
@@ -33,7 +33,7 @@ pub(super) struct ZeroCopySend {
 
 impl Shared {
     fn zero_copy_token(&self, id: u32) -> Token {
-        Token::new(Kind::SendZeroCopy, self.carriers.zero_copy.generation(id), id)
+        self.carriers.zero_copy.id(id).token(Kind::SendZeroCopy)
     }
 }
 
@@ -54,10 +54,13 @@ impl Stream {
                 (MemoryOp::SendVectorZeroCopy { fd, header }, Some(shared.vectors.keep()))
             }
         };
-        let stream = (self.id.index, self.id.generation);
         let chunks = ChunkQueue::default();
-        let id =
-            shared.carriers.zero_copy.insert(ZeroCopySend { stream, chunks, vector, result: None });
+        let id = shared.carriers.zero_copy.insert(ZeroCopySend {
+            stream: self.id,
+            chunks,
+            vector,
+            result: None,
+        });
         (self.tx.phase, self.tx.zero_copy) = (SendPhase::ZeroCopy, id);
         self.tx.unnotified += 1;
         io.driver.counters().zero_copy_sends += 1;
@@ -136,14 +139,13 @@ impl Stream {
 
 impl Streams {
     pub(crate) fn on_zero_copy(&mut self, io: &mut Io, event: Event) {
-        let (id, generation) = (event.token.slot(), event.token.generation());
-        let Some(send) = self.shared.carriers.zero_copy.find(id, generation) else {
-            return io.late(event);
+        let Some(send) = find_or_late(&mut self.shared.carriers.zero_copy, io, &event) else {
+            return;
         };
         let is_first = send.result.is_none();
         send.result.get_or_insert(event.result);
-        let (slot, generation) = send.stream;
-        let mut stream = self.slots.find(slot, generation);
+        let (id, owner) = (event.token.slot(), send.stream);
+        let mut stream = self.slots.find(owner);
         if is_first && let Some(stream) = &mut stream {
             stream.on_result(&mut self.shared, io, event.result);
         }
@@ -160,7 +162,7 @@ impl Streams {
             }
         }
         if stream.is_some_and(|stream| stream.is_dropped()) {
-            self.close_if_done(io, slot);
+            self.close_if_done(io, owner.index);
         }
     }
 }
