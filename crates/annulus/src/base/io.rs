@@ -13,12 +13,12 @@ use crate::bytes::lease::Lease;
 use crate::bytes::spares::Spares;
 use crate::memory::{Memory, MemoryLimit};
 use crate::timers::clock::HostClock;
-use crate::timers::{Instant, Timers};
+use crate::timers::{Instant, TimerAction, TimerKey, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
 use annulus_kernel::{Fd, Shutdown};
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// How many events ahead the slots are asked for.
@@ -58,6 +58,14 @@ pub(crate) struct Io {
 }
 
 impl Io {
+    /// Takes a unit of the task's budget, for what is ready each time that it is asked for.
+    #[cold]
+    pub(crate) fn take_budget(&mut self, cx: &Context<'_>) -> Poll<()> {
+        ready!(self.poll_budget(cx));
+        budget::take();
+        Poll::Ready(())
+    }
+
     /// Whether a unit of the task's budget is left. At zero the task goes on after the others: it is woken behind the borrow, since a waker
     /// is foreign code.
     #[inline]
@@ -89,6 +97,13 @@ impl Io {
     pub(crate) fn now(&self) -> Instant {
         let kernel = || self.driver.kernel().now();
         Instant::since_origin(self.clock.map_or_else(kernel, HostClock::now))
+    }
+
+    /// Sets the time within which what was dropped must have sent all it had accepted, unless it is set.
+    pub(crate) fn linger(&mut self, timer: &mut Option<TimerKey>, action: TimerAction) {
+        if timer.is_none() {
+            *timer = Some(self.timers.insert(self.now() + self.bounds.linger, action));
+        }
     }
 
     /// Starts an operation whose terminal event will be waited for.

@@ -37,12 +37,16 @@ pub(crate) trait AsStream {
 
 impl StreamHandle {
     pub(super) fn new(core: Rc<Core>, socket: NewFd, permit: Option<Permit>) -> io::Result<Self> {
-        let slot = core.enter()?.streams.add(socket.into_fd(), permit);
-        Ok(Self::of_slot(core, slot))
+        Self::adopt(core, (socket.into_fd(), Vec::new(), permit))
     }
 
-    pub(super) fn of_slot(core: Rc<Core>, slot: u32) -> Self {
-        Self { core, slot, is_released: false }
+    /// Takes a stream in that was taken off another runtime.
+    pub(super) fn adopt(core: Rc<Core>, stream: Released) -> io::Result<Self> {
+        let slot = {
+            let inner = &mut *core.enter()?;
+            inner.streams.add(&inner.io, stream)
+        };
+        Ok(Self { core, slot, is_released: false })
     }
 
     /// Looks the stream up and polls it.

@@ -399,7 +399,6 @@ macro_rules! shared {
         /// closed.
         pub fn from_parts(parts: Parts) -> io::Result<Self> {
             let core = current::get()?;
-            let mut inner = core.enter()?;
             if !core.kernel.real_descriptors() {
                 let text = "a real connection cannot enter a simulation";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -409,13 +408,7 @@ macro_rules! shared {
                     format!("{} bytes received ahead are above {}", parts.received.len(), i32::MAX);
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
-            let (fd, received, permit) = parts.take();
-            let slot = {
-                let inner = &mut *inner;
-                inner.streams.adopt(&inner.io, fd, received, permit)
-            };
-            drop(inner);
-            Ok(Self::new(StreamHandle::of_slot(core, slot)))
+            Ok(Self::new(StreamHandle::adopt(core, parts.take())?))
         }
     };
 

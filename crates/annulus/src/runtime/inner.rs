@@ -150,12 +150,13 @@ mod tests {
         let runtime = Runtime::new().unwrap();
         let core = runtime.core();
         let (ours, mut remote) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut inner = core.enter().unwrap();
-        let stream = inner.streams.add(Fd::NONE, None);
+        let mut lent = core.enter().unwrap();
+        let inner = &mut *lent;
+        let stream = inner.streams.add(&inner.io, (Fd::NONE, Vec::new(), None));
         let generation = inner.streams.slots().id(stream).generation;
         inner.streams.slots().remove(stream);
         // The slot's next life has another generation, and gets none of its predecessor's events.
-        let reborn = inner.streams.add(Fd::NONE, None);
+        let reborn = inner.streams.add(&inner.io, (Fd::NONE, Vec::new(), None));
         assert_eq!(reborn, stream);
         for kind in [
             Kind::Recv,
@@ -174,7 +175,7 @@ mod tests {
         inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
         assert_eq!(inner.io.driver.counters().late_completions, 17);
         inner.streams.slots().remove(reborn);
-        drop(inner);
+        drop(lent);
         // The late connection's descriptor was closed.
         core.turn(true, None).unwrap();
         assert_eq!(std::io::Read::read(&mut remote, &mut [0]).unwrap(), 0);

@@ -121,10 +121,7 @@ impl Inner {
 
     /// Nothing is in flight, and every descriptor was closed.
     fn is_over(&mut self) -> bool {
-        self.io.in_flight == 0
-            && !self.streams.has_unsettled()
-            && !self.datagrams.has_unsettled()
-            && self.io.driver.is_clear()
+        self.io.in_flight == 0 && !self.has_unsettled() && self.io.driver.is_clear()
     }
 
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.

@@ -61,8 +61,8 @@ impl Inner {
 
     fn queues(&self) -> Queues {
         let mut queues = Queues { rechecks: self.io.rechecks.len(), ..Queues::default() };
-        self.streams.add_queues(&mut queues);
-        self.datagrams.add_queues(&mut queues);
+        self.streams.turn().add_to(&mut queues);
+        self.datagrams.turn().add_to(&mut queues);
         queues
     }
 

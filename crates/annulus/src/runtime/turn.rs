@@ -117,7 +117,7 @@ impl Inner {
         remote: &Remote,
         recorder: Option<&Recorder>,
     ) -> io::Result<()> {
-        let mut busy = ready || self.streams.has_unsettled() || self.datagrams.has_unsettled();
+        let mut busy = ready || self.has_unsettled();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
         if let Some(recorder) = recorder {
@@ -157,7 +157,7 @@ impl Inner {
             // Frees their buffers for this turn's receives, while they are in the cache.
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);
-            has_sends = self.streams.has_sends();
+            has_sends = self.streams.turn().has_sends();
         }
         if self.io.update_bounds() {
             self.streams.shorten_receives(&mut self.io);
@@ -171,7 +171,7 @@ impl Inner {
         }
         // Sends that were settled, and streams that were held back, may have woken tasks.
         let has_wakes = !self.io.after.wakes.is_empty();
-        has_wakes || has_sends || self.streams.is_busy() || self.datagrams.is_busy()
+        has_wakes || has_sends || self.streams.is_busy() || self.datagrams.turn().is_busy()
     }
 
     /// Waits for an event or the next timer.
@@ -190,9 +190,15 @@ impl Inner {
         self.io.timers.next().map(|next| next.duration_since(self.io.now()))
     }
 
+    /// Sends were started whose events, if any, have not been taken.
+    #[inline]
+    pub(super) fn has_unsettled(&self) -> bool {
+        self.streams.turn().has_unsettled() || self.datagrams.turn().has_unsettled()
+    }
+
     /// Whether there is nothing to do before something happens.
     pub(super) fn is_idle(&mut self) -> bool {
-        let mut busy = self.streams.has_unsettled() || self.datagrams.has_unsettled();
+        let mut busy = self.has_unsettled();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
         !busy && self.io.driver.is_clear()

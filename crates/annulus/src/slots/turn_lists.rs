@@ -5,7 +5,7 @@ use crate::base::queues::Queues;
 
 /// Lists of slots. Each names a slot at most once.
 #[derive(Default)]
-pub(super) struct TurnLists {
+pub(crate) struct TurnLists {
     /// Slots whose receive is to be armed, in order.
     pub(super) arms: ArmList,
     /// Slots with something to send.
@@ -20,15 +20,27 @@ pub(super) struct TurnLists {
 
 impl TurnLists {
     /// Adds the slots that wait for the next turn.
-    pub(super) fn add_to(&self, queues: &mut Queues) {
+    pub(crate) fn add_to(&self, queues: &mut Queues) {
         queues.sends += self.sends.len();
         queues.unsettled += self.unsettled.len();
         queues.receives += self.arms.len();
     }
 
+    /// Sends of this turn are to be settled.
+    #[inline]
+    pub(crate) fn has_unsettled(&self) -> bool {
+        !self.unsettled.is_empty()
+    }
+
+    /// Slots have something to send.
+    #[inline]
+    pub(crate) fn has_sends(&self) -> bool {
+        !self.sends.is_empty()
+    }
+
     /// There is work for the next turn, so that this one must not wait.
     #[inline]
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.must_settle || !self.arms.is_empty()
     }
 }

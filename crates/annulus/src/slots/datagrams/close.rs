@@ -9,11 +9,7 @@ use std::io;
 impl DatagramSlot {
     /// Sets the time within which a dropped socket must have sent the datagrams it had accepted.
     pub(super) fn start_linger(&mut self, io: &mut Io) {
-        if self.send.linger.is_none() {
-            let deadline = io.now() + io.bounds.linger;
-            let fire = TimerAction::DatagramLinger(self.id);
-            self.send.linger = Some(io.timers.insert(deadline, fire));
-        }
+        io.linger(&mut self.send.linger, TimerAction::DatagramLinger(self.id));
     }
 
     /// Dropped, and nothing is in flight: [`Datagrams::close`] is due.

@@ -31,7 +31,6 @@ pub(crate) use received::ReceivedMessage;
 pub(crate) use recv_msg_buf::RecvMsgBuf;
 
 use crate::base::io::Io;
-use crate::base::queues::Queues;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{PoolSize, Slab, SlotId};
@@ -126,26 +125,15 @@ impl Datagrams {
         (self.slots.get(index), &mut self.shared)
     }
 
-    /// Sends were started whose events, if any, have not been taken.
+    /// The lists of this turn.
     #[inline]
-    pub(crate) fn has_unsettled(&self) -> bool {
-        !self.shared.turn.unsettled.is_empty()
-    }
-
-    /// There is work for the next turn, so that this one must not wait.
-    #[inline]
-    pub(crate) fn is_busy(&self) -> bool {
-        self.shared.turn.is_busy()
+    pub(crate) fn turn(&self) -> &TurnLists {
+        &self.shared.turn
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
-    }
-
-    /// Adds the slots that wait for the next turn.
-    pub(crate) fn add_queues(&self, queues: &mut Queues) {
-        self.shared.turn.add_to(queues);
     }
 
     /// Adds the waits of tasks in these slots.

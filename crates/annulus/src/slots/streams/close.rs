@@ -1,8 +1,7 @@
 //! How a stream ends: stop new operations, cancel operations in flight, wait for the terminal events, close.
 
-use super::Streams;
 use super::send_state::SendState;
-use super::stream::{Life, Released, Stream};
+use super::{Life, Released, Stream, Streams};
 use crate::base::io::Io;
 use crate::timers::TimerAction;
 use annulus_driver::SlotId;
@@ -14,10 +13,8 @@ use std::time::Duration;
 impl Stream {
     /// Sets the time within which a dropped stream must have sent the bytes it had accepted.
     pub(super) fn linger(&mut self, io: &mut Io) {
-        if self.is_dropped() && self.tx.linger.is_none() {
-            let deadline = io.now() + io.bounds.linger;
-            let fire = TimerAction::Linger(self.id);
-            self.tx.linger = Some(io.timers.insert(deadline, fire));
+        if self.is_dropped() {
+            io.linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
 
@@ -130,15 +127,10 @@ impl Streams {
     /// Ends all streams; those with something unsent are reset. Handles that outlive the runtime find it ended.
     pub(crate) fn stop_all(&mut self, io: &mut Io) {
         for slot in self.slots.indices() {
-            let stream = self.slots.get(slot);
-            if !stream.tx.is_over() {
-                stream.make_reset(io);
-            }
-            stream.stop_sending(&mut self.shared, io);
-            if stream.is_dropped() {
-                self.close_if_done(io, slot);
-            } else {
+            if self.slots.get(slot).tx.is_over() {
                 self.drop_stream(io, slot);
+            } else {
+                self.abort(io, slot);
             }
         }
     }

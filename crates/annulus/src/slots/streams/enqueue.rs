@@ -1,15 +1,13 @@
 //! Queueing for sending: chunks and copies within the bound. Tasks wait here for space, until the kernel has taken everything, or for the end.
 
-use super::carriers::LEAST;
 use super::send_state::SendState;
-use super::stream::{Shared, Stream};
+use super::{Shared, Stream};
 use crate::base::budget;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
 use crate::bytes::chunk::Chunk;
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
 /// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
@@ -34,8 +32,7 @@ impl Stream {
             return Poll::Ready(Err(self.refusal(io)));
         }
         if self.is_at_send_bound(io) {
-            note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
-            self.wait_for_memory(shared, io);
+            self.wait_for_room(shared, io, cx);
             return Poll::Pending;
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
@@ -44,21 +41,15 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether a chunk can be queued now.
-    #[inline]
-    pub(super) fn takes_more(&self, io: &Io) -> bool {
-        self.is_live() && !self.tx.refuses() && !self.is_at_send_bound(io)
-    }
-
     /// So much is queued that a send has to wait.
     #[inline]
-    fn is_at_send_bound(&self, io: &Io) -> bool {
+    pub(super) fn is_at_send_bound(&self, io: &Io) -> bool {
         let bytes = self.tx.bytes;
         bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
     }
 
     /// The bound of the queued bytes.
-    fn send_bound(&self, io: &Io) -> usize {
+    pub(super) fn send_bound(&self, io: &Io) -> usize {
         if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
     }
 
@@ -131,6 +122,12 @@ impl Stream {
         Poll::Pending
     }
 
+    #[cold]
+    pub(super) fn wait_for_room(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) {
+        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
+        self.wait_for_memory(shared, io);
+    }
+
     /// Sees to it that a send that waits for memory, and not for its peer, is woken when there is some.
     #[inline]
     fn wait_for_memory(&mut self, shared: &mut Shared, io: &mut Io) {
@@ -166,132 +163,9 @@ impl Stream {
 
     /// Why nothing can be sent any more.
     #[cold]
-    fn refusal(&self, io: &Io) -> io::Error {
+    pub(super) fn refusal(&self, io: &Io) -> io::Error {
         let ended =
             || io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending");
         self.tx.error.map_or_else(ended, |errno| self.failed(io, Operation::Send, errno))
-    }
-
-    /// Ready once [`try_copy`](Self::try_copy) accepts something.
-    ///
-    /// # Errors
-    /// As [`poll_enqueue`](Self::poll_enqueue).
-    pub(crate) fn poll_space(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.tx.refuses() {
-            return Poll::Ready(Err(self.refusal(io)));
-        }
-        if self.room(io) > 0 {
-            return Poll::Ready(Ok(()));
-        }
-        self.wait_for_room(shared, io, cx);
-        Poll::Pending
-    }
-
-    /// Bytes that are accepted now.
-    fn room(&self, io: &Io) -> usize {
-        self.send_bound(io).saturating_sub(self.tx.bytes)
-    }
-
-    #[cold]
-    fn wait_for_room(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) {
-        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
-        self.wait_for_memory(shared, io);
-    }
-
-    /// As [`try_copy`](Self::try_copy), once that accepts something.
-    ///
-    /// # Errors
-    /// As [`try_copy`](Self::try_copy).
-    pub(crate) fn poll_copy(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        slices: &[IoSlice<'_>],
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        if let Some(count) = self.try_copy(shared, io, slices)? {
-            return Poll::Ready(Ok(count));
-        }
-        self.wait_for_room(shared, io, cx);
-        Poll::Pending
-    }
-
-    /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
-    /// the runtime's own. `None` if it leaves none.
-    ///
-    /// # Errors
-    /// As [`poll_enqueue`](Self::poll_enqueue).
-    #[inline]
-    pub(crate) fn try_copy(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        slices: &[IoSlice<'_>],
-    ) -> io::Result<Option<usize>> {
-        if self.tx.refuses() {
-            return Err(self.refusal(io));
-        }
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        let direct =
-            if total >= LEAST { self.send_directly(shared, io, slices, total)? } else { 0 };
-        let count = (total - direct).min(self.room(io));
-        if count > 0 {
-            self.append_copy(shared, io, slices, direct..direct + count);
-        } else if total > direct && direct == 0 {
-            return Ok(None);
-        }
-        Ok(Some(direct + count))
-    }
-
-    /// Copies the bytes of a range, which begins at the first of several slices, to the end of the queue: into the last buffer of the
-    /// runtime's own if the kernel does not have that.
-    fn append_copy(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        slices: &[IoSlice<'_>],
-        range: Range<usize>,
-    ) {
-        let tx = &mut self.tx;
-        let count = range.len();
-        io.driver.counters().copied_bytes += count as u64;
-        tx.bytes += count;
-        let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
-        match tx.queue.last_mut().filter(|_| at_rest).and_then(Chunk::copied_mut) {
-            Some(buffer) => {
-                copy_range(buffer, slices, range);
-                io.memory.meter.add(count);
-            }
-            None => {
-                let mut buffer = io.spares.take();
-                copy_range(&mut buffer, slices, range);
-                let chunk = Chunk::copied(buffer);
-                io.memory.meter.add(chunk.weight());
-                tx.queue.push(chunk);
-            }
-        }
-        self.list_send(shared);
-    }
-}
-
-/// Appends the bytes of a range, which begins at the first of several slices, to a buffer.
-#[inline]
-fn copy_range(buffer: &mut Vec<u8>, slices: &[IoSlice<'_>], range: Range<usize>) {
-    if let [all] = slices {
-        return buffer.extend_from_slice(&all[range]);
-    }
-    let Range { start: mut skip, end } = range;
-    let mut left = end - skip;
-    for slice in slices {
-        let start = skip.min(slice.len());
-        let part = &slice[start..slice.len().min(start + left)];
-        skip -= start;
-        left -= part.len();
-        buffer.extend_from_slice(part);
     }
 }

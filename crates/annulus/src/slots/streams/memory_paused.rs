@@ -1,9 +1,7 @@
 //! Streams that hold more than the memory limit leaves each of them: they arm no receive, and their sends wait.
 
-use super::Streams;
-use super::stream::{Shared, Stream};
+use super::{Shared, Stream, Streams};
 use crate::base::io::Io;
-use crate::memory::Memory;
 use crate::timers::TimerAction;
 use std::collections::VecDeque;
 use std::mem;
@@ -17,17 +15,11 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// Streams that hold more than the memory limit leaves each of them, in order. Among them are slots that have been reused.
 #[derive(Default)]
 pub(super) struct MemoryPaused {
-    pub(super) slots: VecDeque<u32>,
+    slots: VecDeque<u32>,
     /// How many of the slots are to be looked at; and the allowance when that began.
     pub(super) sweep: usize,
-    pub(super) swept_at: usize,
-    pub(super) has_timer: bool,
-}
-
-impl MemoryPaused {
-    pub(super) fn new(memory: &Memory) -> Self {
-        Self { swept_at: memory.allowance, ..Self::default() }
-    }
+    swept_at: usize,
+    has_timer: bool,
 }
 
 impl Shared {

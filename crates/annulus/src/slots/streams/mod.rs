@@ -2,10 +2,13 @@
 //!
 //! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
+//!
+//! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream; *leaving*,
+//! until it can be taken off the runtime → *dropped*, while what was accepted is still being sent (bounded by the linger) and its receive
+//! is being cancelled → *closed*: nothing is in flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in
+//! flight always finds its own.
 
-mod buffer_queue;
 mod carriers;
-mod chunk_queue;
 mod close;
 mod enqueue;
 mod memory_paused;
@@ -14,28 +17,129 @@ mod recv_state;
 mod send;
 mod send_state;
 mod silent;
-mod stream;
 mod vectors;
 
 use crate::base::connection_limit::Permit;
 use crate::base::io::Io;
-use crate::base::queues::Queues;
+use crate::base::op_error::{OpError, Operation};
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
-use annulus_driver::{Slab, Token};
-use annulus_kernel::Fd;
-use buffer_queue::Links;
+use annulus_driver::{Slab, SlotId, Token};
+use annulus_kernel::{Address, Fd};
 pub(crate) use carriers::PageSink;
+use carriers::{Carrier, Common};
 use memory_paused::MemoryPaused;
-use recv_state::RecvState;
+use recv_state::{Links, RecvState};
+use rustix::io::Errno;
 use send_state::SendState;
 use silent::Heard;
-use stream::Life;
-pub(crate) use stream::{Released, Shared, Stream};
+use std::io;
+use std::net::SocketAddr;
 use vectors::Vectors;
 
 /// After so many streams have closed, the heap's free memory goes back to the system.
 const CROWD: usize = 64;
+
+/// The state of a slot; a closed one is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// What it receives goes to another stream, until a task asks for bytes.
+    Linked,
+    /// The handle waits until nothing is in flight, to take the stream off the runtime: nothing new begins.
+    Leaving,
+    /// No handle owns it any more.
+    Dropped,
+}
+
+/// A stream off its runtime: its descriptor, the bytes it had received, and the limit it counts against.
+pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
+
+/// A stream's slot.
+pub(crate) struct Stream {
+    id: SlotId,
+    pub(crate) fd: Fd,
+    rx: RecvState,
+    tx: SendState,
+    /// How its bytes travel, if not by the operations of a plain socket alone.
+    carrier: Option<Box<Carrier>>,
+    /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
+    pub(crate) peer: Option<SocketAddr>,
+    /// The stream's place in its listener's limit of connections.
+    permit: Option<Permit>,
+    /// On the list of streams that hold more than they may.
+    memory_paused: bool,
+    life: Life,
+}
+
+/// State that all streams share, beside `Io`.
+pub(crate) struct Shared {
+    links: Links,
+    vectors: Vectors,
+    carriers: Common,
+    turn: TurnLists,
+    memory_paused: MemoryPaused,
+    heard: Heard,
+}
+
+impl Stream {
+    /// Receives, and takes bytes to be sent: its handle neither waits for its end nor is gone.
+    #[inline]
+    fn is_live(&self) -> bool {
+        matches!(self.life, Life::Open | Life::Linked)
+    }
+
+    /// No handle owns it any more.
+    #[inline]
+    fn is_dropped(&self) -> bool {
+        self.life == Life::Dropped
+    }
+
+    /// Bytes received and not yet taken.
+    #[cfg(test)]
+    pub(crate) fn undelivered(&self) -> u32 {
+        self.rx.bytes
+    }
+
+    /// The sending direction was ended, and has not failed.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.tx.ending && self.tx.error.is_none()
+    }
+
+    /// Bytes accepted and not sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.tx.bytes
+    }
+
+    /// From here on received bytes wait for a task.
+    #[inline]
+    fn unlink(&mut self) {
+        if self.life == Life::Linked {
+            self.life = Life::Open;
+        }
+    }
+
+    /// An error of this stream, with its peer.
+    #[cold]
+    fn failed(&self, io: &Io, operation: Operation, errno: Errno) -> io::Error {
+        let now = || io.driver.kernel().peer_address(self.fd).ok();
+        let peer = self.peer.map(Address::from).or_else(now);
+        OpError::new(operation, peer, errno.into()).into()
+    }
+
+    /// Holds more than it may, and is to receive nothing. One of which all was delivered receives a little whatever it has to send: its peer
+    /// may be in the same state, and neither would read.
+    #[inline]
+    fn is_over(&self, allowance: usize) -> bool {
+        self.rx.bytes > 0 && self.holds() > allowance
+    }
+
+    /// Bytes undelivered and unsent.
+    #[inline]
+    fn holds(&self) -> usize {
+        self.rx.bytes as usize + self.tx.bytes
+    }
+}
 
 /// All streams of a runtime.
 pub(crate) struct Streams {
@@ -47,39 +151,23 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn new(io: &Io) -> Self {
-        let memory_paused = MemoryPaused::new(&io.memory);
         let shared = Shared {
             links: Links::new(io.driver.pool().capacity()),
-            vectors: Vectors::new(),
-            carriers: carriers::Common::default(),
+            vectors: Vectors::default(),
+            carriers: Common::default(),
             turn: TurnLists::default(),
-            memory_paused,
+            memory_paused: MemoryPaused::default(),
             heard: Heard::default(),
         };
         Self { slots: Slab::new(), shared, most: 0 }
     }
 
-    /// Takes a stream in.
-    pub(crate) fn add(&mut self, fd: Fd, permit: Option<Permit>) -> u32 {
-        self.insert(fd, permit, RecvState::default())
-    }
-
-    /// Takes a stream in that was taken off another runtime, with the bytes it had received.
-    pub(crate) fn adopt(
-        &mut self,
-        io: &Io,
-        fd: Fd,
-        received: Vec<u8>,
-        permit: Option<Permit>,
-    ) -> u32 {
-        self.insert(fd, permit, RecvState::with_bytes(received, &io.memory.meter))
-    }
-
-    fn insert(&mut self, fd: Fd, permit: Option<Permit>, rx: RecvState) -> u32 {
+    /// Takes a stream in, perhaps one that was taken off another runtime, with the bytes it had received.
+    pub(crate) fn add(&mut self, io: &Io, (fd, received, permit): Released) -> u32 {
         let slot = self.slots.insert_with(|id| Stream {
             id,
             fd,
-            rx,
+            rx: RecvState::with_bytes(received, &io.memory.meter),
             tx: SendState::default(),
             carrier: None,
             peer: None,
@@ -114,10 +202,10 @@ impl Streams {
         self.slots.prefetch(token.slot());
     }
 
-    /// Sends of this turn are to be settled.
+    /// The lists of this turn.
     #[inline]
-    pub(crate) fn has_unsettled(&self) -> bool {
-        !self.shared.turn.unsettled.is_empty()
+    pub(crate) fn turn(&self) -> &TurnLists {
+        &self.shared.turn
     }
 
     /// Something is to be done that no event will announce: the loop must not sleep.
@@ -144,17 +232,12 @@ impl Streams {
         self.most = streams;
     }
 
-    /// Adds the slots that wait for the next turn.
-    pub(crate) fn add_queues(&self, queues: &mut Queues) {
-        self.shared.turn.add_to(queues);
-    }
-
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for slot in self.slots.indices() {
             let stream = self.slots.get(slot);
             let directions =
-                [("to receive", stream.rx.waker()), ("for its sends", stream.tx.waker())];
+                [("to receive", &stream.rx.waker), ("for its sends", &stream.tx.waker)];
             for (what, waker) in directions {
                 if let Some(waker) = waker {
                     waits.note(waker, || format!("{what} on descriptor {}", stream.fd));

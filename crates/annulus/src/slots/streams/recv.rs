@@ -6,9 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::recv_state::{Brought, End, OnHeap};
-use super::stream::{Shared, Stream};
-use super::{Streams, carriers};
-use crate::base::budget;
+use super::{Shared, Stream, Streams, carriers};
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
@@ -50,11 +48,12 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            return self.poll_end_result(io, end, cx);
+            // Each time. Bytes take nothing of the task's budget, since a turn brings so many at most.
+            ready!(io.take_budget(cx));
+            return Poll::Ready(self.end_result(io, end));
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
-        self.unlink();
-        self.want(shared, io);
+        self.ask(shared, io);
         Poll::Pending
     }
 
@@ -74,7 +73,7 @@ impl Stream {
     }
 
     /// Has the receive armed for its reader.
-    #[cold]
+    #[inline]
     fn ask(&mut self, shared: &mut Shared, io: &mut Io) {
         self.unlink();
         self.want(shared, io);
@@ -96,19 +95,6 @@ impl Stream {
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
         self.ask(shared, io);
         Err(io::ErrorKind::WouldBlock.into())
-    }
-
-    /// As [`end_result`](Self::end_result), each time: it takes of the task's budget. Bytes take none, since a turn brings so many at most.
-    #[cold]
-    fn poll_end_result(
-        &self,
-        io: &mut Io,
-        end: End,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<Option<Lease>>> {
-        ready!(io.poll_budget(cx));
-        budget::take();
-        Poll::Ready(self.end_result(io, end))
     }
 
     /// The result of a receive from the end on.
@@ -139,19 +125,13 @@ impl Stream {
         Some(lease)
     }
 
-    /// Has the receive armed, if the stream wants more.
+    /// Has the receive armed again before a task asks for it, if none is armed, and half of the bound was taken.
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.wants_more(io) {
+        let (rx, bound) = (&self.rx, io.memory.recv_bound);
+        if rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2 {
             self.want(shared, io);
         }
-    }
-
-    /// Whether to receive more before a task asks for it: no receive is armed, and half of the bound was taken.
-    #[inline]
-    fn wants_more(&self, io: &Io) -> bool {
-        let (rx, bound) = (&self.rx, io.memory.recv_bound);
-        rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
@@ -180,7 +160,7 @@ impl Stream {
         let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
-        if rx.brought.misses() >= MISSES {
+        if rx.brought.misses >= MISSES {
             return self.arm_on_heap(io, heap);
         }
         rx.is_ready = false;
@@ -202,17 +182,28 @@ impl Stream {
     /// Arms without the pool. Memory is taken only for bytes that are there: thousands of streams may wait for some.
     #[cold]
     fn arm_on_heap(&mut self, io: &mut Io, left: &mut usize) -> bool {
-        if self.rx.waker.is_none() {
+        let rx = &mut self.rx;
+        if rx.waker.is_none() {
             // No task waits: the next poll asks again.
-            self.rx.arming = Arming::Idle;
-        } else if !self.rx.is_ready {
+            rx.arming = Arming::Idle;
+            return true;
+        }
+        if !rx.is_ready {
             self.poll_readiness(io);
-        } else if *left > 0 {
-            *left -= 1;
-            self.receive_on_heap(io);
-        } else {
+            return true;
+        }
+        if *left == 0 {
             return false;
         }
+        *left -= 1;
+        (rx.is_ready, rx.brought.misses, rx.arming) = (false, 0, Arming::Single);
+        let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
+        let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
+        let heap = rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
+        io.driver.counters().heap_receives += 1;
+        let op = MemoryOp::Recv { fd: self.fd, buffer: heap.memory.as_mut_ptr(), len: size };
+        // SAFETY: the memory stays in the slot until the terminal event; only that event and what follows it touch it.
+        unsafe { io.start_memory(self.id.token(Kind::Recv), op) };
         true
     }
 
@@ -220,21 +211,6 @@ impl Stream {
     pub(super) fn poll_readiness(&mut self, io: &mut Io) {
         self.rx.arming = Arming::Polling;
         io.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
-    }
-
-    fn receive_on_heap(&mut self, io: &mut Io) {
-        let token = self.id.token(Kind::Recv);
-        let fd = self.fd;
-        self.rx.is_ready = false;
-        self.rx.brought.forget_misses();
-        self.rx.arming = Arming::Single;
-        let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
-        let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
-        let heap = self.rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
-        io.driver.counters().heap_receives += 1;
-        let op = MemoryOp::Recv { fd, buffer: heap.memory.as_mut_ptr(), len: size };
-        // SAFETY: the memory stays in the slot until the terminal event; only that event and what follows it touch it.
-        unsafe { io.start_memory(token, op) };
     }
 
     #[inline]
@@ -261,29 +237,27 @@ impl Stream {
             (Err(errno), buffer) => {
                 buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
                 if errno == Errno::NOBUFS {
-                    self.rx.brought.note_miss();
+                    self.rx.brought.misses = self.rx.brought.misses.saturating_add(1);
                 }
                 if !ends_operation_only(errno) {
                     self.rx.end = Some(End::Failed(errno));
                 }
             }
         }
-        if stopped {
-            self.wake_stopped(io);
+        if !event.more {
+            // Memory that nothing came into.
+            self.rx.heap.take_if(|heap| heap.len == 0);
         }
-    }
-
-    /// A receive that was to stop has ended: a task may wait for this end.
-    #[cold]
-    fn wake_stopped(&mut self, io: &mut Io) {
-        io.after.wakes.extend(self.rx.waker.take());
+        if stopped {
+            // A task may wait for this end.
+            io.after.wakes.extend(self.rx.waker.take());
+        }
     }
 
     /// Goes on after an event: wakes the reader, and arms again or stops.
     #[inline]
-    fn after_recv(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
+    fn after_recv(&mut self, shared: &mut Shared, io: &mut Io) {
         let rx = &mut self.rx;
-        rx.drop_unused(more);
         if rx.bytes > 0 || rx.end.is_some() {
             let waker = rx.waker.take();
             // The task runs later in this turn.
@@ -296,17 +270,9 @@ impl Stream {
     /// Arms again or stops.
     #[inline]
     pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.wants_more(io) {
-            self.want(shared, io);
-        } else if io.memory.is_tight() {
-            self.stop_if_over(io);
-        }
-    }
-
-    /// Memory is short: a stream that holds more than it may receives nothing more.
-    #[cold]
-    fn stop_if_over(&mut self, io: &mut Io) {
-        if self.rx.arming == Arming::Multishot && self.is_over(io.memory.allowance) {
+        self.recv_more(shared, io);
+        let is_over = io.memory.is_tight() && self.is_over(io.memory.allowance);
+        if is_over && self.rx.arming == Arming::Multishot {
             self.stop_recv(io);
         }
     }
@@ -419,7 +385,7 @@ impl Streams {
         if stream.is_dropped() {
             self.close_if_done(io, slot);
         } else {
-            stream.after_recv(&mut self.shared, io, event.more);
+            stream.after_recv(&mut self.shared, io);
         }
     }
 
@@ -430,7 +396,7 @@ impl Streams {
         io.in_flight -= 1;
         stream.rx.is_ready = true;
         if stream.rx.arming.on_event(false) {
-            stream.wake_stopped(io);
+            io.after.wakes.extend(stream.rx.waker.take());
             stream.recv_more(&mut self.shared, io);
         } else if !carriers::on_ready(self, io, &event) {
             self.slots.get(slot).want(&mut self.shared, io);

@@ -1,6 +1,5 @@
 //! The receiving half of a stream's slot.
 
-use super::buffer_queue::{BufferQueue, Links};
 use crate::memory::{HeapMemory, Meter};
 use crate::slots::arming::Arming;
 use rustix::io::Errno;
@@ -32,42 +31,17 @@ pub(super) struct RecvState {
     pub(super) waker: Option<Waker>,
 }
 
-/// The recent results of the receives, in one byte: a receive into a lent buffer compares it once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Brought(u8);
-
-impl Default for Brought {
-    fn default() -> Self {
-        Self(Self::SILENT)
-    }
+/// The recent results of the receives: a receive into a lent buffer compares them once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Brought {
+    /// Something has come in this period: see `silent`.
+    pub(super) is_heard: bool,
+    /// Receives in a row that found no buffer and brought nothing.
+    pub(super) misses: u8,
 }
 
 impl Brought {
-    /// Something in this period (see `silent`), and nothing has missed a buffer since.
-    pub(super) const REGULARLY: Self = Self(0);
-    /// Nothing in this period. The other bits: receives in a row that found no buffer and brought nothing.
-    const SILENT: u8 = 0x80;
-
-    pub(super) fn misses(self) -> u8 {
-        self.0 & !Self::SILENT
-    }
-
-    pub(super) fn note_miss(&mut self) {
-        self.0 += u8::from(self.misses() < Self::SILENT - 1);
-    }
-
-    pub(super) fn forget_misses(&mut self) {
-        self.0 &= Self::SILENT;
-    }
-
-    pub(super) fn is_silent(self) -> bool {
-        self.0 & Self::SILENT != 0
-    }
-
-    /// A period has begun.
-    pub(super) fn begin(&mut self) {
-        self.0 |= Self::SILENT;
-    }
+    pub(super) const REGULARLY: Self = Self { is_heard: true, misses: 0 };
 }
 
 /// Heap memory of a receive: in flight while `len` is zero, then received.
@@ -84,25 +58,96 @@ impl RecvState {
         let heap = (len > 0).then(|| Box::new(OnHeap { memory: memory(), len }));
         Self { bytes: len, heap, ..Self::default() }
     }
+}
 
-    /// A receive has ended, unless `more` is to come: memory for which it has brought nothing goes.
+/// No buffer.
+const NONE: u16 = u16::MAX;
+
+/// Received bytes of one stream in lent buffers, in the order in which they came: the first buffer and the last.
+pub(super) struct BufferQueue {
+    first: u16,
+    last: u16,
+}
+
+/// For each buffer of the pool: how much is in it, and which one is next in its stream's queue. They lie in one table, so that the queue of
+/// a stream takes four bytes and no allocation.
+pub(super) struct Links(Box<[Link]>);
+
+#[derive(Clone, Copy)]
+struct Link {
+    len: u32,
+    next: u16,
+}
+
+impl Links {
+    pub(super) fn new(buffers: u32) -> Self {
+        Self(vec![Link { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
+    }
+}
+
+impl Default for BufferQueue {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+impl BufferQueue {
+    /// The last buffer, and how much is in it.
     #[inline]
-    pub(super) fn drop_unused(&mut self, more: bool) {
-        if !more {
-            self.heap.take_if(|heap| heap.len == 0);
-        }
+    pub(super) fn last_mut<'a>(&self, links: &'a mut Links) -> Option<(u16, &'a mut u32)> {
+        (self.first != NONE).then(|| (self.last, &mut links.0[usize::from(self.last)].len))
     }
 
-    /// The length of the bytes that are taken first; `None` if nothing is there.
+    /// Adds a buffer with `len` bytes at the end.
+    #[inline]
+    pub(super) fn push(&mut self, links: &mut Links, id: u16, len: u32) {
+        if self.first == NONE {
+            self.first = id;
+        } else {
+            links.0[usize::from(self.last)].next = id;
+        }
+        self.last = id;
+        links.0[usize::from(id)] = Link { len, next: NONE };
+    }
+
+    /// How much is in the first buffer.
     pub(super) fn first_len(&self, links: &Links) -> Option<u32> {
-        match &self.heap {
-            Some(heap) if heap.len > 0 => Some(heap.len),
-            _ => self.queue.first_len(links),
-        }
+        (self.first != NONE).then(|| links.0[usize::from(self.first)].len)
     }
 
-    /// The waker of the task that waits, if one does.
-    pub(super) fn waker(&self) -> Option<&Waker> {
-        self.waker.as_ref()
+    /// Takes the first buffer, with its length.
+    #[inline]
+    pub(super) fn pop(&mut self, links: &Links) -> Option<(u16, u32)> {
+        let id = self.first;
+        if id == NONE {
+            return None;
+        }
+        let Link { len, next } = links.0[usize::from(id)];
+        self.first = next;
+        Some((id, len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_queues_over_one_table_keep_their_order() {
+        let mut links = Links::new(4);
+        let (mut one, mut other) = (BufferQueue::default(), BufferQueue::default());
+        assert!(one.pop(&links).is_none() && one.last_mut(&mut links).is_none());
+        one.push(&mut links, 2, 20);
+        other.push(&mut links, 0, 5);
+        one.push(&mut links, 1, 10);
+        let (id, len) = one.last_mut(&mut links).unwrap();
+        assert_eq!((id, *len), (1, 10));
+        *len += 1;
+        assert_eq!(
+            (one.pop(&links), one.pop(&links), one.pop(&links)),
+            (Some((2, 20)), Some((1, 11)), None)
+        );
+        one.push(&mut links, 2, 7);
+        assert_eq!((one.pop(&links), other.pop(&links)), (Some((2, 7)), Some((0, 5))));
     }
 }

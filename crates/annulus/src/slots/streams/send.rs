@@ -6,11 +6,9 @@
 //! sent *waiting*. Large sends may go without a copy: see `zero_copy`.
 #![allow(unsafe_code)]
 
-use super::chunk_queue::ChunkQueue;
 use super::send_state::SendPhase;
-use super::stream::{Shared, Stream};
-use super::vectors::{MOST, Passed};
-use super::{Streams, carriers};
+use super::vectors::MOST;
+use super::{Shared, Stream, Streams, carriers};
 use crate::base::io::{AHEAD, Io};
 use crate::slots::slot::find_or_late;
 use crate::timers::TimerAction;
@@ -27,15 +25,6 @@ const RETRY: Duration = Duration::from_millis(5);
 pub(crate) enum Gathered {
     Bytes { buffer: *const u8, len: u32 },
     Vector { header: *const u8 },
-}
-
-/// The queued bytes that are not sent yet.
-fn unsent(queue: &ChunkQueue, first_sent: usize) -> impl Iterator<Item = IoVec> {
-    let mut skip = first_sent;
-    queue.iter().take(MOST).map(move |chunk| {
-        let bytes = &chunk.as_ref()[mem::take(&mut skip)..];
-        IoVec { base: bytes.as_ptr(), len: bytes.len() }
-    })
 }
 
 impl Stream {
@@ -120,11 +109,12 @@ impl Stream {
             return Gathered::Bytes { buffer, len: part as u32 };
         }
         let (mut bytes, mut chunks) = (0, 0);
-        let parts = unsent(&tx.queue, tx.first_sent).inspect(|part| {
-            bytes += part.len;
+        let parts = tx.queue.unsent(tx.first_sent).take(MOST).map(|part| {
+            bytes += part.len();
             chunks += 1;
+            IoVec { base: part.as_ptr(), len: part.len() }
         });
-        let header = shared.vectors.describe(parts, Passed::NOTHING);
+        let header = shared.vectors.describe(parts, &[]);
         (tx.flying, tx.flying_chunks) = (bytes, chunks);
         Gathered::Vector { header }
     }
@@ -190,7 +180,10 @@ impl Stream {
             self.discard_unsent(io);
         }
         if self.tx.bytes == 0 {
-            self.all_sent(io);
+            io.after.wakes.extend(self.tx.waker.take());
+            if self.tx.ending {
+                self.end_if_sent(io);
+            }
         } else {
             self.list_send(shared);
         }
@@ -209,17 +202,7 @@ impl Stream {
     pub(super) fn fail_send(&mut self, shared: &mut Shared, io: &mut Io, errno: Errno) {
         self.tx.error.get_or_insert(errno);
         self.tx.set_idle();
-        self.discard_unsent(io);
-        self.all_sent(io);
-        self.recv_if_memory_paused(shared, io);
-    }
-
-    #[inline]
-    fn all_sent(&mut self, io: &mut Io) {
-        io.after.wakes.extend(self.tx.waker.take());
-        if self.tx.ending {
-            self.end_if_sent(io);
-        }
+        self.resume_send(shared, io);
     }
 
     /// Ends the write side as soon as everything has gone.
@@ -292,12 +275,6 @@ impl Streams {
         }
         // Nothing was listed meanwhile: the list keeps its memory.
         self.shared.turn.sends = sends;
-    }
-
-    /// Whether streams have something to send.
-    #[inline]
-    pub(crate) fn has_sends(&self) -> bool {
-        !self.shared.turn.sends.is_empty()
     }
 
     /// The driver is settled: sends of which no event came went out whole.

@@ -5,11 +5,12 @@
 //! flight; *polling* waits for space in the socket, and *stopping poll* for the end of that. `send`, `zero_copy` and `pages` say when
 //! each is taken.
 
-use super::chunk_queue::ChunkQueue;
 use crate::bytes::chunk::Chunk;
 use crate::timers::TimerKey;
 use annulus_kernel::pipe::SigPipe;
 use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::mem;
 use std::task::Waker;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,11 +90,6 @@ impl SendState {
         self.is_idle() && (self.unnotified == 0 || self.error.is_some())
     }
 
-    /// The waker of the task that waits, if one does.
-    pub(super) fn waker(&self) -> Option<&Waker> {
-        self.waker.as_ref()
-    }
-
     /// Nothing can be sent any more.
     #[inline]
     pub(super) fn refuses(&self) -> bool {
@@ -111,5 +107,61 @@ impl SendState {
     pub(super) fn set_idle(&mut self) {
         self.phase = SendPhase::Idle;
         (self.flying, self.flying_chunks) = (0, 0);
+    }
+}
+
+/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
+#[derive(Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "slots are small, and hardly any stream queues a second chunk"
+)]
+pub(super) struct ChunkQueue {
+    pub(super) first: Option<Chunk>,
+    rest: Option<Box<VecDeque<Chunk>>>,
+}
+
+impl ChunkQueue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.rest.get_or_insert_default().push_back(chunk);
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Chunk> {
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        mem::replace(&mut self.first, next)
+    }
+
+    /// The chunk, if there is only one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&Chunk> {
+        self.first.as_ref().filter(|_| self.rest.as_ref().is_none_or(|rest| rest.is_empty()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
+        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
+    }
+
+    /// The bytes of each chunk, but for those of the first that went already.
+    pub(super) fn unsent(&self, mut gone: usize) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(move |chunk| &chunk.as_ref()[mem::take(&mut gone)..])
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 }

@@ -6,9 +6,8 @@
 //! has hung up is cancelled; armed again, it returns the reason.
 #![allow(unsafe_code)]
 
-use super::Streams;
 use super::recv_state::Brought;
-use super::stream::{Shared, Stream};
+use super::{Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
 use crate::timers::TimerAction;
@@ -24,29 +23,17 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Sockets in a poll.
 const TOGETHER: usize = 1024;
 
-/// Streams that have received.
+/// Streams that have received. A timer is set while there are some.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// Streams that have received in this period.
-    pub(super) now: Vec<SlotId>,
-    /// Streams that have received in the period before.
-    pub(super) before: Vec<SlotId>,
-    pub(super) has_timer: bool,
+    /// In this period.
+    now: Vec<SlotId>,
+    /// In the period before.
+    before: Vec<SlotId>,
 }
 
-impl Heard {
-    pub(super) fn has_any(&self) -> bool {
-        !(self.now.is_empty() && self.before.is_empty())
-    }
-}
-
-impl Shared {
-    fn look_later(&mut self, io: &mut Io) {
-        let heard = &mut self.heard;
-        if heard.has_any() && !mem::replace(&mut heard.has_timer, true) {
-            io.timers.insert(io.now() + PERIOD, TimerAction::Look);
-        }
-    }
+fn look_later(io: &mut Io) {
+    io.timers.insert(io.now() + PERIOD, TimerAction::Look);
 }
 
 impl Stream {
@@ -54,15 +41,19 @@ impl Stream {
     #[cold]
     pub(super) fn heard(&mut self, shared: &mut Shared, io: &mut Io) {
         let before = mem::replace(&mut self.rx.brought, Brought::REGULARLY);
-        if before.is_silent() && io.driver.loses_resets() {
-            shared.heard.now.push(self.id);
-            shared.look_later(io);
+        if before.is_heard || !io.driver.loses_resets() {
+            return;
         }
+        let Heard { now, before } = &mut shared.heard;
+        if now.is_empty() && before.is_empty() {
+            look_later(io);
+        }
+        now.push(self.id);
     }
 
     /// Nothing has come in this period, and something is awaited.
     fn is_silent(&self) -> bool {
-        self.rx.brought.is_silent() && self.rx.arming == Arming::Multishot
+        !self.rx.brought.is_heard && self.rx.arming == Arming::Multishot
     }
 }
 
@@ -72,16 +63,16 @@ impl Streams {
     #[inline(never)]
     pub(crate) fn on_look(&mut self, io: &mut Io) {
         let heard = &mut self.shared.heard;
-        heard.has_timer = false;
-        let now = mem::take(&mut heard.now);
-        let before = mem::replace(&mut heard.before, now);
+        let before = mem::replace(&mut heard.before, mem::take(&mut heard.now));
         before.chunks(TOGETHER).for_each(|some| self.look_at(io, some));
         for id in &self.shared.heard.before {
             if let Some(stream) = self.slots.find(*id) {
-                stream.rx.brought.begin();
+                stream.rx.brought.is_heard = false;
             }
         }
-        self.shared.look_later(io);
+        if !self.shared.heard.before.is_empty() {
+            look_later(io);
+        }
     }
 
     /// Has the receives end whose sockets have hung up.

@@ -12,34 +12,21 @@ pub(crate) struct Vector {
     parts: [IoVec; MOST],
 }
 
-/// A control message that goes along. Its bytes must last as long as the send.
-pub(super) struct Passed {
-    pub(super) control: *const u8,
-    pub(super) len: usize,
-}
-
-impl Passed {
-    pub(super) const NOTHING: Self = Self { control: ptr::null(), len: 0 };
-}
-
 /// The vectors of this turn's sends. The kernel has read them once it has taken the entries that name them; then all of
 /// them are free again.
 #[expect(clippy::vec_box, reason = "a vector in use must not move when the list grows")]
+#[derive(Default)]
 pub(crate) struct Vectors {
     free: Vec<Box<Vector>>,
     busy: Vec<Box<Vector>>,
 }
 
 impl Vectors {
-    pub(crate) fn new() -> Self {
-        Self { free: Vec::new(), busy: Vec::new() }
-    }
-
-    /// Puts a send's parts into a vector; the address is that of its header.
+    /// Puts a send's parts into a vector, with a control message, which must last as long as the send; the address is that of its header.
     pub(super) fn describe(
         &mut self,
         parts: impl Iterator<Item = IoVec>,
-        passed: Passed,
+        control: &[u8],
     ) -> *const u8 {
         let mut vector = self.free.pop().unwrap_or_else(Vector::empty);
         let mut count = 0;
@@ -49,7 +36,7 @@ impl Vectors {
         }
         vector.header.vectors = vector.parts.as_ptr();
         vector.header.vector_count = count;
-        (vector.header.control, vector.header.control_len) = (passed.control, passed.len);
+        (vector.header.control, vector.header.control_len) = (control.as_ptr(), control.len());
         let address = ptr::from_ref(&vector.header).cast();
         self.busy.push(vector);
         address

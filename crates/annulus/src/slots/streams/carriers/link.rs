@@ -10,8 +10,7 @@ use super::Carrier;
 use super::splice::Spliced;
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
-use crate::slots::streams::Streams;
-use crate::slots::streams::stream::{Life, Shared, Stream};
+use crate::slots::streams::{Life, Shared, Stream, Streams};
 use annulus_driver::SlotId;
 use std::mem;
 
@@ -95,9 +94,16 @@ impl Stream {
 
     /// The target of the bytes that were received first, if they may go there.
     fn forwards_to(&mut self, shared: &Shared) -> Option<SlotId> {
-        let first = self.rx.first_len(&shared.links)?;
+        let on_heap = self.rx.heap.as_ref().map(|heap| heap.len).filter(|len| *len > 0);
+        let first = on_heap.or_else(|| self.rx.queue.first_len(&shared.links))?;
         let forward = self.forward()?;
         (u64::from(first) <= forward.left).then_some(forward.to)
+    }
+
+    /// Whether a chunk can be queued now.
+    #[inline]
+    pub(super) fn takes_more(&self, io: &Io) -> bool {
+        self.is_live() && !self.tx.refuses() && !self.is_at_send_bound(io)
     }
 
     /// Takes the bytes that were received first, to be passed on, and counts them.
@@ -111,10 +117,9 @@ impl Stream {
     }
 
     /// Wakes the task if it has something to do, and arms again or stops.
-    fn after_forward(&mut self, shared: &mut Shared, io: &mut Io, more: bool) {
+    fn after_forward(&mut self, shared: &mut Shared, io: &mut Io) {
         let at_limit = self.forward().is_none_or(|forward| forward.left == 0);
         let rx = &mut self.rx;
-        rx.drop_unused(more);
         if rx.bytes > 0 || rx.end.is_some() || at_limit {
             io.after.wakes.extend(rx.waker.take());
             self.unlink();
@@ -167,7 +172,7 @@ impl Streams {
 
     /// Passes on the bytes that a linked stream has received.
     #[inline(never)]
-    pub(super) fn forward(&mut self, io: &mut Io, slot: u32, more: bool) {
+    pub(super) fn forward(&mut self, io: &mut Io, slot: u32) {
         while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {
             let target = self.slots.find(to);
             if !target.is_some_and(|target| target.takes_more(io)) {
@@ -177,7 +182,7 @@ impl Streams {
             let Some(chunk) = source.take_to_forward(&mut self.shared, io) else { break };
             self.slots.get(to.index).enqueue(&mut self.shared, io, chunk);
         }
-        self.slots.get(slot).after_forward(&mut self.shared, io, more);
+        self.slots.get(slot).after_forward(&mut self.shared, io);
     }
 }
 

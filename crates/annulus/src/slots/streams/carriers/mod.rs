@@ -4,7 +4,7 @@
 //! one may act, and go on as for a plain socket if it does not. A further carrier is a file, a variant, and its arm in each `match`.
 //! `direct`, `pages` and `zero_copy` are ways of single sends of a plain socket.
 
-mod direct;
+mod borrowed;
 mod link;
 mod pages;
 mod pipe;
@@ -12,15 +12,13 @@ mod scm_rights;
 mod splice;
 mod zero_copy;
 
-use super::Streams;
 use super::send_state::SendPhase;
-use super::stream::{Life, Shared, Stream};
+use super::{Life, Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
 use annulus_driver::{Event, Kind, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
-pub(super) use direct::LEAST;
 use link::Link;
 pub(crate) use pages::PageSink;
 use rustix::io::Errno;
@@ -93,7 +91,7 @@ pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> boo
             return false;
         }
         (Some(Carrier::Pipe(_)), Kind::RecvReady) => pipe::on_ready(stream, shared, io),
-        (Some(Carrier::Link(_)), Kind::Recv) if is_linked => streams.forward(io, slot, event.more),
+        (Some(Carrier::Link(_)), Kind::Recv) if is_linked => streams.forward(io, slot),
         (Some(Carrier::Link(link)), Kind::RecvReady) if is_linked && link.splices() => {
             streams.splice(io, slot);
         }

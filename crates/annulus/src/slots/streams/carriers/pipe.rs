@@ -9,13 +9,12 @@ use crate::base::io::Io;
 use crate::memory::HeapMemory;
 use crate::slots::streams::recv_state::{End, OnHeap};
 use crate::slots::streams::send_state::SendPhase;
-use crate::slots::streams::stream::{Shared, Stream};
 use crate::slots::streams::vectors::MOST;
+use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::Fd;
 use annulus_kernel::pipe::{self, SigPipe};
 use rustix::io::Errno;
 use std::io::IoSlice;
-use std::mem;
 
 /// Most bytes of a read: what a pipe holds unless its size was changed.
 const READ: u64 = 64 * 1024;
@@ -65,10 +64,9 @@ pub(super) fn send(
     phase: SendPhase,
 ) {
     let tx = &mut stream.tx;
-    let parts = tx.queue.iter().take(MOST);
-    let (bytes, chunks) =
-        parts.fold((0, 0), |(bytes, chunks), chunk| (bytes + chunk.len(), chunks + 1));
-    (tx.flying, tx.flying_chunks) = (bytes - tx.first_sent, chunks);
+    let parts = tx.queue.unsent(tx.first_sent).take(MOST);
+    (tx.flying, tx.flying_chunks) =
+        parts.fold((0, 0), |(bytes, chunks), part| (bytes + part.len(), chunks + 1));
     if phase != SendPhase::Now {
         return stream.await_writable(io, phase);
     }
@@ -90,11 +88,10 @@ pub(super) fn write(
     if let Some(errno) = tx.error {
         return Err(errno);
     }
-    let mut skip = tx.first_sent;
     let mut parts = [IoSlice::new(&[]); MOST];
     let chunks = usize::from(tx.flying_chunks);
-    for (part, chunk) in parts.iter_mut().zip(tx.queue.iter().take(chunks)) {
-        *part = IoSlice::new(&chunk.as_ref()[mem::take(&mut skip)..]);
+    for (part, bytes) in parts.iter_mut().zip(tx.queue.unsent(tx.first_sent).take(chunks)) {
+        *part = IoSlice::new(bytes);
     }
     Ok(pipe::write(stream.fd, &parts[..chunks], signal)? as u32)
 }

@@ -13,8 +13,7 @@ use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
 use crate::slots::streams::recv_state::OnHeap;
 use crate::slots::streams::send::Gathered;
 use crate::slots::streams::send_state::SendPhase;
-use crate::slots::streams::stream::{Shared, Stream};
-use crate::slots::streams::vectors::Passed;
+use crate::slots::streams::{Shared, Stream};
 use annulus_driver::{Event, Kind, MemoryOp};
 use annulus_kernel::IoVec;
 use std::io;
@@ -107,8 +106,7 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase:
     let bytes = &chunk.as_ref()[tx.first_sent..];
     let control = if tx.first_sent == 0 { chunk.control() } else { &[] };
     let part = IoVec { base: bytes.as_ptr(), len: bytes.len() };
-    let passed = Passed { control: control.as_ptr(), len: control.len() };
     (tx.flying, tx.flying_chunks) = (bytes.len(), 1);
-    let header = shared.vectors.describe(std::iter::once(part), passed);
+    let header = shared.vectors.describe(std::iter::once(part), control);
     stream.submit(shared, io, Gathered::Vector { header }, phase);
 }

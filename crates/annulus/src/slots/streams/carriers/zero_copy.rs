@@ -12,12 +12,11 @@
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::slots::slot::find_or_late;
-use crate::slots::streams::Streams;
-use crate::slots::streams::chunk_queue::ChunkQueue;
 use crate::slots::streams::send::Gathered;
+use crate::slots::streams::send_state::ChunkQueue;
 use crate::slots::streams::send_state::SendPhase;
-use crate::slots::streams::stream::{Shared, Stream};
 use crate::slots::streams::vectors::Vector;
+use crate::slots::streams::{Shared, Stream, Streams};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId, Token};
 use rustix::io::Errno;
 
