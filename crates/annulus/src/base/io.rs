@@ -18,7 +18,7 @@ use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
 use annulus_kernel::{Fd, Shutdown};
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How many events ahead the slots are asked for.
@@ -58,14 +58,6 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Takes a unit of the task's budget, for what is ready each time that it is asked for.
-    #[cold]
-    pub(crate) fn take_budget(&mut self, cx: &Context<'_>) -> Poll<()> {
-        ready!(self.poll_budget(cx));
-        budget::take();
-        Poll::Ready(())
-    }
-
     /// Whether a unit of the task's budget is left. At zero the task goes on after the others: it is woken behind the borrow, since a waker
     /// is foreign code.
     #[inline]

@@ -7,6 +7,7 @@
 
 use super::recv_state::{Brought, End, OnHeap};
 use super::{Shared, Stream, Streams, carriers};
+use crate::base::budget;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
@@ -48,9 +49,7 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            // Each time. Bytes take nothing of the task's budget, since a turn brings so many at most.
-            ready!(io.take_budget(cx));
-            return Poll::Ready(self.end_result(io, end));
+            return self.end_result(io, end, Some(cx));
         }
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.ask(shared, io);
@@ -88,8 +87,10 @@ impl Stream {
         if let Some(lease) = self.take_received(shared, io) {
             return Ok(Some(lease));
         }
-        if let Some(end) = self.rx.end {
-            return self.end_result(io, end);
+        if let Some(end) = self.rx.end
+            && let Poll::Ready(result) = self.end_result(io, end, None)
+        {
+            return result;
         }
         // A receive into heap memory is made only for a task that waits.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
@@ -97,13 +98,23 @@ impl Stream {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The result of a receive from the end on.
+    /// The result of a receive from the end on, each time. A poll takes of the task's budget. Bytes take none, since a turn brings so many at
+    /// most.
     #[cold]
-    fn end_result(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
-        match end {
+    fn end_result(
+        &self,
+        io: &mut Io,
+        end: End,
+        polled: Option<&Context<'_>>,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        if let Some(cx) = polled {
+            ready!(io.poll_budget(cx));
+            budget::take();
+        }
+        Poll::Ready(match end {
             End::Eof => Ok(None),
             End::Failed(errno) => Err(self.failed(io, Operation::Recv, errno)),
-        }
+        })
     }
 
     /// Takes the first bytes of the queue, and has the receive armed again once enough was taken.
@@ -125,13 +136,19 @@ impl Stream {
         Some(lease)
     }
 
-    /// Has the receive armed again before a task asks for it, if none is armed, and half of the bound was taken.
+    /// Has the receive armed, if the stream wants more.
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
-        let (rx, bound) = (&self.rx, io.memory.recv_bound);
-        if rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2 {
+        if self.wants_more(io) {
             self.want(shared, io);
         }
+    }
+
+    /// Whether to receive more before a task asks for it: no receive is armed, and half of the bound was taken.
+    #[inline]
+    fn wants_more(&self, io: &Io) -> bool {
+        let (rx, bound) = (&self.rx, io.memory.recv_bound);
+        rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
@@ -216,7 +233,6 @@ impl Stream {
     #[inline]
     fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: &Event) {
         let stopped = self.rx.arming.on_event(event.more);
-        io.in_flight -= usize::from(!event.more);
         match (event.result, event.buffer) {
             (Ok(0), buffer) => {
                 self.rx.end = Some(End::Eof);
@@ -245,6 +261,7 @@ impl Stream {
             }
         }
         if !event.more {
+            io.in_flight -= 1;
             // Memory that nothing came into.
             self.rx.heap.take_if(|heap| heap.len == 0);
         }
@@ -268,11 +285,19 @@ impl Stream {
     }
 
     /// Arms again or stops.
-    #[inline]
+    #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
-        self.recv_more(shared, io);
-        let is_over = io.memory.is_tight() && self.is_over(io.memory.allowance);
-        if is_over && self.rx.arming == Arming::Multishot {
+        if self.wants_more(io) {
+            self.want(shared, io);
+        } else if io.memory.is_tight() {
+            self.stop_if_over(io);
+        }
+    }
+
+    /// Memory is short: a stream that holds more than it may receives nothing more.
+    #[cold]
+    fn stop_if_over(&mut self, io: &mut Io) {
+        if self.rx.arming == Arming::Multishot && self.is_over(io.memory.allowance) {
             self.stop_recv(io);
         }
     }
