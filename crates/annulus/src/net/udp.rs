@@ -1,14 +1,12 @@
 //! UDP.
 
 mod options;
-mod recv_from;
 
 pub use options::UdpOptions;
-pub(super) use recv_from::cut;
 
 use super::addresses::ToSocketAddrs;
 use super::datagram::{Datagram, Transmit};
-use super::datagram_handle::{DatagramHandle, SendDatagram};
+use super::datagram_handle::{DatagramHandle, RecvDatagram, SendDatagram};
 use super::new_fd::NewFd;
 use super::option_methods::{self, *};
 use super::resolve::{first_of, resolve};
@@ -17,17 +15,16 @@ use crate::base::op_error::Operation;
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, SendMeta, Settings};
+use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, SocketOption, SocketQuery};
-use recv_from::{RecvFrom, whole};
 use std::cell::Cell;
-use std::fmt;
-use std::future::poll_fn;
-use std::io;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::{fmt, io};
 
 /// A UDP socket.
 ///
@@ -392,4 +389,39 @@ fn goes_over_v4(ip: IpAddr) -> bool {
         IpAddr::V4(_) => true,
         IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
     }
+}
+
+/// A receive that may wait. Dropped, it is as the one in it.
+#[must_use = "futures do nothing unless they are awaited"]
+struct RecvFrom<'a>(RecvDatagram<'a>);
+
+impl Future for RecvFrom<'_> {
+    type Output = io::Result<(Lease, SocketAddr)>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.0.take_plain()? {
+            Some(plain) => Poll::Ready(Ok(plain)),
+            None => Pin::new(&mut self.0).poll(cx).map(|message| whole(message?)),
+        }
+    }
+}
+
+/// The bytes and the sender of a datagram that was not cut.
+fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
+    if message.is_cut() {
+        return Err(cut(&message));
+    }
+    let source = message.inet_source()?;
+    Ok((message.into_bytes(), source))
+}
+
+/// The error for a datagram that was cut.
+pub(super) fn cut(message: &ReceivedMessage) -> io::Error {
+    let text = format!(
+        "a datagram of {} bytes was cut to {}; ask for larger ones with max_datagram",
+        message.whole_len(),
+        message.len()
+    );
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }

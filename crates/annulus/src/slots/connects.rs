@@ -3,7 +3,7 @@
 
 use crate::base::io::Io;
 use crate::bytes::after::note_waker;
-use crate::slots::slot::find_or_late;
+use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
 use crate::timers::{Instant, TimerAction, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, Slab, SlotId};

@@ -8,7 +8,19 @@ pub(crate) mod file_ops;
 pub(crate) mod listeners;
 pub(crate) mod nops;
 pub(crate) mod polls;
-mod slot;
 pub(crate) mod streams;
 mod turn_lists;
 pub(crate) mod waits;
+
+use crate::base::io::Io;
+use annulus_driver::{Event, Slab};
+
+/// The slot of an event. An event whose slot has moved on is counted, and what it carries reclaimed.
+#[inline]
+fn find_or_late<'a, T>(slots: &'a mut Slab<T>, io: &mut Io, event: &Event) -> Option<&'a mut T> {
+    let slot = slots.find(event.token.id());
+    if slot.is_none() {
+        io.late(*event);
+    }
+    slot
+}

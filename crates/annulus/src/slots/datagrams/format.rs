@@ -1,6 +1,8 @@
 //! How the buffer of a received datagram is laid out, for each family of sockets.
 
-use annulus_kernel::{Domain, Layout, MOST_DESCRIPTORS, MsgHeader, space};
+use crate::bytes::lease::Lease;
+use crate::memory::{HeapMemory, Meter};
+use annulus_kernel::{Domain, IoVec, Layout, MOST_DESCRIPTORS, Message, MsgHeader, space};
 use std::ptr;
 
 /// How much space a buffer has before the payload: for the sender's address and for control messages.
@@ -50,6 +52,58 @@ impl Format {
     /// Address of the header that a multishot receive is started with.
     pub(crate) fn header(&'static self) -> *const u8 {
         ptr::from_ref(&self.header).cast()
+    }
+}
+
+/// A heap buffer, laid out as lent ones are, and the header that points into it. It must not move or be freed until the
+/// receive's terminal event.
+pub(crate) struct RecvMsgBuf {
+    header: MsgHeader,
+    vector: IoVec,
+    memory: Box<HeapMemory>,
+}
+
+impl RecvMsgBuf {
+    /// Puts memory for a datagram of up to `most` bytes in `place`. Returns the address of its header.
+    pub(crate) fn put(
+        place: &mut Option<Box<Self>>,
+        format: &Format,
+        most: usize,
+        meter: &Meter,
+    ) -> *mut u8 {
+        let layout = format.layout;
+        let mut memory = HeapMemory::zeroed(layout.payload_at() + most, meter);
+        let start = memory.as_mut_ptr();
+        let at = |offset| start.wrapping_add(offset).cast_const();
+        let buf = place.insert(Box::new(Self {
+            vector: IoVec { base: at(layout.payload_at()), len: most },
+            header: MsgHeader {
+                name: at(Layout::HEAD),
+                name_len: layout.name as u32,
+                vectors: std::ptr::null(),
+                vector_count: 1,
+                control: at(layout.control_at()),
+                control_len: layout.control,
+                flags: 0,
+            },
+            memory,
+        }));
+        buf.header.vectors = &raw const buf.vector;
+        (&raw mut buf.header).cast()
+    }
+
+    /// The datagram of `len` bytes that has arrived, behind the same head that lent buffers begin with.
+    pub(crate) fn into_lease(self, format: &Format, len: usize) -> Lease {
+        let Self { header, mut memory, .. } = self;
+        let head = Message {
+            name_len: header.name_len,
+            control_len: header.control_len as u32,
+            payload_len: len as u32,
+            flags: header.flags as u32,
+        };
+        memory[..Layout::HEAD].copy_from_slice(&head.bytes());
+        let len = memory.len().min(format.layout.payload_at() + len);
+        Lease::of_heap(memory, len)
     }
 }
 

@@ -11,8 +11,6 @@
 //! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
 
 mod close;
-mod deferred;
-mod direct;
 mod enqueue;
 mod errors;
 mod format;
@@ -20,15 +18,13 @@ mod outgoing;
 mod peer_address;
 mod received;
 mod recv;
-mod recv_msg_buf;
 mod send;
 mod send_state;
 
-pub(crate) use format::Format;
+pub(crate) use format::{Format, RecvMsgBuf};
 pub(crate) use outgoing::SendMeta;
 pub(crate) use peer_address::PeerAddress;
 pub(crate) use received::ReceivedMessage;
-pub(crate) use recv_msg_buf::RecvMsgBuf;
 
 use crate::base::io::Io;
 use crate::slots::turn_lists::TurnLists;

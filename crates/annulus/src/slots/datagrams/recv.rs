@@ -13,7 +13,7 @@ use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
 use crate::bytes::lease::Lease;
 use crate::slots::arming::{Arming, ends_operation_only};
-use crate::slots::slot::find_or_late;
+use crate::slots::find_or_late;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::{Domain, SocketQuery};
@@ -93,7 +93,7 @@ impl RecvState {
 
     #[inline]
     fn wants_more(&self) -> bool {
-        self.arming == Arming::Idle && self.error.is_none() && self.queue.len() <= MOST_QUEUED / 2
+        self.arming.wants_more(self.error.is_some(), self.queue.len() as u32, MOST_QUEUED as u32)
     }
 }
 

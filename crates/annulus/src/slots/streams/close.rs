@@ -1,8 +1,11 @@
 //! How a stream ends: stop new operations, cancel operations in flight, wait for the terminal events, close.
 
+use super::recv_state::End;
 use super::send_state::SendState;
 use super::{Life, Released, Stream, Streams};
 use crate::base::io::Io;
+use crate::base::op_error::Operation;
+use crate::bytes::after::note_waker;
 use crate::timers::TimerAction;
 use annulus_driver::SlotId;
 use annulus_kernel::SocketOption;
@@ -107,7 +110,14 @@ impl Streams {
         stream.stop_polling(io);
         stream.stop_recv(io);
         ready!(stream.poll_sent(io, cx, SendState::is_over))?;
-        ready!(stream.poll_stopped(io, cx))?;
+        if let Some(End::Failed(errno)) = stream.rx.end {
+            return Poll::Ready(Err(stream.failed(io, Operation::Recv, errno)));
+        }
+        if !stream.rx.arming.is_idle() {
+            // The bytes that the receive has brought stay queued.
+            note_waker(&mut stream.rx.waker, &mut io.after.drops, cx);
+            return Poll::Pending;
+        }
         let mut received = Vec::with_capacity(stream.rx.bytes as usize);
         while let Some(lease) = stream.take_received(&mut self.shared, io) {
             received.extend_from_slice(&lease);

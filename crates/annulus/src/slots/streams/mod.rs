@@ -246,3 +246,11 @@ impl Streams {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_slot_is_small() {
+        assert!(size_of::<super::Stream>() <= 240, "{} bytes", size_of::<super::Stream>());
+    }
+}

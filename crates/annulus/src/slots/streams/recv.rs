@@ -14,7 +14,7 @@ use crate::bytes::after::note_waker;
 use crate::bytes::lease::Lease;
 use crate::memory::HeapMemory;
 use crate::slots::arming::{Arming, ToCancel, ends_operation_only};
-use crate::slots::slot::find_or_late;
+use crate::slots::find_or_late;
 use annulus_driver::{Event, Kind, MemoryOp, Op, prefetch};
 use rustix::io::Errno;
 use std::io;
@@ -144,11 +144,10 @@ impl Stream {
         }
     }
 
-    /// Whether to receive more before a task asks for it: no receive is armed, and half of the bound was taken.
     #[inline]
     fn wants_more(&self, io: &Io) -> bool {
-        let (rx, bound) = (&self.rx, io.memory.recv_bound);
-        rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2
+        let rx = &self.rx;
+        rx.arming.wants_more(rx.end.is_some(), rx.bytes, io.memory.recv_bound)
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
@@ -333,22 +332,6 @@ impl Stream {
             Some(ToCancel::Armed) => io.cancel(self.id.token(Kind::Recv)),
             Some(ToCancel::Poll) => io.cancel(self.id.token(Kind::RecvReady)),
             None => {}
-        }
-    }
-
-    /// Ready once no receive is in flight. The bytes that it brought stay queued.
-    ///
-    /// # Errors
-    /// The error that the stream has failed with.
-    pub(super) fn poll_stopped(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let rx = &mut self.rx;
-        match rx.end {
-            Some(End::Failed(errno)) => Poll::Ready(Err(self.failed(io, Operation::Recv, errno))),
-            _ if rx.arming.is_idle() => Poll::Ready(Ok(())),
-            _ => {
-                note_waker(&mut rx.waker, &mut io.after.drops, cx);
-                Poll::Pending
-            }
         }
     }
 

@@ -10,9 +10,9 @@ use super::send_state::SendPhase;
 use super::vectors::MOST;
 use super::{Shared, Stream, Streams, carriers};
 use crate::base::io::{AHEAD, Io};
-use crate::slots::slot::find_or_late;
+use crate::slots::find_or_late;
 use crate::timers::TimerAction;
-use annulus_driver::{Event, Kind, MemoryOp, Op, SlotId};
+use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
 use rustix::io::Errno;
 use std::mem;
@@ -80,13 +80,6 @@ impl Stream {
             // vectors stay until the kernel has taken the entry.
             unsafe { io.start_memory(token, op) };
         }
-    }
-
-    /// Waits until the descriptor has space.
-    pub(super) fn await_writable(&mut self, io: &mut Io, phase: SendPhase) {
-        self.tx.phase = phase;
-        self.linger(io);
-        io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
     }
 
     /// No event will report that a send went. If a task waits for that, this turn must not sleep.

@@ -2,7 +2,7 @@
 //!
 //! The files beside this directory are the machine of a stream, and know no carrier. They ask the functions here at the points at which
 //! one may act, and go on as for a plain socket if it does not. A further carrier is a file, a variant, and its arm in each `match`.
-//! `direct`, `pages` and `zero_copy` are ways of single sends of a plain socket.
+//! `borrowed`, `pages` and `zero_copy` are ways of single sends of a plain socket.
 
 mod borrowed;
 mod link;
@@ -16,7 +16,7 @@ use super::send_state::SendPhase;
 use super::{Life, Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use annulus_driver::{Event, Kind, Slab, SlotId};
+use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
 use link::Link;
@@ -55,6 +55,15 @@ impl Common {
     /// Gives back what is not in use.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
+    }
+}
+
+impl Stream {
+    /// Waits until the descriptor has space.
+    fn await_writable(&mut self, io: &mut Io, phase: SendPhase) {
+        self.tx.phase = phase;
+        self.linger(io);
+        io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
     }
 }
 

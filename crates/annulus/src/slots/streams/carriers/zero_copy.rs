@@ -11,7 +11,7 @@
 
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
-use crate::slots::slot::find_or_late;
+use crate::slots::find_or_late;
 use crate::slots::streams::send::Gathered;
 use crate::slots::streams::send_state::ChunkQueue;
 use crate::slots::streams::send_state::SendPhase;

@@ -2,30 +2,30 @@
 //!
 //! The states are those of [`Arming`]. Without a limit an idle listener is armed with a multishot accept, until the kernel ends it. If
 //! [`MAX_UNCLAIMED`] connections wait to be claimed, the accept is cancelled, and the listener accepts one at a time until all were
-//! claimed. A listener that runs out of descriptors is *paused*. With a limit: see [`limited`].
+//! claimed. A listener that runs out of descriptors is *paused*.
+//!
+//! Within a limit on open connections, and while a task waits: *idle* → *polling*, until the backlog holds a connection → a permit is taken →
+//! *single*, one accept → idle. A permit is taken only if a connection is there, so that a listener without clients takes none from the
+//! others that share the limit. If the limit is reached, the listener stays idle, and its tasks are woken when a connection closes.
 #![allow(unsafe_code)]
-
-mod limited;
 
 use crate::base::connection_limit::{ConnectionLimit, Permit};
 use crate::base::io::Io;
 use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
 use crate::slots::arming::{Arming, ToCancel};
-use crate::slots::slot::find_or_late;
+use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::{Fd, named};
-use limited::Limited;
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::io;
-use std::mem;
 use std::os::fd::RawFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use std::{io, mem};
 
 /// Unclaimed connections of a listener beyond which it leaves the rest in the kernel's backlog. One multishot accept takes the
 /// whole backlog, so a burst can exceed this once.
@@ -349,4 +349,48 @@ fn ends_one_connection(errno: Errno) -> bool {
         Errno::TIMEDOUT,
     ];
     OF_ONE.contains(&errno)
+}
+
+/// State of a listener with a limit.
+struct Limited {
+    limit: ConnectionLimit,
+    /// The backlog holds a connection.
+    is_ready: bool,
+    /// The permit of the accept in flight.
+    permit: Option<Permit>,
+}
+
+impl Limited {
+    fn new(limit: ConnectionLimit) -> Box<Self> {
+        Box::new(Self { limit, is_ready: false, permit: None })
+    }
+}
+
+impl Listener {
+    /// Continues an idle listener with a limit, unless no task waits for a connection.
+    ///
+    /// If the limit is reached, the task that polls is woken once a connection has closed. If no task polls, all that wait are woken
+    /// now and poll: a waker's clone is foreign code, which must not run while the runtime is borrowed.
+    fn accept_within_limit(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
+        let Some(limited) = &mut self.limited else { return };
+        if self.waiters.is_empty() || !self.unclaimed.is_empty() {
+            return;
+        }
+        if !limited.is_ready {
+            self.arming = Arming::Polling;
+            return io.start(self.id.token(Kind::AcceptReady), Op::ReadableOnce { fd: self.fd });
+        }
+        let mut task = polled.map(|cx| cx.waker().clone());
+        let permit = limited.limit.take(&mut task);
+        io.after.drops.extend(task);
+        let Some(permit) = permit else {
+            if polled.is_none() {
+                self.waiters.notify_all(&mut io.after.wakes);
+            }
+            return;
+        };
+        (limited.is_ready, limited.permit) = (false, Some(permit));
+        self.arming = Arming::Single;
+        io.start(self.id.token(Kind::Accept), Op::Accept { fd: self.fd });
+    }
 }
