@@ -75,7 +75,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     let all: Vec<u32> = (0..entries).map(|_| slots.insert(0u64)).collect();
     loop {
         for &slot in &all {
-            let token = Token::new(Kind::Nop, slots.generation(slot), slot);
+            let token = slots.id(slot).token(Kind::Nop);
             ring.push(op::Nop.entry().user_data(token.bits()))?;
         }
         ring.enter(Wait::No)?;
@@ -83,7 +83,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
         for completion in ring.completions() {
             expect(completion.result)?;
             let token = Token::from_bits(completion.user_data).context("an unknown token")?;
-            *slots.find(token.slot(), token.generation()).context("a slot is gone")? += 1;
+            *slots.find(token.id()).context("a slot is gone")? += 1;
             completed += 1;
         }
         if !meter.count(completed, entries)? {
