@@ -71,7 +71,7 @@ pub(crate) fn doc() -> Outcome {
     step.env("RUSTDOCFLAGS", "-D warnings").run()
 }
 
-/// Checks that `annulus-compare` and `bench echo` measure the same ratio.
+/// Checks that `annulus-compare` and `bench echo` measure the same ratio, and the texts of the compiler's errors.
 fn compare() -> Outcome {
     let test = "test --release -p annulus-compare -- --ignored --nocapture";
     Step::new("cargo", test).run_tests_once()

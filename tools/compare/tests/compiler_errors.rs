@@ -1,0 +1,20 @@
+//! What the compiler says about mistakes with threads and borrowed bytes: the messages of `annulus` are there, and little else is. Here, since
+//! the programs are checked with all that this package depends on, which is little. `TRYBUILD=overwrite` writes the texts anew.
+
+use std::process::Command;
+
+/// The compiler whose texts are kept beside each program. Others word them otherwise.
+const COMPILER: &str = "rustc 1.95.";
+
+#[test]
+#[ignore = "builds annulus for itself"]
+fn mistakes_are_explained() {
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let version = Command::new(rustc).arg("--version").output().expect("there is a compiler");
+    let version = String::from_utf8_lossy(&version.stdout);
+    if !version.starts_with(COMPILER) {
+        println!("skipped: the texts are those of {COMPILER}x, and this is {version}");
+        return;
+    }
+    trybuild::TestCases::new().compile_fail("tests/compiler_errors/*.rs");
+}
