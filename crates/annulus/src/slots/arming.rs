@@ -35,12 +35,6 @@ impl Arming {
         matches!(self, Self::Idle | Self::Listed)
     }
 
-    /// Whether to receive more before a task asks for it: none is armed, none has failed or ended, and half of the bound was taken.
-    #[inline]
-    pub(super) fn wants_more(self, has_ended: bool, queued: u32, bound: u32) -> bool {
-        self == Self::Idle && !has_ended && queued <= bound / 2
-    }
-
     /// An event has come, the terminal one unless `more` are to come. True if this is the end of a receive that was to stop.
     #[inline]
     pub(super) fn on_event(&mut self, more: bool) -> bool {

@@ -91,9 +91,10 @@ impl RecvState {
         self.queue.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
     }
 
+    /// Whether to receive more before a task asks for it.
     #[inline]
     fn wants_more(&self) -> bool {
-        self.arming.wants_more(self.error.is_some(), self.queue.len() as u32, MOST_QUEUED as u32)
+        self.arming == Arming::Idle && self.error.is_none() && self.queue.len() <= MOST_QUEUED / 2
     }
 }
 

@@ -144,10 +144,11 @@ impl Stream {
         }
     }
 
+    /// Whether to receive more before a task asks for it: no receive is armed, and half of the bound was taken.
     #[inline]
     fn wants_more(&self, io: &Io) -> bool {
-        let rx = &self.rx;
-        rx.arming.wants_more(rx.end.is_some(), rx.bytes, io.memory.recv_bound)
+        let (rx, bound) = (&self.rx, io.memory.recv_bound);
+        rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
