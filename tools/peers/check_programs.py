@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-MODES = {"annulus": [["uring"], ["epoll"], ["guest"], ["guest-tasks"]]}
+MODES = {"annulus": [["uring"], ["epoll"], ["guest"], ["guest-tasks"]], "shards": [["uring"], ["epoll"]]}
 SERVICES = {
     "http1": ("http", "--http1.1"),
     "http2": ("http", "--http2-prior-knowledge"),
@@ -20,7 +20,7 @@ SERVICES = {
     "https2": ("https", "--http2"),
 }
 HTTP1_ONLY = {"annulus": [["uring-released"], ["epoll-released"], ["uring-serve"]]}
-WITHOUT_TLS = ("monoio", "compio")
+WITHOUT_TLS = ("monoio", "compio", "multi-thread", "shards")
 ANSWERS = {"/": b"hello\n", "/16k": b"x" * 16384}
 PATIENCE = 60  # seconds; reaching it is the failure
 UNAVAILABLE = 3

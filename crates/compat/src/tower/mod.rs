@@ -49,10 +49,10 @@
 //!
 //! # WebSockets
 //!
-//! axum's `WebSocketUpgrade` gives the socket to `tokio::spawn`, which is another thread with `with_tokio`, and there none but the runtime's own thread
-//! may use it. What it does takes a few lines of a program's own. An upgraded connection implements hyper's `Read` and `Write`;
-//! `hyper_util::rt::TokioIo` makes tokio's traits of them, which need no runtime, and `tokio-tungstenite` speaks the protocol. Unlike axum's, the session
-//! need not be `Send`, so that it may use anything of annulus:
+//! axum's `WebSocketUpgrade` gives the socket to a task of `tokio::spawn`, which with `with_tokio` runs on another thread, where the socket cannot
+//! be used. A few lines do the same here: an upgraded connection implements hyper's `Read` and `Write`; `hyper_util::rt::TokioIo` makes tokio's
+//! traits of them, which need no runtime, and `tokio-tungstenite` speaks the protocol. The session need not be `Send`, so that it may use
+//! anything of annulus:
 //!
 //! ```
 //! use axum::body::Body;

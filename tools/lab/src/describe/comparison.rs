@@ -30,9 +30,10 @@ const ROUNDS_A_PROCESS: usize = 4;
 const CLIENT: Duration = Duration::from_millis(80);
 
 /// The comparisons that come with the lab, by name.
-const EMBEDDED: [(&str, &str); 7] = [
+const EMBEDDED: [(&str, &str); 8] = [
     ("http", include_str!("../../programs/http.toml")),
     ("https", include_str!("../../programs/https.toml")),
+    ("axum-2", include_str!("../../programs/axum-2.toml")),
     ("files", include_str!("../../programs/files.toml")),
     ("store", include_str!("../../programs/store.toml")),
     ("proxy", include_str!("../../programs/proxy.toml")),
@@ -334,6 +335,7 @@ pub(crate) mod tests {
         let expected = [
             ("http", 7, 6, "tokio"),
             ("https", 5, 4, "tokio"),
+            ("axum-2", 3, 4, "tokio"),
             ("files", 6, 3, "nginx"),
             ("store", 5, 9, "redis-server"),
             ("proxy", 7, 5, "haproxy"),

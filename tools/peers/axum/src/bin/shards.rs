@@ -1,0 +1,22 @@
+//! axum on a runtime of annulus a core, by the server of `annulus_compat::tower`.
+
+use annulus::net::ListenOptions;
+use annulus::shards::{ShardedListener, Shards, Spread};
+use annulus::{DriverChoice, Runtime, affinity};
+use annulus_compat::tower::serve;
+use peer_axum::{Address, BACKLOG, announce, arguments, must, router};
+
+fn main() {
+    let (address, mode) = arguments(&["uring", "epoll"]);
+    let driver = match mode.as_deref() {
+        Some("epoll") => DriverChoice::Epoll,
+        _ => DriverChoice::Uring,
+    };
+    let cores = must(affinity::allowed()).len();
+    let options = ListenOptions::new().backlog(BACKLOG as u32);
+    let spread = Spread::LeastConnections;
+    let listener = must(ShardedListener::bind(address, &options, cores, spread));
+    announce(&Address::Tcp(listener.local_addr()));
+    let shards = Shards::new(cores).runtime(move |_| Runtime::builder().driver(driver));
+    must(shards.run(async |shard| serve(listener.open(&shard)?, router()).await));
+}
