@@ -1,17 +1,17 @@
 //! The findings of a run, and the recording that is made of them.
 
-use crate::doubts;
-use crate::fault_log::{FaultLog, Faults};
+use crate::fault_log::Faults;
 use crate::load_error::LoadError;
 use crate::observer::Observer;
-use crate::plan::{Plan, Streams, Workload};
+use crate::plan::{Plan, Workload};
 use crate::protocol::Protocol;
-use crate::recording::{Collector, Interval, Machine, Recording, RunInfo, WorkloadKind};
+use crate::recording::{Interval, Machine, Recording, RunInfo, WorkloadKind};
 use crate::schedule::Rate;
 use crate::server_address::ServerAddress;
-use crate::system::SystemUse;
-use crate::threads::{self, Measured, Ran, Settings, Share};
+use crate::threads::{self, Kind, Measured, Ran, Run, Settings};
 use crate::tls::Tls;
+use crate::warnings;
+use std::sync::Arc;
 
 /// The findings of a workload.
 pub(crate) struct Findings {
@@ -22,31 +22,22 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Runs shares of the clients on threads of their own, and takes what they have recorded.
-    pub(crate) fn of<S: Share>(
-        plan: &Plan,
-        threads: usize,
+    /// Runs clients of a kind on threads of their own, and takes what they have recorded.
+    pub(crate) fn of<K: Kind>(
+        run: &Arc<Run>,
         settings: Settings,
-        (faults, collector): (&FaultLog, &Collector),
         observer: &mut dyn Observer,
-        share: impl Fn(usize) -> S + Sync,
+        kind: impl Fn() -> K + Sync,
     ) -> Result<Findings, LoadError> {
-        let ran = threads::run(
-            plan,
-            threads,
-            settings,
-            (observer, collector),
-            || faults.interrupt(),
-            share,
-        )?;
-        let Ran { driver, measured } = ran;
-        let intervals = collector.finish(measured.length, |interval| observer.interval(interval));
-        Ok(Findings { driver, measured, intervals, faults: faults.take() })
+        let Ran { driver, measured } = threads::run(run, settings, observer, kind)?;
+        let finished = |interval: &Interval| observer.interval(interval);
+        let intervals = run.collector.finish(measured.length, finished);
+        Ok(Findings { driver, measured, intervals, faults: run.faults.take() })
     }
 
     /// The recording of a run. Its command line, its label and the comparison of its clock are the caller's to add.
-    pub(crate) fn into_recording(self, plan: &Plan, system: SystemUse) -> Recording {
-        let doubts = doubts::all(plan, (&self.measured, &self.faults), &self.intervals, system);
+    pub(crate) fn into_recording(self, plan: &Plan) -> Recording {
+        let warnings = warnings::all(plan, (&self.measured, &self.faults), &self.intervals);
         let Findings { driver, measured, intervals, faults } = self;
         Recording {
             interrupted: measured.interrupted,
@@ -55,7 +46,7 @@ impl Findings {
             first_error: faults.first,
             first_refusal: faults.refusal,
             cpu_seconds: measured.cpu.as_secs_f64(),
-            doubts,
+            warnings,
             classes: plan.protocol.recorded_classes(),
             intervals,
             ..Recording::new(RunInfo {
@@ -71,12 +62,13 @@ impl Findings {
 fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
-        Workload::Streams(Streams { pipeline, .. }) => {
-            (WorkloadKind::Streams, pipeline, plan.schedule.to_string())
-        }
-        Workload::PerConnection(_) => {
-            let schedule = format!("a connection per message, {} in all", plan.connections());
-            (WorkloadKind::PerConnection, 1, schedule)
+        Workload::Streams(streams) => {
+            let each = match streams.requests_per_connection {
+                None => String::new(),
+                Some(1) => ", a connection for each".to_owned(),
+                Some(count) => format!(", a connection for {count}"),
+            };
+            (WorkloadKind::Streams, streams.pipeline, format!("{}{each}", plan.schedule))
         }
         Workload::Datagrams(datagrams) => {
             let how = if datagrams.segments { ", as segments" } else { "" };
@@ -84,8 +76,6 @@ fn run_info(plan: &Plan) -> RunInfo {
             (WorkloadKind::Datagrams, datagrams.window, schedule)
         }
     };
-    let is_timed = workload != WorkloadKind::PerConnection;
-    let seconds = |time: std::time::Duration| if is_timed { time.as_secs_f64() } else { 0.0 };
     RunInfo {
         annulus: env!("CARGO_PKG_VERSION").into(),
         machine: Machine::this(),
@@ -99,8 +89,8 @@ fn run_info(plan: &Plan) -> RunInfo {
         pipeline: pipeline as u64,
         schedule,
         rate: plan.schedule.rate().map(Rate::per_second),
-        warm_up: seconds(plan.warm_up),
-        duration: seconds(plan.duration),
+        warm_up: plan.warm_up.as_secs_f64(),
+        duration: plan.duration.as_secs_f64(),
         interval: plan.interval.as_secs_f64(),
         seed: plan.seed,
         ..RunInfo::default()

@@ -3,7 +3,6 @@
 use crate::datagrams::payload::DatagramPayload;
 use crate::exchange::cuts::assert_same_in_pieces;
 use crate::exchange::http::{Http, HttpExchange, HttpRequest, Requests};
-use crate::exchange::redis::{Commands, Redis, RedisExchange};
 use crate::exchange::script::{Framing, Script, ScriptExchange, ScriptRequest};
 use crate::fault_log::FirstRefusal;
 use crate::mix::{Fill, Mix, Template};
@@ -59,20 +58,6 @@ pub fn http(bytes: &[u8]) {
     let requests = Rc::new(Requests::new(&http).expect("a request that is a constant"));
     let exchange = || HttpExchange::new(&requests, Fill::new(1, 0, 1), &FirstRefusal::default());
     assert_same_in_pieces(exchange, REQUESTS, bytes, piece(first));
-}
-
-/// Takes `bytes` as replies of Redis, at once and in pieces. The first byte selects the size of the pieces.
-pub fn redis(bytes: &[u8]) {
-    let Some((&first, bytes)) = bytes.split_first() else { return };
-    let mut redis = Redis::new("GET a");
-    redis.database = (first & 128 != 0).then_some(1);
-    let commands = Rc::new(Commands::new(&redis).expect("a command that is a constant"));
-    assert_same_in_pieces(
-        || RedisExchange::new(&commands, Fill::new(1, 0, 1), &FirstRefusal::default()),
-        REQUESTS,
-        bytes,
-        piece(first),
-    );
 }
 
 /// Takes `bytes` as a script's framing, and its replies, at once and in pieces. The first byte selects the size of the pieces, the next

@@ -19,28 +19,25 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod datagrams;
-mod doubts;
 mod exchange;
 mod fault;
 mod fault_log;
-mod find_rate;
 mod findings;
-mod join;
 mod mix;
 mod observer;
 mod outcome;
 mod payload;
-mod per_connection;
 mod plan;
 mod protocol;
 mod random;
 mod run;
+mod run_queue;
 mod schedule;
 mod server_address;
 mod streams;
-mod system;
 mod threads;
 mod tls;
+mod warnings;
 mod wire;
 
 pub mod clock;
@@ -57,21 +54,16 @@ pub mod stats;
 
 pub use annulus::affinity;
 pub use exchange::http::{Http, HttpError, HttpRequest};
-pub use exchange::redis::{Redis, RedisError, Resp};
 pub use exchange::script::{
     Framing, LengthField, LengthFieldError, MAX_OFFSET, Script, ScriptError, ScriptRequest,
     script_bytes, script_template,
-};
-pub use find_rate::{
-    FoundRate, MIN_SEARCH, RateSearch, RateSearchError, RateWindow, SEARCH_WINDOWS, SearchEnd,
-    Target, TargetError,
 };
 pub use load_error::LoadError;
 pub use mix::{Fill, MAX_LENGTH, Mix, MixError, Template, TemplateError};
 pub use observer::{Observer, Progress};
 pub use plan::{
-    Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT,
-    MAX_PIPELINE, MAX_WINDOW, PerConnection, Plan, PlanError, Streams, Workload,
+    Datagrams, MAX_CLIENTS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT, MAX_PIPELINE, MAX_WINDOW, Plan,
+    PlanError, Streams, Workload,
 };
 pub use protocol::Protocol;
 pub use run::run;

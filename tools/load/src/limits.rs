@@ -58,12 +58,6 @@ pub fn room() -> usize {
     usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
 }
 
-/// The most files that clients open which make a connection for each message: nearly all may have the last one still being closed and the
-/// next one open. In `/proc`, 945 of 1,000 clients and 8,740 of 10,000 had both; 31 of 32 are allowed for.
-pub fn of_short_connections(clients: usize) -> usize {
-    clients.saturating_add(clients - clients / 32)
-}
-
 /// Files already open, and those reserved.
 fn overhead() -> u64 {
     let open = std::fs::read_dir("/proc/self/fd").map_or(SPARE, |entries| entries.count() as u64);
@@ -82,11 +76,6 @@ mod tests {
         for part in ["30000", "30020", "1024", "20000", "at most 19980", "ulimit -Hn"] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
-    }
-
-    #[test]
-    fn short_connections_need_nearly_twice_as_many() {
-        assert_eq!([1, 32, 10_000].map(of_short_connections), [2, 63, 19_688]);
     }
 
     #[test]

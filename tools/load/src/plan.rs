@@ -5,12 +5,11 @@ mod validate;
 mod workload;
 
 pub use error::PlanError;
-pub use workload::{Datagrams, PerConnection, Streams, Workload};
+pub use workload::{Datagrams, Streams, Workload};
 
-use crate::limits;
 use crate::mix::MAX_LENGTH;
 use crate::protocol::Protocol;
-use crate::schedule::{MAX_RATE, Schedule};
+use crate::schedule::Schedule;
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
 use std::time::Duration;
@@ -25,13 +24,8 @@ pub const MAX_PIPELINE: usize = 4096;
 pub const MAX_WINDOW: usize = 1024;
 /// Most bytes in flight per connection: 64 MiB.
 pub const MAX_IN_FLIGHT: usize = MAX_LENGTH;
-/// Most connections of a run with [`Workload::PerConnection`].
-pub const MAX_CONNECTIONS: usize = 10_000_000;
-/// Most event loops of a run with [`Workload::PerConnection`]: a thread each.
+/// Most event loops of a run: a thread each.
 pub const MAX_EVENT_LOOPS: usize = 256;
-
-/// Longer than any run takes.
-const ENDLESS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// One run of the load generator.
 #[derive(Clone, Debug)]
@@ -51,8 +45,7 @@ pub struct Plan {
     /// When the requests of streams are due. A request that is due while the pipeline is full is sent late; its response time still counts from its
     /// due time.
     pub schedule: Schedule,
-    /// How long to run before measuring, once every client is connected. May be zero. Not of a run with [`Workload::PerConnection`],
-    /// nor is the next one.
+    /// How long to run before measuring, once every client is connected. May be zero.
     pub warm_up: Duration,
     /// How long to measure.
     pub duration: Duration,
@@ -75,7 +68,7 @@ impl Plan {
         let workload = workload.into();
         let reply_timeout = match workload {
             Workload::Datagrams(_) => Duration::from_millis(200),
-            Workload::Streams(_) | Workload::PerConnection(_) => Duration::from_secs(5),
+            Workload::Streams(_) => Duration::from_secs(5),
         };
         Plan {
             address,
@@ -101,16 +94,10 @@ impl Plan {
     /// Names the first invalid value, its limit and a remedy.
     pub fn validate(&self) -> Result<(), PlanError> {
         self.address.validate()?;
-        self.check_schedule()?;
         self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
         match self.workload {
             Workload::Streams(streams) => self.check_streams(streams)?,
-            Workload::PerConnection(PerConnection { threads, .. }) => check_counts(&[
-                ("bytes a message", self.length, 1, MAX_LENGTH),
-                ("connections", self.connections(), 1, MAX_CONNECTIONS),
-                ("threads", threads, 1, MAX_EVENT_LOOPS),
-            ])?,
             Workload::Datagrams(Datagrams { window, segments, .. }) => {
                 if let (ServerAddress::Unix(path), true) = (&self.address, segments) {
                     return Err(PlanError::Segments(path.clone()));
@@ -140,69 +127,29 @@ impl Plan {
         if pipeline * length > MAX_IN_FLIGHT {
             return Err(PlanError::InFlight { pipeline, length });
         }
-        match streams.connect_rate {
-            Some(rate) if !(rate > 0.0 && rate <= MAX_RATE) => Err(PlanError::ConnectRate(rate)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
-    /// Only streams have a protocol and encryption.
+    /// Only streams have a protocol, encryption and a schedule.
     fn check_protocol(&self) -> Result<(), PlanError> {
-        let is_echo = self.protocol == Protocol::Echo;
-        let special = [("other protocols than echo", !is_echo), ("TLS", self.tls.is_some())];
-        if let Some((what, _)) = special.iter().find(|(_, is_asked)| *is_asked) {
-            match self.workload {
-                Workload::Streams(_) => {}
-                Workload::PerConnection(_) | Workload::Datagrams(_) => {
-                    return Err(PlanError::OnlyStreams(what));
-                }
-            }
+        let special = [
+            ("other protocols than echo", self.protocol != Protocol::Echo),
+            ("TLS", self.tls.is_some()),
+            ("a schedule", self.schedule != Schedule::default()),
+        ];
+        let asked = special.iter().find(|(_, is_asked)| *is_asked);
+        if let (Some((what, _)), Workload::Datagrams(_)) = (asked, self.workload) {
+            return Err(PlanError::OnlyStreams(what));
         }
+        self.schedule.validate()?;
         self.protocol.validate()?;
         self.tls.iter().try_for_each(|tls| tls.validate().map_err(PlanError::Tls))
-    }
-
-    /// Only streams have a schedule.
-    fn check_schedule(&self) -> Result<(), PlanError> {
-        let is_of_streams = matches!(self.workload, Workload::Streams(_));
-        if !is_of_streams && self.schedule != Schedule::default() {
-            return Err(PlanError::OnlyStreams("a schedule"));
-        }
-        self.schedule.validate()
-    }
-
-    /// How long to warm up and to measure. A number of connections has no warm-up, and ends by itself.
-    pub(crate) fn times(&self) -> [Duration; 2] {
-        match self.workload {
-            Workload::PerConnection(_) => [Duration::ZERO, ENDLESS],
-            Workload::Streams(_) | Workload::Datagrams(_) => [self.warm_up, self.duration],
-        }
-    }
-
-    /// Connections in total, of a run with [`Workload::PerConnection`].
-    pub(crate) fn connections(&self) -> usize {
-        match self.workload {
-            Workload::PerConnection(PerConnection { connections, .. }) => connections,
-            Workload::Streams(_) | Workload::Datagrams(_) => None,
-        }
-        .unwrap_or(self.clients)
-    }
-
-    /// Most sockets open at once.
-    pub(crate) fn max_open(&self) -> usize {
-        match self.workload {
-            Workload::PerConnection(_) => {
-                self.connections().min(limits::of_short_connections(self.clients))
-            }
-            Workload::Streams(_) | Workload::Datagrams(_) => self.clients,
-        }
     }
 
     /// The threads that the clients run on.
     pub(crate) fn threads(&self) -> usize {
         match self.workload {
             Workload::Streams(Streams { threads, .. }) => threads.min(self.clients),
-            Workload::PerConnection(PerConnection { threads, .. }) => threads,
             Workload::Datagrams(_) => 1,
         }
     }
@@ -231,7 +178,7 @@ pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), Plan
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{MAX_THINK, Rate, Think};
+    use crate::schedule::{MAX_RATE, MAX_THINK, Rate, Think};
 
     fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), PlanError> {
         let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);
@@ -248,7 +195,6 @@ mod tests {
     #[test]
     fn the_defaults_and_the_limits_are_valid() {
         assert_eq!(check(Streams::default(), |_| ()), Ok(()));
-        assert_eq!(check(PerConnection::default(), |_| ()), Ok(()));
         assert_eq!(check(Datagrams::default(), |_| ()), Ok(()));
         assert_eq!(check(Streams::default(), |plan| plan.warm_up = Duration::ZERO), Ok(()));
         assert_eq!(check(Streams::default(), |plan| plan.length = MAX_LENGTH), Ok(()));
@@ -285,8 +231,7 @@ mod tests {
     fn schedules_are_for_streams() {
         let open: fn(&mut Plan) = |plan| plan.schedule = Schedule::open(Rate::constant(1.0));
         assert_eq!(check(Streams::default(), open), Ok(()));
-        refused(Datagrams::default(), open, "only connections that stay open");
-        refused(PerConnection::default(), open, "only connections that stay open");
+        refused(Datagrams::default(), open, "only connections have that");
         let long = |plan: &mut Plan| {
             plan.schedule = Schedule::Closed { think: Think::Fixed(2 * MAX_THINK) };
         };
@@ -303,15 +248,6 @@ mod tests {
         refused(streams, |plan| plan.duration = Duration::ZERO, "a duration of zero");
         refused(streams, |plan| plan.reply_timeout = Duration::ZERO, "a reply time-out of zero");
         refused(streams, |plan| plan.address = "[::1]:0".parse().unwrap(), "port 0");
-    }
-
-    #[test]
-    fn a_connection_per_message_has_limits_of_its_own() {
-        let threads = PerConnection { threads: 257, ..PerConnection::default() };
-        refused(threads, |_| (), "257 threads: ask for 1 to 256");
-        let none = PerConnection { connections: Some(0), ..PerConnection::default() };
-        refused(none, |_| (), "0 connections: ask for 1 to 10000000");
-        refused(PerConnection::default(), |plan| plan.length = 0, "0 bytes a message");
     }
 
     #[test]

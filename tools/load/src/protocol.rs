@@ -1,7 +1,6 @@
 //! The protocols of clients of streams.
 
 use crate::exchange::http::{Http, HttpRequest};
-use crate::exchange::redis::Redis;
 use crate::exchange::script::Script;
 use crate::recording::MAX_CLASSES;
 
@@ -25,8 +24,6 @@ pub enum Protocol {
     Http(Http),
     /// HTTP/2, without a question (prior knowledge), or by ALPN over TLS. A stream for each request.
     Http2(Http),
-    /// Commands of Redis.
-    Redis(Redis),
     /// Requests that the user wrote.
     Script(Script),
 }
@@ -38,7 +35,6 @@ impl Protocol {
             Protocol::Echo => "echo",
             Protocol::Http(_) => "HTTP/1.1",
             Protocol::Http2(_) => "HTTP/2",
-            Protocol::Redis(_) => "Redis",
             Protocol::Script(_) => "script",
         }
     }
@@ -50,7 +46,6 @@ impl Protocol {
             Protocol::Http(http) | Protocol::Http2(http) => {
                 http.requests.entries().iter().map(HttpRequest::name).collect()
             }
-            Protocol::Redis(redis) => redis.commands.entries().to_vec(),
             Protocol::Script(script) => {
                 (1..=script.requests.entries().len()).map(|n| format!("request {n}")).collect()
             }
@@ -69,7 +64,7 @@ impl Protocol {
         match self {
             Protocol::Http(_) => &["http/1.1"],
             Protocol::Http2(_) => &["h2"],
-            Protocol::Echo | Protocol::Redis(_) | Protocol::Script(_) => &[],
+            Protocol::Echo | Protocol::Script(_) => &[],
         }
     }
 }

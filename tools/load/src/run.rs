@@ -6,8 +6,7 @@ use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Plan, Workload};
 use crate::recording::Recording;
-use crate::system::Edges;
-use crate::{datagrams, per_connection, streams};
+use crate::{datagrams, streams};
 
 /// Runs a plan; blocks the calling thread.
 ///
@@ -18,16 +17,11 @@ use crate::{datagrams, per_connection, streams};
 /// If the run could not begin.
 pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Recording, LoadError> {
     plan.validate().map_err(LoadError::Plan)?;
-    limits::reserve(plan.max_open()).map_err(LoadError::Files)?;
+    limits::reserve(plan.clients).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
-    let mut edges = Edges::new(observer);
-    let observer = &mut edges;
     let findings = match plan.workload {
         Workload::Streams(streams) => streams::run(plan, streams, observer)?,
-        Workload::PerConnection(per_connection) => {
-            per_connection::run(plan, per_connection.driver, observer)?
-        }
         Workload::Datagrams(datagrams) => datagrams::run(plan, datagrams, observer)?,
     };
-    Ok(findings.into_recording(plan, edges.used()))
+    Ok(findings.into_recording(plan))
 }

@@ -5,7 +5,7 @@
 //! in 5 % at most, by whichever metric.
 //!
 //! Variation from run to run is only seen by several runs. A side of several runs is therefore a group of runs,
-//! each as a whole; a side of one run a group of the blocks of its time, and [`Comparison::doubts`] says so.
+//! each as a whole; a side of one run a group of the blocks of its time, and [`Comparison::warnings`] says so.
 //!
 //! ```
 //! use annulus_load::compare::{self, Options};
@@ -30,7 +30,7 @@
 mod metric;
 mod piece;
 mod plans;
-mod reservations;
+mod warnings;
 
 use crate::recording::{Interval, Percentiles, Recording};
 use crate::stats::{Groups, MARGIN, MAX_MARGIN, Ratio, Verdict, shared_miss};
@@ -69,8 +69,8 @@ pub struct Comparison {
     pub ratios: Vec<MetricRatio>,
     /// The settings that were planned otherwise.
     pub plans: Vec<PlanDifference>,
-    /// Reasons to doubt it.
-    pub doubts: Vec<String>,
+    /// Reasons not to rely on it.
+    pub warnings: Vec<String>,
 }
 
 /// The runs of one side.
@@ -138,10 +138,10 @@ pub fn compare(
     let groups = [a, b].map(pieces);
     let ratios = ratios([a, b].map(Piece::sum), groups.each_ref(), options.margin);
     let sides = [Side::new(a, groups[0].len()), Side::new(b, groups[1].len())];
-    let doubts = reservations::all([a, b], sides.each_ref(), &ratios);
+    let warnings = warnings::all([a, b], sides.each_ref(), &ratios);
     let [a_side, b_side] = sides;
     let (verdict, plans) = (overall(&ratios), plans::differences(a, b));
-    Ok(Comparison { verdict, margin: options.margin, a: a_side, b: b_side, ratios, plans, doubts })
+    Ok(Comparison { verdict, margin: options.margin, a: a_side, b: b_side, ratios, plans, warnings })
 }
 
 fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {

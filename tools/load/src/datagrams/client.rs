@@ -2,67 +2,61 @@
 
 use super::in_flight::{Echo, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
-use super::run::Context;
 use super::socket::Socket;
+use crate::clock;
 use crate::fault::Fault;
 use crate::outcome::Outcome;
+use crate::plan::Datagrams;
 use crate::schedule::Times;
-use crate::{clock, join};
-use annulus::Lease;
+use crate::threads::{Context, Swept};
+use annulus::{JoinHandle, Lease};
+use futures_util::future::{Either, select};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// One socket and its datagrams.
-pub(super) struct Client {
+pub(crate) struct Client {
     number: usize,
     socket: Socket,
     payload: DatagramPayload,
     /// Most datagrams in one send.
     max_segments: usize,
     in_flight: RefCell<InFlightTable>,
-    context: Rc<Context>,
+    context: Rc<Context<Datagrams>>,
     /// The task's waker while it waits for a change in the table.
     waiting: RefCell<Option<Waker>>,
 }
 
 impl Client {
-    /// Opens a socket that is connected to the server.
-    pub(super) async fn open(context: &Rc<Context>, number: usize) -> io::Result<Client> {
-        let (plan, datagrams) = (&context.run.plan, context.run.datagrams);
-        Ok(Client {
+    pub(super) fn new(context: &Rc<Context<Datagrams>>, number: usize, socket: Socket) -> Client {
+        let (plan, datagrams) = (&context.run.plan, context.kind);
+        Client {
             number,
-            socket: Socket::open(plan, datagrams).await?,
+            socket,
             payload: DatagramPayload::new(plan.seed, number, plan.length),
             max_segments: datagrams.max_segments(plan.length),
             in_flight: RefCell::new(InFlightTable::new(datagrams.window)),
             context: Rc::clone(context),
             waiting: RefCell::new(None),
-        })
+        }
     }
 
     /// Sends datagrams until the run is over and nothing is in flight. A failure ends the client and is recorded.
     pub(super) async fn run(self: Rc<Self>) {
-        let ended = join::until(self.receive_loop(), self.send_loop(), || true).await;
+        let ended = match select(pin!(self.receive_loop()), pin!(self.send_loop())).await {
+            Either::Left((Ok(never), _)) => match never {},
+            Either::Left((Err(fault), _)) => Err(fault),
+            Either::Right((sent, _)) => sent,
+        };
         if let Err(fault) = ended {
             self.mark_all_lost();
             self.context.run.faults.record(self.number, &fault);
-        }
-    }
-
-    /// Marks datagrams as lost that have waited too long, and records what has become of others. If that frees a slot, or the run is
-    /// over, the client is woken.
-    pub(super) fn sweep(&self, now: u64, timeout: Duration) {
-        let freed = self.in_flight.borrow_mut().expire(now, timeout);
-        self.context.recorder.borrow_mut().datagrams(self.in_flight.borrow_mut().take_counts());
-        if (freed || !self.context.is_open.get())
-            && let Some(waker) = self.waiting.take()
-        {
-            waker.wake();
         }
     }
 
@@ -155,7 +149,29 @@ impl Client {
     }
 
     /// Counts everything in flight as lost.
-    pub(super) fn mark_all_lost(&self) {
+    fn mark_all_lost(&self) {
         self.in_flight.borrow_mut().expire(u64::MAX, Duration::ZERO);
+    }
+}
+
+impl Swept for Rc<Client> {
+    /// Marks datagrams as lost that have waited too long, and records what has become of others. If that frees a slot, or the run is
+    /// over, the client is woken.
+    fn sweep(&mut self, _task: &mut JoinHandle<()>, timeout: Duration) {
+        let freed = self.in_flight.borrow_mut().expire(clock::nanos(), timeout);
+        self.context.recorder.borrow_mut().datagrams(self.in_flight.borrow_mut().take_counts());
+        if freed || !self.context.is_open.get() {
+            self.closed();
+        }
+    }
+
+    fn closed(&self) {
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    fn give_up(&self) {
+        self.mark_all_lost();
     }
 }

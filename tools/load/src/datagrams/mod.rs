@@ -8,7 +8,43 @@
 mod client;
 mod in_flight;
 pub(crate) mod payload;
-mod run;
 mod socket;
 
-pub(crate) use run::run;
+use crate::fault::Fault;
+use crate::findings::Findings;
+use crate::load_error::LoadError;
+use crate::observer::Observer;
+use crate::plan::{Datagrams, Plan};
+use crate::threads::{Context, Kind, Run, Settings};
+use annulus::JoinHandle;
+use client::Client;
+use socket::Socket;
+use std::rc::Rc;
+
+/// Runs the workload. Loss is no failure; sockets that fail and corrupt echoes are.
+pub(crate) fn run(
+    plan: &Plan,
+    datagrams: Datagrams,
+    observer: &mut dyn Observer,
+) -> Result<Findings, LoadError> {
+    Findings::of(&Run::new(plan), Settings::new(datagrams.driver, 0, 0), observer, || datagrams)
+}
+
+impl Kind for Datagrams {
+    type Opened = Socket;
+    type Client = Rc<Client>;
+
+    async fn connect(&self, plan: &Plan, _number: usize) -> Result<Socket, Fault> {
+        Socket::open(plan, *self).await.map_err(|error| Fault::connect(&error))
+    }
+
+    fn start(
+        context: &Rc<Context<Datagrams>>,
+        number: usize,
+        socket: Socket,
+        _began: u64,
+    ) -> (JoinHandle<()>, Rc<Client>) {
+        let client = Rc::new(Client::new(context, number, socket));
+        (annulus::spawn(Rc::clone(&client).run()), client)
+    }
+}

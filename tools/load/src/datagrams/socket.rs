@@ -18,7 +18,7 @@ const MIN_BUFFER: usize = 212_992;
 
 /// A socket that is connected to the server.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     /// A socket, and how its sends are segmented.
     Udp(UdpSocket, Transmit),
     Unix(UnixDatagram),

@@ -1,10 +1,9 @@
 //! Exchanges over a connection, and the transports that carry them: the seam between the engine and the protocols.
 //!
-//! A *protocol* is three types:
+//! A *protocol* is an exchange over a transport:
 //! - An [`Exchange`] writes requests and recognizes their replies. It makes no I/O, reads no clock and counts nothing: the client does
 //!   ([`crate::streams`]). Each client has one, for all its connections, one after the other.
 //! - A [`Transport`] carries the bytes: [`Plain`], or one that wraps another, as TLS does.
-//! - A [`Protocol`] connects, and makes the exchanges. Each thread of the load has one.
 //!
 //! # A codec
 //! `Out` is `Vec<u8>`, or [`Written`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::take`] takes
@@ -26,9 +25,9 @@
 //! ```
 //!
 //! # TLS
-//! [`TlsTransport`](crate::tls) owns the halves of a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
+//! [`TlsTransport`](crate::tls) owns a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
 //! session has it, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is a part of
-//! [`Protocol::connect`]. No codec knows of TLS: a [`Codec`](crate::wire::Codec) runs over either.
+//! connecting ([`crate::wire`]). No codec knows of TLS.
 //!
 //! # A protocol that multiplexes
 //! Replies say which request they answer ([`Answer::position`]). The exchange acknowledges what it receives ([`Exchange::respond`]), and says which
@@ -39,7 +38,6 @@ mod echo;
 pub(crate) mod http;
 pub(crate) mod http2;
 mod kept;
-pub(crate) mod redis;
 pub(crate) mod script;
 mod written;
 
@@ -177,18 +175,4 @@ pub(crate) trait Transport: 'static {
 
     /// Ends the client's side, behind what was accepted.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-}
-
-/// A protocol, as a thread of the load has it.
-pub(crate) trait Protocol: 'static {
-    /// The transport of the protocol's bytes.
-    type Transport: Transport;
-    /// The requests and replies of a client.
-    type Exchange: Exchange + 'static;
-
-    /// Connects, within the plan's limit. `number` counts the connections of the whole run.
-    fn connect(&self, number: usize) -> impl Future<Output = Result<Self::Transport, Fault>>;
-
-    /// The exchange of a client. `client` counts the clients of the whole run.
-    fn exchange(&self, client: usize) -> Self::Exchange;
 }

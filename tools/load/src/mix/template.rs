@@ -85,23 +85,6 @@ impl Template {
         Ok(template)
     }
 
-    /// Splits a text at white space, but not within fields or quotation marks (`"…"` or `'…'`, which are left out), and parses
-    /// each word.
-    ///
-    /// # Errors
-    /// The errors of parsing; also if a quotation has no end.
-    ///
-    /// ```
-    /// use annulus_load::Template;
-    ///
-    /// let words = Template::words("SET key:{random 1 100} 'two words'").unwrap();
-    /// assert_eq!(words.len(), 3);
-    /// assert_eq!(words[2], Template::constant("two words"));
-    /// ```
-    pub fn words(text: &str) -> Result<Vec<Template>, TemplateError> {
-        split_words(text)?.iter().map(|word| word.parse()).collect()
-    }
-
     /// Appends bytes, in which braces stand for themselves.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.push_text(bytes.to_vec());
@@ -169,43 +152,6 @@ fn parse_field(field: &str) -> Result<Part, ErrorKind> {
     }
 }
 
-/// Words, with the braces of fields and without the quotation marks.
-fn split_words(text: &str) -> Result<Vec<String>, TemplateError> {
-    let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
-    let mut characters = text.char_indices().enumerate().peekable();
-    let mut quote: Option<(char, usize, usize)> = None;
-    let mut in_field = false;
-    while let Some((number, (at, character))) = characters.next() {
-        match character {
-            _ if quote.is_some_and(|(end, ..)| end == character) => quote = None,
-            '"' | '\'' if quote.is_none() && !in_field => {
-                quote = Some((character, number + 1, at));
-                word.get_or_insert_default();
-            }
-            _ if character.is_whitespace() && quote.is_none() && !in_field => {
-                words.extend(word.take())
-            }
-            _ => {
-                let word = word.get_or_insert_default();
-                word.push(character);
-                let doubled =
-                    character == '{' && characters.next_if(|(_, (_, next))| *next == '{').is_some();
-                word.push_str(if doubled { "{" } else { "" });
-                in_field = (in_field || character == '{') && !doubled && character != '}';
-            }
-        }
-    }
-    if let Some((_, character, at)) = quote {
-        return Err(TemplateError {
-            field: shown(&text[at..]),
-            character,
-            kind: ErrorKind::Quotation,
-        });
-    }
-    words.extend(word);
-    Ok(words)
-}
-
 /// The beginning of a text, up to the end of its field.
 fn shown(text: &str) -> String {
     let field = text.split_inclusive('}').next().unwrap_or_default();
@@ -236,18 +182,11 @@ enum ErrorKind {
     Number(String),
     Reversed,
     TooLong,
-    Quotation,
 }
 
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TemplateError { field, character, kind } = self;
-        if *kind == ErrorKind::Quotation {
-            return write!(
-                f,
-                "the quotation {field} at character {character} has no end: close it"
-            );
-        }
         write!(f, "the field '{field}' at character {character} ")?;
         match kind {
             ErrorKind::NoEnd => f.write_str("has no end: close it with }, or write {{ for a brace"),
@@ -257,7 +196,6 @@ impl fmt::Display for TemplateError {
             ErrorKind::Number(text) => write!(f, "needs a number in place of '{text}'"),
             ErrorKind::Reversed => f.write_str("ends before it begins: write the smaller number first"),
             ErrorKind::TooLong => write!(f, "is too long: the most characters are {MAX_CHARACTERS}"),
-            ErrorKind::Quotation => Ok(()),
         }
     }
 }
@@ -317,25 +255,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn words_keep_fields_and_quotations() {
-        let words = |text| split_words(text).unwrap();
-        assert_eq!(
-            words("SET key:{random 1 9}  \"a b\"'c d' ''"),
-            ["SET", "key:{random 1 9}", "a bc d", ""]
-        );
-        assert_eq!(words(" {{ x } y "), ["{{", "x", "}", "y"]);
-        assert_eq!(words("it {{n }"), ["it", "{{n", "}"]);
-        let error = Template::words("GET 'a b").unwrap_err().to_string();
-        assert!(error.contains("'a b at character 5 has no end"), "{error}");
-        assert!(Template::words("GET {n").is_err());
-    }
-
     proptest! {
         #[test]
         fn no_text_panics_and_text_without_braces_stays(text in "\\PC{0,20}|[{}a-n0-9 '\"]{0,20}") {
             let parsed = text.parse::<Template>();
-            let _ = Template::words(&text);
             if !text.contains('{') {
                 prop_assert_eq!(parsed, Ok(Template::constant(text)));
             }

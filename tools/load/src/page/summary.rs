@@ -70,18 +70,14 @@ fn percentile_tile(name: &str, share: f64, micros: Option<f64>) -> Tile {
 
 pub(super) fn notices(recording: &Recording) -> Vec<Notice> {
     let notice = |text: &String| Notice { text: text.clone(), advice: String::new() };
-    recording.doubts.iter().map(notice).collect()
+    recording.warnings.iter().map(notice).collect()
 }
 
 /// Response and service time, row by row, and the phases of connections that carry one message each.
 pub(super) fn percentiles(recording: &Recording) -> Table {
     let summary = recording.summary();
-    let mut head = ["", "response time", "service time"].map(String::from).to_vec();
-    let mut columns = vec![summary.latency_us, summary.service_us];
-    for (name, took) in summary.phases_us.iter().flat_map(|phases| phases.named()) {
-        head.push(name.to_owned());
-        columns.push(*took);
-    }
+    let head = ["", "response time", "service time"].map(String::from).to_vec();
+    let columns = [summary.latency_us, summary.service_us];
     let row = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {
         let has_samples = |column: &&Percentiles| column.samples > 0;
         let cell = |column: &Percentiles| Some(column).filter(has_samples).and_then(of);

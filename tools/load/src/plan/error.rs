@@ -40,13 +40,8 @@ pub enum PlanError {
     #[error("a think time of {0}: ask for at most {MAX_THINK:?}")]
     Think(Think),
     /// A setting that only streams have.
-    #[error(
-        "{0} with datagrams or a connection per message: only connections that stay open have that, leave it out"
-    )]
+    #[error("{0} with datagrams: only connections have that, leave it out")]
     OnlyStreams(&'static str),
-    /// A rate of connections of zero, or above [`MAX_RATE`].
-    #[error("{0} connections a second: ask for more than 0 and at most {MAX_RATE}")]
-    ConnectRate(f64),
     /// A count outside its range.
     #[error("{value} {what}: ask for {least} to {most}")]
     Count {

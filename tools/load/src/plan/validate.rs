@@ -47,7 +47,6 @@ impl Protocol {
             Protocol::Echo => Ok(()),
             Protocol::Http(http) => http.validate().map_err(|error| error.to_string()),
             Protocol::Http2(http) => http.validate_http2().map_err(|error| error.to_string()),
-            Protocol::Redis(redis) => redis.validate().map_err(|error| error.to_string()),
             Protocol::Script(script) => script.validate().map_err(|error| error.to_string()),
         };
         checked.map_err(PlanError::Protocol)

@@ -10,15 +10,13 @@ const MAX_SEGMENTS: usize = 64;
 /// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
-    /// Each client keeps a connection, and sends messages over the connection.
+    /// Each client has a connection, and sends messages over the connection.
     Streams(Streams),
-    /// Each client opens a connection per message. The run ends after a number of connections instead of a time.
-    PerConnection(PerConnection),
     /// Each client sends datagrams from a socket of its own.
     Datagrams(Datagrams),
 }
 
-/// Messages over connections that stay open.
+/// Messages over connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Streams {
     /// Messages in flight per connection: 1 to [`MAX_PIPELINE`](super::MAX_PIPELINE), and at most
@@ -33,23 +31,9 @@ pub struct Streams {
     /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
     pub reconnect: bool,
     /// Requests on one connection; then the client closes it and makes another one. The time for that is part of no service time, and of
-    /// the latency of the next request. With a server at an IPv4 loopback address, connections leave from
+    /// the latency of the next request: with 1, each request connects. With a server at an IPv4 loopback address, connections leave from
     /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES).
     pub requests_per_connection: Option<u64>,
-    /// Connections to open per second, at the start and when they are replaced: more than 0, and at most
-    /// [`MAX_RATE`](super::MAX_RATE). `None` is as fast as the server accepts them, 64 at a time.
-    pub connect_rate: Option<f64>,
-}
-
-/// A connection per message: connect, send, receive, close.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PerConnection {
-    /// Connections in total: 1 to [`MAX_CONNECTIONS`](super::MAX_CONNECTIONS); as many as clients if `None`.
-    pub connections: Option<usize>,
-    /// Event loops that share the clients: 1 to [`MAX_EVENT_LOOPS`](super::MAX_EVENT_LOOPS).
-    pub threads: usize,
-    /// The driver of the event loops.
-    pub driver: DriverChoice,
 }
 
 /// Datagrams and their echoes.
@@ -71,14 +55,7 @@ impl Default for Streams {
             threads: 1,
             reconnect: false,
             requests_per_connection: None,
-            connect_rate: None,
         }
-    }
-}
-
-impl Default for PerConnection {
-    fn default() -> PerConnection {
-        PerConnection { connections: None, threads: 1, driver: DriverChoice::Auto }
     }
 }
 
@@ -91,12 +68,6 @@ impl Default for Datagrams {
 impl From<Streams> for Workload {
     fn from(streams: Streams) -> Workload {
         Workload::Streams(streams)
-    }
-}
-
-impl From<PerConnection> for Workload {
-    fn from(per_connection: PerConnection) -> Workload {
-        Workload::PerConnection(per_connection)
     }
 }
 

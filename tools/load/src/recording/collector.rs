@@ -46,17 +46,8 @@ impl Position {
 }
 
 impl Collector {
-    /// For a run that takes so long, in intervals of a length which is not zero, of requests that are all alike.
-    pub(crate) fn new(duration: Duration, interval: Duration) -> Arc<Collector> {
-        Collector::with_classes(duration, interval, 0)
-    }
-
-    /// As [`new`](Collector::new), for requests of so many classes.
-    pub(crate) fn with_classes(
-        duration: Duration,
-        interval: Duration,
-        classes: usize,
-    ) -> Arc<Collector> {
+    /// For a run that takes so long, in intervals of a length which is not zero, of so many classes of requests: 0 if all are alike.
+    pub(crate) fn new(duration: Duration, interval: Duration, classes: usize) -> Arc<Collector> {
         let [duration, interval] = [duration, interval].map(|time| (time.as_nanos() as u64).max(1));
         let last = duration.div_ceil(interval) - 1;
         Arc::new(Collector { interval, last, classes, state: Mutex::default() })

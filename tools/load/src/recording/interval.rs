@@ -1,6 +1,6 @@
 //! The figures of a second of a run.
 
-use super::{DatagramCounts, Latencies, Phases};
+use super::{DatagramCounts, Latencies};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,9 +50,6 @@ pub struct Interval {
     /// The counts of datagrams; none in runs of something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
-    /// How long the phases of connections took that carry one message each; none in other runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phases: Option<Phases<Latencies>>,
 }
 
 /// The figures of one class of requests in an interval.
@@ -115,9 +112,6 @@ impl Interval {
         if let Some(counts) = other.datagrams {
             *self.datagrams.get_or_insert_default() += counts;
         }
-        if let Some(phases) = &other.phases {
-            self.phases.get_or_insert_default().add(phases);
-        }
     }
 }
 
@@ -165,7 +159,6 @@ mod tests {
             service: Latencies::from_iter([5]),
             classes: vec![class(3), class(2)],
             datagrams: Some(DatagramCounts { received: 3, lost: 2, ..DatagramCounts::default() }),
-            phases: Some(Phases { close: Latencies::from_iter([7]), ..Phases::default() }),
             ..Interval::new(1.0, 1.0)
         };
         let mut sum = Interval::new(7.0, 0.5);
@@ -181,7 +174,6 @@ mod tests {
             sum.datagrams.unwrap().named()[..3],
             [("received", 6), ("lost", 4), ("late", 0)]
         );
-        assert_eq!(sum.phases.as_ref().unwrap().close.buckets(), [(7, 2)]);
         assert_eq!((sum.start, sum.end()), (7.0, 7.5));
     }
 }

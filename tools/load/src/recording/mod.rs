@@ -24,7 +24,6 @@
 mod buckets;
 mod collector;
 mod document;
-mod hdr;
 mod interval;
 mod latencies;
 mod machine;
@@ -37,14 +36,13 @@ mod workloads;
 
 pub(crate) use collector::Collector;
 pub use document::{FORMAT, MAX_BYTES, VERSION};
-pub use hdr::HdrLog;
 pub use interval::{ClassInterval, Interval};
 pub use latencies::Latencies;
 pub use machine::Machine;
 pub use read_error::ReadError;
 pub(crate) use recorder::Recorder;
 pub use summary::{ClassSummary, ENOUGH_BEYOND, Percentiles, Summary};
-pub use workloads::{DatagramCounts, Phases, WorkloadKind};
+pub use workloads::{DatagramCounts, WorkloadKind};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,14 +64,15 @@ pub struct Recording {
     pub errors: BTreeMap<String, u64>,
     /// The first failure as text.
     pub first_error: Option<String>,
-    /// The text of the first reply that says that the server has failed, or has not done what was asked for: a status line, an error of
-    /// Redis, or the start of a reply that is not as expected.
+    /// The text of the first reply that says that the server has failed, or has not done what was asked for: a status line, or the start
+    /// of a reply that is not as expected.
     #[serde(default)]
     pub first_refusal: Option<String>,
     /// CPU time of the load in the measured time, in seconds.
     pub cpu_seconds: f64,
-    /// Reasons to doubt the figures.
-    pub doubts: Vec<String>,
+    /// Reasons not to rely on the figures.
+    #[serde(alias = "doubts")]
+    pub warnings: Vec<String>,
     /// The names of the classes of requests, which are the entries of the plan's mix; empty if all are alike, or if there are more than
     /// [`MAX_CLASSES`].
     pub classes: Vec<String>,

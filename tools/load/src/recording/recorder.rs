@@ -2,7 +2,7 @@
 
 use super::collector::{Collector, Position};
 use super::tally::Tally;
-use super::{DatagramCounts, Phases};
+use super::DatagramCounts;
 use crate::outcome::Outcome;
 use crate::schedule::Times;
 use std::fmt;
@@ -93,13 +93,6 @@ impl Recorder {
         }
     }
 
-    /// How long the phases of a connection took, in ns.
-    pub(crate) fn phases(&mut self, took: &Phases<u64>) {
-        if let Some(tally) = self.current() {
-            tally.phases(took);
-        }
-    }
-
     /// Bytes were accepted to be sent.
     pub(crate) fn bytes_sent(&mut self, bytes: usize) {
         if let Some(tally) = self.current() {
@@ -114,15 +107,8 @@ impl Recorder {
         }
     }
 
-    /// Requests were lost with their connection.
-    pub(crate) fn failed(&mut self, requests: u64) {
-        if let Some(tally) = self.current() {
-            tally.counts.failed += requests;
-        }
-    }
-
     /// Requests of these classes were lost with their connection.
-    pub(crate) fn failed_of(&mut self, classes: impl IntoIterator<Item = u32>) {
+    pub(crate) fn failed(&mut self, classes: impl IntoIterator<Item = u32>) {
         if let Some(tally) = self.current() {
             classes.into_iter().for_each(|class| tally.failed(class));
         }
@@ -210,7 +196,7 @@ mod tests {
     }
 
     fn collector() -> Arc<Collector> {
-        Collector::new(RUN, Duration::from_secs(1))
+        Collector::new(RUN, Duration::from_secs(1), 0)
     }
 
     fn shown(collector: &Collector) -> Vec<(f64, u64)> {
@@ -234,7 +220,7 @@ mod tests {
         let record = |recorder: &mut Recorder| {
             recorder.sent(&request(5, 2_000_000));
             recorder.answered(request(5, 2_000_000), Outcome::Status(503), 3_000_000);
-            recorder.failed(2);
+            recorder.failed([0, 0]);
             recorder.bytes_sent(9);
             recorder.bytes_received(7);
             recorder.reconnected();
@@ -255,7 +241,7 @@ mod tests {
 
     #[test]
     fn classes_of_requests_are_counted_apart_and_add_up() {
-        let collector = Collector::with_classes(RUN, Duration::from_secs(1), 2);
+        let collector = Collector::new(RUN, Duration::from_secs(1), 2);
         let mut recorders = [(); 2].map(|()| Recorder::new(&collector));
         for (nth, recorder) in recorders.iter_mut().enumerate() {
             recorder.open(0..0);
@@ -264,7 +250,7 @@ mod tests {
                 recorder.sent(&times);
                 recorder.answered(times, Outcome::Status(status), now);
             }
-            recorder.failed_of([1, 0, 1]);
+            recorder.failed([1, 0, 1]);
             recorder.finish();
         }
         let mut sum = Interval::default();
@@ -324,7 +310,7 @@ mod tests {
     #[test]
     fn intervals_are_shown_once_every_thread_has_gone_on() {
         let measured = Duration::from_millis(2500);
-        let collector = Collector::new(measured, Duration::from_secs(1));
+        let collector = Collector::new(measured, Duration::from_secs(1), 0);
         let [mut one, mut other] = [(); 2].map(|()| Recorder::new(&collector));
         one.open(100..100);
         other.open(100..110);
@@ -352,7 +338,7 @@ mod tests {
     #[test]
     fn an_interval_that_began_as_the_run_ended_has_a_length() {
         let measured = Duration::from_millis(300);
-        let collector = Collector::new(Duration::from_millis(400), Duration::from_millis(100));
+        let collector = Collector::new(Duration::from_millis(400), Duration::from_millis(100), 0);
         let mut recorder = Recorder::new(&collector);
         recorder.open(0..0);
         answer(&mut recorder, 250_000_000);

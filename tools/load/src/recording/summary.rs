@@ -1,6 +1,6 @@
 //! The figures of a recording.
 
-use super::{ClassInterval, DatagramCounts, Interval, Latencies, Phases};
+use super::{ClassInterval, DatagramCounts, Interval, Latencies};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -39,9 +39,6 @@ pub struct Summary {
     /// The counts of datagrams; none in runs of something else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
-    /// How long the phases of connections took that carry one message each, in µs; none in other runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phases_us: Option<Phases<Percentiles>>,
 }
 
 /// The figures of a class of requests.
@@ -128,7 +125,6 @@ impl Summary {
             latency_us: Percentiles::new(&interval.response),
             service_us: Percentiles::new(&interval.service),
             datagrams: interval.datagrams,
-            phases_us: interval.phases.as_ref().map(|phases| phases.map(Percentiles::new)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::buckets::Buckets;
 use super::latencies::MAX_LATENCY;
 use super::outcomes::Outcomes;
-use super::{ClassInterval, Interval, Latencies, Phases};
+use super::{ClassInterval, Interval, Latencies};
 use crate::outcome::Outcome;
 use hdrhistogram::Histogram;
 
@@ -17,8 +17,6 @@ pub(super) struct Tally {
     outcomes: Outcomes,
     /// By class of request; none if all are alike.
     classes: Vec<ClassTally>,
-    /// The phases of connections that carry one message each; none in other runs.
-    phases: Option<Box<Phases<Buckets>>>,
 }
 
 /// The figures that a thread has recorded for a class of requests in an interval.
@@ -45,7 +43,6 @@ impl Tally {
                 .expect("bounds that are constants"),
             outcomes: Outcomes::default(),
             classes: (0..classes).map(class).collect(),
-            phases: None,
         }
     }
 
@@ -81,15 +78,6 @@ impl Tally {
         }
     }
 
-    /// How long the phases of a connection took, in ns.
-    pub(super) fn phases(&mut self, took: &Phases<u64>) {
-        let new = || Box::new(took.map(|_| Buckets::default()));
-        let histograms = self.phases.get_or_insert_with(new);
-        for (histogram, took) in histograms.zip(took) {
-            histogram.record(*took);
-        }
-    }
-
     /// The same as an interval.
     pub(super) fn to_interval(&self, start: f64, length: f64) -> Interval {
         let class = |class: &ClassTally| ClassInterval {
@@ -105,12 +93,11 @@ impl Tally {
             service: self.service.to_latencies(),
             delay: Latencies::from_histogram(&self.delay),
             classes: self.classes.iter().map(class).collect(),
-            phases: self.phases.as_ref().map(|phases| phases.map(Buckets::to_latencies)),
             ..self.counts.clone()
         }
     }
 
-    /// Makes it as new. Latencies keep their memory, but for those of phases, which an interval without connections lacks.
+    /// Makes it as new. Latencies keep their memory.
     pub(super) fn clear(&mut self) {
         self.response.clear();
         self.service.clear();
@@ -120,7 +107,6 @@ impl Tally {
             (class.counts, class.outcomes) = (ClassInterval::default(), Outcomes::default());
         }
         (self.counts, self.outcomes) = (Interval::default(), Outcomes::default());
-        self.phases = None;
     }
 }
 

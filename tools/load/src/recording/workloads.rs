@@ -1,6 +1,5 @@
 //! Figures that are recorded of some workloads only.
 
-use super::Latencies;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::AddAssign;
@@ -10,11 +9,10 @@ use std::ops::AddAssign;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum WorkloadKind {
-    /// Requests over connections that stay open. So are all recordings that do not say.
+    /// Requests over connections. So are all recordings that do not say.
     #[default]
+    #[serde(alias = "per-connection")]
     Streams,
-    /// A connection for each request.
-    PerConnection,
     /// Datagrams.
     Datagrams,
 }
@@ -22,8 +20,7 @@ pub enum WorkloadKind {
 impl fmt::Display for WorkloadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WorkloadKind::Streams => "connections that stay open",
-            WorkloadKind::PerConnection => "a connection per message",
+            WorkloadKind::Streams => "connections",
             WorkloadKind::Datagrams => "datagrams",
         })
     }
@@ -73,56 +70,5 @@ impl AddAssign for DatagramCounts {
         ] {
             *own = own.saturating_add(others);
         }
-    }
-}
-
-/// The phases of a connection that carries one message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Phases<T> {
-    /// Until the connection is made.
-    pub connect: T,
-    /// From then until the last byte of the message was accepted to be sent.
-    pub send: T,
-    /// From then to the last byte of the reply; nothing if that came before.
-    pub receive: T,
-    /// From then until the client has closed: it does not wait for the server.
-    pub close: T,
-}
-
-impl<T> Phases<T> {
-    /// The same of something else.
-    pub fn map<U>(&self, mut each: impl FnMut(&T) -> U) -> Phases<U> {
-        Phases {
-            connect: each(&self.connect),
-            send: each(&self.send),
-            receive: each(&self.receive),
-            close: each(&self.close),
-        }
-    }
-
-    /// The phases with their names, in this order.
-    pub fn named(&self) -> [(&'static str, &T); 4] {
-        [
-            ("connect", &self.connect),
-            ("send", &self.send),
-            ("receive", &self.receive),
-            ("close", &self.close),
-        ]
-    }
-
-    /// Each phase with the same one of `others`.
-    pub(super) fn zip<'a, U>(&'a mut self, others: &'a Phases<U>) -> [(&'a mut T, &'a U); 4] {
-        [
-            (&mut self.connect, &others.connect),
-            (&mut self.send, &others.send),
-            (&mut self.receive, &others.receive),
-            (&mut self.close, &others.close),
-        ]
-    }
-}
-
-impl Phases<Latencies> {
-    pub(super) fn add(&mut self, other: &Phases<Latencies>) {
-        self.zip(other).into_iter().for_each(|(own, other)| own.add(other));
     }
 }

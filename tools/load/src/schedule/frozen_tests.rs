@@ -22,7 +22,7 @@ fn answered(sent: u64) -> u64 {
 /// The figures that clients with one request in flight record in so many seconds.
 fn record(schedule: &Schedule, seconds: u64) -> Interval {
     let time = Duration::from_secs(seconds);
-    let collector = Collector::new(time, time);
+    let collector = Collector::new(time, time, 0);
     let mut recorder = Recorder::new(&collector);
     recorder.open(0..0);
     for client in 0..CLIENTS {

@@ -177,6 +177,11 @@ impl Pacer {
         Some(times)
     }
 
+    /// A connection has been made: what was due before could not be sent.
+    pub(crate) fn connected(&mut self, now: u64) {
+        self.room_since = now;
+    }
+
     /// Every request in flight has failed; returns how many.
     pub(crate) fn fail(&mut self, now: u64) -> u64 {
         let failed = self.in_flight.len() as u64;

@@ -3,13 +3,15 @@
 //! One poll takes everything that has come, then writes what is due: a reply frees a slot that the next request uses in the same turn.
 //! Both directions go on at the same time, since a server may reply to a long request before it has received all.
 
+use super::Exchanges;
 use super::activity::{Activity, Stage};
 use super::backoff::Backoff;
-use super::context::Context;
 use crate::clock;
-use crate::exchange::{Exchange, Outgoing, Protocol, Transport};
+use crate::exchange::{Exchange, Outgoing, Transport};
 use crate::fault::{Fault, Kind};
 use crate::schedule::{Claim, Pacer};
+use crate::threads::Context;
+use crate::wire::Wire;
 use annulus::time::{self, Instant, Sleep};
 use std::future::poll_fn;
 use std::io;
@@ -22,12 +24,12 @@ use std::time::Duration;
 pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
 /// One client.
-pub(super) struct Client<P: Protocol> {
+pub(super) struct Client<X: Exchange + 'static> {
     number: usize,
-    context: Rc<Context<P>>,
-    exchange: P::Exchange,
+    context: Rc<Context<Exchanges<X>>>,
+    exchange: X,
     /// Requests that are written, of which so many bytes were accepted.
-    out: <P::Exchange as Exchange>::Out,
+    out: X::Out,
     accepted: usize,
     pacer: Pacer,
     /// Requests that may still be written to this connection.
@@ -47,16 +49,16 @@ enum End {
     Renewed,
 }
 
-impl<P: Protocol> Client<P> {
-    pub(super) fn new(number: usize, context: &Rc<Context<P>>, pacer: Pacer) -> Client<P> {
+impl<X: Exchange + 'static> Client<X> {
+    pub(super) fn new(number: usize, context: &Rc<Context<Exchanges<X>>>, pacer: Pacer) -> Client<X> {
         Client {
             number,
             context: Rc::clone(context),
-            exchange: context.protocol.exchange(number),
+            exchange: (context.kind.make)(number),
             out: Default::default(),
             accepted: 0,
             pacer,
-            left: context.run.streams.requests_per_connection.unwrap_or(u64::MAX),
+            left: context.kind.streams.requests_per_connection.unwrap_or(u64::MAX),
             backoff: Backoff::new(number),
             sleep: None,
             activity: Rc::default(),
@@ -68,7 +70,7 @@ impl<P: Protocol> Client<P> {
     }
 
     /// Exchanges messages until the run is over. A failure is recorded; the client then goes on with another connection, or ends.
-    pub(super) fn run(self, transport: P::Transport) -> impl Future<Output = ()> {
+    pub(super) fn run(self, transport: Wire) -> impl Future<Output = ()> {
         // Moved once, so that the task has room for one copy.
         let mut client = self;
         async move {
@@ -80,6 +82,7 @@ impl<P: Protocol> Client<P> {
                     Err(fault) if client.fail(&fault) => {}
                     Err(_) => return,
                 }
+                drop(transport);
                 // Few connections are replaced at the same time: the memory for it is not part of the task.
                 match Box::pin(client.reconnect()).await {
                     Some(next) => transport = next,
@@ -90,7 +93,7 @@ impl<P: Protocol> Client<P> {
     }
 
     /// Uses a connection as long as it may be used.
-    async fn use_up(&mut self, transport: &mut P::Transport) -> Result<End, Fault> {
+    async fn use_up(&mut self, transport: &mut Wire) -> Result<End, Fault> {
         match poll_fn(|cx| self.poll_exchange(transport, cx)).await {
             Ok(End::Over) => self.close(transport).await.map(|()| End::Over),
             Ok(End::Renewed) => Ok(End::Renewed),
@@ -100,7 +103,7 @@ impl<P: Protocol> Client<P> {
 
     fn poll_exchange(
         &mut self,
-        transport: &mut P::Transport,
+        transport: &mut Wire,
         cx: &mut task::Context<'_>,
     ) -> Poll<Result<End, Fault>> {
         self.activity.register(cx);
@@ -185,7 +188,7 @@ impl<P: Protocol> Client<P> {
     /// Writes the requests that are due.
     fn send_due(
         &mut self,
-        transport: &mut P::Transport,
+        transport: &mut Wire,
         cx: &mut task::Context<'_>,
         mut now: Option<u64>,
     ) -> Result<(), Fault> {
@@ -236,7 +239,7 @@ impl<P: Protocol> Client<P> {
     /// Waits until the stream has accepted all written bytes.
     fn poll_flush(
         &mut self,
-        transport: &mut P::Transport,
+        transport: &mut Wire,
         cx: &mut task::Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.out.len() == 0 {
@@ -284,7 +287,7 @@ impl<P: Protocol> Client<P> {
 
     /// Half-closes and waits for the server's close; any further reply is an error. Every reply has arrived, so it does not matter how
     /// the connection ends.
-    async fn close(&mut self, transport: &mut P::Transport) -> Result<(), Fault> {
+    async fn close(&mut self, transport: &mut Wire) -> Result<(), Fault> {
         self.activity.set_stage(Stage::Closing);
         if poll_fn(|cx| transport.poll_shutdown(cx)).await.is_err() {
             return Ok(());
@@ -306,7 +309,7 @@ impl<P: Protocol> Client<P> {
 
     /// Distinguishes wrong bytes from too many, if the exchange can: a reply sent twice looks wrong at first, but then more arrives
     /// than expected.
-    async fn classify(&mut self, transport: &mut P::Transport, fault: Fault) -> Fault {
+    async fn classify(&mut self, transport: &mut Wire, fault: Fault) -> Fault {
         let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
         if fault.kind != Kind::WrongBytes {
             return fault;
@@ -323,22 +326,22 @@ impl<P: Protocol> Client<P> {
 
     /// The connection has failed; whether the client goes on with another one.
     fn fail(&mut self, fault: &Fault) -> bool {
-        self.context.recorder.borrow_mut().failed_of(self.pacer.classes());
+        self.context.recorder.borrow_mut().failed(self.pacer.classes());
         self.pacer.fail(clock::nanos());
         self.context.run.faults.record(self.number, fault);
         self.backoff.raise();
-        self.context.run.streams.reconnect && self.context.is_open.get()
+        self.context.kind.streams.reconnect && self.context.is_open.get()
     }
 
     /// Connects anew; `None` if the run is over, or if that failed and the plan has no second attempt. Requests that the last connection
     /// did not take are sent again.
-    async fn reconnect(&mut self) -> Option<P::Transport> {
+    async fn reconnect(&mut self) -> Option<Wire> {
         self.activity.set_stage(Stage::Connecting);
         self.pacer.unsend();
         self.out.clear();
         self.accepted = 0;
         self.exchange.reconnected();
-        let streams = &self.context.run.streams;
+        let streams = &self.context.kind.streams;
         self.left = streams.requests_per_connection.unwrap_or(u64::MAX);
         loop {
             let pause = self.backoff.pause();
@@ -350,13 +353,14 @@ impl<P: Protocol> Client<P> {
             match self.unless_over(self.context.connect()).await? {
                 Ok(transport) => {
                     self.context.recorder.borrow_mut().reconnected();
+                    self.pacer.connected(clock::nanos());
                     self.activity.set_stage(Stage::Exchanging);
                     self.activity.update(self.pacer.in_flight());
                     return Some(transport);
                 }
                 Err(fault) => self.context.run.faults.record(self.number, &fault),
             }
-            if !self.context.run.streams.reconnect {
+            if !self.context.kind.streams.reconnect {
                 return None;
             }
         }

@@ -1,21 +1,18 @@
 //! The client on the simulated kernel: any cut of the replies, and connections that break at any byte.
 
-use super::context::StreamsRun;
-use super::pool::ClientPool;
+use super::Exchanges;
 use crate::clock;
 use crate::exchange::Echo;
 use crate::fault_log::Faults;
 use crate::plan::{Plan, Streams};
 use crate::recording::Interval;
-use crate::threads::Share;
-use crate::wire::Codec;
-use crate::wire::{Connector, Sources};
+use crate::threads::{ClientPool, Run};
+use crate::wire::Connector;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Random, Sim, run_on};
 use annulus::{Runtime, time};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
@@ -69,11 +66,11 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
     };
     run_on(&sim, Runtime::builder(), async {
         annulus::spawn(serve(TcpListener::bind(address)?, seed, bytes));
-        let run = Arc::new(StreamsRun::new(&plan, streams));
-        let connector = Connector { plan: plan.clone(), sources: Sources::One, tls: None };
+        let run = Run::new(&plan);
+        let connector = Connector::new(Streams::default(), None);
         let seed = plan.seed;
-        let protocol = Codec::new(&connector, move |client| Echo::new(seed, client, length));
-        let mut pool = ClientPool::new(&run, protocol, 0, 1);
+        let echo = move |client| Echo::new(seed, client, length);
+        let mut pool = ClientPool::new(&run, Exchanges::new(&connector, streams, echo), 0, 1);
         assert!(pool.connect().await, "{:?}", run.faults.take().first);
         pool.open(0..0);
         pool.start(clock::nanos());

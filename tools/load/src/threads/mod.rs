@@ -4,57 +4,24 @@
 //! client is connected all start at the same time; after the warm-up all stop for as long as the observer takes to open the
 //! window, so that the server is idle then (ADR 0017), and again when the window closes. Each thread closes the window by its own
 //! clock. Nothing is shared between threads while clients work, so one thread costs what it would cost without the others.
+//!
+//! What clients are is a [`Kind`]: connections that exchange messages ([`crate::streams`]), or sockets of datagrams ([`crate::datagrams`]).
 
 mod observe;
+mod pool;
 mod settings;
+mod state;
 mod work;
 
 pub(crate) use observe::{Ran, run};
+#[cfg(test)]
+pub(crate) use pool::ClientPool;
+pub(crate) use pool::{CLOSE_TIMEOUT, Kind, Swept};
 pub(crate) use settings::Settings;
+pub(crate) use state::{Context, Run};
 
-use crate::clock;
 use std::io;
-use std::ops::Range;
 use std::time::Duration;
-
-/// A thread's share of the clients. It is made on that thread, within its runtime.
-pub(crate) trait Share: 'static {
-    /// Makes every client ready to start; whether that succeeded. A failure is recorded. Ends soon if another thread has failed.
-    fn connect(&mut self) -> impl Future<Output = bool>;
-
-    /// Starts the clients; `began`, in ns of [`crate::clock`], is the same on all threads.
-    fn start(&mut self, began: u64);
-
-    /// The window opens, after a pause in which the thread stood still.
-    fn open(&mut self, pause: Range<u64>);
-
-    /// The window closes; clients send nothing more. Returns when it has ended, if that was before: its length is no planned time, and
-    /// its last client has ended.
-    fn close(&mut self) -> Option<Duration>;
-
-    /// The CPU time that the clients have used.
-    fn cpu(&self) -> Duration {
-        clock::thread_cpu()
-    }
-
-    /// Responses within the window so far.
-    fn responses(&self) -> u64;
-
-    /// Whether every client has ended.
-    fn is_finished(&self) -> bool;
-
-    /// How often to call [`Share::sweep`].
-    fn sweep_interval(&self) -> Duration;
-
-    /// Ends or gives up what has waited too long.
-    fn sweep(&mut self);
-
-    /// Waits until every client has ended; sweeps meanwhile.
-    fn finish(&mut self) -> impl Future<Output = ()>;
-
-    /// Ends what is left, and hands over what is recorded.
-    fn end(self) -> impl Future<Output = ()>;
-}
 
 /// The measured time, and the CPU time of the load in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +30,8 @@ pub(crate) struct Measured {
     pub(crate) started: Duration,
     pub(crate) length: Duration,
     pub(crate) cpu: Duration,
+    /// How long the threads were ready to run and did not, together, if that is known.
+    pub(crate) waited: Option<Duration>,
     /// Whether the observer ended the run early.
     pub(crate) interrupted: bool,
 }

@@ -1,12 +1,12 @@
 //! The calling thread's part: starts the threads, opens and closes the window, and observes.
 
 use super::work::{Link, work};
-use super::{Command, Event, Measured, Settings, Share};
+use super::pool::{ClientPool, Kind};
+use super::{Command, Event, Measured, Run, Settings};
 use crate::clock;
+use crate::run_queue;
 use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
-use crate::plan::{Plan, Workload};
-use crate::recording::Collector;
 use annulus::shards::{self, Sender};
 use std::io;
 use std::ops::ControlFlow;
@@ -22,69 +22,44 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Commands that a thread may not have taken yet.
 const COMMANDS: usize = 8;
 
-/// How long to run.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    warm_up: Duration,
-    duration: Duration,
-    /// How many responses end the run, if it has no planned time.
-    responses: Option<usize>,
-}
-
-impl Times {
-    fn of(plan: &Plan) -> Times {
-        let is_counted = matches!(plan.workload, Workload::PerConnection(_));
-        let [warm_up, duration] = plan.times();
-        Times { warm_up, duration, responses: is_counted.then(|| plan.connections()) }
-    }
-
-    /// The measured time in all, as far as it can be known.
-    fn total(&self, elapsed: Duration, responses: u64) -> Duration {
-        let share = |all| responses.max(1) as f64 / all as f64;
-        self.responses.map_or(self.duration, |all| elapsed.div_f64(share(all)))
-    }
-}
-
 /// The measurements of the threads.
 pub(crate) struct Ran {
     pub(crate) driver: String,
     pub(crate) measured: Measured,
 }
 
-/// Runs shares of clients on threads of their own. The observer is shown the intervals that are
-/// complete with the progress; `interrupted` is called before an interrupted run ends its clients.
-pub(crate) fn run<S: Share>(
-    plan: &Plan,
-    threads: usize,
+/// Runs clients of a kind on the threads of the plan. The observer is shown the intervals that are complete with the progress.
+pub(crate) fn run<K: Kind>(
+    run: &Arc<Run>,
     settings: Settings,
-    (observer, collector): (&mut dyn Observer, &Collector),
-    interrupted: impl Fn(),
-    share: impl Fn(usize) -> S + Sync,
+    observer: &mut dyn Observer,
+    kind: impl Fn() -> K + Sync,
 ) -> Result<Ran, LoadError> {
-    let times = Times::of(plan);
+    let (plan, count) = (&run.plan, run.plan.threads());
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
-        let responses: Arc<[AtomicU64]> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+        let responses: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
         let (mut links, mut handles) = (Vec::new(), Vec::new());
-        for index in 0..threads {
+        for index in 0..count {
             let (commands, received) = shards::channel(COMMANDS);
             let (release, released) = mpsc::channel();
             let (events, responses) = (sender.clone(), Arc::clone(&responses));
             let link = Link { index, events, commands: received, release: released, responses };
-            let share = &share;
+            let kind = &kind;
+            let pool = move || ClientPool::new(run, kind(), index, count);
             let handle = thread::Builder::new()
                 .name(format!("load {index}"))
-                .spawn_scoped(scope, move || work(link, settings, times.duration, share))
-                .map_err(|error| LoadError::Threads { started: index, wanted: threads, error })?;
+                .spawn_scoped(scope, move || work(link, settings, plan.duration, pool))
+                .map_err(|error| LoadError::Threads { started: index, wanted: count, error })?;
             links.push(Thread { commands, release });
             handles.push(handle);
         }
         drop(sender);
         let state = State::default();
-        let mut threads = Threads { links, events, responses, state, observer, collector };
-        let measured = threads.run(times);
+        let mut threads = Threads { links, events, responses, state, observer, run };
+        let measured = threads.run();
         if !matches!(measured, Ok(Measured { interrupted: false, .. })) {
-            interrupted();
+            run.faults.interrupt();
         }
         let State { driver, .. } = std::mem::take(&mut threads.state);
         // Threads that still have clients give them up.
@@ -151,12 +126,12 @@ struct Threads<'a> {
     responses: Arc<[AtomicU64]>,
     state: State,
     observer: &'a mut dyn Observer,
-    collector: &'a Collector,
+    run: &'a Run,
 }
 
 impl Threads<'_> {
     /// Measures nothing unless every client of every thread is connected.
-    fn run(&mut self, times: Times) -> Result<Measured, LoadError> {
+    fn run(&mut self) -> Result<Measured, LoadError> {
         let count = self.links.len();
         let ready = self.wait(None, |state| state.ready == count || state.error.is_some());
         if let Some(error) = self.state.error.take() {
@@ -169,13 +144,13 @@ impl Threads<'_> {
             return Ok(Measured::default());
         }
         self.command(Command::Start(clock::nanos()));
-        if self.wait(Some(times.warm_up), |state| state.finished == count).is_break() {
+        if self.wait(Some(self.run.plan.warm_up), |state| state.finished == count).is_break() {
             return Ok(Measured::interrupted());
         }
         if self.state.finished == count {
             return Ok(Measured::default());
         }
-        let mut measured = self.measure(times);
+        let mut measured = self.measure();
         if !measured.interrupted {
             measured.interrupted = self.wait(None, |state| state.ended == count).is_break();
         }
@@ -183,19 +158,20 @@ impl Threads<'_> {
     }
 
     /// The window, from one standstill of all threads to the other.
-    fn measure(&mut self, times: Times) -> Measured {
+    fn measure(&mut self) -> Measured {
         let count = self.links.len();
         self.command(Command::Open);
         self.await_event(|state| state.paused == count);
         // Threads that finished in the warm-up report it again.
         self.state.finished = 0;
+        let waited = run_queue::waited();
         self.observer.window_opened();
         let (began, started) = (clock::now(), clock::unix());
         self.release();
         let ended = self.wait_with(
             None,
             |state| state.closed == count || state.finished == count,
-            |threads| threads.progress(clock::now() - began, times),
+            |threads| threads.progress(clock::now() - began),
         );
         if self.state.closed < count {
             self.command(Command::Close);
@@ -203,8 +179,9 @@ impl Threads<'_> {
         }
         let State { length, cpu, .. } = self.state;
         self.observer.window_closed();
+        let waited = run_queue::waited().zip(waited).map(|(now, before)| now.saturating_sub(before));
         self.release();
-        Measured { started, length, cpu, interrupted: ended.is_break() }
+        Measured { started, length, cpu, waited, interrupted: ended.is_break() }
     }
 
     /// Waits until `done`, or for as long as `limit`; breaks if the observer interrupts, or a thread has panicked.
@@ -261,10 +238,10 @@ impl Threads<'_> {
         ControlFlow::Continue(())
     }
 
-    fn progress(&mut self, elapsed: Duration, times: Times) {
+    fn progress(&mut self, elapsed: Duration) {
         let responses = self.responses.iter().map(|count| count.load(Relaxed)).sum();
-        let total = times.total(elapsed, responses);
-        self.collector.collect(|interval| self.observer.interval(interval));
+        let total = self.run.plan.duration;
+        self.run.collector.collect(|interval| self.observer.interval(interval));
         self.observer.progress(Progress { elapsed: elapsed.min(total), total, responses });
     }
 

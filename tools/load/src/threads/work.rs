@@ -1,6 +1,7 @@
 //! A thread of the load.
 
-use super::{Command, Event, Settings, Share};
+use super::pool::{ClientPool, Kind};
+use super::{Command, Event, Settings};
 use crate::clock;
 use annulus::shards::Receiver;
 use annulus::time;
@@ -34,11 +35,11 @@ impl Drop for Link {
 }
 
 /// The life of a thread.
-pub(super) fn work<S: Share>(
+pub(super) fn work<K: Kind>(
     mut link: Link,
     settings: Settings,
     duration: Duration,
-    share: impl FnOnce(usize) -> S,
+    pool: impl FnOnce() -> ClientPool<K>,
 ) {
     let mut runtime = match settings.builder().build() {
         Ok(runtime) => runtime,
@@ -49,71 +50,71 @@ pub(super) fn work<S: Share>(
     };
     link.report(Event::Ready(Ok(runtime.driver().to_string())));
     runtime.block_on(async {
-        let mut share = share(link.index);
+        let mut pool = pool();
         // If the run is given up, the requests that were recorded before count all the same.
-        let _: Result<(), GivenUp> = link.run(&mut share, duration).await;
-        share.end().await;
+        let _: Result<(), GivenUp> = link.run(&mut pool, duration).await;
+        pool.end().await;
     });
 }
 
 impl Link {
-    async fn run(&mut self, share: &mut impl Share, duration: Duration) -> Result<(), GivenUp> {
-        let connected = self.unless_given_up(share.connect()).await?;
+    async fn run(&mut self, pool: &mut ClientPool<impl Kind>, duration: Duration) -> Result<(), GivenUp> {
+        let connected = self.unless_given_up(pool.connect()).await?;
         self.report(Event::Connected(connected));
         if let Command::Start(began) = self.next().await? {
-            share.start(began);
-            self.warm_up(share).await?;
-            self.open(share, duration).await?;
+            pool.start(began);
+            self.warm_up(pool).await?;
+            self.open(pool, duration).await?;
         }
-        self.unless_given_up(share.finish()).await.map(drop)
+        self.unless_given_up(pool.finish()).await.map(drop)
     }
 
     /// Lets the clients work until the window is to be opened.
-    async fn warm_up(&mut self, share: &mut impl Share) -> Result<(), GivenUp> {
+    async fn warm_up(&mut self, pool: &mut ClientPool<impl Kind>) -> Result<(), GivenUp> {
         let mut is_reported = false;
         loop {
-            if let Some(Command::Open) = self.next_within(share.sweep_interval()).await? {
+            if let Some(Command::Open) = self.next_within(pool.sweep_interval()).await? {
                 return Ok(());
             }
-            self.sweep(share, &mut is_reported);
+            self.sweep(pool, &mut is_reported);
         }
     }
 
     /// The window, from one standstill to the other.
-    async fn open(&mut self, share: &mut impl Share, duration: Duration) -> Result<(), GivenUp> {
+    async fn open(&mut self, pool: &mut ClientPool<impl Kind>, duration: Duration) -> Result<(), GivenUp> {
         let paused = clock::nanos();
         self.report(Event::Paused);
         self.stand_still()?;
-        let (began, cpu) = (clock::now(), share.cpu());
-        share.open(paused..clock::nanos());
-        let measured = self.measure(share, began + duration).await;
-        let ended = share.close().unwrap_or_else(clock::now);
-        let (length, cpu) = (ended - began, share.cpu() - cpu);
+        let (began, cpu) = (clock::now(), clock::thread_cpu());
+        pool.open(paused..clock::nanos());
+        let measured = self.measure(pool, began + duration).await;
+        pool.close();
+        let (length, cpu) = (clock::now() - began, clock::thread_cpu() - cpu);
         self.report(Event::Closed { length, cpu });
         measured?;
         self.stand_still()
     }
 
     /// Lets the clients work until `end`, or until the window is to be closed.
-    async fn measure(&mut self, share: &mut impl Share, end: Duration) -> Result<(), GivenUp> {
+    async fn measure(&mut self, pool: &mut ClientPool<impl Kind>, end: Duration) -> Result<(), GivenUp> {
         let mut is_reported = false;
         loop {
             let left = end.saturating_sub(clock::now());
             if left.is_zero() {
                 return Ok(());
             }
-            let command = self.next_within(left.min(share.sweep_interval())).await?;
-            self.sweep(share, &mut is_reported);
+            let command = self.next_within(left.min(pool.sweep_interval())).await?;
+            self.sweep(pool, &mut is_reported);
             if let Some(Command::Close) = command {
                 return Ok(());
             }
         }
     }
 
-    fn sweep(&self, share: &mut impl Share, is_reported: &mut bool) {
-        share.sweep();
-        self.responses[self.index].store(share.responses(), Relaxed);
-        if !*is_reported && share.is_finished() {
+    fn sweep(&self, pool: &mut ClientPool<impl Kind>, is_reported: &mut bool) {
+        pool.sweep();
+        self.responses[self.index].store(pool.responses(), Relaxed);
+        if !*is_reported && pool.is_finished() {
             *is_reported = true;
             self.report(Event::Finished);
         }

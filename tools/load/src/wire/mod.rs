@@ -1,17 +1,15 @@
 //! The carriers of bytes: a stream as it is, or TLS over it.
 
-mod codec;
 mod plain;
 mod tls;
 
-pub(crate) use codec::Codec;
 pub use plain::SOURCE_ADDRESSES;
-pub(crate) use plain::{Plain, Sources, connect};
+pub(crate) use plain::Plain;
 pub(crate) use tls::TlsTransport;
 
 use crate::exchange::{Piece, Transport};
 use crate::fault::{Fault, Kind};
-use crate::plan::Plan;
+use crate::plan::{Plan, Streams};
 use crate::tls::Session;
 use annulus::time;
 use std::io;
@@ -53,34 +51,32 @@ impl Transport for Wire {
 /// How the connections of a run are made.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    pub(crate) plan: Plan,
-    pub(crate) sources: Sources,
+    /// Connections that the client closes leave from several addresses: the system keeps the ports of those for a minute.
+    has_many_sources: bool,
     /// The maker of sessions of TLS.
-    pub(crate) tls: Option<Session>,
+    tls: Option<Session>,
 }
 
 impl Connector {
+    pub(crate) fn new(streams: Streams, tls: Option<Session>) -> Connector {
+        Connector { has_many_sources: streams.requests_per_connection.is_some(), tls }
+    }
+
     /// Connects, within the plan's limit; the handshake has as much again. `number` counts the connections of the run.
-    pub(crate) async fn connect(&self, number: usize) -> Result<Wire, Fault> {
-        let connected = connect(&self.plan, self.sources, number).await;
+    pub(crate) async fn connect(&self, plan: &Plan, number: usize) -> Result<Wire, Fault> {
+        let connected = Plain::connect(plan, self.has_many_sources.then_some(number)).await;
         let connected = connected.map_err(|error| Fault::connect(&error))?;
         let Some(session) = &self.tls else { return Ok(Wire::Plain(connected)) };
-        let limit = self.plan.connect_timeout;
+        let limit = plan.connect_timeout;
         let made = time::timeout(limit, TlsTransport::connect(session, connected)).await;
         let made = made.map_err(|_| no_handshake(limit))?;
         let transport = made.map_err(|error| Fault::handshake(&error))?;
-        self.check_protocol(transport.protocol())?;
-        Ok(Wire::Tls(transport))
-    }
-
-    /// A server that knows no ALPN speaks HTTP/1, so HTTP/2 has to be agreed on.
-    fn check_protocol(&self, agreed: Option<&[u8]>) -> Result<(), Fault> {
-        let asked = self.plan.protocol.alpn();
-        if !asked.contains(&"h2") || agreed == Some(b"h2") {
-            return Ok(());
+        // A server that knows no ALPN speaks HTTP/1, so HTTP/2 has to be agreed on.
+        if plan.protocol.alpn().contains(&"h2") && transport.protocol() != Some(b"h2") {
+            let text = "the server did not agree to HTTP/2 in the handshake (ALPN): ask for HTTP/1.1";
+            return Err(Fault::new(Kind::Tls, text));
         }
-        let text = "the server did not agree to HTTP/2 in the handshake (ALPN): ask for HTTP/1.1";
-        Err(Fault::new(Kind::Tls, text))
+        Ok(Wire::Tls(transport))
     }
 }
 

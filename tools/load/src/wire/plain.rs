@@ -3,7 +3,7 @@
 use crate::exchange::{Piece, Transport};
 use crate::plan::Plan;
 use crate::server_address::{ServerAddress, unix_address};
-use annulus::net::{ConnectOptions, RecvHalf, SendHalf, TcpStream, UnixStream};
+use annulus::net::{ConnectOptions, TcpStream, UnixStream};
 use annulus::{Chunk, time};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,9 +32,18 @@ macro_rules! call {
 }
 
 impl Plain {
-    /// The two directions of the stream, to be used concurrently.
-    pub(crate) fn split(self) -> (RecvHalf, SendHalf) {
-        call!(self, split())
+    /// Connects to the plan's server, within the plan's limit. With a `number` the connection has one of [`SOURCE_ADDRESSES`], if the server
+    /// has an IPv4 loopback address.
+    pub(crate) async fn connect(plan: &Plan, number: Option<usize>) -> io::Result<Plain> {
+        let address = match &plan.address {
+            ServerAddress::Inet(address) => *address,
+            ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
+        };
+        let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
+        if let Some(source) = number.and_then(|number| source(address.ip(), number)) {
+            options = options.source(source);
+        }
+        options.connect(address).await.map(Plain::Tcp)
     }
 
     pub(crate) fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
@@ -77,29 +86,6 @@ impl Transport for Plain {
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         call!(self, poll_shutdown(cx))
     }
-}
-
-/// How the local addresses of connections are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sources {
-    /// The system chooses one address for all.
-    One,
-    /// From [`SOURCE_ADDRESSES`], if the server has an IPv4 loopback address: for many connections that the client closes, since the
-    /// system keeps the ports of those for a minute.
-    Many,
-}
-
-/// Connects to the plan's server, within the plan's limit. `number` counts the connections of the run.
-pub(crate) async fn connect(plan: &Plan, sources: Sources, number: usize) -> io::Result<Plain> {
-    let address = match &plan.address {
-        ServerAddress::Inet(address) => *address,
-        ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
-    };
-    let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
-    if let (Sources::Many, Some(source)) = (sources, source(address.ip(), number)) {
-        options = options.source(source);
-    }
-    options.connect(address).await.map(Plain::Tcp)
 }
 
 /// The source address of a connection, unless the kernel may choose it.

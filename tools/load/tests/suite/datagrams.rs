@@ -115,7 +115,7 @@ fn loss_is_counted_and_does_not_stall_the_clients() {
         let enough = |figures: &DatagramCounts| figures.lost > 10 && figures.received > 40;
         let (report, _) = run_until(server, plan, enough);
         assert!(report.errors.is_empty(), "loss is no error: {report:?}");
-        assert!(report.doubts.iter().any(|doubt| doubt.contains("were lost")), "{report:?}");
+        assert!(report.warnings.iter().any(|warning| warning.contains("were lost")), "{report:?}");
     }
 }
 

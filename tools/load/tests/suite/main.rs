@@ -4,7 +4,6 @@
 mod common;
 
 mod datagrams;
-mod per_connection;
 mod protocols;
 mod recordings;
 mod streams;

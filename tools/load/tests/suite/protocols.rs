@@ -4,7 +4,7 @@ use crate::common;
 
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
-    Framing, Http, HttpRequest, Mix, Plan, Protocol, Redis, Script, ScriptRequest, Streams,
+    Framing, Http, HttpRequest, Mix, Plan, Protocol, Script, ScriptRequest, Streams,
     Template, Tls, Trust, run,
 };
 use rustls::crypto::ring;
@@ -226,7 +226,7 @@ fn a_server_that_closes_in_the_middle_of_a_body_is_named() {
 }
 
 #[test]
-fn redis_and_scripts_count_what_is_not_as_expected() {
+fn scripts_count_what_is_not_as_expected() {
     let address = serve_streams(|stream| {
         let mut writer = stream.try_clone().unwrap();
         let mut number = 0;
@@ -247,21 +247,19 @@ fn redis_and_scripts_count_what_is_not_as_expected() {
     };
     let requests = Mix::new([(1.0, request)]).unwrap();
     let script = Script { requests, framing: Framing::Delimiter(b"\r\n".to_vec()) };
-    for protocol in [Protocol::Redis(Redis::new("PING")), Protocol::Script(script)] {
-        let mut plan = plan(address, protocol);
-        plan.workload = Streams { pipeline: 4, ..Streams::default() }.into();
-        let report = loop {
-            let report = answered(plan.clone());
-            if figures(&report).outcomes.len() == 2 {
-                break report;
-            }
-            plan.duration *= 2;
-        };
-        assert_eq!(outcomes(&report), ["error reply", "ok"]);
-        let first = report.first_refusal.as_deref();
-        assert!(first.is_some_and(|text| text.starts_with("-ERR odd")), "{first:?}");
-    }
-    fails("closed early", "", &plan(serve(|_| ()), Protocol::Redis(Redis::new("PING"))));
+    let mut plan = plan(address, Protocol::Script(script.clone()));
+    plan.workload = Streams { pipeline: 4, ..Streams::default() }.into();
+    let report = loop {
+        let report = answered(plan.clone());
+        if figures(&report).outcomes.len() == 2 {
+            break report;
+        }
+        plan.duration *= 2;
+    };
+    assert_eq!(outcomes(&report), ["error reply", "ok"]);
+    let first = report.first_refusal.as_deref();
+    assert!(first.is_some_and(|text| text.starts_with("-ERR odd")), "{first:?}");
+    fails("closed early", "", &self::plan(serve(|_| ()), Protocol::Script(script)));
 }
 
 /// Answers `get N` with `value N` and `put N` with `stored N`, each line in its turn; with `swaps`, those of each ninth `get` the other way.
@@ -433,7 +431,6 @@ fn plans_that_cannot_be_run_are_refused() {
         assert!(error.contains(part), "{error}");
     };
     refused(|plan| plan.protocol = http("x y"), "cannot be asked for");
-    refused(|plan| plan.protocol = Protocol::Redis(Redis::new(" ")), "has no word");
     refused(
         |plan| plan.tls = Some(Tls { server_name: "a b".into(), trust: Trust::System }),
         "'a b' is neither a DNS name nor an address",

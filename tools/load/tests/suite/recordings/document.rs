@@ -23,7 +23,7 @@ fn recording() -> Recording {
         first_error: Some("client 3: reset".into()),
         first_refusal: Some("-ERR".into()),
         cpu_seconds: 0.75,
-        doubts: vec!["a \"doubt\"\n".into()],
+        warnings: vec!["a \"warning\"\n".into()],
         classes: vec!["read".into(), "write".into()],
         intervals: vec![interval(0.0, 1.0), interval(1.0, 0.5)],
         ..Recording::new(run)

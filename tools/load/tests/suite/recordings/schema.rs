@@ -1,7 +1,7 @@
 //! The published schema, and a validator of the part of JSON Schema that it uses.
 
 use annulus_load::recording::{
-    ClassInterval, DatagramCounts, Interval, Latencies, Phases, Recording, RunInfo,
+    ClassInterval, DatagramCounts, Interval, Latencies, Recording, RunInfo,
 };
 use serde_json::{Map, Value};
 
@@ -143,10 +143,9 @@ fn full(host: &str) -> Recording {
         answered: latencies.len(),
         outcomes: [("2xx".to_owned(), 5)].into(),
         response: latencies.clone(),
-        service: latencies.clone(),
+        service: latencies,
         classes: vec![class.clone(), class],
         datagrams: Some(DatagramCounts { lost: 1, ..DatagramCounts::default() }),
-        phases: Some(Phases { connect: latencies, ..Phases::default() }),
         ..Interval::new(0.0, 1.0)
     };
     let mut run = RunInfo {
@@ -162,8 +161,8 @@ fn full(host: &str) -> Recording {
         seconds: 1.0,
         errors: [("reset".to_owned(), 1)].into(),
         first_error: Some("reset".into()),
-        first_refusal: Some("-ERR".into()),
-        doubts: vec!["a doubt".into()],
+        first_refusal: Some("HTTP/1.1 500".into()),
+        warnings: vec!["a warning".into()],
         classes: vec!["read".into(), "write".into()],
         intervals: vec![interval],
         ..Recording::new(run)

@@ -1,8 +1,12 @@
-//! Connections over the time of a run: shared by threads, replaced, opened at a rate, lost.
+//! Connections over the time of a run: shared by threads, replaced, lost.
 
 use super::{echo, figures, plan, run_without_errors, serve};
-use annulus_load::{Observer, Plan, Progress, Rate, Schedule, ServerAddress, Streams, clock, run};
+use annulus_load::{
+    Observer, Plan, Progress, Rate, SOURCE_ADDRESSES, Schedule, ServerAddress, Streams, run,
+};
+use std::collections::HashSet;
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,12 +174,18 @@ fn connections_are_replaced_after_their_requests() {
     }
 }
 
+/// With one request on each connection, the response time has the connect, and the service time has not.
 #[test]
-fn connections_are_opened_at_a_rate() {
-    let address = serve(echo);
-    let streams = Streams { connect_rate: Some(200.0), threads: 2, ..Streams::default() };
-    let began = clock::now();
-    run_without_errors(plan(address, 21, 100, streams));
-    // The first one begins at once.
-    assert!(clock::now() - began >= Duration::from_millis(100));
+fn a_connection_for_each_message_leaves_from_several_addresses() {
+    static PEERS: Mutex<Vec<IpAddr>> = Mutex::new(Vec::new());
+    let address = serve(|stream| {
+        PEERS.lock().unwrap().push(stream.peer_addr().unwrap().ip());
+        echo(stream);
+    });
+    let streams = Streams { requests_per_connection: Some(1), threads: 2, ..Streams::default() };
+    let report = run_without_errors(plan(address, 4 * SOURCE_ADDRESSES, 3000, streams));
+    let total = report.total();
+    assert!(0 < total.service.min() && total.service.mean() <= total.response.mean(), "{total:?}");
+    assert!(report.run.schedule.contains("a connection for each"), "{}", report.run.schedule);
+    assert_eq!(PEERS.lock().unwrap().iter().collect::<HashSet<_>>().len(), SOURCE_ADDRESSES);
 }

@@ -60,5 +60,5 @@ fn an_open_loop_sees_a_freeze_that_service_times_hide() {
     let [response, service] = [&total.response, &total.service].map(|times| times.quantile(0.99));
     assert!(response >= 81_000_000 && service <= response / 2, "{response} {service}: {report:?}");
     assert!(found.late * 20 >= found.sent, "a tenth was due within a freeze: {report:?}");
-    assert!(report.doubts.iter().any(|doubt| doubt.contains("late")), "{report:?}");
+    assert!(report.warnings.iter().any(|warning| warning.contains("late")), "{report:?}");
 }

@@ -6,10 +6,7 @@ mod freezing;
 
 use annulus::DriverChoice;
 use annulus_load::recording::{Recording, Summary};
-use annulus_load::{
-    Arrivals, MIN_SEARCH, Observer, Plan, Progress, Rate, RateSearch, SEARCH_WINDOWS, Schedule,
-    SearchEnd, Streams, clock, run,
-};
+use annulus_load::{Observer, Plan, Progress, Rate, Schedule, Streams, clock, run};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -369,48 +366,4 @@ fn more_clients_than_open_files_is_an_error_before_anything_happens() {
         error.contains(&format!("{hard} connections need")) && error.contains("hard limit"),
         "{error}"
     );
-}
-
-/// The server takes 2 ms for each of the replies of its only client: 500 a second are never met.
-#[test]
-fn the_rate_that_is_found_is_within_what_the_server_can_do() {
-    let address = serve(|stream| {
-        answer(stream, |stream, bytes| {
-            std::thread::sleep(Duration::from_millis(2));
-            stream.write_all(bytes)
-        });
-    });
-    let (target, time) = ("p50<40ms".parse().unwrap(), MIN_SEARCH);
-    let search = RateSearch { target, arrivals: Arrivals::Constant, time };
-    let began = clock::now();
-    let mut windows = 0;
-    let plan = plan(address, 1, 100, Streams::default());
-    let found = search.run(&plan, &mut (), |_| windows += 1).unwrap();
-    // A busy machine may be too slow for any rate with enough responses, but the search says so.
-    match found.rate {
-        Some(rate) => assert!(rate <= 505.0, "{found:?}"),
-        None => assert!(
-            matches!(
-                found.end,
-                SearchEnd::NoRate | SearchEnd::TooFewResponses | SearchEnd::OutOfTime
-            ),
-            "{found:?}"
-        ),
-    }
-    assert!(found.windows.len() == windows && windows < SEARCH_WINDOWS as usize, "{found:?}");
-    assert!(found.closed_loop <= 505.0 && clock::now() - began >= search.window());
-}
-
-#[test]
-fn a_search_without_a_server_says_why() {
-    let (_bound, address) = common::closed_tcp();
-    let search = RateSearch {
-        target: "p50<40ms".parse().unwrap(),
-        arrivals: Arrivals::Poisson,
-        time: MIN_SEARCH,
-    };
-    let plan = plan(address, 2, 100, Streams::default());
-    let found = search.run(&plan, &mut (), |_| ()).unwrap();
-    assert_eq!((found.end, found.rate, found.windows.len()), (SearchEnd::Failed, None, 0));
-    assert!(found.last.unwrap().errors.contains_key("connect refused"));
 }

@@ -1,4 +1,4 @@
-//! Reasons to doubt a comparison.
+//! Reasons not to rely on a comparison.
 
 use super::{MetricRatio, Side};
 use crate::recording::{Percentiles, Recording};
@@ -12,7 +12,7 @@ pub(super) fn all(
     [a, b]: [&Side; 2],
     ratios: &[MetricRatio],
 ) -> Vec<String> {
-    let of = |side: &Side, runs: &[Recording]| [of_side(side, runs), own_doubts(runs)].concat();
+    let of = |side: &Side, runs: &[Recording]| [of_side(side, runs), of_runs(runs)].concat();
     let mut found: Vec<(String, &str)> = Vec::new();
     found.extend(of(a, runs[0]).into_iter().map(|reason| (reason, "A")));
     for reason in of(b, runs[1]) {
@@ -63,18 +63,18 @@ fn too_few_samples(ratio: &MetricRatio, fewest: u64) -> Option<String> {
     })
 }
 
-/// The doubts of the runs themselves, each once.
-fn own_doubts(runs: &[Recording]) -> Vec<String> {
+/// The warnings of the runs themselves, each once.
+fn of_runs(runs: &[Recording]) -> Vec<String> {
     let mut found: Vec<(&str, usize)> = Vec::new();
-    for doubt in runs.iter().flat_map(|run| &run.doubts) {
-        match found.iter_mut().find(|(known, _)| known == doubt) {
+    for warning in runs.iter().flat_map(|run| &run.warnings) {
+        match found.iter_mut().find(|(known, _)| known == warning) {
             Some((_, count)) => *count += 1,
-            None => found.push((doubt, 1)),
+            None => found.push((warning, 1)),
         }
     }
-    let of = |(doubt, count): (&str, usize)| match runs.len() {
-        1 => doubt.to_owned(),
-        all => format!("{doubt} ({count} of {all} runs)"),
+    let of = |(warning, count): (&str, usize)| match runs.len() {
+        1 => warning.to_owned(),
+        all => format!("{warning} ({count} of {all} runs)"),
     };
     found.into_iter().map(of).collect()
 }

@@ -1,68 +1,55 @@
-//! Reasons to doubt the figures of a run.
+//! Reasons not to rely on the figures of a run.
 
 use crate::affinity;
 use crate::fault_log::Faults;
 use crate::plan::{Plan, Streams, Workload};
 use crate::recording::{ENOUGH_BEYOND, Interval, Percentiles};
-use crate::system::{Counters, SystemUse};
 use crate::threads::Measured;
 use std::time::Duration;
 
 /// Above this share of its cores the load may be the bottleneck.
 const SATURATED: f64 = 0.9;
 
-/// The load's own delay is a doubt above this share of the response times, at p99 of both.
+/// The load's own delay counts above this share of the response times, at p99 of both, and above this time.
 const DELAYED: f64 = 0.2;
-/// A delay below this is no doubt.
 const MIN_DELAY_US: f64 = 100.0;
-/// Late starts are a doubt above this share of the requests.
+/// Late starts count above this share of the requests.
 const LATE: f64 = 0.01;
 /// If the load's threads waited for a core for more than this share of the time, latencies include the wait.
 const WAITED: f64 = 0.05;
-/// Retransmits are a doubt if there are more than one in so many responses: then p99.99 may show them.
-const RETRANSMITTED: u64 = 10_000;
 
 pub(crate) fn all(
     plan: &Plan,
     (measured, faults): (&Measured, &Faults),
     intervals: &[Interval],
-    system: SystemUse,
 ) -> Vec<String> {
     let mut total = Interval::default();
     intervals.iter().for_each(|interval| total.add(interval));
-    let interrupted = match plan.workload {
-        Workload::PerConnection(_) => measured.interrupted.then(|| {
-            let (completed, connections) = (total.answered, plan.connections());
-            format!("the run was interrupted after {completed} of {connections} connections")
-        }),
-        Workload::Streams(_) | Workload::Datagrams(_) => interruption(*measured, plan.duration),
-    };
+    let interrupted = interruption(*measured, plan.duration);
     if measured.length.is_zero() {
         return vec![interrupted.unwrap_or_else(|| nothing_measured(plan.workload).into())];
     }
     let share = measured.per_second(measured.cpu.as_secs_f64());
     let saturated = saturation(share, plan.pin, plan.threads());
-    let failed = faults.by_kind.values().sum();
-    let mut doubts: Vec<String> = interrupted.into_iter().chain(saturated).collect();
+    let mut warnings: Vec<String> = interrupted.into_iter().chain(saturated).collect();
     match plan.workload {
-        Workload::Streams(_) => {
-            doubts.extend(of_streams(plan, total.answered, failed));
-            doubts.extend(of_starts(&total));
-            doubts.extend(few(*measured, total.answered));
+        Workload::Streams(streams) => {
+            let failed = faults.by_kind.values().sum();
+            warnings.extend(of_streams(plan, streams, total.answered, failed));
+            warnings.extend(of_starts(streams, &total));
+            warnings.extend(few(*measured, total.answered));
         }
-        Workload::PerConnection(_) if measured.interrupted => {}
-        Workload::PerConnection(_) => doubts.extend(missing(plan, total.answered)),
-        Workload::Datagrams(_) => doubts.extend(loss(plan, &total)),
+        Workload::Datagrams(_) => warnings.extend(loss(plan, &total)),
     }
-    doubts.extend(of_system(plan, *measured, total.answered, system));
-    doubts
+    warnings.extend(waited(*measured, plan.threads()));
+    warnings
 }
 
 /// Why nothing was measured of a workload.
 fn nothing_measured(workload: Workload) -> &'static str {
     match workload {
         Workload::Datagrams(_) => "nothing was measured: not every client has a socket",
-        _ => "nothing was measured: not every client could connect and stay",
+        Workload::Streams(_) => "nothing was measured: not every client could connect and stay",
     }
 }
 
@@ -90,21 +77,19 @@ fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> 
     })
 }
 
-fn of_streams(plan: &Plan, responses: u64, failed: u64) -> impl Iterator<Item = String> {
-    let reconnect = matches!(plan.workload, Workload::Streams(Streams { reconnect: true, .. }));
-    let failed = (failed > 0).then(|| match reconnect {
+fn of_streams(
+    plan: &Plan,
+    streams: Streams,
+    responses: u64,
+    failed: u64,
+) -> impl Iterator<Item = String> {
+    let failed = (failed > 0).then(|| match streams.reconnect {
         true => format!("{failed} times a connection failed, or could not be made again"),
         false => format!("{failed} of {} clients failed and did not continue", plan.clients),
     });
     let silent =
         (responses == 0).then(|| "no response arrived within the measured time".to_owned());
     failed.into_iter().chain(silent)
-}
-
-fn missing(plan: &Plan, completed: u64) -> Option<String> {
-    let connections = plan.connections();
-    let missing = connections as u64 - completed;
-    (missing > 0).then(|| format!("{missing} of {connections} connections failed or never began"))
 }
 
 fn loss(plan: &Plan, total: &Interval) -> Option<String> {
@@ -120,7 +105,7 @@ fn loss(plan: &Plan, total: &Interval) -> Option<String> {
 }
 
 /// Messages that were sent late: since the connection waited for a reply, or since the load itself was late.
-fn of_starts(total: &Interval) -> impl Iterator<Item = String> {
+fn of_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String> {
     let Interval { sent, late, delay, response, .. } = total;
     let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
     let own = delay > MIN_DELAY_US.max(latency * DELAYED);
@@ -131,7 +116,9 @@ fn of_starts(total: &Interval) -> impl Iterator<Item = String> {
         )
     });
     let share = *late as f64 / (*sent).max(1) as f64;
-    let blocked = (share > LATE && !own).then(|| {
+    // A client that makes a connection for each request waits for that.
+    let connects = streams.requests_per_connection.is_some();
+    let blocked = (share > LATE && !own && !connects).then(|| {
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, as their connections waited for replies: response \
              times count that, service times do not; with more clients (-c) or --pipeline fewer wait"
@@ -153,59 +140,24 @@ fn few(measured: Measured, responses: u64) -> Option<String> {
     ))
 }
 
-/// Doubts that follow from the kernel's counters.
-fn of_system(
-    plan: &Plan,
-    measured: Measured,
-    answered: u64,
-    system: SystemUse,
-) -> impl Iterator<Item = String> {
-    let share = measured.per_second(system.waited.unwrap_or_default().as_secs_f64());
-    let share = share / plan.threads() as f64;
-    let waited = (share > WAITED).then(|| {
+/// Other programs had the cores of the load.
+fn waited(measured: Measured, threads: usize) -> Option<String> {
+    let waited = measured.waited.unwrap_or_default().as_secs_f64();
+    let share = measured.per_second(waited) / threads as f64;
+    (share > WAITED).then(|| {
         format!(
             "the load's threads were ready to run and waited for a core for {:.0}% of the time: other programs had it; \
              give the load a core of its own (--pin), or run it on another machine",
             share * 100.0
         )
-    });
-    let counters = system.counters.unwrap_or_default();
-    waited.into_iter().chain(of_network(plan, answered, counters))
-}
-
-/// Datagrams have losses, streams have pauses until TCP sends again.
-fn of_network(plan: &Plan, answered: u64, counters: Counters) -> Vec<String> {
-    let Counters { retransmits, dropped_datagrams, dropped_connects } = counters;
-    if let Workload::Datagrams(_) = plan.workload {
-        let dropped = (dropped_datagrams > 0).then(|| {
-            format!(
-                "the kernel dropped {dropped_datagrams} datagrams, as the buffer of a socket of this host was full: raise \
-                 net.core.rmem_default, or have fewer in flight"
-            )
-        });
-        return dropped.into_iter().collect();
-    }
-    let affected = retransmits * RETRANSMITTED > answered;
-    let sent_again = (retransmits > 0 && affected).then(|| {
-        format!(
-            "TCP sent {retransmits} segments of this host again (all programs, both ends of local connections): each is a \
-             pause of 200 ms or more in the latencies; look for losses on the way"
-        )
-    });
-    let overflows = (dropped_connects > 0).then(|| {
-        format!(
-            "{dropped_connects} connects to this host were dropped as a listener's backlog was full: they took a second or \
-             more; raise the server's backlog and net.core.somaxconn"
-        )
-    });
-    sent_again.into_iter().chain(overflows).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fault_log::Faults;
-    use crate::plan::{Datagrams, PerConnection};
+    use crate::plan::Datagrams;
     use crate::recording::DatagramCounts;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -218,35 +170,20 @@ mod tests {
         Measured { length, cpu: length.mul_f64(share), interrupted, ..Measured::default() }
     }
 
-    fn doubts(plan: &Plan, measured: Measured, recorded: Interval, failed: u64) -> String {
+    fn warnings(plan: &Plan, measured: Measured, recorded: Interval, failed: u64) -> String {
         let by_kind = (failed > 0).then(|| ("reset".to_owned(), failed)).into_iter().collect();
-        doubts_with(
-            plan,
-            measured,
-            recorded,
-            Faults { by_kind, ..Faults::default() },
-            SystemUse::default(),
-        )
-    }
-
-    fn doubts_with(
-        plan: &Plan,
-        measured: Measured,
-        recorded: Interval,
-        faults: Faults,
-        system: SystemUse,
-    ) -> String {
-        all(plan, (&measured, &faults), &[recorded], system).join("; ")
+        let faults = Faults { by_kind, ..Faults::default() };
+        all(plan, (&measured, &faults), &[recorded]).join("; ")
     }
 
     fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {
         let response = [(1000, responses)].into_iter().collect();
         let recorded = Interval { answered: responses, response, ..Interval::default() };
-        doubts(&plan(Streams::default()), measured, recorded, failed)
+        warnings(&plan(Streams::default()), measured, recorded, failed)
     }
 
     #[test]
-    fn a_busy_client_and_failures_are_doubts() {
+    fn a_busy_client_and_failures_are_warnings() {
         assert_eq!(of_streams(measured(SECOND, 0.5, false), 10_000, 0), "");
         assert!(of_streams(Measured::default(), 0, 1).contains("not every client could"));
         let busy = of_streams(measured(SECOND, 0.97, false), 10_000, 2);
@@ -255,11 +192,11 @@ mod tests {
         let plan = plan(Streams { reconnect: true, ..Streams::default() });
         let measured = measured(SECOND, 0.5, false);
         let none = Interval::default();
-        assert!(doubts(&plan, measured, none, 3).starts_with("3 times a connection failed"));
+        assert!(warnings(&plan, measured, none, 3).starts_with("3 times a connection failed"));
     }
 
     #[test]
-    fn an_interruption_is_a_doubt() {
+    fn an_interruption_is_a_warning() {
         let before = of_streams(Measured::interrupted(), 0, 0);
         assert_eq!(before, "nothing was measured: the run was interrupted before");
         let within = of_streams(measured(SECOND * 3 / 2, 0.0, true), 10_000, 0);
@@ -267,23 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn missing_connections_are_a_doubt() {
-        let found = |interrupted, completed| {
-            let workload = PerConnection { connections: Some(100), ..PerConnection::default() };
-            let (plan, measured) = (plan(workload), measured(SECOND, 0.1, interrupted));
-            doubts(&plan, measured, Interval { answered: completed, ..Interval::default() }, 0)
-        };
-        assert_eq!(found(false, 100), "");
-        assert_eq!(found(false, 90), "10 of 100 connections failed or never began");
-        assert_eq!(found(true, 90), "the run was interrupted after 90 of 100 connections");
-    }
-
-    #[test]
-    fn loss_is_a_doubt() {
+    fn loss_is_a_warning() {
         let found = |length, lost| {
             let (plan, measured) = (plan(Datagrams::default()), measured(length, 0.5, false));
             let datagrams = Some(DatagramCounts { lost, ..DatagramCounts::default() });
-            doubts(&plan, measured, Interval { sent: 1000, datagrams, ..Interval::default() }, 0)
+            warnings(&plan, measured, Interval { sent: 1000, datagrams, ..Interval::default() }, 0)
         };
         assert_eq!(found(SECOND, 0), "");
         assert!(found(SECOND, 1).starts_with("0.100% of the datagrams were lost"));
@@ -291,37 +216,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_counted_is_a_doubt() {
-        let found = |workload: Workload, system| {
-            let (plan, measured) = (plan(workload), measured(SECOND, 0.1, false));
-            let response = [(1000, 50_000)].into_iter().collect();
-            let recorded = Interval { answered: 50_000, response, ..Interval::default() };
-            doubts_with(&plan, measured, recorded, Faults::default(), system)
+    fn waits_for_a_core_are_a_warning() {
+        let found = |ms| {
+            let waited = Some(Duration::from_millis(ms));
+            of_streams(Measured { waited, ..measured(SECOND, 0.1, false) }, 50_000, 0)
         };
-        let (streams, datagrams) = (Streams::default().into(), Datagrams::default().into());
-        let waited =
-            |ms| SystemUse { waited: Some(Duration::from_millis(ms)), ..SystemUse::default() };
-        assert_eq!(found(streams, waited(40)), "");
-        assert!(found(streams, waited(400)).contains("waited for a core for 40% of the time"));
-        let counted = |retransmits, dropped_connects| SystemUse {
-            counters: Some(Counters { retransmits, dropped_datagrams: 3, dropped_connects }),
-            waited: None,
-        };
-        assert_eq!(found(streams, counted(5, 0)), "", "one in 10,000 responses");
-        assert!(found(streams, counted(6, 0)).starts_with("TCP sent 6 segments"));
-        assert!(found(streams, counted(0, 2)).starts_with("2 connects"));
-        assert!(found(datagrams, counted(9, 9)).starts_with("the kernel dropped 3 datagrams"));
+        assert_eq!(found(40), "");
+        assert!(found(400).contains("waited for a core for 40% of the time"));
     }
 
     #[test]
-    fn late_starts_are_a_doubt_about_what_caused_them() {
+    fn late_starts_are_a_warning_about_what_caused_them() {
         let found = |delay_us: u64, late| {
             let times = |nanos| [(nanos, 50_000)].into_iter().collect();
             let (response, delay) = (times(1_000_000), times(delay_us * 1000));
             let (sent, answered) = (50_000, 50_000);
             let recorded =
                 Interval { sent, answered, late, response, delay, ..Interval::default() };
-            doubts(&plan(Streams::default()), measured(SECOND, 0.1, false), recorded, 0)
+            warnings(&plan(Streams::default()), measured(SECOND, 0.1, false), recorded, 0)
         };
         assert_eq!(found(90, 400), "");
         assert!(found(90, 600).starts_with("600 of 50000 requests were sent more than 1 ms late"));
@@ -330,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_responses_are_a_doubt() {
+    fn too_few_responses_are_a_warning() {
         let found = |responses| of_streams(measured(SECOND, 0.5, false), responses, 0);
         assert_eq!(found(10_000), "");
         assert!(

@@ -8,7 +8,7 @@ const MAX_THREADS: usize = 256;
 
 /// How long the threads of this process were ready to run and did not, together. `None` if the kernel does not report it, or there
 /// are very many.
-pub(super) fn waited() -> Option<Duration> {
+pub(crate) fn waited() -> Option<Duration> {
     let threads: Vec<_> = fs::read_dir("/proc/self/task").ok()?.take(MAX_THREADS + 1).collect();
     if threads.len() > MAX_THREADS {
         return None;

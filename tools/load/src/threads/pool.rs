@@ -1,0 +1,179 @@
+//! The clients of a thread, whatever they exchange, and the sweep that finds those without a reply.
+
+use super::state::{Context, Run};
+use crate::clock;
+use crate::fault::Fault;
+use crate::idle::sweep_interval;
+use crate::plan::Plan;
+use annulus::{JoinError, JoinHandle, time};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Connects in progress at once, over all threads. More would overflow a server's backlog, and a dropped SYN is repeated
+/// only after a second.
+pub(super) const CONNECTS: usize = 64;
+
+/// How long a server may take to close after the client's half-close. Exceeding it is no failure: every reply has
+/// arrived. An interrupted run waits no longer for what is in flight.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
+
+/// A kind of client: how it connects, and what its task does.
+pub(crate) trait Kind: Sized + 'static {
+    /// A connection, or a socket.
+    type Opened: 'static;
+    /// What the sweep sees of a client.
+    type Client: Swept;
+
+    /// Connects, within the plan's limit. `number` counts the connections of the whole run.
+    fn connect(
+        &self,
+        plan: &Plan,
+        number: usize,
+    ) -> impl Future<Output = Result<Self::Opened, Fault>>;
+
+    /// Spawns the client of this number; `began`, in ns of [`crate::clock`], is the same on all threads.
+    fn start(
+        context: &Rc<Context<Self>>,
+        number: usize,
+        opened: Self::Opened,
+        began: u64,
+    ) -> (JoinHandle<()>, Self::Client);
+}
+
+/// A client, as the sweep of its thread sees it.
+pub(crate) trait Swept {
+    /// Ends or gives up what has waited for longer than the limit.
+    fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration);
+
+    /// The window has closed: the client sends nothing more.
+    fn closed(&self);
+
+    /// The run ends now: nothing more is waited for.
+    fn give_up(&self) {}
+}
+
+/// The clients of a thread: every client whose number divided by the threads leaves that of the thread. It is made on that thread, within
+/// its runtime.
+pub(crate) struct ClientPool<K: Kind> {
+    context: Rc<Context<K>>,
+    index: usize,
+    threads: usize,
+    opened: Vec<(usize, K::Opened)>,
+    clients: Vec<(JoinHandle<()>, K::Client)>,
+}
+
+impl<K: Kind> ClientPool<K> {
+    /// The pool of thread `index` of `threads`.
+    pub(crate) fn new(run: &Arc<Run>, kind: K, index: usize, threads: usize) -> ClientPool<K> {
+        let context = Rc::new(Context::new(run, kind, threads));
+        ClientPool { context, index, threads, opened: Vec::new(), clients: Vec::new() }
+    }
+
+    /// Connects every client; whether that succeeded. A failure is recorded. Ends soon if another thread has failed.
+    pub(crate) async fn connect(&mut self) -> bool {
+        let numbers = (self.index..self.context.run.plan.clients).step_by(self.threads);
+        let tasks: Vec<_> = (0..CONNECTS)
+            .map(|task| {
+                let numbers = numbers.clone().skip(task).step_by(CONNECTS);
+                annulus::spawn(connect_share(Rc::clone(&self.context), numbers))
+            })
+            .collect();
+        for task in tasks {
+            match task.await {
+                Ok(opened) => self.opened.extend(opened),
+                Err(error) => std::panic::panic_any(format!("a connecting task ended: {error}")),
+            }
+        }
+        self.context.run.faults.is_empty()
+    }
+
+    /// Starts the clients.
+    pub(crate) fn start(&mut self, began: u64) {
+        let start = |(number, opened)| K::start(&self.context, number, opened, began);
+        self.clients = std::mem::take(&mut self.opened).into_iter().map(start).collect();
+    }
+
+    /// The window opens, after a pause in which the thread stood still.
+    pub(crate) fn open(&mut self, pause: Range<u64>) {
+        self.context.recorder.borrow_mut().open(pause);
+    }
+
+    /// The window closes; clients send nothing more.
+    pub(crate) fn close(&mut self) {
+        self.context.recorder.borrow_mut().close();
+        self.context.is_open.set(false);
+        self.clients.iter().for_each(|(_, client)| client.closed());
+    }
+
+    /// Responses within the window so far.
+    pub(super) fn responses(&self) -> u64 {
+        self.context.recorder.borrow().responses()
+    }
+
+    /// Whether every client has ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.clients.iter().all(|(task, _)| task.is_finished())
+    }
+
+    /// How often to sweep.
+    pub(super) fn sweep_interval(&self) -> Duration {
+        sweep_interval(self.context.run.plan.reply_timeout)
+    }
+
+    /// Ends or gives up what has waited too long.
+    pub(super) fn sweep(&mut self) {
+        self.context.recorder.borrow_mut().tick(clock::nanos());
+        let limit = self.context.run.plan.reply_timeout;
+        self.clients.iter_mut().for_each(|(task, client)| client.sweep(task, limit));
+    }
+
+    /// Waits until every client has ended; sweeps meanwhile.
+    pub(crate) async fn finish(&mut self) {
+        let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
+        for number in 0..self.clients.len() {
+            while let Err(time::Elapsed { .. }) = self.wait(number, interval).await {
+                self.sweep();
+            }
+        }
+    }
+
+    async fn wait(&mut self, number: usize, limit: Duration) -> Result<(), time::Elapsed> {
+        let ended = time::timeout(limit, &mut self.clients[number].0).await?;
+        match ended.map_err(JoinError::try_into_panic) {
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Ok(()) | Err(Err(_)) => Ok(()),
+        }
+    }
+
+    /// Ends what is left, and hands over the figures. If the run was given up, clients are left, which end with the runtime.
+    pub(crate) async fn end(mut self) {
+        if !self.is_finished() {
+            self.close();
+            let _ = time::timeout(INTERRUPTED_WAIT, self.finish()).await;
+        }
+        self.clients.iter().for_each(|(_, client)| client.give_up());
+        self.sweep();
+        self.context.recorder.borrow_mut().finish();
+    }
+}
+
+/// Connects clients one after the other. Stops at the first failure of the run, which is recorded.
+async fn connect_share<K: Kind>(
+    context: Rc<Context<K>>,
+    numbers: impl Iterator<Item = usize>,
+) -> Vec<(usize, K::Opened)> {
+    let mut opened = Vec::new();
+    for client in numbers {
+        if !context.run.faults.is_empty() {
+            break;
+        }
+        match context.connect().await {
+            Ok(one) => opened.push((client, one)),
+            Err(fault) => context.run.faults.record(client, &fault),
+        }
+    }
+    opened
+}
