@@ -1,6 +1,6 @@
-//! Endpoints of the command line, of any bytes: each is refused with a text, or printed so that it is parsed again.
+//! Endpoints of the command line, of any text: each is refused with a text, or printed so that it is parsed again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| annulus_cli::fuzzing::endpoint(bytes));
+fuzz_target!(|text: &str| annulus_cli::fuzzing::endpoint(text));

@@ -146,7 +146,7 @@ def run(command, core):
         process = subprocess.Popen(command, preexec_fn=pin, stdout=output, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        # 1 of annulus means doubts about the figures, such as a busy machine.
+        # 1 of annulus means warnings about the figures, such as a busy machine.
         if process.returncode not in (0, 1):
             output.seek(0)
             raise SystemExit(f"{' '.join(command)} failed: {output.read().decode(errors='replace')[-2000:]}")

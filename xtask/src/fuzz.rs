@@ -118,7 +118,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
     command.args(corpora(name)?).current_dir(root());
     // The suites of this repository are inputs, too.
     if name == "suite" {
-        command.arg("tools/suites");
+        command.arg("tools/lab/catalogue");
     }
     eprintln!("$ {} for {seconds} s", program(name).display());
     let output = command.output().with_context(|| format!("{name} did not start"))?;

@@ -4,13 +4,11 @@
 // The macros panic if the stream cannot be written to.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod address;
 mod bench;
 mod contender;
 mod doctor;
 mod duration;
 mod echo;
-mod endpoint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
@@ -18,7 +16,6 @@ mod load;
 mod manual;
 mod output;
 mod signals;
-mod size;
 mod text;
 mod usage;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 /// A place for results, as given on the command line.
@@ -37,15 +37,8 @@ impl Target {
         })?;
         Ok(JsonFile { file: Some((path, file)) })
     }
-
-    /// Opens the target for a log; truncates a file.
-    pub(crate) fn open_log(self) -> Result<LogFile> {
-        let JsonFile { file } = self.open()?;
-        Ok(LogFile { file, whole: 0, written: 0 })
-    }
 }
 
-/// The parser of options, as a path need not be UTF-8.
 impl ValueParserFactory for Target {
     type Parser = MapValueParser<OsStringValueParser, fn(OsString) -> Target>;
 
@@ -62,11 +55,6 @@ impl JsonFile {
         self.file.is_none()
     }
 
-    /// Writes text as it is.
-    pub(crate) fn write(self, text: &str) -> Result<()> {
-        self.write_with(|writer| writer.write_all(text.as_bytes()))
-    }
-
     /// Writes what `write` writes.
     fn write_with(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let flushed = |mut writer: BufWriter<&mut dyn Write>| {
@@ -76,54 +64,6 @@ impl JsonFile {
             Some((path, mut file)) => flushed(BufWriter::new(&mut file))
                 .with_context(|| format!("cannot write {}", path.display())),
             None => check_print(flushed(BufWriter::new(&mut io::stdout().lock()))),
-        }
-    }
-}
-
-/// A file, or standard output, that grows by pieces which are there as a whole or not at all.
-#[derive(Debug)]
-pub(crate) struct LogFile {
-    /// The path and the file; none for standard output.
-    file: Option<(PathBuf, File)>,
-    /// The end of the last whole piece.
-    whole: u64,
-    written: u64,
-}
-
-impl LogFile {
-    /// The name of the file in messages.
-    pub(crate) fn name(&self) -> String {
-        let path = self.file.as_ref().map(|(path, _)| path.display().to_string());
-        path.unwrap_or_else(|| "standard output".into())
-    }
-
-    /// Handles the result of a write: if it failed, the incomplete piece is removed, if this is a file.
-    pub(crate) fn settle(&mut self, written: io::Result<()>) -> io::Result<()> {
-        if written.is_ok() {
-            self.whole = self.written;
-        } else if let Some((_, file)) = &mut self.file {
-            self.written = self.whole;
-            // Devices and pipes cannot be cut, and what they have taken cannot be taken back.
-            let _ = file.set_len(self.whole).and_then(|()| file.seek(SeekFrom::Start(self.whole)));
-        }
-        written
-    }
-}
-
-impl Write for LogFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = match &mut self.file {
-            Some((_, file)) => file.write(bytes),
-            None => io::stdout().write(bytes),
-        }?;
-        self.written += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.file {
-            Some((_, file)) => file.flush(),
-            None => io::stdout().flush(),
         }
     }
 }

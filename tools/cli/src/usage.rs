@@ -13,6 +13,15 @@ const PIPE: u8 = 141;
 /// A usage error that is found after parsing.
 pub(crate) use annulus_lab::UsageError;
 use annulus_lab::one_line;
+use annulus_load::OptionsError;
+
+/// The error of options that are no load.
+pub(crate) fn refused(error: OptionsError) -> anyhow::Error {
+    match error {
+        OptionsError::Usage(text) => UsageError(text).into(),
+        OptionsError::Failed(text) => anyhow::Error::msg(text),
+    }
+}
 
 /// Rejects options that have no effect without another one, if that one is not `present`.
 ///

@@ -1,16 +1,18 @@
 //! Entry points for the fuzz targets into private code. Not part of the public interface.
 
 use crate::bench::{Record, Slice, cpu, rate};
-use crate::suite::{Suite, Table};
+use crate::describe::Described;
+use crate::tables::Table;
 use crate::{jobs, stderr};
 
 /// Lines that are read: a bench has few rounds.
 const MOST_ANSWERS: usize = 32;
 
-/// Parses a suite file; if it is accepted, every cell has a question.
+/// Parses a file; if published tables are accepted, every cell has a question.
 pub fn suite(text: &str) {
-    match Suite::parse(text) {
-        Ok(suite) => {
+    match Described::parse("any", text) {
+        Ok(Described::Comparison(_)) => {}
+        Ok(Described::Suite(suite)) => {
             let cells = |table: &Table| table.rows.len() * table.columns.len();
             assert_eq!(suite.questions().count(), suite.tables.iter().map(cells).sum::<usize>());
             assert!(suite.questions().all(|question| !question.servers.is_empty()));
@@ -20,7 +22,10 @@ pub fn suite(text: &str) {
                 assert!(!all.into_iter().any(published), "no figure beyond the columns");
             }
         }
-        Err(why) => assert!(why.lines().count() == 1, "an error is one line: {why:?}"),
+        Err(why) => {
+            let why = format!("{why:#}");
+            assert!(why.lines().count() == 1, "an error is one line: {why:?}");
+        }
     }
 }
 

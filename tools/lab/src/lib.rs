@@ -49,6 +49,7 @@ mod ready;
 mod server;
 mod start;
 mod stderr;
+mod tables;
 mod usage;
 mod watch;
 

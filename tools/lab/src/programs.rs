@@ -1,6 +1,5 @@
 //! Comparisons whose contenders are programs that answer jobs: their definitions as data.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -8,9 +7,8 @@ use serde_json::json;
 
 use crate::bench::{Cell, Layout, Metric, Plan, parameters};
 use crate::cores::Cores;
-use crate::describe::{Check, Contender, Job, Load, Missing, Placement, Setup, Shown};
+use crate::describe::{Check, Contender, Job, Load, Setup, Shown};
 use crate::peer::Peers;
-use crate::process::START_TIMEOUT;
 
 /// A contender by name: one of ours, or a peer and its arguments, which follow the arguments of all contenders.
 pub(crate) type Known = (&'static str, Option<(&'static str, &'static [&'static str])>);
@@ -75,33 +73,17 @@ impl Definition {
         let timed = self.slices.map(|_| slice.as_secs_f64());
         all.extend(timed.map(|seconds| ("seconds".to_owned(), seconds.into())));
         let slices = timed.map_or(String::new(), |seconds| format!(" of {seconds} s"));
-        Setup {
-            plan,
-            contenders: Vec::new(),
-            baseline: self.baseline.map(str::to_owned),
-            loads: Vec::new(),
-            site: BTreeMap::new(),
-            time: slice,
-            placement: Placement::Apart,
-            cores,
-            start_timeout: START_TIMEOUT,
-            peers,
-            missing: Missing::LeftOut,
-            notes: Vec::new(),
-            rounds_a_process: usize::MAX,
-            files: 0,
-            idle: None,
-            check: self.check,
-            shown: Shown {
-                kind: self.name,
-                title: None,
-                terms: format!("{slices}, all on core {core}"),
-                legend: String::new(),
-                layout: self.layout,
-                metrics: (self.metrics)(),
-                parameters: all,
-            },
-        }
+        let shown = Shown {
+            kind: self.name,
+            title: None,
+            terms: format!("{slices}, all on core {core}"),
+            legend: String::new(),
+            layout: self.layout,
+            metrics: (self.metrics)(),
+            parameters: all,
+        };
+        let (baseline, check) = (self.baseline.map(str::to_owned), self.check);
+        Setup { baseline, check, ..Setup::new(plan, slice, cores, peers, shown) }
     }
 }
 

@@ -12,30 +12,30 @@ use annulus_lab::bench::{Measure, Outcome, Plan, Rounds, Slice};
 use annulus_lab::cores::Cores;
 use annulus_lab::describe::{Contender, Missing};
 use annulus_lab::echo::{self, Echo, Transport};
-use annulus_load::{PerConnection, Streams, Workload, affinity};
+use annulus_load::{Options, affinity};
 
 /// The variables that start this program as a server: its behaviour, and its port.
 const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
 const PORT: &str = "ANNULUS_LAB_TEST_PORT";
 
 /// Two messages in flight per connection, from tasks.
-fn pipeline() -> Streams {
-    Streams { pipeline: 2, ..Streams::default() }
+fn pipeline() -> Options {
+    Options { pipeline: Some(2), ..Options::default() }
 }
 
-fn start(role: &str, workload: Workload) -> Box<dyn Measure> {
+fn start(role: &str, load: Options) -> Box<dyn Measure> {
     let this = std::env::current_exe().expect("this program");
     let command = format!(
         "/usr/bin/env {ROLE}={role} {PORT}={{port}} '{}' --ignored --exact serves --nocapture",
         this.display()
     );
     let core = affinity::allowed().expect("the cores")[0];
-    let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(100));
     let echo = Echo {
         plan: Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 },
         transport: Transport::Tcp,
         servers: vec![Contender::of_text(&command).expect("a command")],
-        load: annulus_load::Plan { warm_up, duration, ..echo::load(workload) },
+        load: Options { warm_up: Some(Duration::ZERO), ..load },
+        time: Duration::from_millis(100),
         cores: Cores { server: core, load: core },
         peers: None,
     };
@@ -50,9 +50,9 @@ fn measure(servers: &mut Box<dyn Measure>, contender: usize) -> Outcome {
 
 #[test]
 fn a_server_and_its_control_are_both_measured() {
-    let two = PerConnection { connections: Some(100), threads: 2, ..PerConnection::default() };
-    for workload in [pipeline().into(), two.into()] {
-        let mut servers = start("echo", workload);
+    let two = Options { per_connection: true, threads: Some(2), ..Options::default() };
+    for load in [pipeline(), two] {
+        let mut servers = start("echo", load);
         assert!(servers.memory().iter().all(|memory| memory.is_some()));
         for contender in [0, 1] {
             let sample = measure(&mut servers, contender).expect("an accepted slice");
@@ -68,14 +68,14 @@ fn a_server_and_its_control_are_both_measured() {
 
 #[test]
 fn a_slice_with_wrong_bytes_is_not_accepted() {
-    let mut servers = start("wrong", pipeline().into());
+    let mut servers = start("wrong", pipeline());
     let error = measure(&mut servers, 0).expect_err("wrong bytes");
     assert!(error.contains("wrong bytes"), "{error}");
 }
 
 #[test]
 fn a_server_that_ends_is_named_with_its_last_line() {
-    let mut servers = start("fall", pipeline().into());
+    let mut servers = start("fall", pipeline());
     let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
     assert!(error.ends_with("its last line: out of luck"), "{error}");
@@ -86,7 +86,7 @@ fn a_server_that_ends_is_named_with_its_last_line() {
 
 #[test]
 fn a_server_that_ended_is_started_anew() {
-    let mut servers = start("fall-once", pipeline().into());
+    let mut servers = start("fall-once", pipeline());
     let error = measure(&mut servers, 0).expect_err("the first process ends");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
     measure(&mut servers, 0).expect("the second process answers");

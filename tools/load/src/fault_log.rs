@@ -48,7 +48,7 @@ impl FaultLog {
             return;
         }
         let mut faults = self.lock();
-        *faults.by_kind.entry(fault.kind.name().to_owned()).or_default() += 1;
+        *faults.by_kind.entry(fault.kind.0.to_owned()).or_default() += 1;
         faults.first.get_or_insert_with(|| format!("client {client}: {}", fault.detail));
     }
 

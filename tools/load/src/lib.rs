@@ -23,8 +23,11 @@ mod exchange;
 mod fault;
 mod fault_log;
 mod findings;
+mod invalid;
 mod mix;
 mod observer;
+#[cfg(feature = "options")]
+mod options;
 mod outcome;
 mod payload;
 mod plan;
@@ -47,30 +50,29 @@ pub mod fuzzing;
 pub mod idle;
 pub mod limits;
 mod load_error;
-#[cfg(feature = "page")]
-pub mod page;
 pub mod recording;
 pub mod stats;
 
 pub use annulus::affinity;
-pub use exchange::http::{Http, HttpError, HttpRequest};
+pub use exchange::http::{Http, HttpRequest};
 pub use exchange::script::{
-    Framing, LengthField, LengthFieldError, MAX_OFFSET, Script, ScriptError, ScriptRequest,
-    script_bytes, script_template,
+    Framing, LengthField, MAX_OFFSET, Script, ScriptRequest, script_bytes, script_template,
 };
+pub use invalid::Invalid;
 pub use load_error::LoadError;
-pub use mix::{Fill, MAX_LENGTH, Mix, MixError, Template, TemplateError};
+pub use mix::{Fill, MAX_LENGTH, Mix, Template};
 pub use observer::{Observer, Progress};
+#[cfg(feature = "options")]
+pub use options::{
+    Address, Endpoint, Options, OptionsError, parse_bytes, parse_duration, parse_target_twice,
+};
 pub use plan::{
-    Datagrams, MAX_CLIENTS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT, MAX_PIPELINE, MAX_WINDOW, Plan,
-    PlanError, Streams, Workload,
+    Datagrams, MAX_CLIENTS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT, MAX_PIPELINE, MAX_WINDOW,
+    Plan, Streams, Workload,
 };
 pub use protocol::Protocol;
 pub use run::run;
-pub use schedule::{
-    Arrivals, MAX_BURST, MAX_RATE, MAX_THINK, Rate, Schedule, ScheduleTextError, Think,
-    parse_number,
-};
+pub use schedule::{Arrivals, MAX_BURST, MAX_RATE, MAX_THINK, Rate, Schedule, Think, parse_number};
 pub use server_address::{MAX_PATH, ServerAddress, unix_address};
-pub use tls::{Tls, TlsError, Trust};
+pub use tls::{Tls, Trust};
 pub use wire::SOURCE_ADDRESSES;

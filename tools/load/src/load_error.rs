@@ -1,8 +1,8 @@
 //! Why a run could not begin.
 
 use crate::affinity::PinError;
+use crate::invalid::Invalid;
 use crate::limits::OpenFileShortage;
-use crate::plan::PlanError;
 use std::io;
 
 /// A run that could not begin. Failures of the server are in its [`Recording`](crate::recording::Recording) instead.
@@ -11,7 +11,7 @@ use std::io;
 pub enum LoadError {
     /// The plan is invalid.
     #[error(transparent)]
-    Plan(PlanError),
+    Plan(Invalid),
     /// More clients than this process may open files.
     #[error(transparent)]
     Files(OpenFileShortage),

@@ -1,12 +1,11 @@
 //! A run of the load generator: which server, which workload, how many clients, for how long.
 
-mod error;
 mod validate;
 mod workload;
 
-pub use error::PlanError;
 pub use workload::{Datagrams, Streams, Workload};
 
+use crate::invalid::{Invalid, invalid};
 use crate::mix::MAX_LENGTH;
 use crate::protocol::Protocol;
 use crate::schedule::Schedule;
@@ -92,7 +91,7 @@ impl Plan {
     ///
     /// # Errors
     /// Names the first invalid value, its limit and a remedy.
-    pub fn validate(&self) -> Result<(), PlanError> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         self.address.validate()?;
         self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
@@ -100,7 +99,9 @@ impl Plan {
             Workload::Streams(streams) => self.check_streams(streams)?,
             Workload::Datagrams(Datagrams { window, segments, .. }) => {
                 if let (ServerAddress::Unix(path), true) = (&self.address, segments) {
-                    return Err(PlanError::Segments(path.clone()));
+                    let path = path.display();
+                    let text = format!("segments are for UDP: leave them out for {path}");
+                    return Err(invalid(text));
                 }
                 check_counts(&[
                     ("bytes a datagram", self.length, 1, MAX_DATAGRAM),
@@ -116,7 +117,7 @@ impl Plan {
         ])
     }
 
-    fn check_streams(&self, streams: Streams) -> Result<(), PlanError> {
+    fn check_streams(&self, streams: Streams) -> Result<(), Invalid> {
         let (length, Streams { pipeline, .. }) = (self.length, streams);
         check_counts(&[
             ("bytes a message", length, 1, MAX_LENGTH),
@@ -125,13 +126,17 @@ impl Plan {
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
         ])?;
         if pipeline * length > MAX_IN_FLIGHT {
-            return Err(PlanError::InFlight { pipeline, length });
+            let most = MAX_IN_FLIGHT / length;
+            return Err(invalid(format!(
+                "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT} bytes of a \
+                 connection: ask for at most {most}"
+            )));
         }
         Ok(())
     }
 
     /// Only streams have a protocol, encryption and a schedule.
-    fn check_protocol(&self) -> Result<(), PlanError> {
+    fn check_protocol(&self) -> Result<(), Invalid> {
         let special = [
             ("other protocols than echo", self.protocol != Protocol::Echo),
             ("TLS", self.tls.is_some()),
@@ -139,11 +144,12 @@ impl Plan {
         ];
         let asked = special.iter().find(|(_, is_asked)| *is_asked);
         if let (Some((what, _)), Workload::Datagrams(_)) = (asked, self.workload) {
-            return Err(PlanError::OnlyStreams(what));
+            let text = format!("{what} with datagrams: only connections have that, leave it out");
+            return Err(invalid(text));
         }
         self.schedule.validate()?;
         self.protocol.validate()?;
-        self.tls.iter().try_for_each(|tls| tls.validate().map_err(PlanError::Tls))
+        self.tls.iter().try_for_each(|tls| tls.validate())
     }
 
     /// The threads that the clients run on.
@@ -160,19 +166,19 @@ fn requests_per_connection(streams: Streams) -> usize {
 }
 
 /// Checks counts: name, value, least and most.
-pub(crate) fn check_counts(
-    counts: &[(&'static str, usize, usize, usize)],
-) -> Result<(), PlanError> {
+pub(crate) fn check_counts(counts: &[(&'static str, usize, usize, usize)]) -> Result<(), Invalid> {
     let wrong = counts.iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
     wrong.map_or(Ok(()), |&(what, value, least, most)| {
-        Err(PlanError::Count { what, value, least, most })
+        Err(invalid(format!("{value} {what}: ask for {least} to {most}")))
     })
 }
 
 /// Checks that no duration is zero: name and value.
-pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), PlanError> {
+pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), Invalid> {
     let wrong = times.iter().find(|(_, time)| time.is_zero());
-    wrong.map_or(Ok(()), |(name, _)| Err(PlanError::Zero(name)))
+    wrong.map_or(Ok(()), |(name, _)| {
+        Err(invalid(format!("a {name} of zero: ask for more, such as 1s")))
+    })
 }
 
 #[cfg(test)]
@@ -180,7 +186,7 @@ mod tests {
     use super::*;
     use crate::schedule::{MAX_RATE, MAX_THINK, Rate, Think};
 
-    fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), PlanError> {
+    fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), Invalid> {
         let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);
         change(&mut plan);
         plan.validate()

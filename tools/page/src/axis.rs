@@ -5,18 +5,10 @@ use plotters::coord::ranged1d::{
 };
 use std::ops::Range;
 
-/// How values lie on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scale {
-    Linear,
-    Log,
-}
-
 /// One axis of a chart.
 #[derive(Clone, Debug)]
 pub struct Axis {
     title: String,
-    scale: Scale,
     low: f64,
     high: f64,
     label: fn(f64) -> String,
@@ -35,41 +27,7 @@ impl Axis {
         let end = if end > start { end } else { start + start.abs().max(1.0) };
         let step = step(end - start);
         let (low, high) = ((start / step).floor() * step, (end / step).ceil() * step);
-        Axis { title: title.into(), scale: Scale::Linear, low, high, label, ticks: None }
-    }
-
-    /// An axis with equal distances for equal ratios, from a positive value to a larger one. The range is widened to 1, 2 or 5 of a power of
-    /// ten; values that are not positive become the smallest.
-    pub fn log(title: impl Into<String>, range: Range<f64>, label: fn(f64) -> String) -> Axis {
-        let Range { start, end } = finite(range, 1.0..10.0);
-        let start = if start > 0.0 { start } else { 1.0 };
-        let low = round_down(start);
-        let high = round_up(end.max(start)).max(round_up(low * 1.5));
-        Axis { title: title.into(), scale: Scale::Log, low, high, label, ticks: None }
-    }
-
-    /// The axis from exactly the one value to the other, which must not be equal.
-    pub fn exact(self, range: Range<f64>) -> Axis {
-        Axis { low: range.start, high: range.end, ..self }
-    }
-
-    /// The axis with labels at these values. Those outside its range are left out.
-    pub fn with_ticks(self, ticks: Vec<f64>) -> Axis {
-        let ticks = ticks.into_iter().map(|tick| (tick, (self.label)(tick))).collect();
-        Axis { ticks: Some(ticks), ..self }
-    }
-
-    /// An axis of named places, at 0, 1, 2 and so on, with half a place before the first and after the last.
-    pub fn places(title: impl Into<String>, names: &[String]) -> Axis {
-        let named = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone()));
-        Axis {
-            title: title.into(),
-            scale: Scale::Linear,
-            low: -0.5,
-            high: names.len().max(1) as f64 - 0.5,
-            label: |_| String::new(),
-            ticks: Some(named.collect()),
-        }
+        Axis { title: title.into(), low, high, label, ticks: None }
     }
 
     /// An upright axis of rows from the top, each labelled in its middle ([`row_middle`]).
@@ -77,8 +35,7 @@ impl Axis {
         let high = names.len().max(1) as f64;
         let named = names.iter().enumerate();
         let ticks = named.map(|(row, name)| (row_middle(row, names.len()), name.clone())).collect();
-        let (title, scale) = (String::new(), Scale::Linear);
-        Axis { title, scale, low: 0.0, high, label: |_| String::new(), ticks: Some(ticks) }
+        Axis { title: String::new(), low: 0.0, high, label: |_| String::new(), ticks: Some(ticks) }
     }
 
     /// The title of the axis.
@@ -94,22 +51,13 @@ impl Axis {
     /// Where a value lies between the ends, from 0 to 1; values beyond them lie at the ends.
     fn share(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
-        let scaled = |value: f64| match self.scale {
-            Scale::Linear => value,
-            Scale::Log => value.log10(),
-        };
-        let low = scaled(self.low);
-        (scaled(value) - low) / (scaled(self.high) - low)
+        (value - self.low) / (self.high - self.low)
     }
 
     /// The labelled values, with their labels.
     pub(crate) fn labels(&self) -> Vec<(f64, String)> {
         let ticks = self.ticks.clone().unwrap_or_else(|| {
-            let ticks = match self.scale {
-                Scale::Linear => self.linear_ticks(),
-                Scale::Log => self.log_ticks(),
-            };
-            ticks.into_iter().map(|tick| (tick, (self.label)(tick))).collect()
+            self.linear_ticks().into_iter().map(|tick| (tick, (self.label)(tick))).collect()
         });
         // Rounding must not lose the last one.
         let slack = (self.high - self.low) * 1e-9;
@@ -121,20 +69,6 @@ impl Axis {
         let step = step(self.high - self.low);
         let first = (self.low / step).ceil();
         (0..=MOST_TICKS + 1).map(|n| (first + n as f64) * step).collect()
-    }
-
-    /// Values of 1, 2 and 5 of each power of ten if they are few; else powers of ten, or every second one, and so on.
-    fn log_ticks(&self) -> Vec<f64> {
-        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
-        let powers = || (first..=last).map(|power| 10f64.powi(power));
-        let all: Vec<f64> =
-            powers().flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * power)).collect();
-        let inside = all.iter().filter(|tick| (self.low..=self.high).contains(*tick)).count();
-        if inside <= MOST_TICKS {
-            return all;
-        }
-        let every = powers().count().div_ceil(MOST_TICKS);
-        powers().step_by(every).collect()
     }
 }
 
@@ -189,13 +123,6 @@ fn round_up(value: f64) -> f64 {
     digits.into_iter().find(|round| *round >= value * (1.0 - 1e-9)).unwrap_or(10.0 * power)
 }
 
-/// The largest 1, 2 or 5 of a power of ten that is not above a positive value.
-fn round_down(value: f64) -> f64 {
-    let power = 10f64.powf(value.log10().floor());
-    let digits = [5.0, 2.0, 1.0].map(|digit| digit * power);
-    digits.into_iter().find(|round| *round <= value * (1.0 + 1e-9)).unwrap_or(power)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,49 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn logarithmic_axes_have_few_labels() {
-        let axis = Axis::log("", 37.0..410.0, plain);
-        assert_eq!(
-            (axis.low..axis.high, labels(&axis)),
-            (20.0..500.0, vec!["20".into(), "50".into(), "100".into(), "200".into(), "500".into()])
-        );
-        let wide = Axis::log("", 1.0..1e12, plain);
-        assert!((3..=MOST_TICKS).contains(&wide.labels().len()), "{:?}", wide.labels());
-        assert_eq!(
-            [0.0, 20.0, 100.0, 1e9].map(|value| axis.map(&value, (600, 0))),
-            [600, 600, 300, 0]
-        );
-    }
-
-    #[test]
     fn senseless_ranges_can_be_drawn() {
         let ranges = [5.0..5.0, 0.0..0.0, f64::NAN..1.0, 0.0..f64::INFINITY, -1.0..0.0];
         for range in ranges {
-            for axis in
-                [Axis::linear("", range.clone(), plain), Axis::log("", range.clone(), plain)]
-            {
-                assert!(axis.low < axis.high, "{range:?}: {axis:?}");
-                assert_eq!(
-                    [f64::NAN, axis.low, axis.high].map(|value| axis.map(&value, (5, 9))),
-                    [5, 5, 9]
-                );
-            }
+            let axis = Axis::linear("", range.clone(), plain);
+            assert!(axis.low < axis.high, "{range:?}: {axis:?}");
+            let places = [f64::NAN, axis.low, axis.high].map(|value| axis.map(&value, (5, 9)));
+            assert_eq!(places, [5, 5, 9]);
         }
-    }
-
-    #[test]
-    fn places_are_labelled_by_their_names() {
-        let axis = Axis::places("clients", &["1".into(), "50".into()]);
-        assert_eq!(
-            (labels(&axis), axis.low..axis.high),
-            (vec!["1".into(), "50".into()], -0.5..1.5)
-        );
-        assert_eq!(Axis::places("", &[]).range(), -0.5..0.5);
-    }
-
-    #[test]
-    fn chosen_labels_are_kept_if_they_are_inside() {
-        let axis = Axis::log("", 1.0..1e5, plain).with_ticks(vec![1.0, 10.0, 1e6]);
-        assert_eq!(labels(&axis), ["1", "10"]);
     }
 }

@@ -9,7 +9,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Units of the drawing, which are scaled to the width that the page gives.
 pub(crate) const WIDTH: u32 = 960;
-pub(crate) const HEIGHT: u32 = 600;
 
 /// The library's font size, which is 1.24 times that of the text: a thirtieth of the width, for labels that can be read on a phone.
 const FONT_SIZE: f64 = 37.0;
@@ -24,8 +23,6 @@ type Element<'a> = DynElement<'static, SVGBackend<'a>, (f64, f64)>;
 pub(crate) enum Mark {
     /// A line through points, with its width.
     Path(Ink, u32, Vec<(f64, f64)>),
-    /// A filled rectangle between two corners.
-    Area(Ink, [(f64, f64); 2]),
     /// A filled circle.
     Dot(Ink, (f64, f64)),
     /// A line of text, which begins there.
@@ -95,7 +92,6 @@ fn element<'a>(mark: &Mark) -> Element<'a> {
         Mark::Path(ink, width, points) => {
             PathElement::new(points.clone(), ink.color().stroke_width(*width)).into_dyn()
         }
-        Mark::Area(ink, corners) => Rectangle::new(*corners, ink.color().filled()).into_dyn(),
         Mark::Dot(ink, place) => Circle::new(*place, 8, ink.color().filled()).into_dyn(),
         Mark::Text(text, place) => Text::new(text.clone(), *place, text_style()).into_dyn(),
     }

@@ -1,4 +1,4 @@
-//! A picture with its caption and the key to its colours.
+//! A picture with its caption.
 
 use serde::Serialize;
 
@@ -11,19 +11,6 @@ pub struct Figure {
     pub note: String,
     /// The picture, as SVG.
     pub svg: String,
-    /// The meanings of the colours; may be empty.
-    pub key: Vec<Key>,
     /// Whether there was anything to draw.
     pub has_data: bool,
-    /// Whether it takes the whole width of the page.
-    pub is_wide: bool,
-}
-
-/// The meaning of one colour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Key {
-    /// The name of the colour in the page's style.
-    pub(crate) ink: String,
-    /// The meaning of the colour.
-    pub(crate) name: String,
 }

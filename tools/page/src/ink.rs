@@ -10,7 +10,7 @@ use plotters::style::RGBColor;
 /// dots. More series take these again from the first.
 pub const SERIES: usize = 12;
 
-/// Steps from few to many, of a heat map and of a [`Matrix`](crate::Matrix).
+/// Steps from few to many, of a [`Matrix`](crate::Matrix).
 pub const HEATS: usize = 9;
 
 /// The role of a part of a drawing, which decides its colour.
@@ -21,23 +21,15 @@ pub(crate) enum Ink {
     Axis,
     /// A series; any number.
     Series(usize),
-    /// From few (0) to many (`HEATS` − 1).
-    Heat(usize),
 }
 
 const FIRST_SERIES: u8 = 4;
-const FIRST_HEAT: u8 = FIRST_SERIES + SERIES as u8;
-const END: u8 = FIRST_HEAT + HEATS as u8;
+const END: u8 = FIRST_SERIES + SERIES as u8;
 
 impl Ink {
     /// The colour that stands for this ink in the drawing.
     pub(crate) fn color(self) -> RGBColor {
         RGBColor(0, 0, self.number())
-    }
-
-    /// The name of the ink, as part of a class.
-    pub(crate) fn name(self) -> String {
-        name(self.number())
     }
 
     fn number(self) -> u8 {
@@ -46,7 +38,6 @@ impl Ink {
             Ink::Grid => 2,
             Ink::Axis => 3,
             Ink::Series(series) => FIRST_SERIES + (series % SERIES) as u8,
-            Ink::Heat(heat) => FIRST_HEAT + heat.min(HEATS - 1) as u8,
         }
     }
 }
@@ -56,8 +47,7 @@ fn name(number: u8) -> String {
         1 => "text".into(),
         2 => "grid".into(),
         3 => "axis".into(),
-        number if number < FIRST_HEAT => format!("s{}", number - FIRST_SERIES),
-        number => format!("h{}", number - FIRST_HEAT),
+        number => format!("s{}", number - FIRST_SERIES),
     }
 }
 
@@ -83,12 +73,11 @@ mod tests {
     #[test]
     fn each_ink_has_a_class_of_its_own() {
         let series = (0..SERIES).map(Ink::Series);
-        let heats = (0..HEATS).map(Ink::Heat);
-        let inks = [Ink::Text, Ink::Grid, Ink::Axis].into_iter().chain(series).chain(heats);
-        let names: std::collections::BTreeSet<String> = inks.map(Ink::name).collect();
-        assert_eq!(names.len(), 3 + SERIES + HEATS);
+        let inks = [Ink::Text, Ink::Grid, Ink::Axis].into_iter().chain(series);
+        let names: std::collections::BTreeSet<String> =
+            inks.map(|ink| name(ink.number())).collect();
+        assert_eq!(names.len(), 3 + SERIES);
         assert_eq!(Ink::Series(SERIES + 1).color(), Ink::Series(1).color());
-        assert_eq!(Ink::Heat(100).color(), Ink::Heat(HEATS - 1).color());
     }
 
     #[test]

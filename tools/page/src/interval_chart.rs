@@ -57,8 +57,6 @@ impl IntervalChart {
             note: self.note.clone(),
             has_data: !self.rows.is_empty(),
             svg: canvas::draw(size, &self.x, &Axis::rows(&names), &marks),
-            key: Vec::new(),
-            is_wide: true,
         }
     }
 

@@ -1,28 +1,28 @@
 //! Self-contained HTML pages with charts, for results of measurements.
 //!
-//! A [`Page`] is data: figures to grasp at once ([`Tile`]), reservations, and sections of texts, tables, commands and
+//! A [`Page`] is data: figures to grasp at once ([`Tile`]), warnings, and sections of texts, tables, commands and
 //! figures ([`Block`]). [`Page::html`] makes one file of it that needs no network and no script, follows the reader's choice of light and
-//! dark, and can be read on a phone and in print; [`Page::markdown`] has the same without the pictures. Charts are SVG: [`LineChart`], [`HeatMap`] and [`IntervalChart`]. Their colours are
+//! dark, and can be read on a phone and in print; [`Page::markdown`] has the same without the pictures. Charts are SVG: [`IntervalChart`]. Their colours are
 //! classes, to which the page's style gives values.
 //!
 //! ```
-//! use annulus_page::{Axis, Block, Line, LineChart, Page, Section, text};
+//! use annulus_page::{Axis, Block, IntervalChart, IntervalRow, Page, Section, text};
 //!
-//! let rates = [(0.0, 80_000.0), (1.0, 84_000.0), (2.0, 83_500.0)];
-//! let chart = LineChart {
-//!     title: "Rate".into(),
+//! let row = IntervalRow { name: "50 clients".into(), value: 0.9, interval: Some(0.8..0.95), series: 2 };
+//! let chart = IntervalChart {
+//!     title: "CPU time".into(),
 //!     note: String::new(),
-//!     x: Axis::linear("time in s", 0.0..3.0, text::number),
-//!     y: Axis::linear("requests a second", 0.0..100_000.0, text::number),
-//!     lines: vec![Line::steps("answered", 0, rates.map(|(at, rate)| (at..at + 1.0, rate)))],
+//!     x: Axis::linear("ratio", 0.5..1.5, text::number),
+//!     marks: vec![1.0],
+//!     rows: vec![row],
 //! };
 //! let page = Page {
 //!     title: "A run".into(),
-//!     sections: vec![Section::new("Over time", vec![Block::Figure(chart.figure())])],
+//!     sections: vec![Section::new("Ratios", vec![Block::Figure(chart.figure())])],
 //!     ..Page::default()
 //! };
 //! let html = page.html();
-//! assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<polyline"));
+//! assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<svg"));
 //! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -30,20 +30,16 @@
 mod axis;
 mod canvas;
 mod figure;
-mod heat_map;
 mod ink;
 mod interval_chart;
-mod line_chart;
 mod markdown;
 mod page;
 pub mod text;
 
 pub use axis::Axis;
-pub use figure::{Figure, Key};
-pub use heat_map::{Cell, HeatMap};
+pub use figure::Figure;
 pub use ink::{HEATS, SERIES};
 pub use interval_chart::{IntervalChart, IntervalRow};
-pub use line_chart::{Line, LineChart};
 pub use page::{
     Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Notice, Page, Section, Table, Tile,
 };

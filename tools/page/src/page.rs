@@ -18,7 +18,7 @@ pub struct Page {
     pub links: Vec<Link>,
     /// The figures to be grasped at once, in this order.
     pub tiles: Vec<Tile>,
-    /// The reservations that a reader must know before the figures are believed.
+    /// The warnings that a reader must know before the figures are believed.
     pub notices: Vec<Notice>,
     /// Charts, tables and texts, in this order.
     pub sections: Vec<Section>,
@@ -35,10 +35,10 @@ pub struct Tile {
     pub note: String,
 }
 
-/// A reservation.
+/// A warning.
 #[derive(Clone, Debug, Serialize)]
 pub struct Notice {
-    /// The text of the reservation.
+    /// The text of the warning.
     pub text: String,
     /// The remedy; may be empty.
     pub advice: String,

@@ -44,13 +44,6 @@ pub fn ratio(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// A percentile's place on an axis of 1 ÷ (1 − share), as it is called: 1 is `0`, 10 is `90`, 1000 is `99.9`.
-pub fn percentile(inverse: f64) -> String {
-    let percent = 100.0 - 100.0 / inverse;
-    let decimals = (inverse.log10().round() as usize).saturating_sub(2);
-    format!("{percent:.decimals$}")
-}
-
 /// A word as a shell takes it.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
@@ -91,12 +84,6 @@ mod tests {
     fn times_have_a_unit_that_suits_them() {
         let texts = [870.0, 12_345.0, 999_600.0, 1e9, 2.5e9].map(nanoseconds);
         assert_eq!(texts, ["870 ns", "12.3 µs", "1 ms", "1 s", "2.5 s"]);
-    }
-
-    #[test]
-    fn percentiles_are_called_by_their_usual_names() {
-        let names = [1.0, 2.0, 10.0, 100.0, 1e3, 1e5].map(percentile);
-        assert_eq!(names, ["0", "50", "90", "99", "99.9", "99.999"]);
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Options that several benches have: cores, sizes, times.
 
-use crate::duration;
-pub(crate) use crate::size::bytes;
 use crate::usage::UsageError;
 use annulus_lab::cores::Cores;
-use annulus_load::affinity;
+pub(crate) use annulus_load::parse_bytes as bytes;
+use annulus_load::{affinity, parse_duration};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
@@ -40,7 +39,7 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
 
 /// A duration that is not zero.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
+    match parse_duration(text)? {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
         time => Ok(time),
     }

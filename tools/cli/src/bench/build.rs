@@ -1,10 +1,9 @@
 //! `annulus bench build`: builds peers, and says what is missing.
 
 use crate::duration;
-use crate::load::plan_of;
 use crate::output::{self, note};
 use crate::usage::UsageError;
-use annulus_lab::describe::Comparison;
+use annulus_lab::describe::Described;
 use annulus_lab::distinct;
 use annulus_lab::peer::{Built, Peers};
 use annulus_load::clock;
@@ -92,8 +91,8 @@ fn tail(printed: &str) -> String {
 
 /// Programs that comparisons use, and that are not installed.
 fn missing_programs() -> Result<()> {
-    let mut missing: Vec<String> = Comparison::names()
-        .filter_map(|name| Comparison::find(name, plan_of))
+    let mut missing: Vec<String> = Described::names()
+        .filter_map(|name| Described::find(name)?.comparison())
         .flat_map(|comparison| comparison.missing().collect::<Vec<_>>())
         .collect();
     missing.sort();

@@ -183,7 +183,7 @@ fn text(comparison: &Comparison, bench: &Bench, all: bool) -> String {
     }
     text += "\n";
     text += &wrapped("→ ", &comparison.sentence());
-    text.extend(comparison.doubts.iter().map(|doubt| wrapped("! ", doubt)));
+    text.extend(comparison.warnings.iter().map(|warning| wrapped("! ", warning)));
     text + "\n"
 }
 

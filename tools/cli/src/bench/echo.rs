@@ -1,20 +1,21 @@
 //! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
 use super::args::{Pins, bytes, some_time};
-use super::run::{OutputArgs, compare, peers};
-use crate::duration;
-use crate::usage::{UsageError, condense, only_with};
+use super::measure::{self, Output};
+use super::run::peers;
+use crate::output::Target;
+use crate::usage::{UsageError, condense};
 use annulus::DriverChoice;
 use annulus_lab::bench::{Cell, Plan, Rounds};
 use annulus_lab::describe::{Contender, Setup};
 use annulus_lab::distinct;
 use annulus_lab::echo::{self, Catalogue, Echo, Transport};
 use annulus_load::{
-    Datagrams, MAX_CLIENTS, MAX_CONNECTIONS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE,
-    PerConnection, Streams, Workload,
+    MAX_CLIENTS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE, Options, parse_duration,
 };
 use anyhow::Result;
 use clap::{Args, Parser};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
     seconds: Duration,
     /// How long a slice runs before it is measured
-    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = parse_duration)]
     warm_up: Duration,
     /// Messages in flight per connection
     #[arg(long, value_name = "COUNT", default_value_t = 1,
@@ -97,29 +98,36 @@ pub(crate) struct EchoArgs {
     #[arg(long)]
     segments: bool,
     /// A connection per message: connect, send, receive, close; compares average and p99, too
-    #[arg(long, conflicts_with_all = ["pipeline", "seconds", "warm_up"])]
+    #[arg(long, conflicts_with = "pipeline")]
     per_connection: bool,
-    /// Connections per slice, with --per-connection [default: as many as clients, but 200 at least]
+    /// Event loops of the load [default: 1]
     #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS as u64))]
-    connections: Option<u64>,
-    /// Event loops of the load, with --per-connection [default: 1]
-    #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u64).range(1..=MAX_EVENT_LOOPS as u64))]
-    threads: Option<u64>,
+          value_parser = clap::value_parser!(u16).range(1..=MAX_EVENT_LOOPS as i64))]
+    threads: Option<u16>,
     /// Read every server's memory again after idling for this long
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle: Option<Duration>,
     #[command(flatten)]
     pins: Pins,
-    #[command(flatten)]
-    output: OutputArgs,
+    /// Write everything as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
+    /// Keep the results in this directory, with pages; a run that was interrupted
+    /// goes on from what is there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The seed of the order of slices and of the payload
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print every figure, not only what decides
+    #[arg(long)]
+    verbose: bool,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
-    let output = (args.output.json.clone(), args.output.verbose);
     let setup = setup(&args)?;
-    compare(output, || setup.prepare())
+    let output = Output { json: args.json, is_verbose: args.verbose };
+    measure::one(setup, args.out, &output)
 }
 
 /// Our servers, and the peers of the directory `tools/peers` here or above.
@@ -142,22 +150,31 @@ pub(crate) fn catalogue() -> Catalogue {
 pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     let transport = args.transport;
     let (cores, catalogue) = (args.pins.choose()?, catalogue());
-    let load = annulus_load::Plan {
-        warm_up: args.warm_up,
-        duration: args.seconds,
+    if args.segments && transport != Transport::Udp {
+        let text = "--segments: only --transport udp has them, leave it out";
+        return Err(UsageError(text.into()).into());
+    }
+    let load = Options {
+        warm_up: Some(args.warm_up),
         pin: Some(cores.load),
-        seed: args.output.seed,
-        ..echo::load(workload(args, transport)?)
+        seed: Some(args.seed),
+        pipeline: (!args.per_connection).then_some(args.pipeline as usize),
+        driver: args.client,
+        segments: args.segments,
+        per_connection: args.per_connection,
+        threads: args.threads,
+        ..Options::default()
     };
     // The metric of the precision: of connections, their time.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
     let rounds = Rounds::precise(args.rounds, args.rounds_max, metric, args.precision);
     let name = transport.kind().unwrap_or("echo").into();
     let echo = Echo {
-        plan: Plan { name, rounds, seed: args.output.seed },
+        plan: Plan { name, rounds, seed: args.seed },
         servers: servers(args, transport, &catalogue)?,
         transport,
         load,
+        time: args.seconds,
         cores,
         peers: catalogue.into_peers(),
     };
@@ -192,29 +209,6 @@ fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// The workload of the clients.
-fn workload(args: &EchoArgs, transport: Transport) -> Result<Workload, UsageError> {
-    let (pipeline, segments) = (args.pipeline as usize, args.segments);
-    let of_connections =
-        [("--connections", args.connections.is_some()), ("--threads", args.threads.is_some())];
-    only_with("--per-connection", args.per_connection, &of_connections)?;
-    let refuse = |text: &str| Err(UsageError(text.into()));
-    let driver = args.client;
-    match transport {
-        Transport::Udp if args.per_connection => {
-            refuse("--per-connection: datagrams have no connection")
-        }
-        Transport::Udp => Ok(Datagrams { window: pipeline, segments, driver }.into()),
-        _ if args.segments => refuse("--segments: only --transport udp has them, leave it out"),
-        _ if args.per_connection => {
-            let connections = args.connections.map(|count| count as usize);
-            let threads = args.threads.unwrap_or(1) as usize;
-            Ok(PerConnection { connections, threads, driver }.into())
-        }
-        _ => Ok(Streams { pipeline, driver, ..Streams::default() }.into()),
-    }
-}
-
 /// Parses `50x128`, `100x16K` or `10x1M`.
 fn pair(text: &str) -> Result<(u64, u64), String> {
     let (clients, size) =
@@ -239,7 +233,6 @@ pub(crate) fn precision(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use crate::bench::args::tests::{parsed, refused};
-    use annulus_lab::describe::Client;
     use annulus_load::limits;
 
     fn setup(line: &str, transport: Transport) -> Result<Setup> {
@@ -312,8 +305,6 @@ mod tests {
             ("--servers uring+driver=epoll", "cannot be used multiple times"),
             ("--servers uring+help", "unexpected argument '--help'"),
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
-            ("--connections 5 --seconds 1", "--connections does nothing without --per-connection"),
-            ("--threads 2 --seconds 1", "--threads does nothing without --per-connection"),
             ("--clients 5,5", "5 clients × 128 bytes is given twice"),
             ("--clients 50 --cells 50x128", "50 clients × 128 bytes is given twice"),
             ("--segments", "only --transport udp has them"),
@@ -323,26 +314,19 @@ mod tests {
         }
     }
 
-    /// Whether the workload of the first cell is one.
-    fn is(setup: &Setup, one: impl Fn(Workload) -> bool) -> bool {
-        matches!(&setup.loads[0].client, Client::Own { plan, .. } if one(plan.workload))
-    }
-
     #[test]
     fn datagrams_and_unix_sockets_have_servers_and_limits_of_their_own() {
         let plain = setup("--pipeline 4", Transport::Udp).unwrap();
-        assert!(is(&plain, |workload| matches!(workload, Workload::Datagrams(_))));
         assert_eq!(plain.names(), ["uring", "epoll"]);
         for (line, part) in [
             ("--servers uring,threads", "server 'threads' serves TCP only"),
             ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
             ("--pipeline 1025", "1025 datagrams in flight: ask for 1 to 1024"),
-            ("--segments --per-connection", "datagrams have no connection"),
+            ("--segments --per-connection", "--per-connection does nothing without"),
         ] {
             refused(setup(line, Transport::Udp), part);
         }
         let plain = setup("--per-connection", Transport::Unix).unwrap();
-        assert!(is(&plain, |workload| matches!(workload, Workload::PerConnection(_))));
         assert_eq!(plain.names(), ["uring", "epoll"]);
         refused(setup("--segments", Transport::Unix), "only --transport udp has them");
         refused(

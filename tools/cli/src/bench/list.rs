@@ -1,11 +1,11 @@
 //! `annulus bench list`: what can be measured, how large it is, and about how long it takes.
 
 use super::args::Pins;
-use super::subject::{self, Named, Options, Subject};
+use super::subject::{self, Options, Subject};
 use crate::duration;
 use crate::output;
 use crate::text::{Listing, table};
-use annulus_lab::describe::Only;
+use annulus_lab::describe::{Described, Only};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -35,11 +35,9 @@ struct Listed {
 }
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
-    let named = match args.names.as_slice() {
-        [] => subject::all(),
-        names => names.iter().map(|name| Named::find(name)).collect::<Result<_, _>>()?,
-    };
-    let listed = named.iter().map(listed).collect::<Result<Vec<Listed>>>()?;
+    let all = || Described::names().map(str::to_owned).collect();
+    let names = if args.names.is_empty() { all() } else { args.names.clone() };
+    let listed = names.into_iter().map(listed).collect::<Result<Vec<Listed>>>()?;
     let titles = ["", "kind", "cells", "contenders", "time", "quick"].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = [titles].into_iter().chain(listed.iter().map(row)).collect();
     let mut text = table(2, &rows);
@@ -54,14 +52,14 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listed(named: &Named) -> Result<Listed> {
+fn listed(word: String) -> Result<Listed> {
     let subject = |quick| {
         let cores = Pins::default().choose()?;
         let (precision, only) = (None, Only::default());
-        named.subject(&Options { quick, rounds: None, seed: 1, cores, precision, only })
+        subject::named(&word, &Options { quick, rounds: None, seed: 1, cores, precision, only })
     };
-    let word = named.word().to_owned();
-    Ok(Listed { word, usual: subject(false)?, quick: subject(true)? })
+    let (usual, quick) = (subject(false)?, subject(true)?);
+    Ok(Listed { word, usual, quick })
 }
 
 fn row(Listed { word, usual, quick }: &Listed) -> Vec<String> {

@@ -6,16 +6,18 @@ use super::page;
 use super::results::of_report;
 use super::run::{Progress, RunLock};
 use super::servers::ServerArgs;
-use super::subject::{self, Named, Options, Subject};
+use super::subject::{self, Options, Subject};
 use super::tables;
 use crate::duration;
-use crate::output::{self, note};
+use crate::output::{self, Target, note};
 use crate::usage::UsageError;
-use annulus_lab::describe::Only;
+use annulus_lab::describe::{Described, Only, Setup};
 use annulus_lab::distinct;
 use annulus_lab::results::{self, ENDING, Results};
+use annulus_lab::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,8 +35,8 @@ with the same --out. At the end there are pages beside it, and an index.html
 (annulus bench page); annulus bench serve shows them before. What is missing
 here, such as a toolchain, is left out and named.
 
-A suite is a file in tools/suites/: the tables of a document, with the published
-figures and with the parameters of each cell. All of its servers run, and are
+A file with kind and [[table]] is a suite: the tables of a document, with the
+published figures and with the parameters of each cell. All of its servers run, and are
 measured in turn in short slices, round after round. Its tables are printed as
 in the document, the published figures above the measured ones. Absolute
 figures of different machines cannot be compared: compare within a table.
@@ -47,8 +49,7 @@ its Unix socket. A server is ready once it accepts connections. It must stay in
 the foreground, and ends with the run, with all that it has started. CPU time
 is that of all its processes; of one that runs already it is known if it is
 this user's. The first server is measured twice as a control. A file with
-[[server]] and [[load]] is the same; the files in tools/lab/programs are
-examples.
+[[server]] and [[load]] is the same; those in tools/lab/catalogue are examples.
 
 A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any
 text. A cell is written as it is printed, or as its values: 50x128. Every
@@ -121,19 +122,20 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     args.servers.check(&args.names)?;
     let of_servers = || subject::of_servers(&args.servers, &args.names, &options);
     let servers = args.servers.are_given().then(of_servers).transpose()?;
-    let named = if servers.is_some() { Vec::new() } else { args.named()? };
-    let lock = RunLock::take()?;
+    let names = if servers.is_some() { Vec::new() } else { args.named()? };
     let directory = args.directory(servers.as_ref());
     let mut failed = Vec::new();
     let mut open: Vec<Subject> = servers.into_iter().collect();
-    for named in &named {
-        match named.subject(&options) {
+    for name in &names {
+        match subject::named(name, &options) {
             Ok(subject) => open.push(subject),
-            Err(error) if named_alone(&args, &error) => return Err(error),
-            Err(error) => failed.push(report_failure(named.word(), &error)),
+            Err(error) if names.len() == 1 || error.is::<UsageError>() => return Err(error),
+            Err(error) => failed.push(report_failure(name, &error)),
         }
     }
-    let decided = measure_all((open, args.verbose), &directory, &lock, &mut failed)?;
+    let lock = RunLock::take()?;
+    let output = Output { json: None, is_verbose: args.verbose };
+    let decided = measure_all((open, &output), &directory, &lock, &mut failed)?;
     page::beside(&directory)?;
     if lock.is_stopped() {
         note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
@@ -146,9 +148,32 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED) })
 }
 
-/// Whether an error ends the run: it is one of usage, or there is nothing else to measure.
-fn named_alone(args: &RunArgs, error: &anyhow::Error) -> bool {
-    args.names.len() == 1 && !args.is_all() || error.is::<UsageError>()
+/// How the results of a comparison are shown.
+pub(super) struct Output {
+    pub(super) json: Option<Target>,
+    pub(super) is_verbose: bool,
+}
+
+/// Measures one comparison, whose results are kept only in a directory that is named.
+pub(super) fn one(setup: Setup, out: Option<PathBuf>, output: &Output) -> Result<ExitCode> {
+    let lock = RunLock::take()?;
+    // An unwritable path is reported before the measurement.
+    output.json.clone().map(Target::open).transpose()?;
+    let scratch = Scratch::within(&env::temp_dir())?;
+    let directory = out.as_deref().unwrap_or(scratch.path());
+    let is_compared = setup.contenders.len() > 1;
+    let subject = Subject { name: setup.plan.name.clone(), setup, suite: None };
+    let done = measure((subject, output), directory, &lock, (1, 1), Duration::ZERO)?;
+    if out.is_some() {
+        page::beside(directory)?;
+    }
+    scratch.remove()?;
+    match done.failure {
+        Some(failure) => bail!(failure),
+        None if lock.is_stopped() => Ok(lock.status()),
+        None if is_compared && !done.is_decided => Ok(ExitCode::from(UNDECIDED)),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Prints a failure; returns what failed.
@@ -159,7 +184,7 @@ fn report_failure(name: &str, error: &anyhow::Error) -> String {
 
 /// Measures every comparison that is not finished; adds the names of those that fail. Whether anything is decided.
 fn measure_all(
-    (subjects, is_verbose): (Vec<Subject>, bool),
+    (subjects, output): (Vec<Subject>, &Output),
     directory: &Path,
     lock: &RunLock,
     failed: &mut Vec<String>,
@@ -172,10 +197,10 @@ fn measure_all(
     for (index, subject) in subjects.into_iter().enumerate() {
         later = later.saturating_sub(subject.setup.cost());
         let name = subject.name.clone();
-        match measure((subject, is_verbose), directory, lock, (index + 1, of), later) {
-            Ok(Done { has_failed, is_decided }) => {
+        match measure((subject, output), directory, lock, (index + 1, of), later) {
+            Ok(Done { failure, is_decided }) => {
                 decided |= is_decided;
-                failed.extend(has_failed.then_some(name));
+                failed.extend(failure.map(|_| name));
             }
             Err(error) if of == 1 || error.is::<UsageError>() => return Err(error),
             Err(error) => failed.push(report_failure(&name, &error)),
@@ -189,15 +214,15 @@ fn measure_all(
 
 /// How a comparison ended.
 struct Done {
-    /// A slice failed.
-    has_failed: bool,
+    /// The first slice that failed.
+    failure: Option<String>,
     /// There is a verdict, or none is asked for: published tables are figures.
     is_decided: bool,
 }
 
 /// Measures a comparison, and prints its report. A finished one is left alone; one that differs from what is asked for is an error.
 fn measure(
-    (subject, is_verbose): (Subject, bool),
+    (subject, output): (Subject, &Output),
     directory: &Path,
     lock: &RunLock,
     (number, of): (usize, usize),
@@ -211,7 +236,7 @@ fn measure(
     let is_finished = known.as_ref().is_some_and(Results::is_finished);
     if is_finished {
         note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
-        return Ok(Done { has_failed: false, is_decided: true });
+        return Ok(Done { failure: None, is_decided: true });
     }
     let known = known.map_or(0, |results| results.record().slices().len());
     let prepared = setup.prepare().with_context(|| name.clone())?;
@@ -224,15 +249,15 @@ fn measure(
             .iter()
             .for_each(|why| note(format_args!("annulus: {why}"))),
     }
-    let title = format!("{name} ({number} of {of})");
+    let title = if of > 1 { format!("{name} ({number} of {of})") } else { name };
     let mut progress = Progress::new(lock, title, known, later);
     let results = results::measure(prepared, suite, &path, &mut progress)?;
     drop(progress);
-    deliver(&results, is_verbose)
+    deliver(&results, output)
 }
 
 /// Prints the tables.
-fn deliver(results: &Results, is_verbose: bool) -> Result<Done> {
+fn deliver(results: &Results, output: &Output) -> Result<Done> {
     let report = results.report();
     match results.suite() {
         Some(suite) => {
@@ -241,13 +266,16 @@ fn deliver(results: &Results, is_verbose: bool) -> Result<Done> {
                 bail!("suite {}: nothing of it could be measured here", suite.name);
             }
         }
-        None => output::print(&of_report(&report, is_verbose))?,
+        None => {
+            let json = output.json.clone().map(Target::open).transpose()?;
+            output::deliver(json, &report, Some(of_report(&report, output.is_verbose)))?;
+        }
     }
     let mut verdicts = report.verdicts.iter();
     let is_decided = results.suite().is_some()
         || report.verdicts.is_empty()
         || verdicts.any(|found| found.verdict.is_decided());
-    Ok(Done { has_failed: report.failures().next().is_some(), is_decided })
+    Ok(Done { failure: report.failures().next(), is_decided })
 }
 
 impl RunArgs {
@@ -268,19 +296,18 @@ impl RunArgs {
     }
 
     /// The named subjects, each once.
-    fn named(&self) -> Result<Vec<Named>, UsageError> {
+    fn named(&self) -> Result<Vec<String>, UsageError> {
         match self.names.as_slice() {
-            [_] if self.is_all() => return Ok(subject::all()),
+            [_] if self.is_all() => Ok(Described::names().map(str::to_owned).collect()),
             names if self.is_all() => {
                 let text = format!("{}: all and quick stand alone", names.join(" "));
-                return Err(UsageError(text));
+                Err(UsageError(text))
             }
-            _ => {}
+            names => {
+                distinct(names, |name| format!("'{name}'"))?;
+                Ok(names.to_vec())
+            }
         }
-        let named = self.names.iter().map(|name| Named::find(name));
-        let named = named.collect::<Result<Vec<Named>, UsageError>>()?;
-        distinct(&named, |named| format!("'{}'", named.word()))?;
-        Ok(named)
     }
 
     /// The directory of the results: the named one, or a new one.

@@ -11,16 +11,16 @@ const BASELINE: usize = 17;
 /// Half the width of a bar, in characters.
 const HALF: usize = 12;
 
-/// The report as text: the answer, the ratios and the doubts; with `is_verbose` every table of the report.
+/// The report as text: the answer, the ratios and the warnings; with `is_verbose` every table of the report.
 pub(crate) fn of_report(report: &Report, is_verbose: bool) -> String {
     let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
     let blank = if answer.is_empty() { "" } else { "\n" };
     match ratios(report).filter(|_| !is_verbose) {
         Some(ratios) => {
-            [answer, blank.into(), ratios, noise(report), run(report), doubts(report)].concat()
+            [answer, blank.into(), ratios, noise(report), run(report), warnings(report)].concat()
         }
         None => {
-            let tables = [heading(report), tables(report), memory(report), doubts(report)];
+            let tables = [heading(report), tables(report), memory(report), warnings(report)];
             [answer, blank.into(), tables.concat()].concat()
         }
     }
@@ -233,9 +233,9 @@ fn memory(report: &Report) -> String {
     format!("\n{}", table(1, &lines))
 }
 
-/// Reasons to doubt the results.
-pub(crate) fn doubts(report: &Report) -> String {
-    let blank = if report.doubts.is_empty() { "" } else { "\n" };
-    let doubts = report.doubts.iter().map(|doubt| wrapped("! ", doubt));
-    [blank.to_owned()].into_iter().chain(doubts).collect()
+/// Reasons not to rely on the results.
+pub(crate) fn warnings(report: &Report) -> String {
+    let blank = if report.warnings.is_empty() { "" } else { "\n" };
+    let warnings = report.warnings.iter().map(|warning| wrapped("! ", warning));
+    [blank.to_owned()].into_iter().chain(warnings).collect()
 }

@@ -1,63 +1,20 @@
 //! Running a bench: one at a time on a machine, with progress, an orderly stop, and results.
 
-use crate::bench::results;
 use crate::duration;
-use crate::output::{self, Target, note};
-use annulus_lab::bench::{Observer, Prepared, Report};
+use crate::output::note;
+use annulus_lab::bench::Observer;
 use annulus_lab::interrupt::Interrupt;
 use annulus_lab::lock::Lock;
 use annulus_lab::peer::Peers;
 use annulus_load::clock;
-use anyhow::{Context, Result, bail};
-use clap::Args;
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
-use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Printed at the first ctrl-C.
 const STOPPING: &str = "annulus: stopping after this slice; once more stops at once";
-
-/// Options of every bench.
-#[derive(Args, Debug)]
-pub(crate) struct OutputArgs {
-    /// Write everything as JSON to a file, or to standard output as -
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) json: Option<Target>,
-    /// The seed of the order of slices and of the payload
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Print every figure, not only what decides
-    #[arg(long)]
-    pub(crate) verbose: bool,
-}
-
-/// Takes the machine's lock, measures, and prints the report; meanwhile saves the results so far as JSON.
-pub(crate) fn compare(
-    (json, is_verbose): (Option<Target>, bool),
-    prepare: impl FnOnce() -> Result<Prepared>,
-) -> Result<ExitCode> {
-    let lock = RunLock::take()?;
-    // An unwritable path is reported before the measurement.
-    json.clone().map(Target::open).transpose()?;
-    let prepared = prepare()?;
-    prepared.bench.contenders.missing.iter().for_each(|why| note(format_args!("annulus: {why}")));
-    let title = prepared.bench.plan.name.clone();
-    let mut progress = Progress::new(&lock, title, 0, Duration::ZERO);
-    if let Some(Target::File(path)) = &json {
-        progress.saved = Some(path.clone());
-    }
-    let report = prepared.run(&mut progress)?;
-    drop(progress);
-    let text = results::of_report(&report, is_verbose);
-    output::deliver(json.map(Target::open).transpose()?, &report, Some(text))?;
-    match report.failures().next() {
-        Some(failure) => bail!(failure),
-        None => Ok(lock.status()),
-    }
-}
 
 /// The peers of the directory `tools/peers` here or above.
 pub(crate) fn peers() -> Option<Peers> {
@@ -95,8 +52,6 @@ impl RunLock {
 pub(crate) struct Progress<'a> {
     lock: &'a RunLock,
     bar: ProgressBar,
-    /// Where the results so far are saved.
-    saved: Option<PathBuf>,
     /// The start by the clock of the load.
     began: Duration,
     /// Slices that an earlier run has measured.
@@ -112,15 +67,7 @@ impl<'a> Progress<'a> {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{prefix} {bar:30} slice {pos} of {len}, {msg}");
         let bar = bar.with_style(style.expect("a template that is a constant")).with_prefix(title);
-        Progress {
-            lock,
-            bar,
-            saved: None,
-            began: clock::now(),
-            known,
-            later,
-            answer: String::new(),
-        }
+        Progress { lock, bar, began: clock::now(), known, later, answer: String::new() }
     }
 
     /// About how long the rest takes, by the time of a slice so far.
@@ -141,13 +88,6 @@ impl Observer for Progress<'_> {
 
     fn answer(&mut self, so_far: String) {
         self.answer = so_far;
-    }
-
-    /// A failure to save is reported at the end.
-    fn save(&mut self, report: &dyn Fn() -> Report) {
-        if let Some(path) = &self.saved {
-            drop(serde_json::to_vec_pretty(&report()).map(|json| fs::write(path, json)));
-        }
     }
 
     fn is_stopped(&self) -> bool {

@@ -3,7 +3,6 @@
 use super::args::some_time;
 use super::run::peers;
 use super::subject::Options;
-use crate::load::plan_of;
 use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Precision, Rounds};
 use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
@@ -163,13 +162,16 @@ impl ServerArgs {
         let loads =
             Loads { connections: connections.clone(), depth, rate: self.rate, ..usual.clone() };
         let own = self.load.iter().map(|line| {
-            let loads = Loads { url: Some(line.clone()), ..loads.clone() };
-            loads.split(plan_of).with_context(|| format!("--load '{line}'"))
+            let options = line.parse::<annulus_load::Options>();
+            let mut options = options.with_context(|| format!("--load '{line}'"))?;
+            let (url, text) = (options.target.take(), Some(line.clone()));
+            let loads = Loads { url, options, text, ..loads.clone() };
+            loads.split().with_context(|| format!("--load '{line}'"))
         });
         let others = self.load_command.iter().map(|line| {
             let (command, parse) = (Some(line.clone()), self.parse.clone());
             let loads = Loads { command, parse, ..loads.clone() };
-            loads.split(plan_of).with_context(|| format!("--load-command '{line}'"))
+            loads.split().with_context(|| format!("--load-command '{line}'"))
         });
         let mut all = own.chain(others).collect::<Result<Vec<_>>>()?;
         let mut names: Vec<String> = all.iter().map(|cells| cells[0].name()).collect();

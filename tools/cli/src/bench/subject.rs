@@ -2,15 +2,13 @@
 
 use super::echo::catalogue;
 use super::servers::{self, SLICE, ServerArgs};
-use crate::load::plan_of;
 use crate::usage::UsageError;
 use annulus_lab::bench::{Precision, Rounds};
 use annulus_lab::cores::Cores;
-use annulus_lab::describe::{Comparison, Missing, Only, Setup};
-use annulus_lab::suite::{self, Suite, Suites};
+use annulus_lab::describe::{Described, Missing, Only, Setup};
+use annulus_lab::suite;
 use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
-use std::env;
 use std::path::Path;
 
 /// Rounds of a suite, and of a quick one: as many as a verdict needs with 24 cells.
@@ -43,93 +41,42 @@ pub(super) struct Subject {
     pub(super) suite: Option<suite::Run>,
 }
 
-/// The subject that a name stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Named {
-    /// A file of `tools/suites/`.
-    Suite(String),
-    /// A file elsewhere.
-    File(String),
-    /// A comparison of programs that comes with the lab.
-    Programs(String),
-}
-
-/// The suites of the directory `tools/suites` here or above.
-pub(super) fn suites() -> Option<Suites> {
-    env::current_dir().ok().and_then(|here| Suites::find(&here))
-}
-
-/// All suites, and all comparisons of programs.
-pub(super) fn all() -> Vec<Named> {
-    let suites = suites().map(|suites| suites.names()).unwrap_or_default();
-    let programs = Comparison::names().map(str::to_owned);
-    suites.into_iter().map(Named::Suite).chain(programs.map(Named::Programs)).collect()
-}
-
-impl Named {
-    /// The subject that a word of the command line stands for: a file, a suite or a comparison, in this order.
-    ///
-    /// # Errors
-    /// If no subject has this name; the error lists all names.
-    pub(super) fn find(word: &str) -> Result<Named, UsageError> {
-        if word.contains('/') || word.ends_with(".toml") {
-            return Ok(Named::File(word.to_owned()));
+/// The comparison that a word of the command line stands for: a file, or one that comes with the lab.
+///
+/// # Errors
+/// If nothing has this name; the error lists all names. If a file cannot be read, or none of its cells is left.
+pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
+    let is_file = word.contains('/') || word.ends_with(".toml");
+    let (name, described) = match is_file {
+        true => (stem(word)?, Described::read(Path::new(word))?),
+        false => (word.to_owned(), Described::find(word).ok_or_else(|| unknown(word))?),
+    };
+    let (mut setup, suite) = match described {
+        Described::Suite(suite) => {
+            let mut run = suite::Run::new(&name, suite, options.suite_plan());
+            let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
+            (setup, Some(run))
         }
-        let known = all();
-        let found = known.iter().find(|named| named.word() == word);
-        let error = || {
-            let words: Vec<&str> = known.iter().map(Named::word).collect();
-            let outside =
-                if suites().is_some() { "" } else { " (suites are there within the repository)" };
-            UsageError(format!(
-                "nothing is named '{word}': there are {ALL}, {QUICK}, {}{outside}; or give the path of a file",
-                words.join(", ")
-            ))
-        };
-        found.cloned().ok_or_else(error)
-    }
-
-    /// The word that stands for the subject.
-    pub(super) fn word(&self) -> &str {
-        let (Named::Suite(name) | Named::File(name) | Named::Programs(name)) = self;
-        name
-    }
-
-    /// The comparison.
-    ///
-    /// # Errors
-    /// If a suite cannot be read, or none of its cells is left.
-    pub(super) fn subject(&self, options: &Options) -> Result<Subject> {
-        let name = match self {
-            Named::File(path) => stem(path)?,
-            _ => self.word().to_owned(),
-        };
-        let (mut setup, suite) = match self {
-            Named::Suite(name) => {
-                let suites = suites().context("no directory 'tools/suites' here or above")?;
-                of_suite(name, suites.read(name)?, options)?
-            }
-            Named::File(path) => {
-                let file = Path::new(path);
-                if Comparison::is_in(file) {
-                    (servers::of(Comparison::read(file, plan_of)?, SLICE, options), None)
-                } else {
-                    let suite = Suite::read(file).with_context(|| path.clone())?;
-                    of_suite(&name, suite, options)?
-                }
-            }
-            Named::Programs(name) => {
-                let comparison = Comparison::find(name, plan_of).context("it is one of those")?;
-                let mut setup = servers::of(comparison, SLICE, options);
+        Described::Comparison(comparison) => {
+            let mut setup = servers::of(comparison, SLICE, options);
+            if !is_file {
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
                 setup.missing = Missing::LeftOut;
-                (setup, None)
             }
-        };
-        options.adjust(&mut setup, suite.is_some())?;
-        Ok(Subject { name, setup, suite })
-    }
+            (setup, None)
+        }
+    };
+    options.adjust(&mut setup, suite.is_some())?;
+    Ok(Subject { name, setup, suite })
+}
+
+fn unknown(word: &str) -> UsageError {
+    let words: Vec<&str> = Described::names().collect();
+    UsageError(format!(
+        "nothing is named '{word}': there are {ALL}, {QUICK}, {}; or give the path of a file",
+        words.join(", ")
+    ))
 }
 
 /// The comparison of servers of the command line.
@@ -180,10 +127,4 @@ impl Options {
 fn stem(path: &str) -> Result<String> {
     let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str());
     Ok(stem.ok_or_else(|| UsageError(format!("'{path}' is not the path of a file")))?.to_owned())
-}
-
-fn of_suite(name: &str, suite: Suite, options: &Options) -> Result<(Setup, Option<suite::Run>)> {
-    let mut run = suite::Run::new(name, suite, options.suite_plan());
-    let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
-    Ok((setup, Some(run)))
 }

@@ -70,7 +70,7 @@ pub(super) fn gather() -> Vec<Limit> {
 }
 
 /// A setting of the kernel, by its path below `/proc/sys`.
-pub(crate) fn sysctl(path: &str) -> Option<String> {
+pub(super) fn sysctl(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }

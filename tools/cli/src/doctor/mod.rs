@@ -4,8 +4,6 @@ mod findings;
 mod limits;
 mod render;
 
-pub(crate) use limits::sysctl;
-
 use crate::output::{self, Target};
 use annulus::DriverChoice;
 use anyhow::Result;

@@ -14,18 +14,14 @@ mod tasks;
 mod tasks_list;
 mod threads;
 
-use crate::address::Address;
-use crate::duration;
-use crate::endpoint::Endpoint;
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM};
-use crate::size;
-use crate::usage::{UsageError, only_with};
+use crate::usage::{UsageError, only_with, refused};
 use annulus::MemoryLimit;
 use annulus::shards::{Pinning, Spread};
 use annulus_driver::PoolSize;
 use annulus_kernel::Mapping;
-use annulus_load::{affinity, limits};
+use annulus_load::{Address, Endpoint, affinity, limits, parse_bytes, parse_duration};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use datagrams::DatagramArgs;
@@ -98,10 +94,10 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     memory_limit: Option<usize>,
     /// Close a connection without activity for this long: seconds, or 500ms, 2m [default: never]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle_timeout: Option<Duration>,
     /// After a signal, how long connections may take to finish what is in flight [default: 5]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     shutdown_timeout: Option<Duration>,
     #[command(flatten)]
     datagrams: DatagramArgs,
@@ -229,7 +225,7 @@ impl EchoArgs {
 
 /// A memory limit that a runtime accepts.
 fn memory(text: &str) -> Result<usize, String> {
-    let bytes = usize::try_from(size::bytes(text)?).map_err(|error| error.to_string())?;
+    let bytes = usize::try_from(parse_bytes(text)?).map_err(|error| error.to_string())?;
     MemoryLimit::new(bytes).check().map_err(|error| error.to_string())?;
     Ok(bytes)
 }
@@ -260,8 +256,9 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     let has_datagrams = args.listen.iter().any(|endpoint| !endpoint.is_stream());
     let fewer_buffers =
         args.recv_buffers.is_none().then(|| fewer_buffers(workers, has_datagrams)).flatten();
-    let listen =
-        |endpoint: Endpoint| endpoint.resolve().map(|addresses| Listen { endpoint, addresses });
+    let listen = |endpoint: Endpoint| {
+        endpoint.resolve().map_err(refused).map(|addresses| Listen { endpoint, addresses })
+    };
     Ok(Plan {
         listens: args.listen.into_iter().map(listen).collect::<Result<_>>()?,
         max_connections,

@@ -6,7 +6,6 @@ use super::self_test;
 use super::stats::{Driver, Stats, Worker};
 use super::stream::{Acceptor, Stream};
 use super::{Listen, Plan, STOPPING, metrics, tasks_list};
-use crate::endpoint::Endpoint;
 use crate::output::note;
 use crate::signals::{SIGHUP, Stop};
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
@@ -18,6 +17,7 @@ use annulus::{
 };
 use annulus_driver::PoolSize;
 use annulus_lab::interrupt::is_ignored;
+use annulus_load::Endpoint;
 use annulus_load::{clock, unix_address};
 use anyhow::{Context, Result, anyhow};
 use std::cell::{Cell, RefCell};

@@ -55,9 +55,7 @@ fn bind_first(plan: &Plan, listen: &Listen) -> Result<TcpListener> {
     for address in &listen.addresses {
         match listen_at(address) {
             Ok(listener) => return Ok(listener),
-            Err(error) => {
-                last = io::Error::new(error.kind(), format!("listening on {address}: {error}"));
-            }
+            Err(error) => last = error,
         }
     }
     Err(plan.cannot_listen(&listen.endpoint, last))

@@ -159,7 +159,7 @@ fn text(comparison: &Comparison) -> String {
     text += &table(1, &rows(comparison));
     text += "\n";
     text += &wrapped("", &comparison.sentence());
-    text.extend(comparison.doubts.iter().map(|doubt| wrapped("! ", &printable(doubt))));
+    text.extend(comparison.warnings.iter().map(|warning| wrapped("! ", &printable(warning))));
     text
 }
 

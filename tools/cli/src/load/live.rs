@@ -1,18 +1,21 @@
 //! The line that is shown of a run while it lasts. Nothing is shown if standard error is no terminal.
 
-use annulus_load::Progress;
+use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use annulus_load::recording::{Interval, Percentiles};
+use annulus_load::{Observer, Progress};
 use annulus_page::text;
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
 /// Steps of the bar.
 const LENGTH: u64 = 1000;
 
-/// The view of a run.
+/// The view of a run, which ends when a signal comes.
 pub(super) struct Live {
     bar: ProgressBar,
     state: State,
+    pub(super) stop: Stop,
 }
 
 /// The state of a run while it lasts.
@@ -29,22 +32,23 @@ struct State {
 
 impl Live {
     /// A view on standard error.
-    pub(super) fn new() -> Live {
+    pub(super) fn new() -> Result<Live> {
         let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:12}  {msg}");
         let style = style.expect("a template that is a constant");
-        Live { bar: bar.with_style(style), state: State::default() }
+        let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
+        Ok(Live { bar: bar.with_style(style), state: State::default(), stop })
     }
+}
 
-    /// An interval is over.
-    pub(super) fn interval(&mut self, interval: &Interval) {
+impl Observer for Live {
+    fn interval(&mut self, interval: &Interval) {
         if !self.bar.is_hidden() {
             self.state.add(interval);
         }
     }
 
-    /// The run goes on.
-    pub(super) fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: Progress) {
         if self.bar.is_hidden() {
             return;
         }
@@ -55,9 +59,13 @@ impl Live {
         self.bar.set_position((share * LENGTH as f64) as u64);
     }
 
-    /// The run is over: the view goes away.
-    pub(super) fn finish(&self) {
+    /// The view goes away.
+    fn window_closed(&mut self) {
         self.bar.finish_and_clear();
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.stop.has_come()
     }
 }
 

@@ -1,9 +1,7 @@
 //! The figures of a recording as text.
 
 use crate::text::{Listing, thousands};
-use annulus_load::recording::{
-    ClassSummary, Percentiles, Phases, Recording, Summary, WorkloadKind,
-};
+use annulus_load::recording::{ClassSummary, Percentiles, Recording, Summary, WorkloadKind};
 use std::collections::BTreeMap;
 
 /// The figures of a recording.
@@ -20,9 +18,6 @@ pub(super) fn of(recording: &Recording) -> String {
     let rate = thousands(summary.requests_per_second.round() as u64);
     let answered = format!("{} in {:.3} s", thousands(summary.responses), recording.seconds);
     match recording.run.workload {
-        WorkloadKind::PerConnection => {
-            text.row("connections", &format!("{answered}, {rate} a second"));
-        }
         WorkloadKind::Datagrams => {
             let bytes = recording.run.length.unwrap_or_default() as f64;
             let megabytes = summary.requests_per_second * bytes / 1e6;
@@ -42,8 +37,7 @@ pub(super) fn of(recording: &Recording) -> String {
     if let Some(refusal) = &recording.first_refusal {
         text.row("refused", &format!("first: {}", printable(refusal)));
     }
-    latencies(&mut text, &summary, recording.run.workload);
-    summary.phases_us.iter().for_each(|took| phases(&mut text, took));
+    latencies(&mut text, &summary);
     recording.class_summaries().iter().for_each(|class| of_class(&mut text, class));
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
     if !recording.run.driver.is_empty() {
@@ -55,11 +49,7 @@ pub(super) fn of(recording: &Recording) -> String {
     for (kind, count) in &recording.errors {
         text.row("errors", &format!("{}: {}", printable(kind), thousands(*count)));
     }
-    recording.doubts.iter().for_each(|doubt| text.row("doubt", &printable(doubt)));
-    if recording.run.workload == WorkloadKind::PerConnection && summary.responses > 0 {
-        text.line("");
-        totals(recording).iter().for_each(|line| text.line(line));
-    }
+    recording.warnings.iter().for_each(|warning| text.row("warning", &printable(warning)));
     text.finish()
 }
 
@@ -112,7 +102,7 @@ fn outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
 }
 
 /// Response and service times, a line for each percentile that has enough samples.
-fn latencies(text: &mut Listing, summary: &Summary, workload: WorkloadKind) {
+fn latencies(text: &mut Listing, summary: &Summary) {
     let (response, service) = (&summary.latency_us, &summary.service_us);
     let has_service = service.samples > 0;
     let line = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {
@@ -120,12 +110,8 @@ fn latencies(text: &mut Listing, summary: &Summary, workload: WorkloadKind) {
         let second = if has_service { cell(service) } else { String::new() };
         format!("{name:<9}{:>14}{second:>14}", cell(response)).trim_end().to_owned()
     };
-    let [first, second] = match workload {
-        WorkloadKind::PerConnection => ["with connect", "echo"],
-        _ => ["response", "service"],
-    };
-    let second = if has_service { second } else { "" };
-    text.row("latency µs", format!("{:<9}{first:>14}{second:>14}", "").trim_end());
+    let second = if has_service { "service" } else { "" };
+    text.row("latency µs", format!("{:<9}{:>14}{second:>14}", "", "response").trim_end());
     text.row("", &line("min", &|figures| Some(figures.min)));
     text.row("", &line("mean", &|figures| Some(figures.mean)));
     for (place, (name, share)) in Percentiles::SHARES.into_iter().enumerate() {
@@ -143,60 +129,7 @@ fn latencies(text: &mut Listing, summary: &Summary, workload: WorkloadKind) {
     }
 }
 
-/// How long the phases of connections took, a line for each.
-fn phases(text: &mut Listing, phases: &Phases<Percentiles>) {
-    let row = |cells: [String; 4]| cells.map(|cell| format!("{cell:>14}")).concat();
-    let head = ["mean", "p50", "p99", "max"].map(String::from);
-    text.row("phases µs", &format!("{:<9}{}", "", row(head)));
-    for (name, took) in phases.named() {
-        let cells = [Some(took.mean), took.p50, took.p99, Some(took.max)];
-        let cells = cells.map(|value| value.map_or("–".into(), |value| format!("{value:.1}")));
-        text.row("", &format!("{name:<9}{}", row(cells)));
-    }
-}
-
-/// The totals as BenchEcho prints them, of the echoes of all connections and of the whole run; to three digits.
-fn totals(recording: &Recording) -> [String; 7] {
-    let (echo, elapsed) = (recording.total().service, recording.seconds * 1e6);
-    let (count, average) = (echo.len() as f64, echo.mean() / 1e3);
-    [
-        "all echo sync:".into(),
-        format!("sum:{:.0}us", average * count),
-        format!("average:{average:.0}us"),
-        format!("p99:{:.0}us", echo.quantile(0.99) as f64 / 1e3),
-        "all echo async:".into(),
-        format!("sum:: {elapsed:.0} us ({:.6} ms)", elapsed / 1e3),
-        format!("average:{:.0}us", elapsed / count),
-    ]
-}
-
 /// Text of a file without what a terminal would take for commands.
 pub(super) fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use annulus_load::recording::{Interval, Latencies, RunInfo};
-
-    /// The example in the description of BenchEcho.
-    #[test]
-    fn totals_have_the_published_form() {
-        let service = Latencies::from_iter([(16_553_330, 98), (23_459_000, 2)]);
-        let phases = Some(Phases { connect: service.clone(), ..Phases::default() });
-        let (answered, response) = (100, service.clone());
-        let interval = Interval { answered, response, service, phases, ..Interval::new(0.0, 0.04) };
-        let workload = WorkloadKind::PerConnection;
-        let run = RunInfo { workload, length: Some(16_384), clients: 100, ..RunInfo::default() };
-        let (seconds, intervals) = (0.037_482, vec![interval]);
-        let text = of(&Recording { seconds, intervals, ..Recording::new(run) });
-        let document = "\nall echo sync:\nsum:1668997us\naverage:16690us\np99:23462us\n\
-                        all echo async:\nsum:: 37482 us (37.482000 ms)\naverage:375us\n";
-        assert!(text.ends_with(document), "{text}");
-        for part in ["16,384 bytes", "2,668 a second", "with connect          echo", "  connect "] {
-            assert!(text.contains(part), "{part} is not in: {text}");
-        }
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    }
 }

@@ -3,8 +3,8 @@
 use crate::browser;
 use crate::common::{ANNULUS, Finished, annulus};
 use annulus_lab::bench::{
-    Bench, Cell, Contenders, Layout, Measure, Metric, Observer, Outcome, Plan, Prepared, Report,
-    Role, Rounds, Sample, Slice, cpu, p99, requests,
+    Bench, Cell, Contenders, Layout, Measure, Metric, Observer, Outcome, Plan, Prepared, Role,
+    Rounds, Sample, Slice, cpu, p99, requests,
 };
 use annulus_lab::process::Spec;
 use annulus_lab::results;
@@ -74,8 +74,6 @@ impl Observer for Until {
     fn progress(&mut self, done: usize, _: usize) {
         self.1 = done;
     }
-
-    fn save(&mut self, _: &dyn Fn() -> Report) {}
 
     fn is_stopped(&self) -> bool {
         self.1 >= self.0

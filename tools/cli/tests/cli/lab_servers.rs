@@ -286,7 +286,10 @@ fn wrong_usage_is_refused_by_name() {
             &[server, "--load", "tcp://{address} --sped"],
             &["--load 'tcp", "unexpected argument '--sped'"],
         ),
-        (&[server, "--load", "tcp://{address} --json x"], &["--json is for annulus load alone"]),
+        (
+            &[server, "--load", "tcp://{address} --json x"],
+            &["--load 'tcp", "unexpected argument '--json'"],
+        ),
         (&[server, COMMAND, "some {port}"], &["nothing says how the output of some is read"]),
         (&[server, COMMAND, "wrk {port}", "--connections", "1,2"], &["has no {connections}"]),
         (

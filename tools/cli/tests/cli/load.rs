@@ -6,7 +6,7 @@ use crate::common::{
 };
 use annulus_load::clock;
 use annulus_load::recording::Recording;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -54,8 +54,14 @@ fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     finished.fails_with(1, &[kind, &address.to_string(), "client "]);
     let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
-    let finished = load(address, &[&["--no-reconnect", "-c", "3", "-l", "1000"], args].concat());
-    let json = finished.json();
+    let (scratch, timeout) = (Scratch::new("load-once"), args.get(1).unwrap_or(&"5"));
+    let file = scratch.path("load.toml");
+    let text = format!(
+        "target = \"{address}\"\nclients = 3\nlength = 1000\nreconnect = false\n\
+         duration = 0.2\nwarm-up = \"50ms\"\nreply-timeout = \"{timeout}\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let json = annulus(["load", &file, "--json", "-"]).json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| (1..=3).contains(&count)), "{json}");
 }
 
@@ -124,11 +130,10 @@ fn pipelines_and_rates_are_in_the_results() {
 #[test]
 fn a_pipeline_out_of_range_is_refused_with_its_limit() {
     let address = "127.0.0.1:9".parse().unwrap();
-    load(address, &["--pipeline", "4097"]).fails_with(2, &["4097", "1..=4096"]);
+    load(address, &["--pipeline", "4097"]).fails_with(2, &["4097", "1 to 4096"]);
     load(address, &["--pipeline", "65", "-l", "1048576"]).fails_with(2, &["at most 64", "65"]);
     load(address, &["--rate", "0"]).fails_with(2, &["0 messages a second", "more than 0"]);
     load(address, &["--threads", "257"]).fails_with(2, &["257", "1..=256"]);
-    load(address, &["--connect-rate", "0"]).fails_with(2, &["0 connections a second"]);
     load(address, &["--driver", "threads"]).fails_with(2, &["`threads`", "auto, uring, epoll"]);
 }
 
@@ -228,25 +233,15 @@ fn more_clients_than_open_files() {
 }
 
 #[test]
-fn a_connection_per_message_prints_the_totals() {
+fn a_connection_per_message_is_measured_with_and_without_its_connect() {
     let server = Server::start(&[]);
-    let address = server.address.to_string();
-    let args = ["load", "-a", &address, "--per-connection", "-c", "20", "-l", "16384"];
-    let more = ["--connections", "60", "--threads", "2"];
-    let finished = annulus(args.iter().chain(&more));
+    let args = ["--per-connection", "-c", "20", "-l", "16384", "--threads", "2"];
+    let finished = load(server.address, &args);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
-    for part in
-        ["\nall echo sync:\nsum:", "\nall echo async:\nsum:: ", "60 in ", "errors       none"]
-    {
-        assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
-    }
-    let json = annulus(args.iter().chain(&["--json", "-"])).json();
-    assert_eq!((json["sent"].as_u64(), json["responses"].as_u64()), (Some(20), Some(20)));
-    assert_eq!(json["run"]["schedule"], "a connection per message, 20 in all");
-    assert!(json["service_us"]["mean"].as_f64() <= json["latency_us"]["mean"].as_f64(), "{json}");
-    for phase in ["connect", "send", "receive", "close"] {
-        assert_eq!(json["phases_us"][phase]["samples"].as_u64(), Some(20), "{phase}: {json}");
-    }
+    let json = finished.json();
+    assert!(json["responses"].as_u64() > Some(20), "{json}");
+    assert_eq!(json["run"]["schedule"], "closed loop, a connection for each");
+    assert!(json["service_us"]["mean"].as_f64() < json["latency_us"]["mean"].as_f64(), "{json}");
 }
 
 /// Clients connect again and again until the end; nothing waits for a server that does not come back.
@@ -255,16 +250,11 @@ fn a_server_that_goes_away_is_counted_and_the_run_ends_in_time() {
     let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
     let (address, json) = (server.address.to_string(), scratch.path("a.json"));
     let mut command = Command::new(ANNULUS);
-    command.args(["load", "-a", &address, "-c", "2", "-t", "2", "--warm-up", "0", "--hdr", "-"]);
+    command.args(["load", "-a", &address, "-c", "2", "-t", "2", "--warm-up", "0"]);
     command.args(["--interval", "0.05", "--json", &json]).stdin(Stdio::null());
-    let mut load = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(load.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut rows = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
-    // A row is there once the first interval is over.
-    assert!(rows.next().unwrap().starts_with("0.000,"), "the first row");
+    let load = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
     drop(server);
-    let last = rows.last().unwrap();
-    assert!(!last.starts_with("0.000,"), "the run goes on: {last}");
     let output = load.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
@@ -274,13 +264,16 @@ fn a_server_that_goes_away_is_counted_and_the_run_ends_in_time() {
     let recording = Recording::open(&json).unwrap();
     assert!(recording.total().answered > 0 && recording.errors["connect refused"] > 0);
     assert!(recording.seconds >= 2.0 && !recording.interrupted, "{}", recording.seconds);
-    let doubts = recording.doubts.join("; ");
-    assert!(doubts.contains("times a connection failed, or could not be made again"), "{doubts}");
+    let warnings = recording.warnings.join("; ");
+    assert!(
+        warnings.contains("times a connection failed, or could not be made again"),
+        "{warnings}"
+    );
 }
 
 /// The server takes 20 ms for each reply, so that two clients get 100 a second.
 #[test]
-fn a_rate_that_cannot_be_reached_is_a_doubt_and_senseless_ones_are_refused() {
+fn a_rate_that_cannot_be_reached_is_a_warning_and_senseless_ones_are_refused() {
     let address = serve(|mut stream| {
         let mut message = [0; 512];
         while stream.read_exact(&mut message).is_ok() {
@@ -295,10 +288,10 @@ fn a_rate_that_cannot_be_reached_is_a_doubt_and_senseless_ones_are_refused() {
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let json = finished.json();
     assert!(json["requests_per_second"].as_f64() < Some(200.0), "{json}");
-    let doubts = json["doubts"].to_string();
+    let warnings = json["warnings"].to_string();
     assert!(
-        doubts.contains("requests were sent more than 1 ms late, as their connections"),
-        "{doubts}"
+        warnings.contains("requests were sent more than 1 ms late, as their connections"),
+        "{warnings}"
     );
     for (rate, parts) in [
         ("0", ["0 messages a second", "ask for more than 0"]),
@@ -315,13 +308,9 @@ fn a_connection_per_message_reports_failures() {
     let address = free_address().to_string();
     let per_connection =
         |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
-    per_connection(&[]).fails_with(1, &["connect refused 50", &address, "is the server running"]);
-    per_connection(&["--rate", "5"]).fails_with(2, &["--rate", "--per-connection"]);
+    per_connection(&["-t", "0.2"])
+        .fails_with(1, &["connect refused ", &address, "is the server running"]);
     per_connection(&["--threads", "0"]).fails_with(2, &["0", "1..=256"]);
-    per_connection(&["--no-reconnect"]).fails_with(2, &["--no-reconnect", "--per-connection"]);
-    annulus(["load", "--connections=5"]).fails_with(2, &["does nothing without --per-connection"]);
-    annulus(["load", "--connections=5", "-t", "1"])
-        .fails_with(2, &["does nothing without --per-connection"]);
 }
 
 /// The first reply arrives during the warm-up, and the next message is due after a thousand seconds.
@@ -334,34 +323,6 @@ fn a_run_without_a_response_is_a_failure() {
         finished.fails_with(1, &["no response came from", &server.address.to_string(), "longer"]);
         let json = finished.json();
         assert_eq!((&json["responses"], &json["interrupted"]), (&0.into(), &false.into()));
-        assert_eq!(json["doubts"][0], "no response arrived within the measured time");
+        assert_eq!(json["warnings"][0], "no response arrived within the measured time");
     }
-}
-
-#[test]
-fn the_highest_rate_is_searched_for() {
-    let server = Server::start(&[]);
-    let address = server.address.to_string();
-    let args = ["load", "-a", &address, "-c", "2", "-t", "3", "--json", "-"];
-    let finished = annulus(args.iter().chain(&["--find-rate", "p50<40ms"]));
-    let json = finished.json();
-    assert!(json["closed_loop"].as_f64().unwrap() > 0.0, "{json}");
-    assert!(finished.stderr.contains("30 windows of 100.0ms, 3s at most"), "{finished:?}");
-    // On a machine that is too busy for any rate the search fails, and says why.
-    match finished.code {
-        Some(0) => assert!(json["rate"].as_f64().unwrap() > 0.0, "{json}"),
-        code => assert!(code == Some(1) && finished.stderr.contains("p50<40ms"), "{finished:?}"),
-    }
-}
-
-#[test]
-fn senseless_searches_are_refused() {
-    let address = "127.0.0.1:9".parse().unwrap();
-    let refused =
-        |target, parts: &[&str]| load_only(address, &["--find-rate", target]).fails_with(2, parts);
-    refused("p99", &["'p99' is no condition", "p99<1ms"]);
-    refused("p99<0ms", &["is met by nothing"]);
-    refused("p99<1ms", &["200ms for a search", "at least 3s"]);
-    load_only(address, &["--arrivals", "poisson"]).fails_with(2, &["--find-rate"]);
-    load_only(address, &["--find-rate", "p99<1ms", "--rate", "5"]).fails_with(2, &["--rate"]);
 }

@@ -15,7 +15,6 @@ mod lab_servers;
 mod load;
 mod load_compare;
 mod load_live;
-mod load_page;
 mod load_protocols;
 mod load_recorded;
 mod manual;

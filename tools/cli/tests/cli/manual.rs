@@ -23,7 +23,6 @@ fn every_command_has_a_page() {
     for (page, part) in [
         ("annulus", "annulus\\-load(1)"),
         ("annulus-load", ".nf"),
-        ("annulus-load-udp", "datagram"),
         ("annulus-bench-page", "Markdown"),
     ] {
         let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();

@@ -55,10 +55,9 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
         "doctor --json -".to_owned(),
         format!("load -a {server} {timed}"),
         format!("load -a {server} {timed} --json -"),
-        format!("load -a {server} --per-connection -c 2"),
-        format!("load udp -a {udp} {timed}"),
-        "bench echo --servers epoll --clients 1 --rounds 2 --per-connection --connections 3"
-            .to_owned(),
+        format!("load -a {server} --per-connection {timed}"),
+        format!("load {udp} {timed}"),
+        "bench echo --servers epoll --clients 1 --rounds 2 --per-connection".to_owned(),
         "bench --help".to_owned(),
         "bench list".to_owned(),
     ];

@@ -50,7 +50,7 @@ pub(crate) fn recording(seed: u64, factor: f64) -> Recording {
         seconds: 30.0,
         errors: [("reset".to_owned(), 3)].into(),
         cpu_seconds,
-        doubts: vec!["the load used 97% of its core".into()],
+        warnings: vec!["the load used 97% of its core".into()],
         intervals,
         ..Recording::new(run)
     }

@@ -1,11 +1,9 @@
 //! Unix sockets: `annulus echo --listen unix:…`, `unix-datagram:…`, and the load against them.
 
 use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, annulus, finish, noise};
-use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,7 +106,7 @@ fn every_workload_of_streams_runs_on_a_path() {
         assert!(json["responses"].as_u64().unwrap() > 10, "{way:?}: {json}");
         assert_eq!(json["run"]["address"], address.as_str());
     }
-    let finished = annulus(load.iter().chain(&["--per-connection", "--connections", "100"]));
+    let finished = annulus(load.iter().chain(&["--per-connection", "-t", "0.5", "--warm-up", "0"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     assert_eq!(server.stop().code, Some(0));
     for driver in ["auto", "epoll"] {
@@ -135,9 +133,9 @@ fn datagrams_to_paths_are_echoed_without_loss() {
         // A socket without a name gets no answer, and the others are not disturbed.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagrams(&path);
-        let load = ["load", "udp", "-a", &address, "-c", "5", "--window", "4", "-t", "0.5"];
+        let load = ["load", &address, "-c", "5", "--pipeline", "4", "-t", "0.5"];
         // None is given up, however slow the machine.
-        let patient = ["--warm-up", "0", "--timeout", "30s", "--driver", driver];
+        let patient = ["--warm-up", "0", "--reply-timeout", "30s", "--driver", driver];
         let finished = annulus(load.iter().chain(&patient));
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
         for part in [address.as_str(), "lost         0", "corrupt      0"] {
@@ -200,8 +198,6 @@ fn an_invalid_path_is_refused_with_its_limit() {
     annulus(["load", "-a", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
     let nowhere = "unix:/nowhere/at/all";
     annulus(["echo", "--listen", nowhere]).fails_with(1, &[nowhere, "no such directory"]);
-    annulus(["load", "-a", "unix-datagram:/x"]).fails_with(2, &["use annulus load udp"]);
-    annulus(["load", "udp", "-a", "unix:/x"]).fails_with(2, &["unix-datagram:/path"]);
     let threads = ["echo", "--driver", "threads", "--listen", "unix:/x"];
     annulus(threads).fails_with(2, &["--driver threads", "one TCP address"]);
 }
@@ -224,7 +220,7 @@ fn a_bench() {
         "--rounds",
         "2",
     ];
-    let counted = ["--per-connection", "--connections", "20", "--json", "-"];
+    let counted = ["--per-connection", "--json", "-"];
     let finished = finish(Command::new(ANNULUS).args(args).args(counted).own_lock());
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let json = finished.json();
@@ -255,7 +251,7 @@ fn abstract_names_are_served_and_called() {
         assert_eq!(&back, b"no file");
         assert!(!Path::new(&format!("@{name}")).exists());
         let timed = ["-t", "0.5", "--warm-up", "0", "-c", "2", "--driver", driver];
-        for kind in [&["load", "-a", &stream][..], &["load", "udp", "-a", &datagram]] {
+        for kind in [["load", &stream], ["load", &datagram]] {
             let finished = annulus(kind.iter().chain(&timed));
             assert_eq!(
                 (finished.code, finished.stderr.as_str()),
@@ -263,42 +259,10 @@ fn abstract_names_are_served_and_called() {
                 "{kind:?}: {finished:?}"
             );
         }
-        let finished = annulus(["load", "-a", &stream, "--per-connection", "-c", "3"]);
+        let finished = annulus(["load", &stream, "--per-connection"].iter().chain(&timed));
         assert_eq!(finished.code, Some(0), "{finished:?}");
         drop(client);
         assert_eq!(server.stop().code, Some(0));
     }
     annulus(["echo", "--listen", "unix:@"]).fails_with(2, &["0 bytes", "1 to 107"]);
-}
-
-/// Linux paths are bytes, not text.
-#[test]
-fn paths_that_are_not_utf8_work() {
-    let directory = TestDirectory::new("bytes");
-    let name = |prefix: &str, name: &[u8]| {
-        let path = directory.path("").into_os_string().into_vec();
-        OsString::from_vec([prefix.as_bytes(), &path, name].concat())
-    };
-    let (stream, datagram) = (name("unix:", b"s\xff"), name("unix-datagram:", b"d\xff"));
-    let (json, stats) = (name("", b"json\xff"), name("", b"stats\xff"));
-    let mut command = Command::new(ANNULUS);
-    command.args(["echo", "--listen", "127.0.0.1:0", "--stats"]).arg(&stats);
-    for listen in [&stream, &datagram] {
-        command.arg("--listen").arg(listen);
-    }
-    let server = Server::spawn(&mut command);
-    let load = |kind: &[&str], address: &OsString| {
-        let mut command = Command::new(ANNULUS);
-        command.arg("load").args(kind).args(["-t", "0.5", "--warm-up", "0", "-c", "2"]);
-        let finished = finish(command.arg("-a").arg(address).arg("--json").arg(&json));
-        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
-        assert!(std::fs::read_to_string(&json).unwrap().contains("\"errors\":{}"));
-    };
-    load(&[], &stream);
-    load(&["udp"], &datagram);
-    assert_eq!(server.stop().code, Some(0));
-    assert!(std::fs::read_to_string(&stats).unwrap().contains("\"messages\""));
-    let host = OsString::from_vec(b"h\xff:7000".to_vec());
-    let finished = finish(Command::new(ANNULUS).args(["load", "-a"]).arg(&host));
-    finished.fails_with(2, &["UTF-8"]);
 }

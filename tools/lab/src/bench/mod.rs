@@ -1,13 +1,12 @@
 //! The definition of a bench: contenders × cells, measured in interleaved rounds (ADR 0018).
 //!
 //! A [`Bench`] is data: contenders, parameters, metrics and rounds. How a contender is started and measured differs,
-//! and is behind [`Measure`]. The order of the slices, ratios with intervals, verdicts, doubts and the report are
+//! and is behind [`Measure`]. The order of the slices, ratios with intervals, verdicts, warnings and the report are
 //! common to all benches.
 
 mod cell;
 mod contenders;
 mod contest;
-mod doubt;
 mod envelope;
 mod formula;
 mod metric;
@@ -19,6 +18,7 @@ mod schedule;
 pub(crate) mod simulated;
 mod summary;
 mod verdict;
+mod warnings;
 
 use std::thread;
 use std::time::Duration;
@@ -35,7 +35,6 @@ use crate::scratch::Scratch;
 pub use cell::{Cell, Value};
 pub use contenders::Contenders;
 pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
-pub use doubt::CLIENT_CPU_SHARE;
 pub use envelope::{Against, Best, Distance, Distances, Envelope, OURS, Worst};
 pub use formula::Formula;
 pub use metric::{
@@ -47,9 +46,7 @@ pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use summary::Summary;
 pub use verdict::CellVerdict;
-
-/// How many times an unfinished run is saved.
-const SAVES: usize = 10;
+pub use warnings::CLIENT_CPU_SHARE;
 
 /// A bench. In JSON it is the whole definition of a run, which can be read again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -150,9 +147,6 @@ pub trait Observer {
         Ok(())
     }
 
-    /// May save a report in case the run does not finish; it is computed if it is asked for.
-    fn save(&mut self, _report: &dyn Fn() -> Report) {}
-
     /// Whether to stop after the current slice.
     fn is_stopped(&self) -> bool;
 }
@@ -217,7 +211,6 @@ impl Bench {
         mut record: Record,
         measure: &mut dyn Measure,
         observer: &mut dyn Observer,
-        environment: &Environment,
     ) -> Result<Record> {
         let mut schedule = schedule::Schedule::new(self.contenders.all().count(), self.plan.seed);
         let planned = self.planned();
@@ -238,9 +231,6 @@ impl Bench {
                 observer.progress(done, done.max(planned));
                 if let Some(answer) = self.so_far(&record, slice.cell) {
                     observer.answer(answer);
-                }
-                if done.is_multiple_of(planned.div_ceil(SAVES)) {
-                    observer.save(&|| Report::new(self, &record, environment));
                 }
                 if observer.is_stopped() {
                     return Ok(record);
@@ -281,19 +271,10 @@ impl Bench {
 }
 
 impl Prepared {
-    /// Measures, ends the contenders, and removes their files.
+    /// Measures what is not in the record already, ends the contenders, and removes their files.
     ///
     /// # Errors
     /// If the files cannot be removed, or the observer cannot keep a result. A contender that fails is in the report.
-    pub fn run(self, observer: &mut dyn Observer) -> Result<Report> {
-        let record = Record::new();
-        self.resume(record, &Environment::read(), observer)
-    }
-
-    /// As [`run`](Self::run), without the slices that are in the record already.
-    ///
-    /// # Errors
-    /// Those of [`run`](Self::run).
     pub fn resume(
         self,
         record: Record,
@@ -303,7 +284,7 @@ impl Prepared {
         // The last one is dropped first: contenders end before their files are removed.
         let Prepared { bench, scratch, mut measure } = self;
         let before = measure.memory();
-        let record = bench.measure(record, &mut *measure, observer, environment)?;
+        let record = bench.measure(record, &mut *measure, observer)?;
         let after = measure.memory();
         let idle = bench.idle.map(|time| {
             rest(time, observer);
@@ -427,7 +408,6 @@ pub(crate) mod tests {
     struct Listener {
         last: usize,
         done: usize,
-        saves: usize,
     }
 
     impl Observer for Listener {
@@ -436,25 +416,21 @@ pub(crate) mod tests {
             self.done = done;
         }
 
-        fn save(&mut self, report: &dyn Fn() -> Report) {
-            assert_eq!(report().samples.len(), self.done);
-            self.saves += 1;
-        }
-
         fn is_stopped(&self) -> bool {
             self.done == self.last
         }
     }
 
-    /// Runs two cells; returns the report, and how often it was saved.
-    fn run(rounds: Rounds, last: usize, fails_at: usize) -> (Report, usize) {
+    /// Runs two cells.
+    fn run(rounds: Rounds, last: usize, fails_at: usize) -> Report {
         let mut bench = bench(&["a", "b"]);
         bench.plan.rounds = rounds;
         bench.cells.push(Cell::new([("clients", 1.into())]));
         let measure = Box::new(Counting { measured: 0, fails_at });
-        let mut listener = Listener { last, done: 0, saves: 0 };
+        let mut listener = Listener { last, done: 0 };
         let prepared = Prepared { bench, measure, scratch: None };
-        (prepared.run(&mut listener).expect("no files"), listener.saves)
+        let here = Environment::read();
+        prepared.resume(Record::new(), &here, &mut listener).expect("no files")
     }
 
     /// Slices of the first contender in a cell.
@@ -464,8 +440,8 @@ pub(crate) mod tests {
 
     #[test]
     fn every_contender_is_measured_equally_often_in_every_cell() {
-        let (report, saves) = run(Rounds::fixed(20), 0, 0);
-        assert_eq!((report.samples.len(), saves), (3 * 2 * 20, 10));
+        let report = run(Rounds::fixed(20), 0, 0);
+        assert_eq!(report.samples.len(), 3 * 2 * 20);
         assert!(report.rows().all(|row| row.slices == 20));
     }
 
@@ -473,7 +449,7 @@ pub(crate) mod tests {
     fn a_cell_that_is_not_precise_gets_more_rounds_up_to_the_limit() {
         let run = |half_width, most| {
             let precision = Some(Precision { metric: "cpu_us".into(), half_width });
-            let (report, _) = run(Rounds { least: 6, most, precision }, 0, 0);
+            let report = run(Rounds { least: 6, most, precision }, 0, 0);
             assert_eq!(slices(&report, 0), 6, "it does not stray");
             slices(&report, 1)
         };
@@ -483,14 +459,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_failed_slice_is_kept_and_the_rest_goes_on() {
-        let (report, _) = run(Rounds::fixed(20), 0, 4);
+        let report = run(Rounds::fixed(20), 0, 4);
         assert_eq!((report.samples.len(), report.failures().count()), (120, 1));
     }
 
     #[test]
-    fn a_stopped_run_measures_no_further_slice_and_is_a_doubt() {
-        let (report, _) = run(Rounds::fixed(20), 7, 0);
+    fn a_stopped_run_measures_no_further_slice_and_is_a_warning() {
+        let report = run(Rounds::fixed(20), 7, 0);
         assert_eq!(report.samples.len(), 7);
-        assert!(report.doubts[0].starts_with("interrupted after 7 of 120 slices"));
+        assert!(report.warnings[0].starts_with("interrupted after 7 of 120 slices"));
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::Bench;
 use super::cell::Cell;
-use super::doubt;
 use super::envelope::{Against, Envelope};
 use super::metric::{Column, Fold, Metric, Role, Sample, grouped};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::summary::Summary;
 use super::verdict::CellVerdict;
+use super::warnings;
 use crate::environment::Environment;
 use crate::proc::Memory;
 use annulus_load::stats::Ratio;
@@ -42,8 +42,8 @@ pub struct Report {
     pub against: Vec<Against>,
     /// The verdict on the whole run.
     pub summary: Summary,
-    /// Reasons to doubt the results.
-    pub doubts: Vec<String>,
+    /// Reasons not to rely on the results.
+    pub warnings: Vec<String>,
     /// Every slice, ordered by round.
     pub samples: Vec<SliceRow>,
 }
@@ -66,7 +66,7 @@ impl Report {
         Report {
             settings: bench.clone(),
             environment: environment.clone(),
-            doubts: doubt::all(bench, record, &controls),
+            warnings: warnings::all(bench, record, &controls),
             results,
             controls,
             memory: Vec::new(),

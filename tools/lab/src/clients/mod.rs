@@ -62,10 +62,10 @@ impl Clients {
         let address = address.ok_or("it listens nowhere")?;
         match &load.client {
             Client::Job(_) => Err("a job is for a contender that reads them".into()),
-            Client::Own { plan, .. } => {
+            Client::Own { options, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
-                let mut plan = load.plan(plan, address, rate);
-                plan.duration = plan.duration.min(self.most);
+                let time = self.time.min(self.most);
+                let plan = load.plan(options, address, rate, time).map_err(one_line)?;
                 own::run(&plan, observer)
             }
             Client::Command { words, before, parser } => {

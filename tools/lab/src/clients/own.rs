@@ -1,7 +1,7 @@
 //! Our load as the client of a slice.
 
 use annulus_load::recording::{Latencies, Recording, WorkloadKind};
-use annulus_load::{Observer, Plan};
+use annulus_load::{Observer, Plan, Streams, Workload};
 
 use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
 
@@ -16,16 +16,16 @@ pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, St
     if let Some(replies) = recording.only_refusals() {
         return Err(format!("every reply is a refusal ({replies}): check what is asked for"));
     }
-    sample(&recording)
+    sample(&recording, plan)
         .ok_or_else(|| "no request was answered within the slice; make it longer".into())
 }
 
 /// The figures of a slice; `None` if nothing was answered.
-fn sample(recording: &Recording) -> Option<Sample> {
+fn sample(recording: &Recording, plan: &Plan) -> Option<Sample> {
     let (total, workload) = (recording.total(), recording.run.workload);
     // With a connection per message the latency is that of the echo, without the connect, as in the published tables.
-    let times = match workload {
-        WorkloadKind::PerConnection => &total.service,
+    let times = match plan.workload {
+        Workload::Streams(Streams { requests_per_connection: Some(1), .. }) => &total.service,
         _ => &total.response,
     };
     let at = |times: &Latencies, share| times.quantile(share) as f64 / 1e3;

@@ -11,12 +11,12 @@
 //!
 //! The command is `annulus bench compare`; the decision is ADR 0050.
 
-mod doubts;
 mod noise;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -81,8 +81,8 @@ pub struct Comparison {
     pub changes: Vec<Change>,
     /// Differences between the runs: what only one of them has, or what was set up otherwise, a line each.
     pub differences: Vec<String>,
-    /// Reasons to doubt it.
-    pub doubts: Vec<String>,
+    /// Reasons not to rely on it.
+    pub warnings: Vec<String>,
 }
 
 /// One contender in one cell, by one metric.
@@ -133,8 +133,8 @@ pub fn compare(
         bench: new.bench.plan.name.clone(),
         margin: options.margin,
         reference: options.reference.clone(),
-        differences: doubts::differences(runs),
-        doubts: doubts::all(runs, &changes, options),
+        differences: warnings::differences(runs),
+        warnings: warnings::all(runs, &changes, options),
         changes,
     })
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::bench::simulated::{self, MACHINES, Machine, QUIET, times};
 
 /// How many of so many comparisons of a run with one whose contenders cost so much find a regression, and how many of those
-/// that find any difference have a doubt.
+/// that find any difference have a warning.
 fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -> [u64; 3] {
     let old = simulated::Run { costs: &[1.0; 3], cells: 2, rounds: 15 };
     let new = simulated::Run { costs, cells: 2, rounds: 15 };
@@ -27,20 +27,20 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
         let is_different = is_worse || is_better;
         found[0] += u64::from(is_worse);
         found[1] += u64::from(is_different);
-        found[2] += u64::from(is_different && !comparison.doubts.is_empty());
+        found[2] += u64::from(is_different && !comparison.warnings.is_empty());
     }
     found
 }
 
 /// Without a reference a machine that is slower for the whole of one run cannot be distinguished from slower programs; but then all of
-/// them are slower, which is a doubt.
+/// them are slower, which is a warning.
 #[test]
 fn equal_runs_are_called_different_in_five_percent_at_most_or_with_a_doubt() {
     for (name, machine) in MACHINES {
-        let [_, different, doubted] = found(&[1.0; 3], machine, times(700), None);
-        println!("equal runs, {name}: {different} of {}, {doubted} with a doubt", times(700));
-        let quiet = if machine.drift > 0.0 { different - doubted } else { different };
-        assert!(quiet <= times(700) / 20, "{name}: {different}, {doubted} with a doubt");
+        let [_, different, warned] = found(&[1.0; 3], machine, times(700), None);
+        println!("equal runs, {name}: {different} of {}, {warned} with a warning", times(700));
+        let quiet = if machine.drift > 0.0 { different - warned } else { different };
+        assert!(quiet <= times(700) / 20, "{name}: {different}, {warned} with a warning");
     }
 }
 

@@ -35,7 +35,7 @@ fn a_regression_is_worse_in_the_direction_of_each_metric() {
     }
     let rate = found.of(Verdict::Worse).find(|change| change.metric == "rate").expect("a rate");
     assert!(rate.new < rate.old && (rate.ratio.median - 2.0 / 3.0).abs() < 0.01, "{rate:?}");
-    assert!(found.doubts.is_empty(), "{:?}", found.doubts);
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     assert!(found.sentence().starts_with("Of 6 figures 3 are worse and 0 better"));
     let back = compared(&[2.0, 6.0, 2.0], &[2.0, 4.0, 2.0], &Options::default());
     assert_eq!(back.of(Verdict::Worse).count(), 0);
@@ -51,18 +51,18 @@ fn differences_below_the_margin_or_the_noise_do_not_count() {
     assert_eq!(kinds(&small, "cpu_us"), [Verdict::Same, Verdict::Worse]);
     let noisy = compared(&[2.0, 4.0, 2.0], &[2.0, 5.0, 2.6], &Options::default());
     assert_eq!(kinds(&noisy, "cpu_us")[1], Verdict::Undecided);
-    assert!(noisy.doubts[0].contains("moved by up to 3"), "{:?}", noisy.doubts);
+    assert!(noisy.warnings[0].contains("moved by up to 3"), "{:?}", noisy.warnings);
 }
 
 #[test]
 fn a_machine_that_is_slower_is_a_doubt_and_a_reference_takes_it_out() {
     let slower = [2.4, 6.0, 2.4];
     let found = compared(&[2.0, 4.0, 2.0], &slower, &Options::default());
-    assert!(found.doubts[0].contains("all contenders moved alike"), "{:?}", found.doubts);
+    assert!(found.warnings[0].contains("all contenders moved alike"), "{:?}", found.warnings);
     let options = Options { reference: Some("a".into()), ..Options::default() };
     let found = compared(&[2.0, 4.0, 2.0], &slower, &options);
     assert_eq!(kinds(&found, "cpu_us"), [Verdict::Worse]);
-    assert!((found.changes[0].ratio.median - 1.25).abs() < 0.01 && found.doubts.is_empty());
+    assert!((found.changes[0].ratio.median - 1.25).abs() < 0.01 && found.warnings.is_empty());
     let found = compared(&[2.0, 4.0, 2.0], &[2.4, 4.8, 2.4], &options);
     assert_eq!(kinds(&found, "cpu_us"), [Verdict::Same]);
 }
@@ -87,12 +87,12 @@ fn what_is_not_common_is_listed_and_another_machine_is_a_doubt() {
             "a was started with other arguments",
         ]
     );
-    assert!(found.doubts[0].contains("different machines (processor)"), "{:?}", found.doubts);
+    assert!(found.warnings[0].contains("different machines (processor)"), "{:?}", found.warnings);
     // Five values a group have an interval of 95 % if one is wanted, and of 98.3 % too, but not of 99.9 %.
     assert_eq!(kinds(&found, "cpu_us"), [Verdict::Same]);
     let among = compare(old, new, &Options::default(), 100).expect("a is common");
     assert_eq!(kinds(&among, "cpu_us"), [Verdict::Undecided]);
-    assert!(among.doubts[1].contains("too few rounds"), "{:?}", among.doubts);
+    assert!(among.warnings[1].contains("too few rounds"), "{:?}", among.warnings);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::json;
 use toml::Spanned;
 
 use super::contender::Contender;
-use super::load::{Load, Loads, Pace, PlanParser};
+use super::load::{Load, Loads, Pace};
 use super::placement::Placement;
 use super::setup::{Missing, Setup, Shown};
 use crate::bench::{
@@ -20,8 +20,8 @@ use crate::bench::{
 };
 use crate::cores::Cores;
 use crate::peer::Peers;
-use crate::process::START_TIMEOUT;
-use crate::usage::{UsageError, distinct};
+use crate::tables::{Kind, Suite, Table};
+use crate::usage::{UsageError, distinct, one_line};
 
 /// Rounds for which a server's process is measured: how memory happens to be laid out should not decide.
 const ROUNDS_A_PROCESS: usize = 4;
@@ -29,17 +29,34 @@ const ROUNDS_A_PROCESS: usize = 4;
 /// To start and to end a client.
 const CLIENT: Duration = Duration::from_millis(80);
 
-/// The comparisons that come with the lab, by name.
-const EMBEDDED: [(&str, &str); 8] = [
-    ("http", include_str!("../../programs/http.toml")),
-    ("https", include_str!("../../programs/https.toml")),
-    ("axum-2", include_str!("../../programs/axum-2.toml")),
-    ("files", include_str!("../../programs/files.toml")),
-    ("store", include_str!("../../programs/store.toml")),
-    ("proxy", include_str!("../../programs/proxy.toml")),
-    ("proxy-2", include_str!("../../programs/proxy-2.toml")),
-    ("overload", include_str!("../../programs/overload.toml")),
+/// The files that come with the lab, by name: published tables, and programs beside ours.
+const CATALOGUE: [(&str, &str); 16] = [
+    ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
+    ("fibers", include_str!("../../catalogue/fibers.toml")),
+    ("file", include_str!("../../catalogue/file.toml")),
+    ("go-uring", include_str!("../../catalogue/go-uring.toml")),
+    ("nop", include_str!("../../catalogue/nop.toml")),
+    ("op-modes", include_str!("../../catalogue/op-modes.toml")),
+    ("tcp", include_str!("../../catalogue/tcp.toml")),
+    ("udp", include_str!("../../catalogue/udp.toml")),
+    ("http", include_str!("../../catalogue/http.toml")),
+    ("https", include_str!("../../catalogue/https.toml")),
+    ("axum-2", include_str!("../../catalogue/axum-2.toml")),
+    ("files", include_str!("../../catalogue/files.toml")),
+    ("store", include_str!("../../catalogue/store.toml")),
+    ("proxy", include_str!("../../catalogue/proxy.toml")),
+    ("proxy-2", include_str!("../../catalogue/proxy-2.toml")),
+    ("overload", include_str!("../../catalogue/overload.toml")),
 ];
+
+/// What a file describes.
+#[derive(Clone, Debug)]
+pub enum Described {
+    /// Servers and loads.
+    Comparison(Comparison),
+    /// Published tables.
+    Suite(Suite),
+}
 
 /// Servers that are compared, and what by. In a file:
 ///
@@ -82,7 +99,7 @@ pub struct Comparison {
     pub placement: Placement,
 }
 
-/// The file of a comparison.
+/// A file: `kind` and `[[table]]` are those of published tables, the rest that of a comparison.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -97,49 +114,98 @@ struct File {
     site: BTreeMap<String, u64>,
     #[serde(default)]
     placement: Placement,
+    kind: Option<Kind>,
+    #[serde(default)]
+    document: String,
+    #[serde(default)]
+    machine: Vec<String>,
+    #[serde(default)]
+    commands: Vec<String>,
+    #[serde(default)]
+    table: Vec<Table>,
 }
 
-impl Comparison {
-    /// The names of the comparisons that come with the lab.
+impl Described {
+    /// The names of the files that come with the lab.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.iter().map(|(name, _)| *name)
+        CATALOGUE.iter().map(|(name, _)| *name)
     }
 
-    /// How to install servers and clients that are missing here.
-    pub fn missing(&self) -> impl Iterator<Item = String> {
-        let servers = self.contenders.iter().filter_map(Contender::missing);
-        servers.chain(self.loads.iter().filter_map(|load| load.client.missing()))
+    /// The file with this name that comes with the lab.
+    pub fn find(name: &str) -> Option<Described> {
+        let (name, text) = CATALOGUE.iter().find(|(known, _)| *known == name)?;
+        Some(Described::parse(name, text).expect("tested"))
     }
 
-    /// The comparison with this name that comes with the lab.
-    pub fn find(name: &str, parser: PlanParser) -> Option<Comparison> {
-        let (name, text) = EMBEDDED.iter().find(|(known, _)| *known == name)?;
-        Some(Comparison::parse(name, text, parser).expect("tested"))
-    }
-
-    /// Whether a file is one of a comparison, by the tables that only those have.
-    pub fn is_in(path: &Path) -> bool {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        text.lines().any(|line| ["[[server]]", "[[load]]"].contains(&line.trim()))
+    /// The comparison, unless it is published tables.
+    pub fn comparison(self) -> Option<Comparison> {
+        match self {
+            Described::Comparison(comparison) => Some(comparison),
+            Described::Suite(_) => None,
+        }
     }
 
     /// Reads a file.
     ///
     /// # Errors
     /// A [`UsageError`] that names the file, the line, and the key that is not known or has no possible value.
-    pub fn read(path: &Path, parser: PlanParser) -> Result<Comparison> {
+    pub fn read(path: &Path) -> Result<Described> {
         let read = || {
             let text = fs::read_to_string(path)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            let mut comparison = Comparison::parse(&name, &text, parser)?;
-            let directory = path.parent().unwrap_or(Path::new(""));
-            comparison
-                .contenders
-                .iter_mut()
-                .for_each(|one| one.directory = Some(directory.to_owned()));
-            anyhow::Ok(comparison)
+            let mut described = Described::parse(&name, &text)?;
+            if let Described::Comparison(comparison) = &mut described {
+                let directory = path.parent().unwrap_or(Path::new(""));
+                let contenders = comparison.contenders.iter_mut();
+                contenders.for_each(|one| one.directory = Some(directory.to_owned()));
+            }
+            anyhow::Ok(described)
         };
         read().map_err(|why| UsageError(format!("{}: {why:#}", path.display())).into())
+    }
+
+    /// Parses the text of a file, and checks it.
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Described> {
+        let at = |at: usize| {
+            let (number, line) = line_at(text, at);
+            format!("line {number}, `{line}`")
+        };
+        let file: File = toml::from_str(text).map_err(|error| {
+            let place = error.span().map_or("the file".into(), |span| at(span.start));
+            anyhow!("{place}: {}", error.message().replace('\n', " "))
+        })?;
+        let File { title, server, baseline, load, site, placement, .. } = file;
+        if let Some(kind) = file.kind {
+            ensure!(
+                server.is_empty() && load.is_empty(),
+                "kind is for published tables, which name their servers: leave out [[server]] and [[load]]"
+            );
+            let File { document, machine, commands, table: tables, .. } = file;
+            let suite = Suite { title, document, kind, machine, commands, tables };
+            return suite.checked().map(Described::Suite).map_err(|why| anyhow!(one_line(&why)));
+        }
+        ensure!(file.table.is_empty(), "[[table]] needs a kind: echo, connect, udp, nop or file");
+        let (mut contenders, mut loads) = (Vec::new(), Vec::new());
+        for entry in server {
+            let place = entry.span().start;
+            contenders.push(entry.into_inner().checked().with_context(|| at(place))?);
+        }
+        for entry in load {
+            let place = entry.span().start;
+            loads.extend(entry.into_inner().split().with_context(|| at(place))?);
+        }
+        let name = name.into();
+        Comparison { name, title, contenders, baseline, loads, site, placement }
+            .checked()
+            .map(Described::Comparison)
+    }
+}
+
+impl Comparison {
+    /// How to install servers and clients that are missing here.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let servers = self.contenders.iter().filter_map(Contender::missing);
+        servers.chain(self.loads.iter().filter_map(|load| load.client.missing()))
     }
 
     /// A comparison of these servers under these loads; the first server is the baseline.
@@ -157,30 +223,6 @@ impl Comparison {
         let name = name.to_owned();
         let comparison = Comparison { name, title, contenders, baseline, loads, site, placement };
         comparison.checked().map_err(|why| UsageError(format!("{why:#}")).into())
-    }
-
-    /// Parses the text of a file, and checks it.
-    pub(crate) fn parse(name: &str, text: &str, parser: PlanParser) -> Result<Comparison> {
-        let at = |at: usize| {
-            let (number, line) = line_at(text, at);
-            format!("line {number}, `{line}`")
-        };
-        let File { title, server, baseline, load, site, placement } = toml::from_str(text)
-            .map_err(|error| {
-                let place = error.span().map_or("the file".into(), |span| at(span.start));
-                anyhow!("{place}: {}", error.message().replace('\n', " "))
-            })?;
-        let (mut contenders, mut loads) = (Vec::new(), Vec::new());
-        for entry in server {
-            let place = entry.span().start;
-            contenders.push(entry.into_inner().checked().with_context(|| at(place))?);
-        }
-        for entry in load {
-            let place = entry.span().start;
-            loads.extend(entry.into_inner().split(parser).with_context(|| at(place))?);
-        }
-        Comparison { name: name.into(), title, contenders, baseline, loads, site, placement }
-            .checked()
     }
 
     fn checked(mut self) -> Result<Comparison> {
@@ -233,7 +275,7 @@ impl Comparison {
     pub fn setup(self, plan: Plan, time: Duration, cores: Cores, peers: Option<Peers>) -> Setup {
         let ((placement, unpinned), mut plan) = (self.placed(), plan);
         let Comparison { name, title, contenders, baseline, mut loads, site, .. } = self;
-        loads.iter_mut().for_each(|load| load.last(time, CLIENT));
+        loads.iter_mut().for_each(|load| load.cost = time + CLIENT);
         let is_open = loads.iter().any(|load| load.pace != Pace::Closed);
         let metrics = metrics(contenders.iter().all(Contender::is_visible), is_open, &mut plan);
         let service = if is_open { "; service: p99.9 from the send" } else { "" };
@@ -253,24 +295,17 @@ impl Comparison {
             })),
         };
         Setup {
-            plan,
             contenders,
             baseline: Some(baseline),
             // Servers inherit the limit on open files: a proxy has two for each connection.
             files: 2 * loads.iter().map(|load| load.connections).max().unwrap_or_default(),
             loads,
             site,
-            time,
             placement,
-            cores,
-            start_timeout: START_TIMEOUT,
-            peers,
             missing: Missing::Refused,
             notes: unpinned.into_iter().collect(),
             rounds_a_process: ROUNDS_A_PROCESS,
-            idle: None,
-            check: None,
-            shown,
+            ..Setup::new(plan, time, cores, peers, shown)
         }
     }
 }
@@ -306,14 +341,11 @@ fn line_at(text: &str, at: usize) -> (usize, &str) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use annulus_load::{ServerAddress, Streams};
 
-    /// Takes every line for an echo.
-    pub(crate) fn own_plan(_: &[String]) -> Result<annulus_load::Plan> {
-        let address = ServerAddress::Inet(([127, 0, 0, 1], 1).into());
-        Ok(annulus_load::Plan::new(address, Streams::default()))
+    fn small(text: &str) -> Result<Comparison> {
+        Ok(Described::parse("small", text)?.comparison().expect("no tables"))
     }
 
     const SMALL: &str = "title = \"t\"\n\
@@ -323,13 +355,14 @@ pub(crate) mod tests {
         [site]\n4k = 4096\n";
 
     #[test]
-    fn every_comparison_here_is_complete() {
-        let counts: Vec<_> = Comparison::names()
-            .map(|name| {
-                let (_, text) = EMBEDDED.iter().find(|one| one.0 == name).expect("it exists");
-                let comparison = Comparison::parse(name, text, own_plan)
-                    .unwrap_or_else(|why| panic!("{name}: {why:#}"));
-                (name, comparison.contenders.len(), comparison.loads.len(), comparison.baseline)
+    fn every_file_here_is_complete() {
+        let all = Described::names().map(|name| (name, Described::find(name).expect("it exists")));
+        let counts: Vec<_> = all
+            .filter_map(|(name, described)| match described {
+                Described::Comparison(one) => {
+                    Some((name, one.contenders.len(), one.loads.len(), one.baseline))
+                }
+                Described::Suite(_) => None,
             })
             .collect();
         let expected = [
@@ -346,12 +379,12 @@ pub(crate) mod tests {
             counts,
             expected.map(|(name, servers, loads, base)| (name, servers, loads, base.to_owned()))
         );
-        assert!(Comparison::find("gopher", own_plan).is_none());
+        assert!(Described::find("gopher").is_none());
     }
 
     #[test]
     fn a_file_has_servers_and_a_cell_for_each_number_of_connections() {
-        let comparison = Comparison::parse("small", SMALL, own_plan).expect("a comparison");
+        let comparison = small(SMALL).expect("a comparison");
         let names: Vec<_> = comparison.contenders.iter().map(|one| one.name.as_str()).collect();
         assert_eq!((names, comparison.baseline.as_str()), (vec!["a", "b"], "a"));
         let cells: Vec<_> = comparison.loads.iter().map(|load| load.cell.to_string()).collect();
@@ -361,7 +394,7 @@ pub(crate) mod tests {
     /// A server that runs already, and is not pinned, took a twenty-second of the time of the same program on one core.
     #[test]
     fn nothing_is_pinned_if_one_runs_already_and_another_does_not() {
-        let comparison = Comparison::parse("small", SMALL, own_plan).expect("a comparison");
+        let comparison = small(SMALL).expect("a comparison");
         let (placement, why) = comparison.placed();
         assert_eq!(placement, Placement::Shared);
         assert_eq!(why.as_deref(), Some("b runs already, so nothing is pinned to a core"));
@@ -393,7 +426,7 @@ pub(crate) mod tests {
         ] {
             let text = SMALL.replace(from, to);
             assert_ne!(text, SMALL, "{from}");
-            let error = format!("{:#}", Comparison::parse("small", &text, own_plan).expect_err(to));
+            let error = format!("{:#}", small(&text).expect_err(to));
             assert!(parts.iter().all(|part| error.contains(part)), "{to}: {error}");
             assert_eq!(error.lines().count(), 1, "{error}");
         }
@@ -401,7 +434,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_file_that_is_none_is_named() {
-        let error = Comparison::read(Path::new("/no/such.toml"), own_plan).expect_err("none");
+        let error = Described::read(Path::new("/no/such.toml")).expect_err("none");
         assert!(
             error.is::<UsageError>() && error.to_string().starts_with("/no/such.toml: No such"),
             "{error}"

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use annulus_load::ServerAddress;
+use annulus_load::{Endpoint, ServerAddress};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
@@ -20,9 +19,6 @@ use crate::process::Spec;
 /// The words that may stand in braces in the command line of a contender, and in its configuration.
 const WORDS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
-
-/// How long each address of a host that has several may take to accept a connection.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The start of the address of a Unix socket.
 pub(super) const UNIX: &str = "unix:";
@@ -109,27 +105,14 @@ pub(crate) enum Place {
 
 /// Whether a text is written as an address: a host and a port, or the path of a Unix socket.
 fn is_address(text: &str) -> bool {
-    let is_port = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
-    let is_inet = !text.contains([' ', '/']) && text.rsplit_once(':').is_some_and(is_port);
-    is_inet || text.starts_with(UNIX)
+    text.starts_with(UNIX) || text.parse::<Endpoint>().is_ok()
 }
 
 fn resolved(text: &str) -> Result<ServerAddress> {
-    ensure!(
-        is_address(text),
-        "address '{text}': write HOST:PORT, such as 127.0.0.1:8080, or unix:/path"
-    );
-    if text.starts_with(UNIX) {
-        let address: ServerAddress = text.parse()?;
-        return address.validate().map(|()| address).with_context(|| format!("address '{text}'"));
-    }
-    let found = text.to_socket_addrs().with_context(|| format!("address '{text}'"))?;
-    let found: Vec<SocketAddr> = found.collect();
-    // A server on localhost may listen at one of its addresses only.
-    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, PATIENCE).is_ok();
-    let several = found.len() > 1;
-    let address = found.iter().find(|address| !several || answers(address)).or(found.first());
-    Ok((*address.with_context(|| format!("address '{text}': the host has none"))?).into())
+    let endpoint = text.parse::<Endpoint>().map_err(anyhow::Error::msg);
+    let endpoint = endpoint.with_context(|| format!("address '{text}'"))?;
+    ensure!(endpoint.is_stream(), "address '{text}': write HOST:PORT or unix:/path");
+    Ok(endpoint.server()?)
 }
 
 impl Contender {
@@ -365,7 +348,7 @@ mod tests {
         let found = resolved(&format!("localhost:{}", address.port())).expect("an address");
         assert_eq!(found, address.into());
     }
-    use crate::describe::{Comparison, own_plan};
+    use crate::describe::Described;
 
     #[test]
     fn a_text_is_an_address_or_a_command() {
@@ -405,8 +388,9 @@ mod tests {
     #[test]
     fn the_configurations_here_are_filled() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
-        for contender in Comparison::names()
-            .flat_map(|name| Comparison::find(name, own_plan).expect("it exists").contenders)
+        for contender in Described::names()
+            .filter_map(|name| Described::find(name)?.comparison())
+            .flat_map(|one| one.contenders)
         {
             let Contender { configuration: Some(file), arguments, .. } = &contender else {
                 continue;
@@ -420,7 +404,9 @@ mod tests {
 
     #[test]
     fn outside_the_repository_servers_are_missing() {
-        for contender in Comparison::find("files", own_plan).expect("it exists").contenders {
+        for contender in
+            Described::find("files").expect("it exists").comparison().expect("one").contenders
+        {
             let missing = contender.prepare(None, None).expect("no failure").expect_err("missing");
             assert!(missing.contains(" is left out: "), "{missing}");
         }

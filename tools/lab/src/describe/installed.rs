@@ -21,19 +21,8 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 
 /// Programs whose Debian package has their name.
-const SAME: [&str; 11] = [
-    "apache2",
-    "caddy",
-    "haproxy",
-    "hey",
-    "lighttpd",
-    "memcached",
-    "python3",
-    "redis-server",
-    "socat",
-    "varnish",
-    "wrk",
-];
+const SAME: &str =
+    "apache2 caddy haproxy hey lighttpd memcached python3 redis-server socat varnish wrk";
 
 /// A library that a program loads, of a package of its own.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -69,7 +58,7 @@ fn is_program(path: &Path) -> bool {
 /// The Debian package of a program.
 fn package(program: &str) -> Option<&str> {
     let other = PACKAGES.iter().find(|(known, _)| *known == program).map(|(_, package)| *package);
-    other.or_else(|| SAME.into_iter().find(|known| *known == program))
+    other.or_else(|| SAME.split(' ').find(|known| *known == program))
 }
 
 impl Module {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annulus_load::{Plan, Protocol, Rate, Schedule, ServerAddress, Workload};
+use annulus_load::{Options, Plan, Rate, ServerAddress};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
@@ -12,11 +12,8 @@ use super::parser::Parser;
 use super::words::{self, Word, filled, has};
 use crate::bench::Cell;
 
-/// Parses a target and options of `annulus load`.
-pub type PlanParser = fn(&[String]) -> Result<Plan>;
-
-/// Where a server is said to be while the words of a load are parsed; each slice has the address of its own.
-pub(crate) const EXAMPLE: &str = "127.0.0.1:1";
+/// Where a server of no TCP address is said to be.
+const EXAMPLE: &str = "127.0.0.1:1";
 
 /// How long our load runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(100);
@@ -51,9 +48,9 @@ pub struct Load {
 pub enum Client {
     /// Our load, in this process. A slice sets the address, and the rate of an open loop.
     Own {
-        /// The plan of the load.
-        plan: Box<Plan>,
-        /// The target and the options that it was made of, if it was.
+        /// The load. Words in its target are replaced.
+        options: Box<Options>,
+        /// The same as text.
         words: Vec<String>,
     },
     /// A program.
@@ -104,8 +101,11 @@ pub struct Loads {
     pub name: Option<String>,
     /// A target of `annulus load`.
     pub url: Option<String>,
-    /// The options of `annulus load`.
-    pub options: String,
+    /// The options of `annulus load`, but for those that a comparison has itself.
+    pub options: Options,
+    /// The options as text.
+    #[serde(skip)]
+    pub text: Option<String>,
     /// A command line.
     pub command: Option<String>,
     /// A command line that is run before each slice.
@@ -143,7 +143,8 @@ impl Default for Loads {
         Loads {
             name: None,
             url: None,
-            options: String::new(),
+            options: Options::default(),
+            text: None,
             command: None,
             before: None,
             parse: Vec::new(),
@@ -161,7 +162,7 @@ impl Loads {
     ///
     /// # Errors
     /// Names the key that has no possible value, and what it may be.
-    pub fn split(self, parse: PlanParser) -> Result<Vec<Load>> {
+    pub fn split(self) -> Result<Vec<Load>> {
         let pace = match (self.rate, self.share) {
             (Some(_), Some(_)) => bail!("rate and share are two rates: leave one out"),
             (Some(rate), None) => Pace::Rate(positive("rate", rate)?),
@@ -174,7 +175,7 @@ impl Loads {
             "connections [] are no cell: write a number at least"
         );
         ensure!(!self.connections.contains(&0), "connections 0: write a number from 1");
-        let client = self.client(pace, parse)?;
+        let client = self.client()?;
         client.check(self.connections.len() > 1, self.depth > 1, pace != Pace::Closed)?;
         let name = self.name.unwrap_or_else(|| client.name());
         let Loads { service, connections, depth, .. } = self;
@@ -188,12 +189,12 @@ impl Loads {
                 pace,
                 cost: Duration::ZERO,
             };
-            load.set().with_context(|| format!("load '{name}'"))
+            load.checked().with_context(|| format!("load '{name}'"))
         };
         connections.into_iter().map(load).collect()
     }
 
-    fn client(&self, pace: Pace, parse: PlanParser) -> Result<Client> {
+    fn client(&self) -> Result<Client> {
         let of_commands = !self.parse.is_empty() || self.before.is_some();
         match (&self.url, &self.command) {
             (Some(url), None) => {
@@ -201,16 +202,23 @@ impl Loads {
                     !of_commands,
                     "parse and before are for a command, and there is a url: leave them out"
                 );
-                let mut words = words::split(url)?;
-                if !self.options.is_empty() {
-                    words.extend(words::split(&self.options)?);
+                let Options { clients, duration, warm_up, pipeline, .. } = &self.options;
+                let own = [
+                    (clients.is_some(), "-c (connections)"),
+                    (duration.is_some(), "-t (--seconds)"),
+                    (warm_up.is_some(), "--warm-up"),
+                    (pipeline.is_some(), "--pipeline (depth)"),
+                ];
+                if let Some((_, option)) = own.iter().find(|(given, _)| *given) {
+                    bail!("'{url}': the comparison says {option}: leave it out");
                 }
-                let plan = Box::new(plan(&words, pace, parse)?);
-                Ok(Client::Own { plan, words })
+                let words = [Some(url.clone()), self.text.clone()].into_iter().flatten().collect();
+                let options = Options { target: Some(url.clone()), ..self.options.clone() };
+                Ok(Client::Own { options: Box::new(options), words })
             }
             (None, Some(command)) => {
                 ensure!(
-                    self.options.is_empty(),
+                    self.options == Options::default(),
                     "options are for a url: write them into the command"
                 );
                 let words = words::split(command)?;
@@ -231,20 +239,6 @@ impl Loads {
             _ => bail!("a load has a url or a command, and not both"),
         }
     }
-}
-
-/// The plan of a target and options. The target is that of an example: so only it may name the server.
-fn plan(words: &[String], pace: Pace, parse: PlanParser) -> Result<Plan> {
-    let options = words.get(1..).unwrap_or_default();
-    if let Some(word) = ["port", "address"].iter().find(|word| has(options, word)) {
-        bail!("{{{word}}} is for the target alone: leave it out of the options");
-    }
-    let known = words_of(EXAMPLE);
-    let mut words: Vec<String> = words.iter().map(|word| filled(word, &known)).collect();
-    if pace != Pace::Closed {
-        words.extend(["--rate", "1"].map(String::from));
-    }
-    parse(&words)
 }
 
 fn cell(name: &str, connections: u64, depth: u64) -> Cell {
@@ -319,12 +313,12 @@ impl Client {
 }
 
 impl Load {
-    /// A cell of our load, whose plan says everything but the address.
-    pub(crate) fn own(cell: Cell, plan: Plan, cost: Duration) -> Load {
-        let connections = plan.clients as u64;
-        let client = Client::Own { plan: Box::new(plan), words: Vec::new() };
-        let (service, depth, pace) = (String::new(), 1, Pace::Closed);
-        Load { cell, client, service, connections, depth, pace, cost }
+    /// A load of ours, with its own numbers of clients and messages in flight.
+    pub(crate) fn own(cell: Cell, options: Options, cost: Duration) -> Load {
+        let connections = options.clients.unwrap_or(1) as u64;
+        let depth = options.pipeline.unwrap_or(1) as u64;
+        let client = Client::Own { options: Box::new(options), words: Vec::new() };
+        Load { cell, client, service: String::new(), connections, depth, pace: Pace::Closed, cost }
     }
 
     /// A cell in which contenders read a job.
@@ -338,44 +332,24 @@ impl Load {
         self.cell = cell(name, self.connections, self.depth);
     }
 
-    /// Sets how long a slice is measured, and how long it takes besides.
-    pub(super) fn last(&mut self, time: Duration, beside: Duration) {
-        self.cost = time + beside;
-        if let Client::Own { plan, .. } = &mut self.client {
-            plan.duration = time;
-        }
-    }
-
     /// The name of the load, which its cells with other connections share.
     pub fn name(&self) -> String {
         self.cell.parameters().next().map_or_else(String::new, |(_, name)| name.to_string())
     }
 
-    /// Sets connections and depth in the plan of our load, and checks it.
-    fn set(mut self) -> Result<Load> {
-        let (connections, depth) = (self.connections as usize, self.depth as usize);
-        if let Client::Own { plan, .. } = &mut self.client {
-            (plan.clients, plan.warm_up) = (connections, WARM_UP);
-            match &mut plan.workload {
-                Workload::Streams(streams) => streams.pipeline = depth,
-                _ if depth > 1 => bail!("depth {depth}: a connection a message has one in flight"),
-                _ => {}
-            }
-            plan.validate()?;
+    /// Whether it can be made of what is described.
+    pub(crate) fn checked(self) -> Result<Load> {
+        let example = EXAMPLE.parse().expect("a constant");
+        let rate = matches!(self.pace, Pace::Rate(_) | Pace::Share(_)).then_some(1.0);
+        if let Client::Own { options, .. } = &self.client {
+            self.plan(options, &example, rate, Duration::from_secs(1))?;
         }
         Ok(self)
     }
 
     /// The same in a closed loop, with so many requests in flight on each connection.
     pub(crate) fn closed(&self, depth: u64) -> Load {
-        let mut load = Load { pace: Pace::Closed, depth, ..self.clone() };
-        if let (Client::Own { plan, .. }, true) = (&mut load.client, self.pace != Pace::Closed) {
-            plan.schedule = Schedule::default();
-            if let Workload::Streams(streams) = &mut plan.workload {
-                streams.pipeline = depth as usize;
-            }
-        }
-        load
+        Load { pace: Pace::Closed, depth, ..self.clone() }
     }
 
     /// The replacements of the words of every load.
@@ -400,35 +374,37 @@ impl Load {
         }
     }
 
-    /// The plan of our load for a server, at a rate if it is an open loop. Names of the example become those of the server.
-    pub(crate) fn plan(&self, plan: &Plan, address: &ServerAddress, rate: Option<f64>) -> Plan {
-        let mut plan = Plan { address: address.clone(), ..plan.clone() };
-        if let (Some(rate), Schedule::Open { arrivals, .. }) = (rate, &plan.schedule) {
-            plan.schedule = Schedule::Open { rate: Rate::constant(rate), arrivals: *arrivals };
-        }
-        let ServerAddress::Inet(inet) = address else { return plan };
-        let (host, port) = EXAMPLE.rsplit_once(':').expect("a constant");
-        if let Protocol::Http(http) | Protocol::Http2(http) = &mut plan.protocol {
-            if http.authority == EXAMPLE && has(self.client.words(), "address") {
-                http.authority = inet.to_string();
-            } else if let Some(named) = http.authority.strip_suffix(&format!(":{port}")) {
-                http.authority = format!("{named}:{}", inet.port());
-            }
-        }
-        if let Some(tls) = plan.tls.as_mut().filter(|tls| tls.server_name == host) {
-            tls.server_name = inet.ip().to_string();
-        }
-        plan
+    /// The plan of a slice of our load on a server there, at a rate if there is one.
+    pub(crate) fn plan(
+        &self,
+        options: &Options,
+        address: &ServerAddress,
+        rate: Option<f64>,
+        time: Duration,
+    ) -> Result<Plan> {
+        let known = match address {
+            ServerAddress::Inet(inet) => self.words(&inet.to_string()),
+            ServerAddress::Unix(_) => self.words(EXAMPLE),
+        };
+        let options = Options {
+            target: options.target.as_deref().map(|target| filled(target, &known)),
+            clients: Some(self.connections as usize),
+            pipeline: Some(self.depth as usize),
+            warm_up: options.warm_up.or(Some(WARM_UP)),
+            duration: Some(time),
+            rate: rate.map(Rate::constant).or(options.rate),
+            ..options.clone()
+        };
+        Ok(options.plan_at(address)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::describe::own_plan;
 
     fn refused(loads: Loads, part: &str) {
-        let error = loads.split(own_plan).expect_err(part).to_string();
+        let error = loads.split().expect_err(part).to_string();
         assert!(error.contains(part), "{error}");
     }
 
@@ -451,13 +427,13 @@ mod tests {
         refused(Loads { depth: 2, ..command("wrk {port}") }, "has no {depth}");
         refused(Loads { rate: Some(1.0), ..command("wrk {port}") }, "has no {rate}");
         let loads = Loads { connections: vec![1, 2], ..command("wrk -c{connections} {port}") };
-        assert_eq!(loads.split(own_plan).expect("two loads").len(), 2);
+        assert_eq!(loads.split().expect("two loads").len(), 2);
     }
 
     #[test]
     fn words_are_those_of_the_server_and_of_the_cell() {
         let loads = Loads { url: Some("http://{address}/".into()), ..Loads::default() };
-        let load = loads.split(own_plan).expect("a load").remove(0);
+        let load = loads.split().expect("a load").remove(0);
         let words = load.words("127.0.0.1:8080");
         assert_eq!(
             words::filled("{port} {address} {connections}{path}", &words),

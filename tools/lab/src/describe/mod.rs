@@ -11,15 +11,13 @@ mod redis_benchmark;
 mod setup;
 mod words;
 
-pub use comparison::Comparison;
+pub use comparison::{Comparison, Described};
 pub use contender::Contender;
-pub use load::{Client, Load, Loads, Pace, PlanParser};
+pub use load::{Client, Load, Loads, Pace};
 pub use placement::Placement;
 pub(crate) use setup::Check;
 pub use setup::{Missing, Only, Setup, Shown};
 
-#[cfg(test)]
-pub(crate) use comparison::tests::own_plan;
 pub(crate) use contender::Place;
 pub(crate) use installed::find as find_installed;
 pub(crate) use load::Job;

@@ -13,6 +13,7 @@ use super::placement::Placement;
 use crate::bench::{Cell, Layout, Metric, Plan, Role};
 use crate::cores::Cores;
 use crate::peer::Peers;
+use crate::process::START_TIMEOUT;
 use crate::usage::UsageError;
 
 /// Checks that files fit a directory, and returns the name of its file system.
@@ -83,6 +84,35 @@ pub struct Shown {
 }
 
 impl Setup {
+    /// A comparison of nothing yet, each contender of which is measured in one process if it is there.
+    pub(crate) fn new(
+        plan: Plan,
+        time: Duration,
+        cores: Cores,
+        peers: Option<Peers>,
+        shown: Shown,
+    ) -> Setup {
+        Setup {
+            plan,
+            contenders: Vec::new(),
+            baseline: None,
+            loads: Vec::new(),
+            site: BTreeMap::new(),
+            time,
+            placement: Placement::Apart,
+            cores,
+            start_timeout: START_TIMEOUT,
+            peers,
+            missing: Missing::LeftOut,
+            notes: Vec::new(),
+            rounds_a_process: usize::MAX,
+            files: 0,
+            idle: None,
+            check: None,
+            shown,
+        }
+    }
+
     /// The names of the contenders.
     pub fn names(&self) -> Vec<String> {
         self.contenders.iter().map(|one| one.name.clone()).collect()

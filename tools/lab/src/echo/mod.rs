@@ -2,28 +2,23 @@
 
 mod catalogue;
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use annulus_load::{Datagrams, PerConnection, ServerAddress, Streams, Workload, limits};
+use annulus_load::{Options, limits};
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::bench::{
     Cell, Column, Fold, Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50,
     p99, parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
-use crate::describe::{Contender, Load, Missing, Placement, Setup, Shown};
+use crate::describe::{Contender, Load, Placement, Setup, Shown};
 use crate::peer::Peers;
-use crate::process::START_TIMEOUT;
 use crate::usage::{UsageError, own};
 
 pub use catalogue::Catalogue;
-
-/// Least connections of a slice with a connection a message, unless a number is given: enough for a p99.
-const CONNECTIONS: usize = 200;
 
 /// The transport between load and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +85,14 @@ fn lost() -> Metric {
     Metric { format: Format::Whole, fold: Fold::Sum, ..lost }
 }
 
-/// The metrics of a workload.
-fn metrics(workload: Workload) -> Vec<Metric> {
+/// The metrics of a load.
+fn metrics(transport: Transport, load: &Options) -> Vec<Metric> {
     let mut metrics = of_requests();
-    match workload {
-        Workload::Streams(_) => {}
-        Workload::Datagrams(_) => metrics.push(lost()),
-        Workload::PerConnection(_) => metrics.iter_mut().for_each(adapt_to_connections),
+    if transport == Transport::Udp {
+        metrics.push(lost());
+    }
+    if load.per_connection {
+        metrics.iter_mut().for_each(adapt_to_connections);
     }
     metrics
 }
@@ -119,11 +115,6 @@ pub fn cell(clients: usize, bytes: usize) -> Cell {
     Cell::new([("clients", (clients as u64).into()), ("bytes", (bytes as u64).into())])
 }
 
-/// A load for any server: a cell sets its clients and the length of messages, a slice the address.
-pub fn load(workload: impl Into<Workload>) -> annulus_load::Plan {
-    annulus_load::Plan::new(ServerAddress::Inet(([127, 0, 0, 1], 1).into()), workload)
-}
-
 /// A comparison of servers under a load, over a transport.
 #[derive(Debug)]
 pub struct Echo {
@@ -133,8 +124,10 @@ pub struct Echo {
     pub transport: Transport,
     /// The servers to compare.
     pub servers: Vec<Contender>,
-    /// The load; each cell sets its clients and the length of messages.
-    pub load: annulus_load::Plan,
+    /// The load; a cell sets its clients and the length of messages, a slice the address.
+    pub load: Options,
+    /// How long a slice is measured.
+    pub time: Duration,
     /// The cores of servers and load.
     pub cores: Cores,
     /// The peers.
@@ -152,101 +145,53 @@ impl Echo {
         let files = cells.iter().filter_map(|cell| cell.number("clients")).max();
         let files = files.unwrap_or_default();
         limits::reserve(files as usize)?;
-        let (terms, parameters) = self.terms();
-        Ok(Setup {
-            contenders: self.servers,
-            baseline: None,
-            loads,
-            site: BTreeMap::new(),
-            time: self.load.duration,
-            placement: Placement::Apart,
-            cores: self.cores,
-            start_timeout: START_TIMEOUT,
-            peers: self.peers,
-            missing: Missing::LeftOut,
-            notes: Vec::new(),
-            rounds_a_process: usize::MAX,
-            files,
-            idle: None,
-            check: None,
-            plan: self.plan,
-            shown: Shown {
-                kind: self.transport.kind().unwrap_or("echo"),
-                title: None,
-                terms,
-                legend: "; CPU µs: of the server, a request".into(),
-                layout: Layout::Cells,
-                metrics: metrics(self.load.workload),
-                parameters,
-            },
-        })
+        let Options { driver, segments, per_connection, warm_up, .. } = self.load;
+        let [pipeline, threads] = [self.load.pipeline, self.load.threads.map(usize::from)]
+            .map(|count| count.unwrap_or(1));
+        let (seconds, cores) = (self.time.as_secs_f64(), Placement::Apart.terms(self.cores));
+        let how = match per_connection {
+            true => format!("a connection a message, event loops: {threads}"),
+            false => format!("{pipeline} in flight a client"),
+        };
+        let segmented = if segments { ", as segments" } else { "" };
+        let shown = Shown {
+            kind: self.transport.kind().unwrap_or("echo"),
+            title: None,
+            terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}"),
+            legend: "; CPU µs: of the server, a request".into(),
+            layout: Layout::Cells,
+            metrics: metrics(self.transport, &self.load),
+            parameters: parameters(json!({
+                "client": driver.to_string(),
+                "seconds": seconds,
+                "warm_up_seconds": warm_up.unwrap_or_default().as_secs_f64(),
+                "server_core": self.cores.server,
+                "load_core": self.cores.load,
+                "pipeline": pipeline,
+                "segments": segments,
+                "per_connection": per_connection,
+                "threads": threads,
+            })),
+        };
+        let contenders = self.servers;
+        let setup = Setup::new(self.plan, self.time, self.cores, self.peers, shown);
+        Ok(Setup { contenders, loads, files, ..setup })
     }
 
     fn in_cell(&self, cell: &Cell) -> Result<Load, UsageError> {
         let number = |name| cell.number(name).unwrap_or_default() as usize;
         let clients = number("clients");
-        let workload = match self.load.workload {
-            Workload::PerConnection(PerConnection { connections, threads, driver }) => {
-                let connections = connections.or(Some(clients.max(CONNECTIONS)));
-                PerConnection { connections, threads, driver }.into()
-            }
-            other => other,
+        let scheme = if self.transport == Transport::Udp { "udp" } else { "tcp" };
+        let options = Options {
+            target: Some(format!("{scheme}://{{address}}")),
+            clients: Some(clients),
+            length: Some(number("bytes")),
+            ..self.load.clone()
         };
-        let load = self.load.clone();
-        let plan = annulus_load::Plan { workload, clients, length: number("bytes"), ..load };
-        plan.validate().map_err(|error| UsageError(format!("{cell}: {error}")))?;
-        Ok(Load::own(cell.clone(), plan, self.cost(cell)))
-    }
-
-    /// About how long a slice in a cell takes.
-    fn cost(&self, cell: &Cell) -> Duration {
-        /// The time per connection, and bytes per µs.
-        const CONNECTION: Duration = Duration::from_micros(100);
-        const BYTES: u64 = 500;
-        let number = |name| cell.number(name).unwrap_or_default();
-        let connections = CONNECTION * number("clients") as u32;
-        match self.load.workload {
-            Workload::Streams(_) | Workload::Datagrams(_) => {
-                self.load.warm_up + self.load.duration + connections
-            }
-            Workload::PerConnection(_) => {
-                connections + Duration::from_micros(number("clients") * number("bytes") / BYTES)
-            }
-        }
-    }
-
-    /// The load as text and as parameters of the report.
-    fn terms(&self) -> (String, Map<String, Value>) {
-        let (client, how, of_workload) = match self.load.workload {
-            Workload::Streams(Streams { pipeline, driver, .. }) => {
-                let how = format!("{pipeline} in flight a client");
-                (driver.to_string(), how, json!({ "pipeline": pipeline }))
-            }
-            Workload::Datagrams(Datagrams { window, segments, driver }) => {
-                let segmented = if segments { ", as segments" } else { "" };
-                let how = format!("{window} in flight a client{segmented}");
-                (driver.to_string(), how, json!({ "pipeline": window, "segments": segments }))
-            }
-            Workload::PerConnection(PerConnection { threads, driver, .. }) => {
-                let how = format!("a connection a message, event loops: {threads}");
-                (driver.to_string(), how, json!({ "per_connection": true, "threads": threads }))
-            }
-        };
-        let (Cores { server, load }, seconds) = (self.cores, self.load.duration.as_secs_f64());
-        let slices = match self.load.workload {
-            Workload::PerConnection(_) => String::new(),
-            _ => format!(" of {seconds} s"),
-        };
-        let text =
-            format!("{slices}, servers on core {server}, load ({client}) on core {load}, {how}");
-        let mut all = parameters(json!({
-            "client": client,
-            "seconds": seconds,
-            "warm_up_seconds": self.load.warm_up.as_secs_f64(),
-            "server_core": server,
-            "load_core": load,
-        }));
-        all.extend(parameters(of_workload));
-        (text, all)
+        // About how long a connect takes.
+        let connects = Duration::from_micros(100) * clients as u32;
+        let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
+        let load = Load::own(cell.clone(), options, cost).checked();
+        load.map_err(|error| UsageError(format!("{cell}: {error}")))
     }
 }

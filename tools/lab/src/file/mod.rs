@@ -44,17 +44,12 @@ pub static BENCH: Definition = Definition {
     check: Some(check),
 };
 
-/// Checks memory, disk and open files; the name of the file system.
+/// Checks the open files; the name of the file system.
 ///
 /// # Errors
 /// Names the invalid value, its limit and a remedy.
 fn check(cells: &[Cell], directory: &Path) -> Result<String> {
     for cell in cells.iter().map(Cycles::of) {
-        let requested = format!("{} workers × {}", cell.workers, disk::shown(cell.bytes));
-        // Each worker has a buffer to write and one to read.
-        let files = cell.workers.checked_mul(cell.bytes);
-        let memory = files.and_then(|bytes| bytes.checked_mul(2));
-        disk::check(&requested, memory, files, directory)?;
         limits::reserve(cell.workers as usize)?;
     }
     disk::file_system(directory)

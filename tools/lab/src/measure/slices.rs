@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use annulus_load::{Observer, ServerAddress};
 use anyhow::{Result, anyhow};
 
 use super::syscalls::{PERF, SystemCalls};
@@ -172,35 +173,49 @@ impl Slices {
         Ok(self.capacity.map(|capacity| capacity * share))
     }
 
-    /// A slice, by a process that runs.
+    /// A slice, by a process that runs: an answer to a job, or what a client reports.
     fn slice(&mut self, slice: Slice) -> Outcome {
         let rate = self.rate(slice)?;
+        let client = self.loads[slice.cell].client.clone();
         let running = self.running(slice).map_err(|error| error.why)?;
-        let (pid, address) = (running.pid, running.address.clone());
-        let load = &self.loads[slice.cell];
-        let mut watch = pid.map(Watch::new);
-        let measured = match (&load.client, &mut watch) {
-            (Client::Job(job), _) => {
-                let job = job.clone();
-                return self.running(slice).map_err(|error| error.why)?.ask(&job);
+        match client {
+            Client::Job(job) => running.ask(&job),
+            _ => {
+                let at = (running.pid, running.address.clone());
+                self.loaded(slice, at, rate)
             }
-            (_, Some(watch)) => self.clients.run(load, address.as_ref(), rate, watch),
-            (_, None) => self.clients.run(load, address.as_ref(), rate, &mut ()),
+        }
+    }
+
+    /// A server under its load.
+    fn loaded(
+        &mut self,
+        slice: Slice,
+        (pid, address): (Option<u32>, Option<ServerAddress>),
+        rate: Option<f64>,
+    ) -> Outcome {
+        let (load, key) = (&self.loads[slice.cell], self.key(slice));
+        let mut watch = pid.map(Watch::new);
+        let observer: &mut dyn Observer = match &mut watch {
+            Some(watch) => watch,
+            None => &mut (),
         };
-        let key = self.key(slice);
+        let measured = self.clients.run(load, address.as_ref(), rate, observer);
         let running = self.running.get_mut(&key).map(|(_, running)| running);
         let sample = running.map_or(Err("it has ended".into()), |one| one.outcome(measured))?;
-        let (Some(watch), Some(pid)) = (watch, pid) else { return Ok(sample) };
-        let mut sample = watch.add_to(sample).map_err(one_line)?;
+        let mut sample = match watch {
+            Some(watch) => watch.add_to(sample).map_err(one_line)?,
+            None => sample,
+        };
         let is_first = slice.round == 0 && self.counts_calls && find_installed(PERF).is_ok();
-        let load = &self.loads[slice.cell];
         // A run of its own counts the system calls of a request.
-        let mut calls = SystemCalls::new(pid, &self.clients.directory);
-        if is_first
-            && let Ok(run) = self.clients.run(load, address.as_ref(), rate, &mut calls)
-            && let (Some(calls), Some(requests)) = (calls.counted(), run.get("operations"))
-        {
-            sample.set("syscalls", calls / requests);
+        if let Some(pid) = pid.filter(|_| is_first) {
+            let mut calls = SystemCalls::new(pid, &self.clients.directory);
+            let run = self.clients.run(load, address.as_ref(), rate, &mut calls);
+            let requests = run.ok().and_then(|run| run.get("operations"));
+            if let (Some(calls), Some(requests)) = (calls.counted(), requests) {
+                sample.set("syscalls", calls / requests);
+            }
         }
         Ok(sample)
     }

@@ -7,7 +7,7 @@ use annulus_page::{Axis, Figure, IntervalChart, IntervalRow, text};
 
 use crate::bench::{Against, Metric, Report};
 
-/// The colours of a row: better, worse, and what is in doubt or the same.
+/// The colours of a row: better, worse, and what is undecided or the same.
 const COLOURS: [usize; 3] = [2, 1, 5];
 
 /// The name of a metric's values; empty if they are not shown.

@@ -70,7 +70,7 @@ pub enum Form {
     Markdown,
     /// A row for each figure.
     Csv,
-    /// Every figure, verdict and doubt. The slices themselves are in the file of results.
+    /// Every figure, verdict and warning. The slices themselves are in the file of results.
     Json,
 }
 

@@ -38,10 +38,10 @@ impl Document<'_> {
         sentences.join(" ")
     }
 
-    /// Doubts, failures, and what was left out.
+    /// Warnings, failures, and what was left out.
     pub(super) fn notices(&self) -> Vec<Notice> {
         let report = self.report;
-        let own = || report.doubts.iter().cloned().chain(report.failures());
+        let own = || report.warnings.iter().cloned().chain(report.failures());
         let mut texts: Vec<String> = self.suite.map_or(Vec::new(), |suite| suite.notes.clone());
         texts.extend(own().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
         texts.retain(|text| !report.settings.contenders.missing.contains(text));

@@ -18,14 +18,14 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let cells = report.settings.cells.iter().enumerate();
     let mut rows: Vec<MatrixRow> = cells
         .map(|(index, cell)| {
-            let doubted =
+            let undecided =
                 !envelope.best[index].as_ref().is_some_and(|best| best.verdict.is_decided());
-            let name = if doubted { format!("{cell} ?") } else { cell.to_string() };
+            let name = if undecided { format!("{cell} ?") } else { cell.to_string() };
             let cells = envelope.contenders.iter().map(|of| {
                 let failed = report.row(&of.contender, cell).is_some_and(|row| row.failed > 0);
                 heat_cell(of.cells[index].map(|distance| distance.ratio.median), failed)
             });
-            MatrixRow { names: vec![name], cells: cells.collect(), is_muted: doubted }
+            MatrixRow { names: vec![name], cells: cells.collect(), is_muted: undecided }
         })
         .collect();
     if rows.len() > 1 {
@@ -34,11 +34,11 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let names = envelope.contenders.iter().map(|of| of.contender.clone());
     let head = [String::new()].into_iter().chain(names);
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
-    let doubt = if any('?') { " ?: no verdict; such rows count in no mean." } else { "" };
+    let warning = if any('?') { " ?: no verdict; such rows count in no mean." } else { "" };
     Some(Matrix {
         title: format!("{}: × the best of each row", label(metric)),
         note: format!(
-            "1 is the best, 2 is twice as bad; bold is within {}.{doubt}",
+            "1 is the best, 2 is twice as bad; bold is within {}.{warning}",
             text::percent(NEAR - 1.0)
         ),
         key: steps(),

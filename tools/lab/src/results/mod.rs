@@ -153,7 +153,7 @@ impl Results {
         let Header { bench, environment, .. } = &self.header;
         let mut report = Report::new(bench, &self.record, environment);
         report.memory.clone_from(&self.memory);
-        report.doubts.extend(self.interruptions());
+        report.warnings.extend(self.interruptions());
         report
     }
 

@@ -88,7 +88,7 @@ fn an_interrupted_run_goes_on_with_what_it_lacks() {
     let path = directory.path().join("parts.jsonl");
     let (part, measured) = run(&path, 8, 10).expect("a part");
     assert_eq!((part.is_finished(), measured), (false, 10));
-    assert!(part.report().doubts[0].starts_with("interrupted after 10 of 24 slices"));
+    assert!(part.report().warnings[0].starts_with("interrupted after 10 of 24 slices"));
     // As if it was killed while it wrote a line.
     let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
     file.write_all(b"{\"slice\":{\"round\":7,").expect("half a line");
@@ -97,9 +97,9 @@ fn an_interrupted_run_goes_on_with_what_it_lacks() {
     assert_eq!((measured, results.resumed(), results.is_finished()), (14, 1, true));
     assert_eq!(json(&results.report())["samples"], json(&whole.report())["samples"]);
     assert_eq!(json(&results.report())["results"], json(&whole.report())["results"]);
-    let doubts = results.report().doubts;
-    let doubt = doubts.last().expect("a doubt");
-    assert!(doubt.starts_with("interrupted once and resumed: "), "{doubt}");
+    let warnings = results.report().warnings;
+    let warning = warnings.last().expect("a warning");
+    assert!(warning.starts_with("interrupted once and resumed: "), "{warning}");
 }
 
 #[test]

@@ -81,12 +81,13 @@ fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::describe::{Comparison, filled, own_plan};
+    use crate::describe::{Described, filled};
     use crate::scratch::tests::directory;
 
     #[test]
     fn files_are_as_long_as_the_comparison_says() {
-        let files = Comparison::find("files", own_plan).expect("it exists").site;
+        let files =
+            Described::find("files").and_then(Described::comparison).expect("it exists").site;
         let scratch = directory();
         let mut fixture = Fixture::new(scratch.path(), &files, (false, None)).expect("files");
         let words = fixture.words("");

@@ -3,10 +3,9 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::axis::Question;
 use super::run::{Plan, Run, figure};
-use super::tables::{Suite, Table};
 use crate::bench::{self, NOTHING, grouped};
+use crate::tables::{Question, Suite, Table};
 
 /// The label of a line of published figures ([`TableReport::lines`]).
 pub const PUBLISHED: &str = "published";
@@ -25,7 +24,7 @@ pub struct SuiteReport {
     pub plan: Plan,
     /// The tables of the suite.
     pub tables: Vec<TableReport>,
-    /// Missing contenders, failures, and doubts about the figures.
+    /// Missing contenders, failures, and warnings about the figures.
     pub notes: Vec<String>,
     /// The comparison with all rounds, from which the figures are taken.
     pub comparison: bench::Report,
@@ -75,7 +74,7 @@ impl SuiteReport {
     pub(super) fn new(run: &Run, report: &bench::Report) -> SuiteReport {
         let Run { name, suite, plan, notes } = run.clone();
         let mut notes = notes;
-        notes.extend(report.doubts.iter().cloned().chain(report.failures()));
+        notes.extend(report.warnings.iter().cloned().chain(report.failures()));
         notes.extend(report.results.iter().filter_map(lost));
         SuiteReport {
             tables: suite.tables.iter().map(|table| TableReport::new(table, report)).collect(),
@@ -177,12 +176,12 @@ impl RowReport {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::tables::tests::small;
     use super::*;
     use crate::bench::tests::{bench, record};
     use crate::cores::Cores;
     use crate::echo;
     use crate::environment::Environment;
+    use crate::tables::tests::small;
 
     /// A suite of which one server was measured in one cell.
     pub(crate) fn small_report() -> SuiteReport {

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use annulus_load::{Datagrams, PerConnection, Streams, limits};
+use annulus_load::{Options, limits};
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::axis::{Figure, Question};
 use super::report::SuiteReport;
-use super::tables::{Kind, Suite};
 use crate::bench::{self, Bench, Cell, Rounds};
 use crate::cores::Cores;
 use crate::describe::{Load, Missing, Setup};
@@ -18,6 +16,7 @@ use crate::nop;
 use crate::peer::Peers;
 use crate::proc::Memory;
 use crate::programs::Definition;
+use crate::tables::{Figure, Kind, Question, Suite};
 use annulus_load::stats::median;
 
 /// About how long a quick run may take.
@@ -117,14 +116,9 @@ impl Run {
     /// The workload is streams, a connection per message over four event loops (document 002), or datagrams.
     fn echo(&mut self, catalogue: Catalogue) -> Result<Setup> {
         let plan = self.plan;
-        let (transport, load) = match self.suite.kind {
-            Kind::Udp => (Transport::Udp, echo::load(Datagrams::default())),
-            Kind::Connect => {
-                let four = PerConnection { threads: 4, ..PerConnection::default() };
-                (Transport::Tcp, echo::load(four))
-            }
-            _ => (Transport::Tcp, echo::load(Streams::default())),
-        };
+        let is_udp = self.suite.kind == Kind::Udp;
+        let transport = if is_udp { Transport::Udp } else { Transport::Tcp };
+        let per_connection = self.suite.kind == Kind::Connect;
         let mut servers = Vec::new();
         for name in self.every(|question| question.servers.clone()) {
             match catalogue.choose(&name, transport) {
@@ -139,13 +133,15 @@ impl Run {
             plan: self.bench_plan(),
             transport,
             servers,
-            load: annulus_load::Plan {
-                warm_up: Duration::from_millis(50),
-                duration: plan.time([200, 100].map(Duration::from_millis)),
+            load: Options {
+                warm_up: Some(Duration::from_millis(50)),
                 pin: Some(plan.cores.load),
-                seed: plan.seed,
-                ..load
+                seed: Some(plan.seed),
+                per_connection,
+                threads: per_connection.then_some(4),
+                ..Options::default()
             },
+            time: plan.time([200, 100].map(Duration::from_millis)),
             cores: plan.cores,
             peers: catalogue.into_peers(),
         };
@@ -187,9 +183,7 @@ impl Run {
     /// If none is left.
     fn cells(&mut self) -> Result<Vec<Cell>> {
         let room = limits::room();
-        let needed = |cell: &Cell| {
-            limits::of_short_connections(cell.number("clients").unwrap_or_default() as usize)
-        };
+        let needed = |cell: &Cell| cell.number("clients").unwrap_or_default() as usize;
         let all = self.every(|question| message(question).into_iter().collect());
         let (cells, beyond): (Vec<Cell>, Vec<Cell>) =
             all.into_iter().partition(|cell| needed(cell) <= room);
@@ -309,8 +303,8 @@ fn in_this_version(why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::tests::small;
     use super::*;
+    use crate::tables::tests::small;
 
     #[test]
     fn only_a_quick_run_omits_cells_and_notes_it() {

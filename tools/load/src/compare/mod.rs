@@ -141,7 +141,15 @@ pub fn compare(
     let warnings = warnings::all([a, b], sides.each_ref(), &ratios);
     let [a_side, b_side] = sides;
     let (verdict, plans) = (overall(&ratios), plans::differences(a, b));
-    Ok(Comparison { verdict, margin: options.margin, a: a_side, b: b_side, ratios, plans, warnings })
+    Ok(Comparison {
+        verdict,
+        margin: options.margin,
+        a: a_side,
+        b: b_side,
+        ratios,
+        plans,
+        warnings,
+    })
 }
 
 fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {

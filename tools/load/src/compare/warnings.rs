@@ -26,7 +26,7 @@ pub(super) fn all(
     found.into_iter().map(|(reason, sides)| format!("{sides}: {reason}")).chain(samples).collect()
 }
 
-/// The reservations about a side.
+/// The warnings about a side.
 fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
     let Side { runs: count, seconds, pieces, failed, responses, .. } = side;
     let few = match (count, pieces) {

@@ -4,7 +4,7 @@ use super::in_flight::{Echo, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
 use super::socket::Socket;
 use crate::clock;
-use crate::fault::Fault;
+use crate::fault::{Fault, Kind};
 use crate::outcome::Outcome;
 use crate::plan::Datagrams;
 use crate::schedule::Times;
@@ -145,7 +145,7 @@ impl Client {
 
     fn record_corrupt(&self, what: &str) {
         self.in_flight.borrow_mut().count_corrupt();
-        self.context.run.faults.record(self.number, &Fault::corrupt(what));
+        self.context.run.faults.record(self.number, &Fault::new(Kind::CORRUPT, what));
     }
 
     /// Counts everything in flight as lost.

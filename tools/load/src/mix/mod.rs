@@ -5,8 +5,8 @@ mod template;
 mod weighted;
 
 pub use fill::Fill;
-pub use template::{Template, TemplateError};
-pub use weighted::{Mix, MixError};
+pub use template::Template;
+pub use weighted::Mix;
 
 /// Most bytes in a message of a stream: 64 MiB.
 pub const MAX_LENGTH: usize = 64 << 20;

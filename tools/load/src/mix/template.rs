@@ -1,7 +1,7 @@
 //! Templates of requests: text with fields.
 
 use super::Fill;
-use std::fmt;
+use crate::invalid::{Invalid, invalid};
 use std::io::Write;
 use std::str::FromStr;
 
@@ -61,10 +61,10 @@ impl Template {
     ///
     /// # Errors
     /// If a field has no end, or is none of those above; and the errors of `decode`.
-    pub fn parse_with<E: From<TemplateError>>(
+    pub fn parse_with(
         text: &str,
-        mut decode: impl FnMut(&str) -> Result<Vec<u8>, E>,
-    ) -> Result<Template, E> {
+        mut decode: impl FnMut(&str) -> Result<Vec<u8>, Invalid>,
+    ) -> Result<Template, Invalid> {
         let mut template = Template { parts: Vec::new() };
         let mut rest = text;
         while let Some(at) = rest.find('{') {
@@ -76,8 +76,11 @@ impl Template {
                 continue;
             }
             let character = text[..text.len() - field.len()].chars().count() + 1;
-            let error = |kind| TemplateError { field: shown(field), character, kind };
-            let end = field.find('}').ok_or_else(|| error(ErrorKind::NoEnd))?;
+            let error = |what: String| {
+                invalid(format!("the field '{}' at character {character} {what}", shown(field)))
+            };
+            let no_end = || error("has no end: close it with }, or write {{ for a brace".into());
+            let end = field.find('}').ok_or_else(no_end)?;
             template.parts.push(parse_field(&field[1..end]).map_err(error)?);
             rest = &field[end + 1..];
         }
@@ -132,23 +135,27 @@ fn write_number(number: u64, out: &mut Vec<u8>) {
 }
 
 /// The field `name argument argument`.
-fn parse_field(field: &str) -> Result<Part, ErrorKind> {
+fn parse_field(field: &str) -> Result<Part, String> {
     let words: Vec<_> = field.split_whitespace().collect();
-    let number = |text: &str| text.parse::<u64>().map_err(|_| ErrorKind::Number(text.into()));
+    let number = |text: &str| {
+        text.parse::<u64>().map_err(|_| format!("needs a number in place of '{text}'"))
+    };
     let count = |text| match number(text)? {
         count if count <= MAX_CHARACTERS => Ok(count),
-        _ => Err(ErrorKind::TooLong),
+        _ => Err(format!("is too long: the most characters are {MAX_CHARACTERS}")),
     };
     match words.as_slice() {
         ["n"] => Ok(Part::Number),
         ["client"] => Ok(Part::Client),
         ["random", least, most] => match (number(least)?, number(most)?) {
             (least, most) if least <= most => Ok(Part::Random(least, most)),
-            _ => Err(ErrorKind::Reversed),
+            _ => Err("ends before it begins: write the smaller number first".into()),
         },
         ["hex", characters] => count(characters).map(Part::Hex),
         ["text", characters] => count(characters).map(Part::Characters),
-        _ => Err(ErrorKind::Unknown),
+        _ => Err(
+            "is not known: write {n}, {client}, {random 1 100}, {hex 8}, {text 8}, or {{ for a brace".into(),
+        ),
     }
 }
 
@@ -160,47 +167,12 @@ fn shown(text: &str) -> String {
 }
 
 impl FromStr for Template {
-    type Err = TemplateError;
+    type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<Template, TemplateError> {
+    fn from_str(text: &str) -> Result<Template, Invalid> {
         Template::parse_with(text, |text| Ok(text.as_bytes().to_vec()))
     }
 }
-
-/// A template that does not parse: the field and the character at which it begins, counted from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateError {
-    field: String,
-    character: usize,
-    kind: ErrorKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ErrorKind {
-    NoEnd,
-    Unknown,
-    Number(String),
-    Reversed,
-    TooLong,
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TemplateError { field, character, kind } = self;
-        write!(f, "the field '{field}' at character {character} ")?;
-        match kind {
-            ErrorKind::NoEnd => f.write_str("has no end: close it with }, or write {{ for a brace"),
-            ErrorKind::Unknown => f.write_str(
-                "is not known: write {n}, {client}, {random 1 100}, {hex 8}, {text 8}, or {{ for a brace",
-            ),
-            ErrorKind::Number(text) => write!(f, "needs a number in place of '{text}'"),
-            ErrorKind::Reversed => f.write_str("ends before it begins: write the smaller number first"),
-            ErrorKind::TooLong => write!(f, "is too long: the most characters are {MAX_CHARACTERS}"),
-        }
-    }
-}
-
-impl std::error::Error for TemplateError {}
 
 #[cfg(test)]
 mod tests {

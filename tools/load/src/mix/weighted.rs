@@ -1,5 +1,6 @@
 //! Requests by weight.
 
+use crate::invalid::{Invalid, invalid};
 use fastrand::Rng;
 
 /// Things with weights: one with twice the weight is drawn twice as often.
@@ -25,17 +26,21 @@ impl<T> Mix<T> {
     ///
     /// # Errors
     /// If there is none, or a weight is not finite and above zero.
-    pub fn new(weighted: impl IntoIterator<Item = (f64, T)>) -> Result<Mix<T>, MixError> {
+    pub fn new(weighted: impl IntoIterator<Item = (f64, T)>) -> Result<Mix<T>, Invalid> {
         let (mut entries, mut sums, mut sum) = (Vec::new(), Vec::new(), 0.0);
         for (weight, entry) in weighted {
             if !(weight > 0.0 && weight.is_finite()) {
-                return Err(MixError::Weight(weight.to_string()));
+                let text = format!("the weight {weight}: ask for more than 0, such as 3*REQUEST");
+                return Err(invalid(text));
             }
             sum += weight;
             sums.push(sum);
             entries.push(entry);
         }
-        if entries.is_empty() { Err(MixError::Empty) } else { Ok(Mix { entries, sums }) }
+        match entries.is_empty() {
+            true => Err(invalid("no request: give at least one")),
+            false => Ok(Mix { entries, sums }),
+        }
     }
 
     /// The things, in order.
@@ -77,7 +82,7 @@ impl Mix<String> {
     ///
     /// # Errors
     /// If there is no text, or a weight is zero.
-    pub fn parse(texts: &[impl AsRef<str>]) -> Result<Mix<String>, MixError> {
+    pub fn parse(texts: &[impl AsRef<str>]) -> Result<Mix<String>, Invalid> {
         Mix::new(texts.iter().map(|text| {
             let (weight, text) = split_weight(text.as_ref());
             (weight, text.to_owned())
@@ -95,18 +100,6 @@ fn split_weight(text: &str) -> (f64, &str) {
     }
 }
 
-/// A mix that is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MixError {
-    /// There is nothing to draw.
-    #[error("no request: give at least one")]
-    Empty,
-    /// A weight that is zero, negative or infinite.
-    #[error("the weight {0}: ask for more than 0, such as 3*REQUEST")]
-    Weight(String),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,8 +111,9 @@ mod tests {
         assert_eq!(mix.entries(), ["GET a", "GET b", "*1\r\n", "SET a*b"]);
         let shares: Vec<_> = mix.shares().map(|share| (share * 102.0).round()).collect();
         assert_eq!(shares, [90.0, 10.0, 1.0, 1.0]);
-        assert_eq!(Mix::parse(&["0*GET"]), Err(MixError::Weight("0".into())));
-        assert_eq!(Mix::<String>::parse(&[""; 0]), Err(MixError::Empty));
+        let error = Mix::parse(&["0*GET"]).unwrap_err().to_string();
+        assert!(error.starts_with("the weight 0: ask for more"), "{error}");
+        assert!(Mix::<String>::parse(&[""; 0]).is_err());
         assert!(Mix::new([(f64::NAN, ())]).is_err() && Mix::new([(f64::INFINITY, ())]).is_err());
     }
 

@@ -1,23 +1,25 @@
 //! The checks of a plan's parts.
 
-use super::PlanError;
+use crate::invalid::{Invalid, invalid};
 use crate::protocol::Protocol;
-use crate::schedule::{Arrivals, MAX_THINK, Schedule, is_burst};
+use crate::schedule::{Arrivals, MAX_RATE, MAX_THINK, Schedule, is_burst, no_burst};
 use crate::server_address::{MAX_PATH, ServerAddress, length};
 
 impl Schedule {
     /// Checks that rates and times are within their limits.
-    pub(crate) fn validate(&self) -> Result<(), PlanError> {
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
         match self {
             Schedule::Closed { think } if think.longest() > MAX_THINK => {
-                Err(PlanError::Think(*think))
+                Err(invalid(format!("a think time of {think}: ask for at most {MAX_THINK:?}")))
             }
             Schedule::Closed { .. } => Ok(()),
             Schedule::Open { arrivals: Arrivals::Burst(every), .. } if !is_burst(*every) => {
-                Err(PlanError::Burst(*every))
+                Err(invalid(no_burst(*every)))
             }
             Schedule::Open { rate, .. } => match rate.invalid() {
-                Some(rate) => Err(PlanError::Rate(rate)),
+                Some(rate) => Err(invalid(format!(
+                    "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}"
+                ))),
                 None => Ok(()),
             },
         }
@@ -29,11 +31,17 @@ impl ServerAddress {
     ///
     /// # Errors
     /// For port 0, and for paths that are empty or longer than [`MAX_PATH`].
-    pub fn validate(&self) -> Result<(), PlanError> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         match self {
-            ServerAddress::Inet(address) if address.port() == 0 => Err(PlanError::NoPort(*address)),
+            ServerAddress::Inet(address) if address.port() == 0 => Err(invalid(format!(
+                "cannot connect to {address}: no server listens on port 0, name the server's port"
+            ))),
             ServerAddress::Unix(path) if !(1..=MAX_PATH).contains(&length(path)) => {
-                Err(PlanError::Path(path.clone()))
+                Err(invalid(format!(
+                    "the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_PATH}",
+                    path.display(),
+                    length(path)
+                )))
             }
             _ => Ok(()),
         }
@@ -42,13 +50,12 @@ impl ServerAddress {
 
 impl Protocol {
     /// Checks that each request can be sent.
-    pub(crate) fn validate(&self) -> Result<(), PlanError> {
-        let checked = match self {
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
+        match self {
             Protocol::Echo => Ok(()),
-            Protocol::Http(http) => http.validate().map_err(|error| error.to_string()),
-            Protocol::Http2(http) => http.validate_http2().map_err(|error| error.to_string()),
-            Protocol::Script(script) => script.validate().map_err(|error| error.to_string()),
-        };
-        checked.map_err(PlanError::Protocol)
+            Protocol::Http(http) => http.validate(),
+            Protocol::Http2(http) => http.validate_http2(),
+            Protocol::Script(script) => script.validate(),
+        }
     }
 }

@@ -140,19 +140,12 @@ impl Recording {
 /// Why these bytes have no head.
 fn explain_head(bytes: &[u8], error: serde_json::Error) -> ReadError {
     let is_json = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let is_cut = error.classify() == Category::Eof || ends_in_number(bytes, &error);
+    // Within a number, such as `1.`, it is not at the end for the parser.
+    let is_cut = error.classify() == Category::Eof
+        || bytes.last().is_some_and(|byte| b".eE+-".contains(byte));
     match is_cut {
         true if is_json => ReadError::Cut,
         true if bytes.is_empty() => ReadError::NotOurs("it is empty".into()),
         _ => ReadError::NotOurs(error.to_string()),
     }
-}
-
-/// Whether the error is at the end, in a number such as `1.`, which is no number yet.
-fn ends_in_number(bytes: &[u8], error: &serde_json::Error) -> bool {
-    let mut lines = bytes.split(|&byte| byte == b'\n').rev();
-    let last = lines.next().unwrap_or_default();
-    error.line() == lines.count() + 1
-        && error.column() >= last.len()
-        && last.last().is_some_and(|byte| b"0123456789.eE+-".contains(byte))
 }

@@ -1,8 +1,8 @@
 //! The recorder of a thread of the load.
 
+use super::DatagramCounts;
 use super::collector::{Collector, Position};
 use super::tally::Tally;
-use super::DatagramCounts;
 use crate::outcome::Outcome;
 use crate::schedule::Times;
 use std::fmt;

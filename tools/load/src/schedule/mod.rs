@@ -15,8 +15,8 @@ mod rate;
 mod think;
 
 pub(crate) use pacer::{Claim, Pacer, Times};
+pub use parse::parse_number;
 pub(crate) use parse::parse_time;
-pub use parse::{ScheduleTextError, parse_number};
 pub use rate::Rate;
 pub use think::Think;
 
@@ -148,7 +148,6 @@ fn is_rate(rate: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::PlanError;
 
     #[test]
     fn schedules_are_described() {
@@ -188,15 +187,14 @@ mod tests {
     fn limits_are_checked() {
         let open = |rate| Schedule::open(Rate::constant(rate)).validate();
         assert_eq!(open(MAX_RATE), Ok(()));
-        assert_eq!(open(0.0), Err(PlanError::Rate(0.0)));
-        assert_eq!(open(-1.0), Err(PlanError::Rate(-1.0)));
+        assert!(open(0.0).is_err() && open(-1.0).is_err());
         assert!(open(f64::NAN).is_err() && open(2.0 * MAX_RATE).is_err());
         let burst = |every| {
             Schedule::Open { rate: Rate::constant(1.0), arrivals: Arrivals::Burst(every) }
                 .validate()
         };
         assert_eq!(burst(MAX_BURST), Ok(()));
-        assert_eq!(burst(Duration::ZERO), Err(PlanError::Burst(Duration::ZERO)));
+        assert!(burst(Duration::ZERO).is_err());
         assert!(burst(2 * MAX_BURST).is_err());
         let think = |think| Schedule::Closed { think }.validate();
         assert_eq!(think(Think::Fixed(MAX_THINK)), Ok(()));

@@ -1,16 +1,12 @@
 //! Rates and think times as text.
 
 use super::{Rate, Think};
+use crate::invalid::{Invalid, invalid};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A rate or a think time that does not parse: the text, what is wrong with it, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ScheduleTextError(String);
-
-fn error(text: &str, what: &str) -> ScheduleTextError {
-    ScheduleTextError(format!("'{text}' {what}"))
+fn error(text: &str, what: &str) -> Invalid {
+    invalid(format!("'{text}' {what}"))
 }
 
 /// Parses a number of requests or of requests a second: `500`, `0.5`, `10k`, `1.5M`, with or without `/s`.
@@ -22,7 +18,7 @@ fn error(text: &str, what: &str) -> ScheduleTextError {
 /// assert_eq!(annulus_load::parse_number("1.5k"), Ok(1500.0));
 /// assert!(annulus_load::parse_number("fast").is_err());
 /// ```
-pub fn parse_number(text: &str) -> Result<f64, ScheduleTextError> {
+pub fn parse_number(text: &str) -> Result<f64, Invalid> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     let (digits, factor) = match number.char_indices().last() {
         Some((at, 'k' | 'K')) => (&number[..at], 1e3),
@@ -37,7 +33,7 @@ pub fn parse_number(text: &str) -> Result<f64, ScheduleTextError> {
 }
 
 /// Parses a time: seconds, or with a unit (`250ms`, `30s`, `2m`).
-pub(crate) fn parse_time(text: &str) -> Result<Duration, ScheduleTextError> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, Invalid> {
     let units = [
         ("ns", 1e-9),
         ("us", 1e-6),
@@ -57,18 +53,18 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, ScheduleTextError> {
 }
 
 impl FromStr for Rate {
-    type Err = ScheduleTextError;
+    type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<Rate, ScheduleTextError> {
+    fn from_str(text: &str) -> Result<Rate, Invalid> {
         parse_number(text).map(Rate::constant)
     }
 }
 
 /// `10ms`, `5ms..20ms` or `exp:10ms`.
 impl FromStr for Think {
-    type Err = ScheduleTextError;
+    type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<Think, ScheduleTextError> {
+    fn from_str(text: &str) -> Result<Think, Invalid> {
         if let Some(mean) = text.strip_prefix("exp:") {
             return parse_time(mean).map(Think::Exponential);
         }

@@ -50,7 +50,11 @@ enum End {
 }
 
 impl<X: Exchange + 'static> Client<X> {
-    pub(super) fn new(number: usize, context: &Rc<Context<Exchanges<X>>>, pacer: Pacer) -> Client<X> {
+    pub(super) fn new(
+        number: usize,
+        context: &Rc<Context<Exchanges<X>>>,
+        pacer: Pacer,
+    ) -> Client<X> {
         Client {
             number,
             context: Rc::clone(context),
@@ -311,7 +315,7 @@ impl<X: Exchange + 'static> Client<X> {
     /// than expected.
     async fn classify(&mut self, transport: &mut Wire, fault: Fault) -> Fault {
         let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
-        if fault.kind != Kind::WrongBytes {
+        if fault.kind != Kind::WRONG_BYTES {
             return fault;
         }
         loop {

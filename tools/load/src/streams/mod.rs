@@ -20,7 +20,7 @@ use crate::idle::IdleTracker;
 use crate::load_error::LoadError;
 use crate::mix::Fill;
 use crate::observer::Observer;
-use crate::plan::{Plan, PlanError, Streams};
+use crate::plan::{Plan, Streams};
 use crate::protocol::Protocol;
 use crate::schedule::Pacer;
 use crate::threads::{CLOSE_TIMEOUT, Context, Kind, Run, Settings, Swept};
@@ -42,7 +42,7 @@ pub(crate) fn run(
 ) -> Result<Findings, LoadError> {
     let run = Run::new(plan);
     let tls = plan.tls.as_ref().map(|tls| tls::connector(tls, plan.protocol.alpn())).transpose();
-    let tls = tls.map_err(|error| LoadError::Plan(PlanError::Tls(error)))?;
+    let tls = tls.map_err(LoadError::Plan)?;
     let connector = Connector::new(streams, tls);
     let (seed, clients, length) = (plan.seed, plan.clients, plan.length);
     let fill = move |client| Fill::new(seed, client, clients);

@@ -1,12 +1,12 @@
 //! The calling thread's part: starts the threads, opens and closes the window, and observes.
 
-use super::work::{Link, work};
 use super::pool::{ClientPool, Kind};
+use super::work::{Link, work};
 use super::{Command, Event, Measured, Run, Settings};
 use crate::clock;
-use crate::run_queue;
 use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
+use crate::run_queue;
 use annulus::shards::{self, Sender};
 use std::io;
 use std::ops::ControlFlow;
@@ -179,7 +179,8 @@ impl Threads<'_> {
         }
         let State { length, cpu, .. } = self.state;
         self.observer.window_closed();
-        let waited = run_queue::waited().zip(waited).map(|(now, before)| now.saturating_sub(before));
+        let waited =
+            run_queue::waited().zip(waited).map(|(now, before)| now.saturating_sub(before));
         self.release();
         Measured { started, length, cpu, waited, interrupted: ended.is_break() }
     }

@@ -58,7 +58,11 @@ pub(super) fn work<K: Kind>(
 }
 
 impl Link {
-    async fn run(&mut self, pool: &mut ClientPool<impl Kind>, duration: Duration) -> Result<(), GivenUp> {
+    async fn run(
+        &mut self,
+        pool: &mut ClientPool<impl Kind>,
+        duration: Duration,
+    ) -> Result<(), GivenUp> {
         let connected = self.unless_given_up(pool.connect()).await?;
         self.report(Event::Connected(connected));
         if let Command::Start(began) = self.next().await? {
@@ -81,7 +85,11 @@ impl Link {
     }
 
     /// The window, from one standstill to the other.
-    async fn open(&mut self, pool: &mut ClientPool<impl Kind>, duration: Duration) -> Result<(), GivenUp> {
+    async fn open(
+        &mut self,
+        pool: &mut ClientPool<impl Kind>,
+        duration: Duration,
+    ) -> Result<(), GivenUp> {
         let paused = clock::nanos();
         self.report(Event::Paused);
         self.stand_still()?;
@@ -96,7 +104,11 @@ impl Link {
     }
 
     /// Lets the clients work until `end`, or until the window is to be closed.
-    async fn measure(&mut self, pool: &mut ClientPool<impl Kind>, end: Duration) -> Result<(), GivenUp> {
+    async fn measure(
+        &mut self,
+        pool: &mut ClientPool<impl Kind>,
+        end: Duration,
+    ) -> Result<(), GivenUp> {
         let mut is_reported = false;
         loop {
             let left = end.saturating_sub(clock::now());

@@ -8,7 +8,7 @@ mod settings;
 mod unchecked;
 
 pub(crate) use settings::{Session, connector};
-pub use settings::{Tls, TlsError, Trust};
+pub use settings::{Tls, Trust};
 
 #[cfg(test)]
 mod tests;

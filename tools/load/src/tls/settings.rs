@@ -1,6 +1,7 @@
 //! The trust of a connection, and the name that it asks for.
 
 use super::unchecked::Unchecked;
+use crate::invalid::{Invalid, invalid};
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -72,29 +73,9 @@ impl Tls {
     /// # Errors
     /// For a name that is neither a DNS name nor an address, for a file that cannot be read or has no certificate, and for a system without
     /// root certificates.
-    pub fn validate(&self) -> Result<(), TlsError> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         connector(self, &[]).map(drop)
     }
-}
-
-/// Settings that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// Neither a DNS name nor an address.
-    #[error("'{0}' is neither a DNS name nor an address, as the name in a certificate is")]
-    Name(String),
-    /// A file that cannot be read, or is no PEM.
-    #[error("certificates cannot be read from {0}: {1}")]
-    File(PathBuf, String),
-    /// A file without a certificate.
-    #[error("{0} has no certificate: name a file in the PEM format")]
-    NoCertificate(PathBuf),
-    /// A system without a root certificate.
-    #[error(
-        "this system has no root certificates{0}: install its package ca-certificates, or name a file with the roots to trust"
-    )]
-    NoRoots(String),
 }
 
 /// Makes the sessions of a run.
@@ -112,9 +93,13 @@ impl Session {
 }
 
 /// The maker of sessions, which ask for one of these protocols (ALPN) if there are any.
-pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<Session, TlsError> {
-    let name = ServerName::try_from(tls.server_name.clone())
-        .map_err(|_| TlsError::Name(tls.server_name.clone()))?;
+pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<Session, Invalid> {
+    let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
+        let name = &tls.server_name;
+        invalid(format!(
+            "'{name}' is neither a DNS name nor an address, as the name in a certificate is"
+        ))
+    })?;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has what TLS 1.2 and 1.3 need");
@@ -132,24 +117,33 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<Session, TlsErr
 }
 
 /// The roots of this system. Single files that are damaged do not count, as long as one is right.
-fn system_roots() -> Result<RootCertStore, TlsError> {
+fn system_roots() -> Result<RootCertStore, Invalid> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
-        let why = loaded.errors.first().map(|error| format!(" ({error})"));
-        return Err(TlsError::NoRoots(why.unwrap_or_default()));
+        let why = loaded.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(invalid(format!(
+            "this system has no root certificates{why}: install its package ca-certificates, or name a file with the \
+             roots to trust"
+        )));
     }
     Ok(roots)
 }
 
-fn roots_of(path: &PathBuf) -> Result<RootCertStore, TlsError> {
-    let failed = |why: &dyn fmt::Display| TlsError::File(path.clone(), why.to_string());
+fn roots_of(path: &PathBuf) -> Result<RootCertStore, Invalid> {
+    let shown = path.display();
+    let failed = |why: &dyn fmt::Display| {
+        invalid(format!("certificates cannot be read from {shown}: {why}"))
+    };
     let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&bytes) {
         let certificate = certificate.map_err(|error| failed(&error))?;
         roots.add(certificate).map_err(|error| failed(&error))?;
     }
-    if roots.is_empty() { Err(TlsError::NoCertificate(path.clone())) } else { Ok(roots) }
+    match roots.is_empty() {
+        true => Err(invalid(format!("{shown} has no certificate: name a file in the PEM format"))),
+        false => Ok(roots),
+    }
 }

@@ -148,7 +148,7 @@ fn a_server_that_is_not_trusted_is_a_bad_certificate() {
             continue;
         }
         let fault = refused(serve(&made, echo), &trusting("localhost", trust));
-        assert_eq!(fault.kind, Kind::Certificate, "{}", fault.detail);
+        assert_eq!(fault.kind, Kind::CERTIFICATE, "{}", fault.detail);
         assert!(fault.detail.contains("UnknownIssuer"), "{}", fault.detail);
     }
 }
@@ -158,7 +158,7 @@ fn a_certificate_for_another_name_or_of_another_time_is_bad() {
     let made = certificate("a.example");
     let file = File::new("name.pem", &made.cert.pem());
     let fault = refused(serve(&made, echo), &trusting("b.example", Trust::Roots(file.0.clone())));
-    assert_eq!(fault.kind, Kind::Certificate, "{}", fault.detail);
+    assert_eq!(fault.kind, Kind::CERTIFICATE, "{}", fault.detail);
     assert!(
         fault.detail.contains("a.example") && fault.detail.contains("b.example"),
         "{}",
@@ -171,7 +171,7 @@ fn a_certificate_for_another_name_or_of_another_time_is_bad() {
     let made = CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key };
     let file = File::new("expired.pem", &made.cert.pem());
     let fault = refused(serve(&made, echo), &trusting("localhost", Trust::Roots(file.0.clone())));
-    assert_eq!(fault.kind, Kind::Certificate, "{}", fault.detail);
+    assert_eq!(fault.kind, Kind::CERTIFICATE, "{}", fault.detail);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_server_that_does_not_speak_tls_is_named() {
     let closes: Talk = |mut stream, _| _ = stream.read(&mut [0; 100_000]);
     for talk in [plain, closes] {
         let fault = refused(serve(&made, talk), &tls);
-        assert_eq!(fault.kind, Kind::Tls, "{}", fault.detail);
+        assert_eq!(fault.kind, Kind::TLS, "{}", fault.detail);
         assert!(fault.detail.contains("does the server speak TLS"), "{}", fault.detail);
     }
 }

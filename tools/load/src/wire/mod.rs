@@ -3,8 +3,8 @@
 mod plain;
 mod tls;
 
-pub use plain::SOURCE_ADDRESSES;
 pub(crate) use plain::Plain;
+pub use plain::SOURCE_ADDRESSES;
 pub(crate) use tls::TlsTransport;
 
 use crate::exchange::{Piece, Transport};
@@ -73,8 +73,9 @@ impl Connector {
         let transport = made.map_err(|error| Fault::handshake(&error))?;
         // A server that knows no ALPN speaks HTTP/1, so HTTP/2 has to be agreed on.
         if plan.protocol.alpn().contains(&"h2") && transport.protocol() != Some(b"h2") {
-            let text = "the server did not agree to HTTP/2 in the handshake (ALPN): ask for HTTP/1.1";
-            return Err(Fault::new(Kind::Tls, text));
+            let text =
+                "the server did not agree to HTTP/2 in the handshake (ALPN): ask for HTTP/1.1";
+            return Err(Fault::new(Kind::TLS, text));
         }
         Ok(Wire::Tls(transport))
     }
@@ -83,5 +84,5 @@ impl Connector {
 #[cold]
 fn no_handshake(limit: std::time::Duration) -> Fault {
     let text = format!("no handshake of TLS within {limit:?}; does the server speak TLS there?");
-    Fault::new(Kind::ConnectTimeout, text)
+    Fault::new(Kind::CONNECT_TIMEOUT, text)
 }

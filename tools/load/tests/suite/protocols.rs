@@ -4,8 +4,8 @@ use crate::common;
 
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
-    Framing, Http, HttpRequest, Mix, Plan, Protocol, Script, ScriptRequest, Streams,
-    Template, Tls, Trust, run,
+    Framing, Http, HttpRequest, Mix, Plan, Protocol, Script, ScriptRequest, Streams, Template, Tls,
+    Trust, run,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;

@@ -135,7 +135,7 @@ pub(super) fn parse_trailers(bytes: &[u8]) -> Parsed<()> {
         Ok(Status::Complete((length, _))) => Ok(Some((length, ()))),
         Ok(Status::Partial) => Ok(None),
         Err(Error::TooManyHeaders) => Err(too_long("the trailers")),
-        Err(error) => Err(Fault::new(Kind::Chunk, format!("trailers of a reply: {error}"))),
+        Err(error) => Err(Fault::new(Kind::CHUNK, format!("trailers of a reply: {error}"))),
     }
 }
 
@@ -144,7 +144,7 @@ pub(super) fn parse_trailers(bytes: &[u8]) -> Parsed<()> {
 pub(super) fn too_long(what: &str) -> Fault {
     let text =
         format!("{what} of a reply did not end within {MAX_HEAD} bytes and {MAX_HEADERS} headers");
-    Fault::new(Kind::EndlessHead, text)
+    Fault::new(Kind::ENDLESS_HEAD, text)
 }
 
 /// A head that is none. Names the first bytes, so that a server of another protocol is recognized.
@@ -153,7 +153,7 @@ fn malformed(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
     const SHOWN: usize = 32;
     let shown = bytes[..bytes.len().min(SHOWN)].escape_ascii();
     Fault::new(
-        Kind::Malformed,
+        Kind::MALFORMED,
         format!("a reply that begins with \"{shown}\" is not of HTTP/1: {what}"),
     )
 }
@@ -218,7 +218,7 @@ impl Fields {
 
 #[cold]
 fn wrong_length(what: String) -> Fault {
-    Fault::new(Kind::WrongLength, what)
+    Fault::new(Kind::WRONG_LENGTH, what)
 }
 
 /// The members of a list, without those that are empty.

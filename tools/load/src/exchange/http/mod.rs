@@ -4,7 +4,8 @@ mod head;
 mod replies;
 mod requests;
 
-pub use requests::{Http, HttpError, HttpRequest};
+pub(crate) use requests::no_authority;
+pub use requests::{Http, HttpRequest};
 pub(crate) use requests::{Requests, is_host};
 
 use super::{Answer, Exchange, Written};
@@ -61,7 +62,7 @@ impl HttpExchange {
         let behind =
             if self.replies.is_last() { " after the last one of the connection" } else { "" };
         let text = format!("{} bytes came that no request asked for{behind}", input.len());
-        Fault::new(Kind::TooManyBytes, text)
+        Fault::new(Kind::TOO_MANY_BYTES, text)
     }
 }
 

@@ -89,7 +89,7 @@ impl Replies {
             State::Chunk(left) => format!("{left} bytes of a chunk"),
             State::ChunkSize | State::ChunkEnd | State::Trailers => "the last chunk".to_owned(),
         };
-        Err(Fault::new(Kind::ClosedEarly, format!("the server closed before {missing}")))
+        Err(Fault::new(Kind::CLOSED_EARLY, format!("the server closed before {missing}")))
     }
 
     /// Takes the next part of a reply; returns its length, and whether it completes the reply.
@@ -138,13 +138,13 @@ impl Replies {
     fn note_interim(&mut self, status: u16) -> Result<(), Fault> {
         if status == 101 {
             let text = "the server switched to another protocol, which no request asked for";
-            return Err(Fault::new(Kind::Malformed, text));
+            return Err(Fault::new(Kind::MALFORMED, text));
         }
         self.interim += 1;
         if self.interim > MAX_INTERIM {
             let text =
                 format!("more than {MAX_INTERIM} interim replies (status {status}) to one request");
-            return Err(Fault::new(Kind::EndlessHead, text));
+            return Err(Fault::new(Kind::ENDLESS_HEAD, text));
         }
         Ok(())
     }
@@ -208,5 +208,5 @@ fn no_chunk_end() -> Fault {
 
 #[cold]
 fn chunk(what: String) -> Fault {
-    Fault::new(Kind::Chunk, what)
+    Fault::new(Kind::CHUNK, what)
 }

@@ -2,7 +2,8 @@
 
 use super::head::LastHead;
 use crate::exchange::http2;
-use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
+use crate::invalid::{Invalid, invalid};
+use crate::mix::{Fill, Mix, Template};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -52,16 +53,23 @@ impl HttpRequest {
         format!("{} {}", self.method, self.path)
     }
 
-    fn validate(&self) -> Result<(), HttpError> {
+    fn validate(&self) -> Result<(), Invalid> {
         if !is_token(&self.method) || self.method == "CONNECT" {
-            return Err(HttpError::Method(self.method.clone()));
+            return Err(invalid(format!(
+                "'{}' is no method that asks for a path: write one word, such as GET",
+                self.method
+            )));
         }
         let is_whole_server = self.path == "*" && self.method == "OPTIONS";
         let path = sample(&self.path)?;
         let is_graphic = path.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#');
         match is_whole_server || (path.starts_with(b"/") && is_graphic) {
             true => Ok(()),
-            false => Err(HttpError::Path(self.path.clone())),
+            false => Err(invalid(format!(
+                "the path {:?} cannot be asked for: begin with /, and write spaces, # and what is not ASCII as %20, \
+                 %23 and so on",
+                self.path
+            ))),
         }
     }
 }
@@ -78,10 +86,10 @@ impl Http {
     ///
     /// # Errors
     /// Names the first part that is wrong.
-    pub fn validate(&self) -> Result<(), HttpError> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         let authority = &self.authority;
         if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(HttpError::Authority(authority.clone()));
+            return Err(no_authority(authority));
         }
         self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
         self.requests.entries().iter().try_for_each(HttpRequest::validate)
@@ -91,7 +99,7 @@ impl Http {
     ///
     /// # Errors
     /// Also for headers about connections, which HTTP/2 does not have.
-    pub fn validate_http2(&self) -> Result<(), HttpError> {
+    pub fn validate_http2(&self) -> Result<(), Invalid> {
         http2::Requests::new(self, false).map(drop)
     }
 
@@ -106,7 +114,7 @@ pub(crate) fn is_host(name: &str) -> bool {
 }
 
 /// A text that a template may become.
-fn sample(text: &str) -> Result<Vec<u8>, TemplateError> {
+fn sample(text: &str) -> Result<Vec<u8>, Invalid> {
     let template: Template = text.parse()?;
     let mut written = Vec::new();
     template.write(&mut Fill::new(0, 0, 1), &mut written);
@@ -119,15 +127,22 @@ const OF_THE_BODY: [&str; 2] = ["content-length", "transfer-encoding"];
 /// Methods of which servers expect a body, if only an empty one.
 const NEED_A_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
 
-fn check_header(name: &str, value: &str) -> Result<(), HttpError> {
+pub(crate) fn no_authority(authority: &str) -> Invalid {
+    invalid(format!("{authority:?} is no host with a port, such as 127.0.0.1:8080"))
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), Invalid> {
     if !is_token(name) {
-        return Err(HttpError::HeaderName(name.to_owned()));
+        let text = format!("{name:?} is no name of a header: write 'NAME: VALUE'");
+        return Err(invalid(text));
     }
     if sample(value)?.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
-        return Err(HttpError::HeaderValue { name: name.to_owned(), value: value.to_owned() });
+        return Err(invalid(format!(
+            "the header {name} has a control character in {value:?}: leave it out"
+        )));
     }
     match OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        true => Err(HttpError::OfTheBody(name.to_owned())),
+        true => Err(invalid(format!("the header {name} follows from the body: leave it out"))),
         false => Ok(()),
     }
 }
@@ -136,46 +151,6 @@ fn check_header(name: &str, value: &str) -> Result<(), HttpError> {
 fn is_token(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_part)
-}
-
-/// A part of [`Http`] that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HttpError {
-    /// No method, or CONNECT, which asks for no path.
-    #[error("'{0}' is no method that asks for a path: write one word, such as GET")]
-    Method(String),
-    /// No path.
-    #[error(
-        "the path {0:?} cannot be asked for: begin with /, and write spaces, # and what is not ASCII as %20, %23 and so on"
-    )]
-    Path(String),
-    /// No host with a port.
-    #[error("{0:?} is no host with a port, such as 127.0.0.1:8080")]
-    Authority(String),
-    /// No name of a header.
-    #[error("{0:?} is no name of a header: write 'NAME: VALUE'")]
-    HeaderName(String),
-    /// A value with a control character.
-    #[error("the header {name} has a control character in {value:?}: leave it out")]
-    HeaderValue {
-        /// The header's name.
-        name: String,
-        /// The header's value.
-        value: String,
-    },
-    /// A header that follows from the body.
-    #[error("the header {0} follows from the body: leave it out")]
-    OfTheBody(String),
-    /// A header about connections, which HTTP/2 has no use for.
-    #[error("HTTP/2 has no header {0}: leave it out")]
-    NotOfHttp2(String),
-    /// A path or a value that is no template.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-    /// No request, or one without a weight.
-    #[error(transparent)]
-    Mix(MixError),
 }
 
 /// The requests of a run, made once for all clients of a thread.
@@ -203,7 +178,7 @@ struct Encoded {
 impl Requests {
     /// # Errors
     /// As [`Http::validate`].
-    pub(crate) fn new(http: &Http) -> Result<Requests, HttpError> {
+    pub(crate) fn new(http: &Http) -> Result<Requests, Invalid> {
         http.validate()?;
         let mix = http.requests.clone().try_map(|request| encode(http, request))?;
         let mut heads = mix.entries().iter().map(|request| request.is_head);
@@ -252,7 +227,7 @@ impl Requests {
     }
 }
 
-fn encode(http: &Http, request: HttpRequest) -> Result<Encoded, HttpError> {
+fn encode(http: &Http, request: HttpRequest) -> Result<Encoded, Invalid> {
     let HttpRequest { method, path, body } = request;
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     let mut add = |name: &str, value: &str| head.push_str(&[name, ": ", value, "\r\n"].concat());

@@ -107,9 +107,9 @@ fn wrong_lengths_are_named() {
         "Content-Length: 1\r\nContent-Length: 2",
         "Content-Length: 1\r\nTransfer-Encoding: chunked",
     ] {
-        fails(&length(values), Kind::WrongLength);
+        fails(&length(values), Kind::WRONG_LENGTH);
     }
-    fails("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Kind::WrongLength);
+    fails("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Kind::WRONG_LENGTH);
 }
 
 #[test]
@@ -125,23 +125,23 @@ fn wrong_chunks_are_named() {
     ] {
         fails(
             &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"),
-            Kind::Chunk,
+            Kind::CHUNK,
         );
     }
     let long =
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{}", "x".repeat(5000));
-    fails(&long, Kind::Chunk);
+    fails(&long, Kind::CHUNK);
 }
 
 #[test]
 fn a_head_has_limits() {
-    fails(&format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(65_600)), Kind::EndlessHead);
-    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(129)), Kind::EndlessHead);
-    fails(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(33), Kind::EndlessHead);
+    fails(&format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(65_600)), Kind::ENDLESS_HEAD);
+    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(129)), Kind::ENDLESS_HEAD);
+    fails(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(33), Kind::ENDLESS_HEAD);
     let trailers = "x: y\r\n".repeat(129);
     fails(
         &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}"),
-        Kind::EndlessHead,
+        Kind::ENDLESS_HEAD,
     );
 }
 
@@ -156,7 +156,7 @@ fn another_protocol_is_named() {
         "HTTP/1.1 099 x\r\n\r\n",
         "HTTP/1.1 101 x\r\n\r\n",
     ] {
-        fails(bytes, Kind::Malformed);
+        fails(bytes, Kind::MALFORMED);
     }
 }
 
@@ -171,16 +171,22 @@ fn what_is_cut_off_is_named() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: y\r\n",
     ] {
-        fails(bytes, Kind::ClosedEarly);
+        fails(bytes, Kind::CLOSED_EARLY);
     }
 }
 
 #[test]
 fn bytes_that_no_request_asked_for_are_named() {
     let reply = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(statuses("GET", 1, &[reply, reply].concat()), (vec![200], Some(Kind::TooManyBytes)));
+    assert_eq!(
+        statuses("GET", 1, &[reply, reply].concat()),
+        (vec![200], Some(Kind::TOO_MANY_BYTES))
+    );
     let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(statuses("GET", 2, &[last, reply].concat()), (vec![200], Some(Kind::TooManyBytes)));
+    assert_eq!(
+        statuses("GET", 2, &[last, reply].concat()),
+        (vec![200], Some(Kind::TOO_MANY_BYTES))
+    );
 }
 
 #[test]

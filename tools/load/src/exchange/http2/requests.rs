@@ -1,6 +1,7 @@
 //! The requests of a run.
 
-use crate::exchange::http::{Http, HttpError, HttpRequest, is_host};
+use crate::exchange::http::{Http, HttpRequest, is_host, no_authority};
+use crate::invalid::{Invalid, invalid};
 use crate::mix::{Fill, Mix, Template};
 use bytes::Bytes;
 use http::Request;
@@ -29,7 +30,7 @@ const OF_CONNECTIONS: [&str; 5] = ["connection", "keep-alive", "proxy-connection
 impl Requests {
     /// # Errors
     /// Names the first part that HTTP/2 does not have.
-    pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, HttpError> {
+    pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, Invalid> {
         http.validate()?;
         let scheme = if is_encrypted { "https" } else { "http" };
         let mix = http.requests.clone().try_map(|request| Kind::new(http, scheme, request))?;
@@ -52,7 +53,7 @@ impl Requests {
 }
 
 impl Kind {
-    fn new(http: &Http, scheme: &str, request: HttpRequest) -> Result<Kind, HttpError> {
+    fn new(http: &Http, scheme: &str, request: HttpRequest) -> Result<Kind, Invalid> {
         let authority = http.host().unwrap_or(&http.authority);
         // `*` stands for the server.
         let path = if request.path == "*" { "" } else { &request.path };
@@ -60,14 +61,14 @@ impl Kind {
         let mut headers = Vec::new();
         for (name, value) in http.headers.iter().filter(|(name, _)| !is_host(name)) {
             if OF_CONNECTIONS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
-                return Err(HttpError::NotOfHttp2(name.clone()));
+                return Err(invalid(format!("HTTP/2 has no header {name}: leave it out")));
             }
             headers.push((name.clone(), value.parse()?));
         }
         let HttpRequest { method, body, .. } = request;
         let mut kind = Kind { method, uri, headers, body, constant: None };
         let sample = kind.make(&mut Fill::new(0, 0, 1));
-        let sample = sample.map_err(|_| HttpError::Authority(authority.to_owned()))?;
+        let sample = sample.map_err(|_| no_authority(authority))?;
         kind.constant = kind.is_constant().then_some(sample);
         Ok(kind)
     }

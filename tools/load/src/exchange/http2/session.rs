@@ -242,7 +242,7 @@ impl Session {
                 "HTTP/2: the server refused {} streams one after the other (REFUSED_STREAM)",
                 self.refusals
             );
-            return Err(Fault::new(Kind::StreamsRefused, text));
+            return Err(Fault::new(Kind::STREAMS_REFUSED, text));
         }
         Ok(())
     }
@@ -281,11 +281,11 @@ fn is_refusal(error: &Error) -> bool {
 #[cold]
 fn failed(error: &Error) -> Fault {
     if error.is_io() {
-        return Fault::new(Kind::ClosedEarly, format!("the server closed: {error}"));
+        return Fault::new(Kind::CLOSED_EARLY, format!("the server closed: {error}"));
     }
     if error.is_go_away() && error.is_remote() {
-        return Fault::new(Kind::StreamsRefused, format!("HTTP/2: the server went away: {error}"));
+        return Fault::new(Kind::STREAMS_REFUSED, format!("HTTP/2: the server went away: {error}"));
     }
     let text = format!("HTTP/2: {error}; does the server speak HTTP/2 there?");
-    Fault::new(Kind::Malformed, text)
+    Fault::new(Kind::MALFORMED, text)
 }

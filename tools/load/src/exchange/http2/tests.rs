@@ -2,7 +2,7 @@
 
 use super::pipe::Pipe;
 use super::*;
-use crate::exchange::http::{Http, HttpError, HttpRequest};
+use crate::exchange::http::{Http, HttpRequest};
 use crate::fault::Kind;
 use crate::mix::{Mix, Template};
 use crate::outcome::Outcome;
@@ -210,7 +210,7 @@ fn a_server_that_refuses_every_stream_is_named() {
         };
         break fault;
     };
-    assert_eq!(fault.kind, Kind::StreamsRefused, "{}", fault.detail);
+    assert_eq!(fault.kind, Kind::STREAMS_REFUSED, "{}", fault.detail);
     assert!(fault.detail.contains("refused 201 streams"), "{}", fault.detail);
 }
 
@@ -227,7 +227,7 @@ fn a_server_that_goes_away_because_of_an_error_is_named() {
     settle(&mut exchange, &mut server, 100).unwrap();
     let calm = goaway(1, Reason::ENHANCE_YOUR_CALM);
     let fault = exchange.receive(&calm, &mut |_| unreachable!()).unwrap_err();
-    assert_eq!(fault.kind, Kind::StreamsRefused, "{}", fault.detail);
+    assert_eq!(fault.kind, Kind::STREAMS_REFUSED, "{}", fault.detail);
     assert!(fault.detail.contains("excessive load"), "{}", fault.detail);
     assert_eq!(refused(&mut exchange), [1]);
 }
@@ -261,7 +261,7 @@ fn a_server_that_goes_away_and_closes_cuts_off_only_what_it_has_taken() {
     settle(&mut exchange, &mut server, 100).unwrap();
     exchange.receive(&goaway(3, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
     let fault = exchange.closed(&mut |_| unreachable!()).unwrap_err();
-    assert_eq!(fault.kind, Kind::ClosedEarly);
+    assert_eq!(fault.kind, Kind::CLOSED_EARLY);
     assert!(fault.detail.contains("2 requests"), "{}", fault.detail);
     assert_eq!(refused(&mut exchange), [2]);
 }
@@ -286,14 +286,14 @@ fn a_server_that_goes_away_answers_what_it_has_and_takes_no_more() {
 fn another_protocol_and_an_early_end_are_named() {
     let (mut exchange, _) = exchange(1);
     let fault = exchange.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut |_| ()).unwrap_err();
-    assert_eq!(fault.kind, Kind::Malformed, "{}", fault.detail);
+    assert_eq!(fault.kind, Kind::MALFORMED, "{}", fault.detail);
     assert!(fault.detail.contains("does the server speak HTTP/2"), "{}", fault.detail);
 
     let (mut exchange, out) = self::exchange(1);
     let mut server = Server::new(&out, 10);
     settle(&mut exchange, &mut server, 100).unwrap();
     let fault = exchange.closed(&mut |_| ()).unwrap_err();
-    assert_eq!(fault.kind, Kind::ClosedEarly, "{}", fault.detail);
+    assert_eq!(fault.kind, Kind::CLOSED_EARLY, "{}", fault.detail);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn headers_about_connections_are_refused() {
     let mut http = Http::new("a", "/");
     http.headers.push(("Connection".into(), "close".into()));
     let error = Requests::new(&http, true).unwrap_err();
-    assert_eq!(error, HttpError::NotOfHttp2("Connection".into()));
+    assert!(error.to_string().contains("no header Connection"), "{error}");
     http.headers = vec![("Host".into(), "b".into()), ("X-a".into(), "c".into())];
     let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut Fill::new(1, 0, 1));
     assert_eq!(request.uri(), "https://b/");

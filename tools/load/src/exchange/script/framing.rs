@@ -1,6 +1,6 @@
 //! Where a reply ends.
 
-use super::ScriptError;
+use crate::invalid::{Invalid, invalid};
 use crate::mix::MAX_LENGTH;
 use std::fmt;
 use std::str::FromStr;
@@ -20,15 +20,19 @@ pub enum Framing {
 }
 
 impl Framing {
-    pub(super) fn validate(&self) -> Result<(), ScriptError> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         match self {
-            Framing::Delimiter(delimiter) if delimiter.is_empty() => Err(ScriptError::NoDelimiter),
+            Framing::Delimiter(delimiter) if delimiter.is_empty() => {
+                Err(invalid("a delimiter without a byte: give it some, such as \\n"))
+            }
             Framing::Fixed(length) if !(1..=MAX_LENGTH).contains(length) => {
-                Err(ScriptError::Length(*length))
+                let text = format!("replies of {length} bytes: ask for 1 to {MAX_LENGTH}");
+                Err(invalid(text))
             }
-            Framing::LengthField(field) if field.offset > MAX_OFFSET => {
-                Err(ScriptError::Offset(field.offset))
-            }
+            Framing::LengthField(field) if field.offset > MAX_OFFSET => Err(invalid(format!(
+                "a length field {} bytes from the start: ask for at most {MAX_OFFSET}",
+                field.offset
+            ))),
             _ => Ok(()),
         }
     }
@@ -77,10 +81,15 @@ impl LengthField {
 }
 
 impl FromStr for LengthField {
-    type Err = LengthFieldError;
+    type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<LengthField, LengthFieldError> {
-        parse(text).ok_or_else(|| LengthFieldError(text.to_owned()))
+    fn from_str(text: &str) -> Result<LengthField, Invalid> {
+        parse(text).ok_or_else(|| {
+            invalid(format!(
+                "'{text}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at \
+                 most {MAX_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it"
+            ))
+        })
     }
 }
 
@@ -125,11 +134,3 @@ impl fmt::Display for LengthField {
         Ok(())
     }
 }
-
-/// A text that is no [`LengthField`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at most \
-     {MAX_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it"
-)]
-pub struct LengthFieldError(String);

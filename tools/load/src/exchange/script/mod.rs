@@ -3,13 +3,13 @@
 mod framing;
 mod replies;
 
-pub use framing::{Framing, LengthField, LengthFieldError, MAX_OFFSET};
+pub use framing::{Framing, LengthField, MAX_OFFSET};
 
 use super::{Answer, Exchange};
 use crate::fault::Fault;
 use crate::fault_log::FirstRefusal;
-use crate::mix::MAX_LENGTH;
-use crate::mix::{Fill, Mix, MixError, Template, TemplateError};
+use crate::invalid::{Invalid, invalid};
+use crate::mix::{Fill, Mix, Template};
 use crate::outcome::Outcome;
 use replies::Replies;
 use std::collections::VecDeque;
@@ -54,21 +54,22 @@ impl Script {
     ///
     /// # Errors
     /// Names what is wrong.
-    pub fn validate(&self) -> Result<(), ScriptError> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         self.framing.validate()?;
         self.requests.entries().iter().try_for_each(|request| request.validate(&self.framing))
     }
 }
 
 impl ScriptRequest {
-    fn validate(&self, framing: &Framing) -> Result<(), ScriptError> {
+    fn validate(&self, framing: &Framing) -> Result<(), Invalid> {
         let mut out = Vec::new();
         let expected = self.write(&mut Fill::new(0, 0, 1), &mut out);
         match expected {
-            _ if out.is_empty() => Err(ScriptError::NoRequest),
-            Some(expected) if !replies::whole(framing, &expected) => {
-                Err(ScriptError::NoReply(expected.escape_ascii().to_string()))
-            }
+            _ if out.is_empty() => Err(invalid("a request without a byte: give it some")),
+            Some(expected) if !replies::whole(framing, &expected) => Err(invalid(format!(
+                "the expected reply \"{}\" is not exactly one reply: give it whole, with its delimiter or its length",
+                expected.escape_ascii()
+            ))),
             _ => Ok(()),
         }
     }
@@ -86,51 +87,11 @@ impl ScriptRequest {
     }
 }
 
-/// A script that cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScriptError {
-    /// A request without a byte.
-    #[error("a request without a byte: give it some")]
-    NoRequest,
-    /// A delimiter without a byte.
-    #[error("a delimiter without a byte: give it some, such as \\n")]
-    NoDelimiter,
-    /// A length of replies that is outside its range.
-    #[error("replies of {0} bytes: ask for 1 to {MAX_LENGTH}")]
-    Length(usize),
-    /// A length field that is too far from the start of a reply.
-    #[error("a length field {0} bytes from the start: ask for at most {MAX_OFFSET}")]
-    Offset(usize),
-    /// The expected reply would not be taken for one reply.
-    #[error(
-        "the expected reply \"{0}\" is not exactly one reply: give it whole, with its delimiter or its length"
-    )]
-    NoReply(String),
-    /// A request or a reply that is no template.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-    /// No request, or one without a weight.
-    #[error(transparent)]
-    Mix(MixError),
-    /// An unknown escape.
-    #[error("\\{escape} is no escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \\xff")]
-    Escape {
-        /// The text.
-        text: String,
-        /// The character behind the backslash.
-        escape: char,
-    },
-    /// A text that ends with a backslash.
-    #[error("'{0}' ends with a backslash: write \\\\ for one")]
-    Backslash(String),
-}
-
 /// A template of a text with escapes: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
 ///
 /// # Errors
 /// Names an unknown escape, or what is wrong with a field.
-pub fn script_template(text: &str) -> Result<Template, ScriptError> {
+pub fn script_template(text: &str) -> Result<Template, Invalid> {
     Template::parse_with(text, script_bytes)
 }
 
@@ -138,13 +99,15 @@ pub fn script_template(text: &str) -> Result<Template, ScriptError> {
 ///
 /// # Errors
 /// Names an unknown escape.
-pub fn script_bytes(text: &str) -> Result<Vec<u8>, ScriptError> {
+pub fn script_bytes(text: &str) -> Result<Vec<u8>, Invalid> {
     let mut rest = text.bytes();
     let mut bytes = Vec::new();
     while let Some(byte) = rest.next() {
-        let wrong = |escape: Option<char>| match (text.to_owned(), escape) {
-            (text, Some(escape)) => ScriptError::Escape { text, escape },
-            (text, None) => ScriptError::Backslash(text),
+        let wrong = |escape: Option<char>| match escape {
+            Some(escape) => invalid(format!(
+                "\\{escape} is no escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \\xff"
+            )),
+            None => invalid(format!("'{text}' ends with a backslash: write \\\\ for one")),
         };
         bytes.push(match byte {
             b'\\' => escaped(&mut rest).map_err(wrong)?,

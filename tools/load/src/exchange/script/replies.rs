@@ -71,7 +71,7 @@ impl Replies {
             None if self.kept.len() > 0 => "the end of a reply".to_owned(),
             None => return Ok(()),
         };
-        Err(Fault::new(Kind::ClosedEarly, format!("the server closed before {missing}")))
+        Err(Fault::new(Kind::CLOSED_EARLY, format!("the server closed before {missing}")))
     }
 
     fn delimited(
@@ -148,7 +148,7 @@ pub(super) fn whole(framing: &Framing, bytes: &[u8]) -> bool {
 #[cold]
 fn too_long(missing: u64) -> Fault {
     Fault::new(
-        Kind::TooLong,
+        Kind::TOO_LONG,
         format!("a reply of {missing} bytes or more: at most {MAX_LENGTH} are read"),
     )
 }
@@ -157,7 +157,7 @@ fn too_long(missing: u64) -> Fault {
 fn wrong_length(head: &[u8]) -> Fault {
     let shown = head.escape_ascii();
     Fault::new(
-        Kind::WrongLength,
+        Kind::WRONG_LENGTH,
         format!("a reply begins with \"{shown}\", whose length is below 0"),
     )
 }

@@ -87,15 +87,15 @@ fn faults_are_named() {
     let fails = |framing: Framing, bytes: &[u8], kind| {
         assert_eq!(outcomes(&script(framing, None), 1, bytes), (vec![], Some(kind)));
     };
-    fails(until("\n"), b"abc", Kind::ClosedEarly);
-    fails(Framing::Fixed(3), b"ab", Kind::ClosedEarly);
-    fails(field("u16be"), b"\0", Kind::ClosedEarly);
-    fails(field("u16be"), b"\0\x02a", Kind::ClosedEarly);
-    fails(field("u16be-4"), b"\0\x03", Kind::WrongLength);
-    fails(field("u32be"), b"\xff\0\0\0", Kind::TooLong);
-    fails(field("u64be+1"), b"\xff\xff\xff\xff\xff\xff\xff\xff", Kind::WrongLength);
+    fails(until("\n"), b"abc", Kind::CLOSED_EARLY);
+    fails(Framing::Fixed(3), b"ab", Kind::CLOSED_EARLY);
+    fails(field("u16be"), b"\0", Kind::CLOSED_EARLY);
+    fails(field("u16be"), b"\0\x02a", Kind::CLOSED_EARLY);
+    fails(field("u16be-4"), b"\0\x03", Kind::WRONG_LENGTH);
+    fails(field("u32be"), b"\xff\0\0\0", Kind::TOO_LONG);
+    fails(field("u64be+1"), b"\xff\xff\xff\xff\xff\xff\xff\xff", Kind::WRONG_LENGTH);
     let script = script(Framing::Fixed(1), None);
-    assert_eq!(outcomes(&script, 1, b"ab"), (vec![OK], Some(Kind::TooManyBytes)));
+    assert_eq!(outcomes(&script, 1, b"ab"), (vec![OK], Some(Kind::TOO_MANY_BYTES)));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_delimiter_that_never_comes_is_too_long() {
     exchange.request(&mut Vec::new());
     let piece = vec![b'x'; 1 << 20];
     let received = (0..65).try_for_each(|_| exchange.receive(&piece, &mut |_| ()));
-    assert_eq!(received.unwrap_err().kind, Kind::TooLong);
+    assert_eq!(received.unwrap_err().kind, Kind::TOO_LONG);
 }
 
 #[test]

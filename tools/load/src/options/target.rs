@@ -1,38 +1,8 @@
 //! The target of a load, as it is written: a URL, `HOST:PORT`, or a path.
 
-use crate::address::Address;
-use crate::endpoint::Endpoint;
-use crate::usage::UsageError;
-use annulus_load::ServerAddress;
-use anyhow::Result;
-use clap::Args;
-use clap::builder::{OsStringValueParser, TryMapValueParser, TypedValueParser, ValueParserFactory};
-use std::ffi::{OsStr, OsString};
+use super::address::Address;
+use super::endpoint::Endpoint;
 use std::fmt;
-use std::path::PathBuf;
-
-/// The server
-#[derive(Args, Debug)]
-pub(super) struct TargetArgs {
-    /// The server: http://HOST:PORT/PATH, https://, redis://, tcp://,
-    /// tls://, unix:/path, or HOST:PORT [default: 127.0.0.1:7000]
-    #[arg(value_name = "TARGET", conflicts_with = "address")]
-    target: Option<Target>,
-    /// The same as TARGET
-    #[arg(short, long, value_name = "TARGET")]
-    address: Option<Target>,
-    /// Connect to this Unix socket, whatever host the target names
-    #[arg(long, value_name = "PATH")]
-    unix_socket: Option<PathBuf>,
-}
-
-impl TargetArgs {
-    /// The target that was asked for, and the socket to connect to instead.
-    pub(super) fn into_parts(self) -> (Target, Option<PathBuf>) {
-        let target = self.target.or(self.address);
-        (target.unwrap_or_default(), self.unix_socket)
-    }
-}
 
 /// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,33 +12,24 @@ pub(super) enum Scheme {
     Tls,
     Http,
     Https,
-    Redis,
-    Rediss,
 }
 
 impl Scheme {
     /// The schemes with an authority.
-    const ALL: [(&'static str, Scheme); 7] = [
+    const ALL: [(&'static str, Scheme); 4] = [
         ("tcp", Scheme::Bare),
         ("tls", Scheme::Tls),
         ("http", Scheme::Http),
         ("https", Scheme::Https),
-        ("redis", Scheme::Redis),
-        ("rediss", Scheme::Rediss),
-        ("valkey", Scheme::Redis),
     ];
 
     /// Whether its connections are encrypted.
     pub(super) fn is_encrypted(self) -> bool {
-        matches!(self, Scheme::Tls | Scheme::Https | Scheme::Rediss)
+        matches!(self, Scheme::Tls | Scheme::Https)
     }
 
     pub(super) fn is_http(self) -> bool {
         matches!(self, Scheme::Http | Scheme::Https)
-    }
-
-    pub(super) fn is_redis(self) -> bool {
-        matches!(self, Scheme::Redis | Scheme::Rediss)
     }
 
     /// The port that may be left out.
@@ -77,7 +38,6 @@ impl Scheme {
             Scheme::Bare | Scheme::Tls => None,
             Scheme::Http => Some(80),
             Scheme::Https => Some(443),
-            Scheme::Redis | Scheme::Rediss => Some(6379),
         }
     }
 }
@@ -85,32 +45,15 @@ impl Scheme {
 /// A target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// As it was written, without a password.
-    pub(super) text: String,
+    text: String,
     pub(super) scheme: Scheme,
     pub(super) endpoint: Endpoint,
     /// The host as it was written: for the header `Host` and the name in a certificate. Empty for a path.
-    pub(super) host: String,
+    host: String,
     /// The host with its port, unless that is the scheme's own.
     pub(super) authority: String,
-    /// The path with its query: at least `/` in a URL of HTTP, else empty if there is none.
+    /// The path with its query: at least `/` in a URL of HTTP, else empty.
     pub(super) path: String,
-    /// The user and the password.
-    pub(super) login: Option<(Option<String>, String)>,
-}
-
-impl Default for Target {
-    fn default() -> Target {
-        Target::parse("127.0.0.1:7000".as_ref()).expect("a target that is a constant")
-    }
-}
-
-impl ValueParserFactory for Target {
-    type Parser = TryMapValueParser<OsStringValueParser, fn(OsString) -> Result<Target, String>>;
-
-    fn value_parser() -> Self::Parser {
-        OsStringValueParser::new().try_map(|text| Target::parse(&text))
-    }
 }
 
 impl fmt::Display for Target {
@@ -120,48 +63,45 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// Parses a target, whose path need not be UTF-8 if it is one of a Unix socket.
+    /// Parses a target.
     ///
     /// # Errors
     /// Names the part that is wrong.
-    pub(super) fn parse(text: &OsStr) -> Result<Target, String> {
-        match text.to_str().and_then(|text| text.split_once("://")) {
+    pub(super) fn parse(text: &str) -> Result<Target, String> {
+        match text.split_once("://") {
             Some((scheme, rest)) if scheme != "udp" => Target::parse_url(scheme, rest),
-            _ => Endpoint::parse(text).map(Target::bare),
+            _ => text.parse().map(Target::bare),
         }
     }
 
-    /// The address of the server, or of the Unix socket to connect to instead.
-    pub(super) fn resolve(&self, unix_socket: Option<PathBuf>) -> Result<ServerAddress> {
-        let Some(path) = unix_socket else { return self.endpoint.streams() };
-        let address = ServerAddress::Unix(path);
-        address.validate().map_err(|error| UsageError(error.to_string()))?;
-        Ok(address)
+    /// The host as it stands in certificates: without brackets and zone.
+    pub(super) fn certificate_name(&self) -> &str {
+        let inner = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = inner.unwrap_or(&self.host);
+        host.split('%').next().unwrap_or(host)
     }
 
     fn bare(endpoint: Endpoint) -> Target {
         let text = endpoint.to_string();
         let authority = if endpoint.is_path() { String::new() } else { text.clone() };
         let host = authority.rsplit_once(':').map_or("", |(host, _)| host).to_owned();
-        let (scheme, path, login) = (Scheme::Bare, String::new(), None);
-        Target { text, scheme, endpoint, host, authority, path, login }
+        Target { text, scheme: Scheme::Bare, endpoint, host, authority, path: String::new() }
     }
 
     fn parse_url(name: &str, rest: &str) -> Result<Target, String> {
         let known = Scheme::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let &(name, scheme) = known.ok_or_else(|| unknown_scheme(name))?;
-        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        let (login, address) = match authority.rsplit_once('@') {
-            Some((login, address)) => (Some(parse_login(login)?), address),
-            None => (None, authority),
-        };
+        let (address, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if address.contains('@') {
+            return Err("a user and a password in front of @ are not sent: leave them out, and add -H 'Authorization: …'".into());
+        }
         let (host, port) = split_port(address, scheme)?;
         let endpoint = format!("{host}:{port}").parse::<Address>().map(Endpoint::Tcp)?;
         let is_own = scheme.port() == Some(port);
         let authority = if is_own { host.to_owned() } else { format!("{host}:{port}") };
         let path = parse_path(scheme, path)?;
         let text = format!("{name}://{authority}{path}");
-        Ok(Target { text, scheme, endpoint, host: host.to_owned(), authority, path, login })
+        Ok(Target { text, scheme, endpoint, host: host.to_owned(), authority, path })
     }
 }
 
@@ -190,36 +130,6 @@ fn split_port(address: &str, scheme: Scheme) -> Result<(&str, u16), String> {
     Ok((host, port))
 }
 
-/// The user and the password: `USER:PASSWORD`, or `:PASSWORD`.
-fn parse_login(login: &str) -> Result<(Option<String>, String), String> {
-    let Some((user, password)) = login.split_once(':') else {
-        return Err(
-            "the part in front of @ has no password: write USER:PASSWORD@ or :PASSWORD@".to_owned()
-        );
-    };
-    let user = (!user.is_empty()).then(|| decode(user)).transpose()?;
-    Ok((user, decode(password)?))
-}
-
-/// Decodes the escapes of a URL.
-fn decode(text: &str) -> Result<String, String> {
-    let mut rest = text.bytes();
-    let mut bytes = Vec::new();
-    while let Some(byte) = rest.next() {
-        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        bytes.push(match byte {
-            b'%' => {
-                let (high, low) = digit()
-                    .zip(digit())
-                    .ok_or("a % in front of @ has no two digits: write %25 for one")?;
-                (high * 16 + low) as u8
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| "the part in front of @ is no UTF-8".to_owned())
-}
-
 /// The path with its query, without its fragment, which is not sent.
 fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
     let path = path.split('#').next().unwrap_or_default();
@@ -227,7 +137,6 @@ fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
         Scheme::Http | Scheme::Https if path.starts_with('/') => Ok(path.to_owned()),
         // None, or a query only.
         Scheme::Http | Scheme::Https => Ok(format!("/{path}")),
-        Scheme::Redis | Scheme::Rediss => Ok(path.to_owned()),
         Scheme::Bare | Scheme::Tls if matches!(path, "" | "/") => Ok(String::new()),
         Scheme::Bare | Scheme::Tls => Err(format!(
             "the path '{path}' means nothing to a server of plain bytes: leave it out, or write http://"
@@ -235,18 +144,14 @@ fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a target and its displayed text: both must be the same server and path.
+/// Parses a target, and what is shown of it; fails if these differ.
 ///
 /// # Errors
-/// If it is refused.
-pub(crate) fn parse_twice(text: &str) -> Result<(), String> {
-    let one = Target::parse(text.as_ref())?;
-    let other = Target::parse(one.text.as_ref())
+/// If the text is no target.
+pub fn parse_twice(text: &str) -> Result<(), String> {
+    let one = Target::parse(text)?;
+    let other = Target::parse(&one.text)
         .unwrap_or_else(|error| panic!("{text} is shown as {}: {error}", one.text));
-    let [one, other] = [one, other].map(|target| {
-        let Target { text, scheme, endpoint, host, authority, path, login: _ } = target;
-        (text, scheme, endpoint, host, authority, path)
-    });
     assert_eq!(one, other, "{text}");
     Ok(())
 }
@@ -268,12 +173,12 @@ mod tests {
     }
 
     fn target(text: &str) -> Target {
-        Target::parse(text.as_ref()).unwrap_or_else(|error| panic!("{text}: {error}"))
+        Target::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[track_caller]
     fn refused(text: &str, part: &str) {
-        let error = Target::parse(text.as_ref()).unwrap_err();
+        let error = Target::parse(text).unwrap_err();
         assert!(error.contains(part), "{text}: {error}");
     }
 
@@ -292,8 +197,6 @@ mod tests {
             ("https://a.example/", Scheme::Https, "a.example:443", "a.example", "/"),
             ("https://[::1]", Scheme::Https, "[::1]:443", "[::1]", "/"),
             ("https://[::1]:8443/x#y", Scheme::Https, "[::1]:8443", "[::1]:8443", "/x"),
-            ("redis://localhost", Scheme::Redis, "localhost:6379", "localhost", ""),
-            ("redis://localhost:7/2", Scheme::Redis, "localhost:7", "localhost:7", "/2"),
             ("tcp://localhost:7/", Scheme::Bare, "localhost:7", "localhost:7", ""),
             ("tls://localhost:7", Scheme::Tls, "localhost:7", "localhost:7", ""),
             ("127.0.0.1:7000", Scheme::Bare, "127.0.0.1:7000", "127.0.0.1:7000", ""),
@@ -310,16 +213,7 @@ mod tests {
                 (authority, path),
                 "{text}"
             );
-            assert_eq!(target.login, None, "{text}");
         }
-    }
-
-    #[test]
-    fn a_password_is_kept_and_not_shown() {
-        let target = target("redis://me:p%40ss@h:1/0");
-        assert_eq!(target.login, Some((Some("me".into()), "p@ss".into())));
-        assert_eq!(target.to_string(), "redis://h:1/0");
-        assert_eq!(self::target("redis://:x@h").login, Some((None, "x".into())));
     }
 
     #[test]
@@ -335,8 +229,7 @@ mod tests {
         refused("https://[::1/", "not an IPv6 address");
         refused("tcp://a", "'a' has no port");
         refused("tls://a:1/x", "the path '/x' means nothing");
-        refused("redis://me@h", "has no password");
-        refused("redis://:%4@h", "no two digits");
+        refused("http://me:pw@a", "add -H 'Authorization: …'");
         refused("127.0.0.1", "no port");
     }
 }

@@ -1,13 +1,10 @@
-//! The file format of a suite.
+//! Published tables, as they stand in a file.
 
-use std::fs;
-use std::path::Path;
+mod axis;
 
-use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::axis::{Axis, Question};
-use crate::usage::one_line;
+pub use axis::{Axis, Figure, Question};
 
 /// How the cells of a suite are measured.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -66,22 +63,10 @@ pub struct Table {
 }
 
 impl Suite {
-    /// Parses a suite and checks that every cell has a question.
-    pub(crate) fn parse(text: &str) -> Result<Suite, String> {
-        let suite: Suite = toml::from_str(text).map_err(|error| one_line(&error.to_string()))?;
-        let checked = suite.tables.iter().try_for_each(|table| table.check(suite.kind));
-        checked.map_err(|why| one_line(&why))?;
-        Ok(suite)
-    }
-
-    /// Reads a suite from a file and checks that every cell has a question.
-    ///
-    /// # Errors
-    /// Names the file, and the line or cell with the error.
-    pub fn read(path: &Path) -> Result<Suite> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Suite::parse(&text).map_err(anyhow::Error::msg)
+    /// Checks that every cell has a question.
+    pub(crate) fn checked(self) -> Result<Suite, String> {
+        self.tables.iter().try_for_each(|table| table.check(self.kind))?;
+        Ok(self)
     }
 
     /// The questions of all cells.
@@ -151,11 +136,23 @@ impl Kind {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::path::Path;
-
-    use super::super::{Figure, Suites};
+pub(crate) mod tests {
     use super::*;
+    use crate::describe::Described;
+
+    fn parse(text: &str) -> anyhow::Result<Suite> {
+        match Described::parse("small", text)? {
+            Described::Suite(suite) => Ok(suite),
+            Described::Comparison(_) => anyhow::bail!("no tables"),
+        }
+    }
+
+    fn suites() -> impl Iterator<Item = (&'static str, Suite)> {
+        Described::names().filter_map(|name| match Described::find(name)? {
+            Described::Suite(suite) => Some((name, suite)),
+            Described::Comparison(_) => None,
+        })
+    }
 
     const SMALL: &str = r#"
         title = "t"
@@ -174,7 +171,7 @@ pub(super) mod tests {
 
     /// A suite of four cells.
     pub(crate) fn small() -> Suite {
-        Suite::parse(SMALL).expect("a suite")
+        parse(SMALL).expect("a suite")
     }
 
     #[test]
@@ -202,7 +199,7 @@ pub(super) mod tests {
             ("clients = 1 }", "client = 1 }", "unknown field `client`"),
             ("\"big\", bytes = 1000", "\"b\\nig\", published = [1, 2, 3]", "row b ig has more"),
         ] {
-            let error = Suite::parse(&SMALL.replace(from, to)).expect_err(from);
+            let error = parse(&SMALL.replace(from, to)).expect_err(from).to_string();
             assert!(error.contains(part) && error.lines().count() == 1, "{error}");
         }
     }
@@ -210,17 +207,11 @@ pub(super) mod tests {
     /// The eight suites of this repository, each with its published figures.
     #[test]
     fn every_suite_here_is_complete() {
-        let suites =
-            Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a directory above");
-        let published = |name: &str| {
-            let suite = suites.read(name).unwrap_or_else(|error| panic!("{error:#}"));
+        let published = |suite: &Suite| {
             let rows = suite.tables.iter().flat_map(|table| &table.rows);
             rows.map(|row| row.published.len()).sum::<usize>()
         };
-        let counts: Vec<(String, usize)> =
-            suites.names().into_iter().map(|name| (name.clone(), published(&name))).collect();
-        let counts: Vec<(&str, usize)> =
-            counts.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        let counts: Vec<_> = suites().map(|(name, suite)| (name, published(&suite))).collect();
         assert_eq!(
             counts,
             [
@@ -240,9 +231,8 @@ pub(super) mod tests {
     /// three rows, and one rate is off by 1.0.)
     #[test]
     fn op_modes_have_one_of_three_as_mid_and_its_rate() {
-        let suites =
-            Suites::find(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a directory above");
-        for table in suites.read("op-modes").expect("it is there").tables {
+        let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it is there");
+        for table in suite.tables {
             let first = table.rows[0].published[3];
             for row in table.rows.iter().filter(|row| !row.published.is_empty()) {
                 let [a, b, c, middle, rate] = row.published[..] else { panic!("{}", row.name) };

@@ -1,4 +1,4 @@
-//! Differences between the settings of two runs, and reasons to doubt their comparison.
+//! Differences between the settings of two runs, and reasons not to rely on their comparison.
 
 use super::{Change, Options, Run, names};
 use annulus_load::stats::{Verdict, median};
@@ -37,7 +37,7 @@ pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
     .collect()
 }
 
-/// Reasons to doubt a comparison.
+/// Reasons not to rely on a comparison.
 pub(super) fn all(runs: [Run<'_>; 2], changes: &[Change], options: &Options) -> Vec<String> {
     let common = if options.reference.is_some() { None } else { common(changes) };
     [machine(runs), control(runs), noise(changes, options.margin), common, rounds(changes)]

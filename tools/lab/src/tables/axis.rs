@@ -69,23 +69,23 @@ pub struct Axis {
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) clients: Option<usize>,
+    pub(crate) clients: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) bytes: Option<usize>,
+    pub(crate) bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) entries: Option<u32>,
+    pub(crate) entries: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cycles: Option<u64>,
+    pub(crate) cycles: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     figure: Option<Figure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     /// Which third of the rounds, or all if `None`.
-    pub(super) part: Option<usize>,
+    pub(crate) part: Option<usize>,
 }
 
 impl Axis {
     /// This, overridden by `other`.
-    pub(super) fn with(&self, other: &Axis) -> Axis {
+    pub(crate) fn with(&self, other: &Axis) -> Axis {
         Axis {
             name: String::new(),
             published: Vec::new(),
@@ -100,12 +100,12 @@ impl Axis {
     }
 
     /// Whether it names the servers of its cells.
-    pub(super) fn names_servers(&self) -> bool {
+    pub(crate) fn names_servers(&self) -> bool {
         self.servers.is_some()
     }
 
     /// The question of a cell, if it names what to measure and which figure to show.
-    pub(super) fn question(mut self) -> Result<Question, &'static str> {
+    pub(crate) fn question(mut self) -> Result<Question, &'static str> {
         Ok(Question {
             servers: self.servers.take().filter(|all| !all.is_empty()).ok_or("names no servers")?,
             figure: self.figure.ok_or("names no figure")?,
@@ -122,5 +122,5 @@ pub struct Question {
     /// The figure to show.
     pub figure: Figure,
     /// The parameters of the cell.
-    pub(super) of: Axis,
+    pub(crate) of: Axis,
 }

@@ -1,4 +1,4 @@
-//! Reasons to doubt a result, each in one sentence with a remedy.
+//! Reasons not to rely on a result, each in one sentence with a remedy.
 
 use super::Bench;
 use super::cell::Cell;
@@ -14,7 +14,7 @@ const SATURATED: f64 = 0.9;
 /// The name of a sample's number: how much of its core the load used, from 0 to 1.
 pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 
-/// All doubts about a run so far.
+/// All warnings about a run so far.
 pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<String> {
     let shared = bench.cores.filter(|cores| cores.are_shared()).map(shared_core);
     let all = [
@@ -72,7 +72,7 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     let cells = list(busy().map(|(cell, _)| &bench.cells[cell]))?;
     let most = 100.0 * busy().map(|(_, share)| share).fold(0.0, f64::max);
     Some(format!(
-        "the load used {most:.0} % of its core at {cells}: it may set the pace, so rates and latencies are in doubt (CPU \
+        "the load used {most:.0} % of its core at {cells}: it may set the pace, so rates and latencies may be wrong (CPU \
          time is not)"
     ))
 }
@@ -102,14 +102,14 @@ mod tests {
     use super::super::tests::{bench, record};
     use super::*;
 
-    fn doubts(bench: &Bench, record: &Record) -> Vec<String> {
-        Report::new(bench, record, &crate::environment::Environment::read()).doubts
+    fn warnings(bench: &Bench, record: &Record) -> Vec<String> {
+        Report::new(bench, record, &crate::environment::Environment::read()).warnings
     }
 
     #[test]
     fn a_run_without_disturbance_has_no_doubts() {
         let record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
-        assert_eq!(doubts(&bench(&["a", "b"]), &record), [""; 0]);
+        assert_eq!(warnings(&bench(&["a", "b"]), &record), [""; 0]);
     }
 
     #[test]
@@ -125,10 +125,10 @@ mod tests {
             busy.set(CLIENT_CPU_SHARE, 0.97);
             record.keep(Slice { round, cell: 0, contender: 1 }, Ok(busy));
         }
-        let doubts = doubts(&bench(&["a", "b"]), &record);
-        assert_eq!(doubts.len(), 1, "{doubts:?}");
+        let warnings = warnings(&bench(&["a", "b"]), &record);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
         let expected = "the load used 97 % of its core at 50 clients × 128 bytes:";
-        assert!(doubts[0].starts_with(expected), "{doubts:?}");
+        assert!(warnings[0].starts_with(expected), "{warnings:?}");
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let found = |half_width| {
             let mut bench = bench(&["a", "b"]);
             bench.plan.rounds.precision = Some(Precision { metric: "cpu_us".into(), half_width });
-            doubts(&bench, &record).concat()
+            warnings(&bench, &record).concat()
         };
         // The rounds' ratios are 1, 1.05 and 1.1.
         assert!(!found(0.06).contains('±'));
@@ -148,12 +148,12 @@ mod tests {
     #[test]
     fn a_failed_control_and_a_short_run_are_doubts() {
         let failed = record(3, 15, |index, _| [2.0, 4.0, 2.5][index]);
-        let found = doubts(&bench(&["a", "b"]), &failed);
+        let found = warnings(&bench(&["a", "b"]), &failed);
         assert!(
             found[0].contains("did not come out the same at 50 clients × 128 bytes: "),
             "{found:?}"
         );
-        let short = doubts(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
+        let short = warnings(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
     }
 
@@ -172,14 +172,14 @@ mod tests {
             let slow = [("operations", 1000.0), ("cpu_ns", 2e6), ("ns", 2e6), ("p99_us", 80.0)];
             record.keep(Slice { round, cell: 0, contender: 2 }, Ok(Sample::from(slow)));
         }
-        assert!(doubts(&bench, &record)[0].contains("measured twice"));
+        assert!(warnings(&bench, &record)[0].contains("measured twice"));
     }
 
     #[test]
     fn a_shared_core_is_a_doubt() {
         let mut bench = bench(&["a"]);
         bench.cores = Some(Cores { server: 0, load: 0 });
-        let doubts = doubts(&bench, &record(2, 15, |_, _| 1.0));
-        assert!(doubts[0].starts_with("server and load share core 0"), "{doubts:?}");
+        let warnings = warnings(&bench, &record(2, 15, |_, _| 1.0));
+        assert!(warnings[0].starts_with("server and load share core 0"), "{warnings:?}");
     }
 }

@@ -1,11 +1,8 @@
 //! Addresses on the command line: `HOST:PORT`, resolved late.
 
-use crate::doctor::sysctl;
-use anyhow::{Context, Result, anyhow, bail};
-use rustix::net::netdevice;
+use super::OptionsError;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixDatagram;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,47 +11,38 @@ const TRY: Duration = Duration::from_secs(2);
 
 /// A host, by name or by number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub struct Address {
     host: String,
     port: u16,
 }
 
 impl Address {
     /// If its port requires a privilege, the first one that does not: 1024, unless this machine has another limit.
-    pub(crate) fn first_free_of_privilege(&self) -> Option<u16> {
-        let first = sysctl("net/ipv4/ip_unprivileged_port_start");
-        let first = first.and_then(|first| first.parse().ok()).unwrap_or(1024);
+    pub fn first_free_of_privilege(&self) -> Option<u16> {
+        let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        let first = first.ok().and_then(|first| first.trim().parse().ok()).unwrap_or(1024);
         (1..first).contains(&self.port).then_some(first)
     }
 
     /// Every socket address of the host; at least one.
-    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
-        if let Some((ip, zone)) = self.zoned() {
-            return Ok(vec![SocketAddrV6::new(ip, self.port, 0, interface(zone)?).into()]);
-        }
-        let found = (self.host.as_str(), self.port).to_socket_addrs();
-        let found: Vec<_> = found
-            .with_context(|| {
-                format!(
-                    "cannot resolve '{}': check the name, or give a number such as 127.0.0.1",
-                    self.host
-                )
-            })?
-            .collect();
-        if found.is_empty() {
-            bail!("'{}' has no address: give a number such as 127.0.0.1", self.host);
-        }
-        Ok(found)
+    pub(super) fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map(Vec::from_iter);
+        let found = found.map_err(|why| self.unresolved(&why.to_string()))?;
+        if found.is_empty() { Err(self.unresolved("it has no address")) } else { Ok(found) }
     }
 
-    /// The parts of an IPv6 address with a zone: `fe80::1%eth0`.
-    fn zoned(&self) -> Option<(Ipv6Addr, &str)> {
-        let (ip, zone) = self.host.split_once('%')?;
-        Some((ip.parse().ok()?, zone))
+    fn unresolved(&self, why: &str) -> OptionsError {
+        let advice = match self.host.split_once('%') {
+            Some((_, zone)) => {
+                format!("is '{zone}' an interface of this machine, as `ip link` lists them?")
+            }
+            None => "check the name, or give a number such as 127.0.0.1".into(),
+        };
+        OptionsError::Failed(format!("cannot resolve '{}': {why}; {advice}", self.host))
     }
 
     /// The address to connect to: of several, the first that answers.
-    pub(crate) fn resolve_one(&self) -> Result<SocketAddr> {
+    pub(super) fn resolve_one(&self) -> Result<SocketAddr, OptionsError> {
         let found = self.resolve()?;
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY).is_ok();
         let several = found.len() > 1;
@@ -81,21 +69,6 @@ impl fmt::Display for Address {
             false => write!(f, "{}:{}", self.host, self.port),
         }
     }
-}
-
-/// The number of a network interface, by number or by name.
-fn interface(zone: &str) -> Result<u32> {
-    if let Ok(number) = zone.parse() {
-        return Ok(number);
-    }
-    // Any socket serves for this call.
-    let socket = UnixDatagram::unbound()
-        .with_context(|| format!("cannot look for the interface '{zone}'"))?;
-    netdevice::name_to_index(&socket, zone).map_err(|error| {
-        anyhow!(
-            "no interface '{zone}' ({error}): name one of this machine, as `ip link` lists them"
-        )
-    })
 }
 
 /// The host without the brackets of a numeric IPv6 address.
@@ -161,12 +134,15 @@ mod tests {
     #[test]
     fn a_zone_is_an_interface_by_name_or_number() {
         let resolve = |text: &str| text.parse::<Address>().unwrap().resolve();
-        let expected = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 0, 1);
-        for text in ["[::1%lo]:7", "[::1%1]:7"] {
+        let expected = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, 1);
+        for text in ["[fe80::1%lo]:7", "[fe80::1%1]:7"] {
             assert_eq!(resolve(text).unwrap(), [expected.into()], "{text}");
         }
         let error = resolve("[fe80::1%nowhere]:7").unwrap_err().to_string();
-        assert!(error.contains("no interface 'nowhere'") && error.contains("ip link"), "{error}");
+        assert!(
+            error.contains("is 'nowhere' an interface") && error.contains("ip link"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,14 +1,10 @@
 //! Endpoints on the command line: an address or a path, and its protocol.
 
-use crate::address::Address;
-use crate::usage::UsageError;
-use annulus_load::ServerAddress;
-use anyhow::Result;
-use clap::builder::{OsStringValueParser, TryMapValueParser, TypedValueParser, ValueParserFactory};
-use std::ffi::{OsStr, OsString};
+use super::OptionsError;
+use super::address::Address;
+use crate::server_address::ServerAddress;
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,50 +19,42 @@ const UNIX_DATAGRAM: &str = "unix-datagram:";
 /// An endpoint: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`; in place of a path an
 /// abstract name after an `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub enum Endpoint {
+    /// A TCP address.
     Tcp(Address),
+    /// A UDP address.
     Udp(Address),
+    /// A Unix socket of streams.
     Unix(PathBuf),
+    /// A Unix socket of datagrams.
     UnixDatagram(PathBuf),
 }
 
 impl Endpoint {
     /// The socket addresses of the endpoint: at least one, but none for a path.
-    pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>> {
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.resolve(),
             Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => Ok(Vec::new()),
         }
     }
 
-    /// The address of a server of streams.
-    pub(crate) fn streams(&self) -> Result<ServerAddress> {
+    /// The address of a server. Of several addresses of a host, the first that accepts a connection.
+    ///
+    /// # Errors
+    /// If a name is not resolved.
+    pub fn server(&self) -> Result<ServerAddress, OptionsError> {
         match self {
             Endpoint::Tcp(address) => address.resolve_one().map(ServerAddress::Inet),
-            Endpoint::Unix(path) => Ok(ServerAddress::Unix(path.clone())),
-            Endpoint::Udp(_) | Endpoint::UnixDatagram(_) => {
-                Err(UsageError(format!("{self} has datagrams: use annulus load udp")).into())
-            }
-        }
-    }
-
-    /// The address of a server of datagrams.
-    pub(crate) fn datagrams(&self) -> Result<ServerAddress> {
-        match self {
-            Endpoint::Tcp(address) | Endpoint::Udp(address) => {
-                Ok(ServerAddress::Inet(address.resolve()?[0]))
-            }
-            Endpoint::UnixDatagram(path) => Ok(ServerAddress::Unix(path.clone())),
-            Endpoint::Unix(_) => {
-                let text =
-                    format!("{self} has streams: write {UNIX_DATAGRAM}/path, or leave out udp");
-                Err(UsageError(text).into())
+            Endpoint::Udp(address) => Ok(ServerAddress::Inet(address.resolve()?[0])),
+            Endpoint::Unix(path) | Endpoint::UnixDatagram(path) => {
+                Ok(ServerAddress::Unix(path.clone()))
             }
         }
     }
 
     /// If its port requires a privilege, the first one that does not.
-    pub(crate) fn first_free_of_privilege(&self) -> Option<u16> {
+    pub fn first_free_of_privilege(&self) -> Option<u16> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.first_free_of_privilege(),
             Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => None,
@@ -74,17 +62,17 @@ impl Endpoint {
     }
 
     /// Whether it has streams, not datagrams.
-    pub(crate) fn is_stream(&self) -> bool {
+    pub fn is_stream(&self) -> bool {
         matches!(self, Endpoint::Tcp(_) | Endpoint::Unix(_))
     }
 
     /// Whether it is a path.
-    pub(crate) fn is_path(&self) -> bool {
+    pub fn is_path(&self) -> bool {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))
     }
 
     /// One of its addresses, in the form of the command line.
-    pub(crate) fn written(&self, address: SocketAddr) -> String {
+    pub fn written(&self, address: SocketAddr) -> String {
         match self {
             Endpoint::Udp(_) => format!("{UDP}{address}"),
             _ => address.to_string(),
@@ -96,29 +84,12 @@ impl FromStr for Endpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Endpoint, String> {
-        Endpoint::parse(text.as_ref())
-    }
-}
-
-/// The parser of options, as a path need not be UTF-8.
-impl ValueParserFactory for Endpoint {
-    type Parser = TryMapValueParser<OsStringValueParser, fn(OsString) -> Result<Endpoint, String>>;
-
-    fn value_parser() -> Self::Parser {
-        OsStringValueParser::new().try_map(|text| Endpoint::parse(&text))
-    }
-}
-
-impl Endpoint {
-    /// Parses an endpoint, whose path need not be UTF-8.
-    pub(crate) fn parse(text: &OsStr) -> Result<Endpoint, String> {
-        if let Some(path) = text.as_bytes().strip_prefix(UNIX_DATAGRAM.as_bytes()) {
+        if let Some(path) = text.strip_prefix(UNIX_DATAGRAM) {
             return checked(path).map(Endpoint::UnixDatagram);
         }
-        if let Some(path) = text.as_bytes().strip_prefix(UNIX.as_bytes()) {
+        if let Some(path) = text.strip_prefix(UNIX) {
             return checked(path).map(Endpoint::Unix);
         }
-        let text = text.to_str().ok_or("not a text: only paths may be other than UTF-8")?;
         if let Some(address) = text.strip_prefix(UDP) {
             return address.parse().map(Endpoint::Udp);
         }
@@ -149,8 +120,8 @@ impl fmt::Display for Endpoint {
 }
 
 /// Checks a path or an abstract name.
-fn checked(path: &[u8]) -> Result<PathBuf, String> {
-    let path = PathBuf::from(OsStr::from_bytes(path));
+fn checked(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
     ServerAddress::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
     Ok(path)
 }
@@ -176,17 +147,6 @@ mod tests {
         for text in ["unix:/run/echo", "unix-datagram:echo", "unix:@echo"] {
             assert!(parsed(text).is_path() && parsed(text).to_string() == text);
         }
-    }
-
-    #[test]
-    fn streams_and_datagrams_are_distinguished() {
-        let place = |text: &str| {
-            [Endpoint::streams, Endpoint::datagrams].map(|of| of(&text.parse().unwrap()).ok())
-        };
-        let path = || Some(ServerAddress::Unix("/x".into()));
-        assert_eq!(place("unix:/x"), [path(), None]);
-        assert_eq!(place("unix-datagram:/x"), [None, path()]);
-        assert_eq!(place("udp://127.0.0.1:7"), [None, "127.0.0.1:7".parse().ok()]);
     }
 
     #[test]

@@ -1,6 +1,0 @@
-//! Replies of Redis from a server that may send anything: pieces of any size give the same, never a panic.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| annulus_load::fuzzing::redis(bytes));

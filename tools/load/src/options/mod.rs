@@ -1,0 +1,425 @@
+//! A load as it is typed, and as it stands in a file: one type for the command line and for TOML.
+
+mod address;
+mod endpoint;
+mod requests;
+mod target;
+mod values;
+
+pub use address::Address;
+pub use endpoint::Endpoint;
+#[doc(hidden)]
+pub use target::parse_twice as parse_target_twice;
+pub use values::{parse_bytes, parse_duration};
+
+use crate::exchange::script::LengthField;
+use crate::plan::{Datagrams, MAX_EVENT_LOOPS, Plan, Streams, Workload};
+use crate::protocol::Protocol;
+use crate::schedule::{Arrivals, Rate, Schedule, Think};
+use crate::server_address::ServerAddress;
+use crate::tls::{Tls, Trust};
+use annulus::DriverChoice;
+use clap::{ArgGroup, Args, Parser};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use target::Target;
+use values::{length, optional, text};
+
+/// A load: the options of `annulus load`, and the keys of its files.
+///
+/// ```
+/// use annulus_load::Options;
+///
+/// let options: Options = "tcp://127.0.0.1:7000 -l 128 --rate 10k".parse().unwrap();
+/// let plan = options.plan().unwrap();
+/// assert_eq!((plan.length, plan.schedule.to_string()), (128, "10000 a second".to_owned()));
+/// ```
+#[derive(Args, Clone, Debug, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[group(skip)]
+#[command(group = ArgGroup::new("framing").args(["reply_until", "reply_length", "reply_length_field"]))]
+pub struct Options {
+    /// The server: http://HOST:PORT/PATH, https://, tcp://, tls://, udp://,
+    /// unix:/path, unix-datagram:/path, or HOST:PORT; or a FILE.toml with all
+    /// of a load [default: 127.0.0.1:7000]
+    #[arg(value_name = "TARGET", conflicts_with = "address")]
+    pub target: Option<String>,
+    /// The same as TARGET
+    #[arg(short, long, value_name = "TARGET")]
+    pub address: Option<String>,
+    /// Connect to this Unix socket, whatever host the target names
+    #[arg(long, value_name = "PATH")]
+    pub unix_socket: Option<PathBuf>,
+    /// Clients, a connection or a socket each [default: 50]
+    #[arg(short = 'c', long = "number", value_name = "CLIENTS")]
+    pub clients: Option<usize>,
+    /// How long to measure: seconds, or 500ms, 2m [default: 60]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = parse_duration)]
+    #[serde(deserialize_with = "values::duration")]
+    pub duration: Option<Duration>,
+    /// How long to run before measuring [default: 1]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[serde(deserialize_with = "values::duration")]
+    pub warm_up: Option<Duration>,
+    /// Bytes a message, up to 64 MiB: 128, 16K [default: 512]
+    #[arg(short, long, value_name = "BYTES", value_parser = length)]
+    #[serde(deserialize_with = "values::bytes")]
+    pub length: Option<usize>,
+    /// Messages in flight on each connection or socket [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    pub pipeline: Option<usize>,
+    /// Requests a second over all clients, whatever the server does (an open
+    /// loop): 500, 10k [default: as fast as replies arrive, a closed loop]
+    #[arg(long, value_name = "PER SECOND", conflicts_with = "think")]
+    #[serde(deserialize_with = "optional")]
+    pub rate: Option<Rate>,
+    /// With --rate: at equal distances (constant), as from many independent
+    /// users (poisson), or what is due within each TIME together at its end
+    /// (burst:1ms), which takes less CPU [default: constant]
+    #[arg(long, value_name = "constant|poisson|burst:TIME", requires = "rate")]
+    #[serde(deserialize_with = "optional")]
+    pub arrivals: Option<Arrivals>,
+    /// Without --rate: the time between a reply and the next request: 10ms,
+    /// 5ms..20ms (uniform), or exp:10ms (exponential, with this mean)
+    #[arg(long, value_name = "TIME")]
+    #[serde(deserialize_with = "optional")]
+    pub think: Option<Think>,
+    /// A connection for each message: connect, send, receive, close. Response
+    /// times have the connect, service times have not
+    #[arg(long)]
+    pub per_connection: bool,
+    /// Event loops that share the clients, a thread each [default: 1]
+    #[arg(long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u16).range(1..=MAX_EVENT_LOOPS as i64))]
+    pub threads: Option<u16>,
+    /// Run on this CPU
+    #[arg(long, value_name = "CPU")]
+    pub pin: Option<usize>,
+    /// The driver of the clients: auto, uring or epoll
+    #[arg(long, default_value = "auto")]
+    #[serde(deserialize_with = "text")]
+    pub driver: DriverChoice,
+    /// How long a client waits for the next byte before it fails [default: 5];
+    /// a datagram without an echo for so long is lost [default: 200ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[serde(deserialize_with = "values::duration")]
+    pub reply_timeout: Option<Duration>,
+    /// Of UDP: send as much at once as --pipeline allows, and receive together
+    /// what came together (GSO and GRO)
+    #[arg(long)]
+    pub segments: bool,
+    /// Record so long intervals [default: 1]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[serde(deserialize_with = "values::duration")]
+    pub interval: Option<Duration>,
+
+    /// The method [default: GET, and POST if there is a body]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = HTTP)]
+    pub method: Option<String>,
+    /// A header, such as 'accept: text/html'; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = HTTP)]
+    pub headers: Vec<String>,
+    /// The body, as it is
+    #[arg(short = 'd', long, value_name = "TEXT", help_heading = HTTP, conflicts_with = "body_file")]
+    pub body: Option<String>,
+    /// A file with the body, as it is
+    #[arg(long, value_name = "FILE", help_heading = HTTP)]
+    pub body_file: Option<PathBuf>,
+    /// A request in place of that of the target's path: '/PATH', 'METHOD /PATH'
+    /// or 'METHOD /PATH BODY'; may be repeated, with weights: '9*/a' '1*/b'; or
+    /// @FILE with one a line
+    #[arg(long = "request", value_name = "REQUEST", help_heading = HTTP,
+          conflicts_with_all = ["method", "body", "body_file"])]
+    pub requests: Vec<String>,
+    /// HTTP/2: by ALPN over TLS, else without a question (prior knowledge);
+    /// --pipeline says how many requests a connection has at once
+    #[arg(long, help_heading = HTTP)]
+    pub h2: bool,
+
+    /// A request, with escapes such as \r\n and \x00, and fields such as
+    /// {client}; may be repeated, with weights: '9*a' '1*b'; or @FILE as it is
+    #[arg(long, value_name = "TEXT", help_heading = OTHERS)]
+    pub send: Vec<String>,
+    /// The whole reply, with escapes and fields, for all requests or one for
+    /// each; others are counted as errors; or @FILE as it is
+    #[arg(long, value_name = "TEXT", help_heading = OTHERS)]
+    pub expect: Vec<String>,
+    /// A reply ends with these bytes, with escapes, such as \n
+    #[arg(long, value_name = "TEXT", help_heading = OTHERS)]
+    pub reply_until: Option<String>,
+    /// A reply has so many bytes [default: as many as the expected one]
+    #[arg(long, value_name = "BYTES", help_heading = OTHERS)]
+    pub reply_length: Option<usize>,
+    /// A reply begins with a field that counts the bytes behind it: u8, u16be,
+    /// u32le and so on; @OFFSET if it is not at the start, +N or -N if it counts
+    /// others
+    #[arg(long, value_name = "FIELD", help_heading = OTHERS)]
+    #[serde(deserialize_with = "optional")]
+    pub reply_length_field: Option<LengthField>,
+
+    /// Trust the certificates of this file (PEM), and no others [default:
+    /// those that this system trusts]
+    #[arg(long, value_name = "FILE", help_heading = TLS)]
+    pub tls_ca: Option<PathBuf>,
+    /// Check no certificate: neither its issuer, nor its name, nor its dates
+    #[arg(long, conflicts_with = "tls_ca", help_heading = TLS)]
+    pub tls_skip_certificate_check: bool,
+    /// The name to ask for, and that the certificate must be for [default:
+    /// the target's host]
+    #[arg(long, value_name = "NAME", help_heading = TLS)]
+    pub tls_server_name: Option<String>,
+
+    // Keys of files only.
+    /// Requests on one connection; then the client makes another one.
+    #[arg(skip)]
+    pub requests_per_connection: Option<u64>,
+    /// Whether a client whose connection fails makes another one.
+    #[arg(skip = true)]
+    pub reconnect: bool,
+    /// How long a connect may take.
+    #[arg(skip)]
+    #[serde(deserialize_with = "values::duration")]
+    pub connect_timeout: Option<Duration>,
+    /// The seed of what the clients send.
+    #[arg(skip)]
+    pub seed: Option<u64>,
+}
+
+const HTTP: &str = "HTTP, for targets http:// and https://";
+const OTHERS: &str = "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:";
+const TLS: &str = "TLS, for targets https:// and tls://";
+
+/// A command line of a load.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Line::parse_from::<_, &str>([]).options
+    }
+}
+
+/// Options that are no load.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// They contradict each other, or have a value that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// A file or a name that they refer to cannot be read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+pub(super) fn usage(error: impl std::fmt::Display) -> OptionsError {
+    OptionsError::Usage(error.to_string())
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptionsError> {
+    let failed = |why| OptionsError::Failed(format!("cannot read {}: {why}", path.display()));
+    std::fs::read(path).map_err(failed)
+}
+
+/// The kinds of load, by what their clients exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Echo,
+    Datagrams,
+    Http,
+    Script,
+}
+
+impl FromStr for Options {
+    type Err = OptionsError;
+
+    /// The options of a command line, split as a shell splits it.
+    fn from_str(line: &str) -> Result<Options, OptionsError> {
+        let words = shlex::split(line);
+        let words = words.ok_or_else(|| usage("a quotation or an escape has no end"))?;
+        let parsed = Line::try_parse_from(words).map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            usage(first.trim_start_matches("error: "))
+        })?;
+        Ok(parsed.options)
+    }
+}
+
+impl Options {
+    /// The load of a file, if the target names one: the file has all of it.
+    pub fn resolved(self) -> Result<Options, OptionsError> {
+        let Some(path) = self.text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
+        else {
+            return Ok(self);
+        };
+        let alone = Options {
+            target: self.target.clone(),
+            address: self.address.clone(),
+            ..Options::default()
+        };
+        if self != alone {
+            let text =
+                format!("{} has all of a load: write the other options into it", path.display());
+            return Err(usage(text));
+        }
+        let text = String::from_utf8_lossy(&read(&path)?).into_owned();
+        toml::from_str(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
+    }
+
+    /// The target, as it was given.
+    fn text(&self) -> Option<&str> {
+        self.target.as_deref().or(self.address.as_deref())
+    }
+
+    /// The plan of the load.
+    ///
+    /// # Errors
+    /// Names the value, its limit and a remedy.
+    pub fn plan(&self) -> Result<Plan, OptionsError> {
+        self.plan_with(|target| match &self.unix_socket {
+            Some(path) => Ok(ServerAddress::Unix(path.clone())),
+            None => target.endpoint.server(),
+        })
+    }
+
+    /// The plan of the load on a server at another address than that of the target.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn plan_at(&self, address: &ServerAddress) -> Result<Plan, OptionsError> {
+        self.plan_with(|_| Ok(address.clone()))
+    }
+
+    fn plan_with(
+        &self,
+        address: impl Fn(&Target) -> Result<ServerAddress, OptionsError>,
+    ) -> Result<Plan, OptionsError> {
+        let text = self.text().unwrap_or("127.0.0.1:7000");
+        let target = Target::parse(text).map_err(|why| usage(format!("'{text}': {why}")))?;
+        let kind = self.kind(&target)?;
+        self.check(kind, &target)?;
+        let workload: Workload = match kind {
+            Kind::Datagrams => {
+                let window = self.pipeline.unwrap_or(1);
+                Datagrams { window, segments: self.segments, driver: self.driver }.into()
+            }
+            Kind::Echo | Kind::Http | Kind::Script => self.streams().into(),
+        };
+        let protocol = match kind {
+            Kind::Echo | Kind::Datagrams => Protocol::Echo,
+            Kind::Http if self.h2 => Protocol::Http2(self.http(&target)?),
+            Kind::Http => Protocol::Http(self.http(&target)?),
+            Kind::Script => Protocol::Script(self.script()?),
+        };
+        let usual = Plan::new(address(&target)?, workload);
+        let plan = Plan {
+            protocol,
+            tls: target.scheme.is_encrypted().then(|| self.tls(&target)).transpose()?,
+            clients: self.clients.unwrap_or(usual.clients),
+            length: self.length.unwrap_or(usual.length),
+            schedule: match self.rate {
+                None => Schedule::Closed { think: self.think.unwrap_or_default() },
+                Some(rate) => Schedule::Open { rate, arrivals: self.arrivals.unwrap_or_default() },
+            },
+            warm_up: self.warm_up.unwrap_or(usual.warm_up),
+            duration: self.duration.unwrap_or(usual.duration),
+            pin: self.pin,
+            reply_timeout: self.reply_timeout.unwrap_or(usual.reply_timeout),
+            connect_timeout: self.connect_timeout.unwrap_or(usual.connect_timeout),
+            seed: self.seed.unwrap_or(usual.seed),
+            interval: self.interval.unwrap_or(usual.interval),
+            ..usual
+        };
+        plan.validate().map_err(usage)?;
+        Ok(plan)
+    }
+
+    fn streams(&self) -> Streams {
+        Streams {
+            pipeline: self.pipeline.unwrap_or(1),
+            threads: self.threads.map_or(1, usize::from),
+            driver: self.driver,
+            reconnect: self.reconnect,
+            requests_per_connection: self
+                .requests_per_connection
+                .or(self.per_connection.then_some(1)),
+        }
+    }
+
+    fn kind(&self, target: &Target) -> Result<Kind, OptionsError> {
+        match (target.scheme.is_http(), !self.send.is_empty(), target.endpoint.is_stream()) {
+            (true, true, _) => Err(usage(format!(
+                "{target}: a target of HTTP and --send are two protocols: leave one out"
+            ))),
+            (true, ..) => Ok(Kind::Http),
+            (_, true, true) => Ok(Kind::Script),
+            (_, true, false) => Err(usage(format!(
+                "{target} has datagrams, and --send is for connections: leave one out"
+            ))),
+            (.., true) => Ok(Kind::Echo),
+            (.., false) => Ok(Kind::Datagrams),
+        }
+    }
+
+    /// Refuses options that another kind of load has.
+    fn check(&self, kind: Kind, target: &Target) -> Result<(), OptionsError> {
+        const STREAMS: &[Kind] = &[Kind::Echo, Kind::Http, Kind::Script];
+        const HTTP: (&str, &[Kind]) = ("a target http://… or https://…", &[Kind::Http]);
+        const SEND: (&str, &[Kind]) = ("--send", &[Kind::Script]);
+        let with = [
+            (!self.headers.is_empty(), "--header", HTTP),
+            (self.method.is_some(), "--method", HTTP),
+            (self.body.is_some(), "--body", HTTP),
+            (self.body_file.is_some(), "--body-file", HTTP),
+            (!self.requests.is_empty(), "--request", HTTP),
+            (self.h2, "--h2", HTTP),
+            (!self.expect.is_empty(), "--expect", SEND),
+            (self.reply_until.is_some(), "--reply-until", SEND),
+            (self.reply_length.is_some(), "--reply-length", SEND),
+            (self.reply_length_field.is_some(), "--reply-length-field", SEND),
+            (self.length.is_some(), "--length", ("echo", &[Kind::Echo, Kind::Datagrams])),
+            (self.segments, "--segments", ("a target udp://…", &[Kind::Datagrams])),
+            (self.per_connection, "--per-connection", ("connections", STREAMS)),
+            (self.threads.is_some(), "--threads", ("connections", STREAMS)),
+        ];
+        let wrong = with.iter().find(|(given, _, (_, kinds))| *given && !kinds.contains(&kind));
+        let (option, other) = match wrong {
+            Some((_, option, (other, _))) => (*option, *other),
+            None if target.scheme.is_encrypted() => return Ok(()),
+            None => match self.of_tls() {
+                Some(option) => (option, "a target https://… or tls://…"),
+                None => return Ok(()),
+            },
+        };
+        Err(usage(format!("{option} does nothing without {other}: add that, or leave it out")))
+    }
+
+    fn of_tls(&self) -> Option<&'static str> {
+        let all = [
+            (self.tls_ca.is_some(), "--tls-ca"),
+            (self.tls_skip_certificate_check, "--tls-skip-certificate-check"),
+            (self.tls_server_name.is_some(), "--tls-server-name"),
+        ];
+        all.iter().find(|(given, _)| *given).map(|(_, option)| *option)
+    }
+
+    /// How connections to a target are encrypted.
+    fn tls(&self, target: &Target) -> Result<Tls, OptionsError> {
+        let trust = match (self.tls_skip_certificate_check, &self.tls_ca) {
+            (true, _) => Trust::Unchecked,
+            (false, Some(path)) => Trust::Roots(path.clone()),
+            (false, None) => Trust::System,
+        };
+        let server_name = self.tls_server_name.clone();
+        let server_name = server_name.unwrap_or_else(|| target.certificate_name().to_owned());
+        Ok(Tls { server_name, trust })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+use super::*;
+use crate::exchange::http::{Http, HttpRequest};
+use crate::exchange::script::Framing;
+use crate::mix::Template;
+use clap::Parser;
+
+fn resolve(args: &[&str]) -> Result<Plan, String> {
+    let line = Line::try_parse_from(args).map_err(|error| error.to_string())?;
+    line.options.plan().map_err(|error| error.to_string())
+}
+
+fn http(args: &[&str]) -> Http {
+    match resolve(args).unwrap().protocol {
+        Protocol::Http(http) | Protocol::Http2(http) => http,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SKIP: &str = "--tls-skip-certificate-check";
+
+#[test]
+fn the_target_and_the_options_say_what_is_exchanged() {
+    for (args, name) in [
+        (&["127.0.0.1:7"][..], "echo"),
+        (&["unix:/x"], "echo"),
+        (&["-a", "unix-datagram:/x"], "echo"),
+        (&["udp://127.0.0.1:7", "--pipeline", "4", "--segments"], "echo"),
+        (&["http://127.0.0.1"], "HTTP/1.1"),
+        (&["https://127.0.0.1", "--h2", SKIP], "HTTP/2"),
+        (&["tls://127.0.0.1:1", "--send", r"x\n", "--reply-until", r"\n", SKIP], "script"),
+    ] {
+        let plan = resolve(args).unwrap();
+        assert_eq!(plan.protocol.name(), name, "{args:?}");
+        assert_eq!(plan.tls.is_some(), args.contains(&SKIP));
+    }
+    let datagrams = resolve(&["udp://127.0.0.1:7"]).unwrap();
+    assert_eq!(datagrams.reply_timeout, Duration::from_millis(200));
+}
+
+#[test]
+fn options_that_mean_nothing_are_refused() {
+    for (args, part) in [
+        (&["127.0.0.1:1", "-H", "a: b"][..], "--header does nothing without a target http://"),
+        (&["tcp://127.0.0.1:1", "--h2"], "--h2 does nothing without a target http://"),
+        (&["127.0.0.1:1", "--expect", "x"], "--expect does nothing without --send"),
+        (&["http://127.0.0.1", "--tls-server-name", "b"], "does nothing without a target https://"),
+        (&["127.0.0.1:1", SKIP], "does nothing without a target https://"),
+        (&["http://127.0.0.1", "-l", "5"], "--length does nothing without echo"),
+        (&["unix-datagram:/x", "--per-connection"], "does nothing without connections"),
+        (&["unix-datagram:/x", "--segments"], "segments are for UDP"),
+        (&["127.0.0.1:1", "--segments"], "does nothing without a target udp://"),
+        (&["udp://127.0.0.1:1", "--rate", "5"], "a schedule with datagrams"),
+        (&["http://127.0.0.1", "--send", "x"], "a target of HTTP and --send are two protocols"),
+        (&["udp://127.0.0.1:1", "--send", "x"], "has datagrams, and --send is for connections"),
+        (&["http://me:pw@a"], "add -H 'Authorization: …'"),
+        (&["a:1", "--send", "x"], "nothing says where a reply ends"),
+        (&["a:1", "--send", r"\q", "--reply-length", "1"], r"\q is no escape"),
+        (
+            &["127.0.0.1:1", "--send", "x", "--expect", "y", "--reply-until", "z"],
+            "not exactly one reply",
+        ),
+        (&["a:1", "--send", "x", "--reply-length-field", "u7"], "'u7' is no length field"),
+        (&["http://127.0.0.1", "-H", "ab"], "no colon"),
+        (&["http://127.0.0.1", "-X", "G T"], "'G T' is no method"),
+        (&["http://127.0.0.1", "--request", "GET b"], "\"b\" cannot be asked for"),
+        (&["http://a", "--request", "GET"], "the request 'GET' has no path"),
+        (
+            &["http://a", "--request", "GET /a {n"],
+            "the body: the field '{n' at character 1 has no end",
+        ),
+        (&["http://a/b", "--request", "/a"], "http://a/b has a path, and so have requests"),
+        (&["http://127.0.0.1/{n"], "'{n' at character 2 has no end"),
+        (&["http://a", "--request", "0*/a"], "the weight 0"),
+        (&["http://a", "--request", "@/nowhere/x"], "cannot read /nowhere/x"),
+        (&["a:1", "--send", "x", "--expect", "{n}"], "nothing says where a reply ends"),
+        (&["a:1", "--send", "x{n", "--reply-length", "1"], "'{n' at character 2 has no end"),
+        (
+            &["a:1", "--send", "x", "--expect", "a", "--expect", "b"],
+            "2 times --expect for 1 requests",
+        ),
+        (&["http://a", "--body-file", "/nowhere/x"], "cannot read /nowhere/x"),
+        (&["https://127.0.0.1", "--tls-ca", "/nowhere/x"], "cannot be read from /nowhere/x"),
+        (
+            &["http://127.0.0.1", "--h2", "-H", "Connection: close"],
+            "HTTP/2 has no header Connection",
+        ),
+        (&["--arrivals", "poisson"], "--rate"),
+        (&["--rate", "1", "--think", "1s"], "--think"),
+        (&["--rate", "1", "--arrivals", "burst:0"], "bursts every 0ns"),
+        (&["--rate", "fast"], "'fast' is not a number: write 500, 10k"),
+        (&["--length", "0"], "0 bytes a message: ask for 1 to 67108864"),
+        (&["-c", "0"], "0 clients: ask for 1 to 1000000"),
+    ] {
+        let error = resolve(args).unwrap_err();
+        assert!(error.contains(part), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn requests_are_made_of_the_options() {
+    let http = self::http(&["http://127.0.0.1:8080/x?y#z", "-H", "Accept:  */*", "-d", "{}"]);
+    assert_eq!(http.authority, "127.0.0.1:8080");
+    let body = Some(Template::constant("{}"));
+    let request = HttpRequest { body, ..HttpRequest::new("POST", "/x?y") };
+    assert_eq!(http.requests.entries(), [request]);
+    assert_eq!(http.headers, [("Accept".to_owned(), "*/*".to_owned())]);
+    let head = self::http(&["http://127.0.0.1", "-X", "HEAD"]);
+    assert_eq!(head.requests.entries()[0].method, "HEAD");
+    let file = std::env::temp_dir().join(format!("annulus-load-requests-{}", std::process::id()));
+    std::fs::write(&file, "# a comment\nPUT /{random 1 9} {{ {n} }\n\n").unwrap();
+    let named = format!("@{}", file.display());
+    let mixed = ["http://127.0.0.1", "--request", "3*/{random 1 9}", "--request", &named];
+    let requests = self::http(&mixed).requests;
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(requests.shares().collect::<Vec<_>>(), [0.75, 0.25]);
+    let body = Some("{{ {n} }".parse().unwrap());
+    let put = HttpRequest { body, ..HttpRequest::new("PUT", "/{random 1 9}") };
+    assert_eq!(requests.entries(), [HttpRequest::new("GET", "/{random 1 9}"), put]);
+
+    let sent = ["127.0.0.1:1", "--send", r"x{n}\n", "--send", "y", "--expect", r"y\n"];
+    let Protocol::Script(script) = resolve(&sent).unwrap().protocol else { panic!("no script") };
+    assert_eq!((script.requests.entries().len(), script.framing), (2, Framing::Fixed(2)));
+    let expected = script.requests.entries().iter().map(|request| request.expected.clone());
+    assert!(expected.eq([Some(Template::constant("y\n")), Some(Template::constant("y\n"))]));
+}
+
+#[test]
+fn certificates_are_for_the_host_unless_another_name_is_given() {
+    let tls = |args: &[&str]| resolve(args).unwrap().tls.unwrap();
+    assert_eq!(tls(&["https://localhost:8443", SKIP]).server_name, "localhost");
+    assert_eq!(tls(&["https://[::1]", SKIP]).server_name, "::1");
+    assert_eq!(tls(&["tls://127.0.0.1:1", SKIP]).server_name, "127.0.0.1");
+    let named = tls(&["https://127.0.0.1", SKIP, "--tls-server-name", "b"]);
+    assert_eq!((named.server_name.as_str(), named.trust), ("b", Trust::Unchecked));
+}
+
+#[test]
+fn a_file_has_the_same_keys_and_more() {
+    let text = r#"
+        target = "127.0.0.1:7"
+        clients = 3
+        length = "16K"
+        duration = 0.5
+        rate = "10k"
+        arrivals = "poisson"
+        driver = "epoll"
+        reconnect = false
+        requests-per-connection = 5
+        interval = "100ms"
+    "#;
+    let plan = toml::from_str::<Options>(text).unwrap().plan().unwrap();
+    assert_eq!((plan.clients, plan.length), (3, 16 << 10));
+    assert_eq!(plan.schedule.to_string(), "10000 a second, Poisson arrivals");
+    assert_eq!([plan.duration, plan.interval], [500, 100].map(Duration::from_millis));
+    let crate::Workload::Streams(streams) = plan.workload else { panic!("no streams") };
+    assert_eq!((streams.reconnect, streams.requests_per_connection), (false, Some(5)));
+    for (text, part) in [
+        ("lenght = 5", "unknown field `lenght`"),
+        ("rate = \"fast\"", "'fast' is not a number"),
+        ("rate = true", "a number, or a text"),
+    ] {
+        let error = toml::from_str::<Options>(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    let named = Options { pin: Some(1), ..Options::default() };
+    let named = Options { target: Some("/nowhere/x.toml".into()), ..named };
+    assert!(named.clone().resolved().unwrap_err().to_string().contains("has all of a load"));
+    let alone = Options { pin: None, ..named };
+    assert!(alone.resolved().unwrap_err().to_string().starts_with("cannot read /nowhere/x.toml"));
+}
+
+#[test]
+fn a_line_is_split_as_a_shell_does() {
+    let options: Options = "http://127.0.0.1:1/ -H 'a: b c'".parse().unwrap();
+    let Protocol::Http(http) = options.plan().unwrap().protocol else { panic!("no HTTP") };
+    assert_eq!(http.headers, [("a".to_owned(), "b c".to_owned())]);
+    let refused = |line: &str| line.parse::<Options>().unwrap_err().to_string();
+    assert!(refused("'a").contains("a quotation"), "{}", refused("'a"));
+    assert!(refused("a:1 --nothing").contains("unexpected argument '--nothing'"));
+}

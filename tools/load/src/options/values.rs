@@ -1,0 +1,126 @@
+//! Values as they are typed, and as TOML has them.
+
+use crate::mix::MAX_LENGTH;
+use crate::schedule::parse_time;
+use serde::de::{Deserialize, Deserializer, Error};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The longest duration of any option: thirty days.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Bytes: `128`, `16K`, `4M` or `1G`; each unit is 1024 of the one before.
+///
+/// # Errors
+/// If the text is no such number.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("'{text}' is not a number of bytes: write 4096, 16K, 4M or 1G"))
+}
+
+/// Parses `10`, `0.5`, `250ms`, `30s`, `2m` or `1.5h`; a bare number is in seconds.
+///
+/// # Errors
+/// If the text is no time, or one of over thirty days.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text).map_err(|error| error.to_string())?;
+    if time > LONGEST { Err(format!("'{text}' is outside 0 to 30 days")) } else { Ok(time) }
+}
+
+/// The length of a message.
+pub(super) fn length(text: &str) -> Result<usize, String> {
+    match parse_bytes(text)? {
+        bytes if (1..=MAX_LENGTH as u64).contains(&bytes) => Ok(bytes as usize),
+        bytes => Err(format!("{bytes} bytes a message: ask for 1 to {MAX_LENGTH}")),
+    }
+}
+
+/// A number or a text of TOML, as text.
+#[derive(serde::Deserialize)]
+#[serde(untagged, expecting = "a number, or a text such as \"10k\"")]
+enum Scalar {
+    Whole(u64),
+    Number(f64),
+    Text(String),
+}
+
+fn parsed<'de, D: Deserializer<'de>, T, E: Display>(
+    deserializer: D,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, D::Error> {
+    let text = match Scalar::deserialize(deserializer)? {
+        Scalar::Whole(number) => number.to_string(),
+        Scalar::Number(number) => number.to_string(),
+        Scalar::Text(text) => text,
+    };
+    parse(&text).map_err(D::Error::custom)
+}
+
+pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    parsed(deserializer, T::from_str)
+}
+
+pub(super) fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    text(deserializer).map(Some)
+}
+
+pub(super) fn duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    parsed(deserializer, parse_duration).map(Some)
+}
+
+pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    parsed(deserializer, length).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in
+            [("1", 1), ("1000", 1000), ("16K", 16 << 10), ("4m", 4 << 20), ("1G", 1 << 30)]
+        {
+            assert_eq!(parse_bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "K", "x", "-1", "1.5K", "99999999999G", "18446744073709551616"] {
+            let error = parse_bytes(text).unwrap_err();
+            assert!(error.contains(&format!("'{text}'")) && error.contains("16K"), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units_and_a_limit() {
+        for (text, millis) in [
+            ("10", 10_000),
+            ("0.5", 500),
+            ("250ms", 250),
+            ("30s", 30_000),
+            ("2m", 120_000),
+            ("1.5h", 5_400_000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "ten", "1x", "NaN", "-1", "-1s"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(error.contains("write seconds, such as 10"), "{text}: {error}");
+        }
+        for text in ["1e9", "1000h"] {
+            assert!(parse_duration(text).unwrap_err().contains("0 to 30 days"), "{text}");
+        }
+    }
+}
