@@ -1,18 +1,9 @@
 //! Usage errors.
 
-use std::fmt;
-
 /// An invalid value, its limit and a remedy, in one line. The command line exits with status 2.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct UsageError(pub String);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 /// Finds one of our contenders by name.
 pub(crate) fn own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, UsageError> {

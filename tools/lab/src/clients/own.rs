@@ -5,19 +5,26 @@ use annulus_load::{Observer, Plan, Streams, Workload};
 
 use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
 
-/// Runs a load. A slice with any error is not accepted: the requests that remain are faster than they should be.
+/// Runs a load.
 pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
     let recording = annulus_load::run(plan, observer).map_err(|error| error.to_string())?;
-    if !recording.errors.is_empty() {
-        let errors = recording.errors.iter().map(|(kind, count)| format!("{count} × {kind}"));
-        let first = recording.first_error.as_deref().unwrap_or("no more is known");
-        return Err(format!("{} ({first})", errors.collect::<Vec<_>>().join(", ")));
-    }
-    if let Some(replies) = recording.only_refusals() {
-        return Err(format!("every reply is a refusal ({replies}): check what is asked for"));
-    }
+    accept(&recording)?;
     sample(&recording, plan)
         .ok_or_else(|| "no request was answered within the slice; make it longer".into())
+}
+
+/// A slice with any error is not accepted: the requests that remain are faster than they should be.
+fn accept(recording: &Recording) -> Result<(), String> {
+    let errors = recording.errors.iter().map(|(kind, count)| format!("{count} × {kind}"));
+    let errors = errors.collect::<Vec<_>>().join(", ");
+    let first = recording.first_error.as_deref().unwrap_or("no more is known");
+    match recording.only_refusals() {
+        _ if !errors.is_empty() => Err(format!("{errors} ({first})")),
+        Some(replies) => {
+            Err(format!("every reply is a refusal ({replies}): check what is asked for"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The figures of a slice; `None` if nothing was answered.

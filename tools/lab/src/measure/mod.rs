@@ -8,6 +8,7 @@
 mod slices;
 mod syscalls;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::time::Duration;
 
@@ -62,7 +63,16 @@ impl Setup {
         };
         let bench = self.bench(contenders, &loads, file_system);
         let baseline = bench.contenders.baseline_index();
-        let mut slices = Slices::new(self, ready, loads, clients, fixture, baseline);
+        let mut slices = Slices {
+            setup: self,
+            running: BTreeMap::new(),
+            contenders: ready,
+            loads,
+            clients,
+            fixture,
+            baseline,
+            capacity: None,
+        };
         slices.start()?;
         Ok(Prepared { bench, measure: Box::new(slices), scratch: Some(scratch) })
     }

@@ -1,7 +1,6 @@
 //! The slices of a comparison: contenders as processes, and a client for each slice.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use annulus_load::{Observer, ServerAddress};
 use anyhow::{Result, anyhow};
@@ -19,51 +18,21 @@ use crate::watch::Watch;
 /// All contenders of a comparison.
 #[derive(Debug)]
 pub(super) struct Slices {
+    pub(super) setup: Setup,
     /// The running servers by contender and service, each with the round in which it was started.
-    running: BTreeMap<(usize, String), (usize, Running)>,
+    pub(super) running: BTreeMap<(usize, String), (usize, Running)>,
     /// The control is the last.
-    contenders: Vec<Contender>,
-    loads: Vec<Load>,
-    clients: Clients,
-    fixture: Fixture,
+    pub(super) contenders: Vec<Contender>,
+    pub(super) loads: Vec<Load>,
+    pub(super) clients: Clients,
+    pub(super) fixture: Fixture,
     /// The contender that rates are relative to.
-    baseline: usize,
+    pub(super) baseline: usize,
     /// The baseline's answers a second in a closed loop, once that has been measured.
-    capacity: Option<f64>,
-    start_timeout: Duration,
-    rounds_a_process: usize,
-    counts_calls: bool,
-    is_tried: bool,
+    pub(super) capacity: Option<f64>,
 }
 
 impl Slices {
-    /// Those of a comparison: of these contenders and loads, which are there.
-    pub(super) fn new(
-        setup: Setup,
-        contenders: Vec<Contender>,
-        loads: Vec<Load>,
-        clients: Clients,
-        fixture: Fixture,
-        baseline: usize,
-    ) -> Slices {
-        let (counts_calls, is_tried) = (setup.counts_calls(), setup.missing == Missing::Refused);
-        let Setup { start_timeout, rounds_a_process, .. } = setup;
-        let (running, capacity) = (BTreeMap::new(), None);
-        Slices {
-            running,
-            contenders,
-            loads,
-            clients,
-            fixture,
-            baseline,
-            capacity,
-            start_timeout,
-            rounds_a_process,
-            counts_calls,
-            is_tried,
-        }
-    }
-
     /// Starts every contender. All stay up: an idle one uses no CPU time.
     ///
     /// # Errors
@@ -75,7 +44,7 @@ impl Slices {
             }
         }
         self.check_addresses()?;
-        if self.is_tried { self.try_out() } else { Ok(()) }
+        if self.setup.missing == Missing::Refused { self.try_out() } else { Ok(()) }
     }
 
     /// Connections to an address at which two listen would be spread over both. A server that picks a free port, or is given one, has its own.
@@ -144,33 +113,37 @@ impl Slices {
     fn running(&mut self, slice: Slice) -> Result<&mut Running, ProcessError> {
         let key = self.key(slice);
         let contender = &self.contenders[key.0];
-        let most = self.rounds_a_process;
+        let most = self.setup.rounds_a_process;
         let is_worn = |since: usize| contender.can_run_twice() && slice.round - since >= most;
         let is_fit = |(since, one): &mut (usize, Running)| !is_worn(*since) && !one.has_ended();
         if !self.running.get_mut(&key).is_some_and(is_fit) {
             // The old one ends first.
             self.running.remove(&key);
-            let one = start(contender, &key.1, self.start_timeout, &mut self.fixture)?;
+            let one = start(contender, &key.1, self.setup.start_timeout, &mut self.fixture)?;
             self.running.insert(key.clone(), (slice.round, one));
         }
         Ok(&mut self.running.get_mut(&key).expect("inserted above").1)
     }
 
-    /// The rate of an open loop; none of a closed one. The first measures the baseline in a closed loop of the same kind.
+    /// The rate of an open loop; none of a closed one.
     fn rate(&mut self, slice: Slice) -> Result<Option<f64>, String> {
-        let load = &self.loads[slice.cell];
-        let (share, closed) = match load.pace {
-            Pace::Closed => return Ok(None),
-            Pace::Rate(rate) => return Ok(Some(rate)),
-            Pace::Share(share) => (share, load.closed(1)),
-        };
+        match self.loads[slice.cell].pace {
+            Pace::Closed => Ok(None),
+            Pace::Rate(rate) => Ok(Some(rate)),
+            Pace::Share(share) => Ok(Some(self.capacity(slice)? * share)),
+        }
+    }
+
+    /// What shares of rates are of; the first that asks measures the baseline in a closed loop of the same kind.
+    fn capacity(&mut self, slice: Slice) -> Result<f64, String> {
         if self.capacity.is_none() {
+            let closed = self.loads[slice.cell].closed(1);
             let baseline = Slice { contender: self.baseline, ..slice };
             let address = self.running(baseline).map_err(|error| error.why)?.address.clone();
             let sample = self.clients.run(&closed, address.as_ref(), None, &mut ())?;
-            self.capacity = Some(rate().of.of(&sample).unwrap_or_default());
+            self.capacity = rate().of.of(&sample);
         }
-        Ok(self.capacity.map(|capacity| capacity * share))
+        Ok(self.capacity.unwrap_or_default())
     }
 
     /// A slice, by a process that runs: an answer to a job, or what a client reports.
@@ -207,7 +180,8 @@ impl Slices {
             Some(watch) => watch.add_to(sample).map_err(one_line)?,
             None => sample,
         };
-        let is_first = slice.round == 0 && self.counts_calls && find_installed(PERF).is_ok();
+        let is_first =
+            slice.round == 0 && self.setup.counts_calls() && find_installed(PERF).is_ok();
         // A run of its own counts the system calls of a request.
         if let Some(pid) = pid.filter(|_| is_first) {
             let mut calls = SystemCalls::new(pid, &self.clients.directory);

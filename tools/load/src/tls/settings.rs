@@ -106,9 +106,9 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<Session, Invali
     let builder = match &tls.trust {
         Trust::System => builder.with_root_certificates(system_roots()?),
         Trust::Roots(path) => builder.with_root_certificates(roots_of(path)?),
-        Trust::Unchecked => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked::new()))
-        }
+        Trust::Unchecked => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unchecked(ring::default_provider()))),
     };
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
