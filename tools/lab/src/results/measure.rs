@@ -20,7 +20,7 @@ use crate::usage::UsageError;
 ///
 /// # Errors
 /// If the file is of another definition or of another machine, or finished; if it cannot be read or written; and
-/// those of [`Prepared::run`].
+/// those of [`Prepared::resume`].
 pub fn measure(
     prepared: Prepared,
     suite: Option<suite::Run>,

@@ -2,7 +2,7 @@
 //!
 //! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each second with the latencies of
 //! that second as counts by bucket ([`Latencies`]). [`Summary`] and [`Percentiles`] are computed from it. It is written and
-//! read as JSON, in a format with a name and a version; [`HdrLog`] writes an interval log of HdrHistogram while a run lasts.
+//! read as JSON, in a format with a name and a version.
 //!
 //! ```
 //! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
