@@ -118,7 +118,7 @@ fn results_become_files_of_every_form_with_an_index() {
     let page = text("whole.html");
     for part in [
         "<title>whole</title>",
-        "÷ the best other of each cell",
+        "÷ its best rival in each cell",
         "nginx is not installed (Debian: apt-get install nginx)",
         "heat-h0 strong\">1.00<",
     ] {

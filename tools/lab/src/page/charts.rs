@@ -39,10 +39,10 @@ pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let range =
         ends.fold(0.9..1.1, |range: Range<f64>, end| range.start.min(end)..range.end.max(end));
     let chart = IntervalChart {
-        title: format!("{}: {name} ÷ the best other of each cell", metric.noun),
+        title: format!("{}: {name} ÷ its best rival in each cell", metric.noun),
         note: format!(
-            "Left of 1 {name} is better, right of 1 worse: green and orange, if the whole interval says so; else grey. The \
-             intervals hold together in 95 % of runs."
+            "Left of 1 {name} is better, right of 1 worse: green and orange, if the cell has that verdict; else grey. The \
+             intervals hold together in 95 % of runs. A row names the rival: the best contender that is not annulus."
         ),
         x: Axis::linear("ratio of costs", range, text::number),
         marks: vec![1.0],

@@ -40,7 +40,7 @@ fn a_page_has_all_parts_and_no_empty_chart() {
     for part in [
         "<title>a run</title>",
         "a is better by CPU in 6 of 6 cells",
-        "CPU: a ÷ the best other of each cell",
+        "CPU: a ÷ its best rival in each cell",
         "1 client × 1 byte: b &lt;c&gt;",
         "<details>\n<summary><h2>Distance from the best</h2></summary>",
         "heat-h0 strong\">1.00</td><td class=\"heat-h7\">2.00<",
