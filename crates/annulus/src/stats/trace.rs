@@ -6,8 +6,9 @@ use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
 use std::time::Duration;
 
-/// Records that are kept: of a loop with 50 polls a turn the last four seconds, in 128 KiB.
+/// Records that are kept, in 224 KiB: of a loop with 50 polls a turn the last four seconds, if two turns in 100 ms are timed.
 const KEPT: usize = 4096;
+const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
 
 /// The last turns, polls and waits of a runtime that measures: with [`slow_poll`](crate::Builder::slow_poll) all, with
 /// [`measure`](crate::Builder::measure) those of two turns every 100 ms, up to 4,096 records. [`Handle::trace`](crate::Handle::trace) takes it.
