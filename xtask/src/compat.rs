@@ -3,20 +3,29 @@
 
 use crate::step::{Outcome, Step, target};
 
+const OPTIONS: &str = "--locked --all-features";
+
 /// Checks and tests the workspace.
 pub(crate) fn run() -> Outcome {
-    let options = "--locked --all-features";
     step("fmt", "--check").run()?;
-    step("clippy", &format!("--quiet {options} --all-targets -- -D warnings")).run()?;
-    let doc = step("doc", &format!("--quiet {options} --no-deps"));
+    step("clippy", &format!("--quiet {OPTIONS} --all-targets -- -D warnings")).run()?;
+    let doc = step("doc", &format!("--quiet {OPTIONS} --no-deps"));
     doc.env("RUSTDOCFLAGS", "-D warnings").run()?;
-    step("test", &format!("{options} --no-fail-fast")).run_tests()
+    step("test", &format!("{OPTIONS} --no-fail-fast")).run_tests()
 }
 
-/// Tests the services on the simulated network, with a thousand seeds each.
-pub(crate) fn seeds() -> Outcome {
-    let test = "--locked --release --test suite -- --exact simulated::http_1 simulated::http_2 simulated::axum";
-    step("test", test).env("ANNULUS_SIM_SEEDS", "1000").run_tests_once()
+/// What builds the tests.
+pub(crate) fn ahead() -> Step {
+    step("test", &format!("{OPTIONS} --no-run"))
+}
+
+/// Tests the services on the simulated network, with a thousand seeds each, and what depends on crates that take long to compile.
+pub(crate) fn weekly() -> Outcome {
+    let names =
+        "simulated::http_1 simulated::http_2 simulated::axum with_tokio::sqlx_too::it_needs_tokio";
+    let test = step("test", &format!("--locked --release --test suite -- --exact {names}"));
+    let test = test.env("RUSTFLAGS", "--cfg annulus_weekly");
+    test.env("ANNULUS_SIM_SEEDS", "1000").run_tests_once()
 }
 
 fn step(verb: &str, arguments: &str) -> Step {

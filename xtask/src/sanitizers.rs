@@ -9,6 +9,9 @@ const UNSAFE_CRATES: [&str; 6] =
 /// The sanitizer needs `--target`; without it, build scripts and macros would be instrumented too.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// The targets of the quick part.
+const QUICK: &str = "--lib --test lent";
+
 /// Not run under the sanitizer: tests that build the examples, by Cargo, with its flags.
 const PROGRAMS: &str = "programs::";
 
@@ -30,29 +33,36 @@ const PURE: [&str; 9] = [
 
 /// Runs all tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
-    asan_of(&UNSAFE_CRATES, "--lib --tests")
+    asan_of("--lib --tests", &UNSAFE_CRATES)
 }
 
 /// Runs those tests of the runtime that touch memory shared with the kernel most: unit tests, and modules of the suite.
 pub(crate) fn asan_quick() -> Outcome {
-    asan_of(&["annulus"], "--lib --test lent")
+    asan_of(QUICK, &["annulus"])
 }
 
-fn asan_of(crates: &[&str], targets: &str) -> Outcome {
+/// What builds the tests of [`asan_quick`].
+pub(crate) fn asan_ahead() -> Step {
+    instrumented(&format!("--no-run {QUICK}"), &["annulus"], "")
+}
+
+fn asan_of(targets: &str, crates: &[&str]) -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
+    let skipped = format!(" -- --skip {LEAKING} --skip {PROGRAMS}");
+    instrumented(&format!("--no-fail-fast {targets}"), crates, &skipped).run_tests()
+}
+
+fn instrumented(options: &str, crates: &[&str], rest: &str) -> Step {
     let crates: String = crates.iter().map(|name| format!(" -p {name}")).collect();
-    let tests = format!(
-        "run nightly cargo test --no-fail-fast {targets} --target {TARGET}{crates} -- \
-         --skip {LEAKING} --skip {PROGRAMS}"
-    );
+    let test = format!("run nightly cargo test {options} --target {TARGET}{crates}{rest}");
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
-    let step = Step::new("rustup", &tests).env("RUSTFLAGS", "-Zsanitizer=address");
+    let step = Step::new("rustup", &test).env("RUSTFLAGS", "-Zsanitizer=address");
     let step = step.env("CARGO_TARGET_DIR", &target().join("asan").display().to_string());
     // As the system's allocator, it returns null if there is no memory, instead of aborting.
     let step = step.env("ASAN_OPTIONS", "allocator_may_return_null=1");
-    step.env("LSAN_OPTIONS", &known).run_tests()
+    step.env("LSAN_OPTIONS", &known)
 }
 
 /// Runs unit tests under Miri, which checks the aliasing rules of references; skipped if there is none.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,6 +29,8 @@ const REPEATED: usize = 40;
 pub(crate) struct Step {
     command: Command,
     line: String,
+    /// Commands that start when the first of its tests runs.
+    beside: Vec<Step>,
 }
 
 impl Step {
@@ -36,7 +38,8 @@ impl Step {
     pub(crate) fn new(program: &str, arguments: &str) -> Self {
         let mut command = Command::new(resolve(program));
         command.current_dir(root()).stdin(Stdio::null()).args(arguments.split_whitespace());
-        Self { command, line: format!("{program} {arguments}").trim_end().to_owned() }
+        let line = format!("{program} {arguments}").trim_end().to_owned();
+        Self { command, line, beside: Vec::new() }
     }
 
     /// Adds one argument as it is, spaces and all.
@@ -54,6 +57,12 @@ impl Step {
         self
     }
 
+    /// Starts another command when the first of the tests runs: they wait for much, and leave processors to a compiler.
+    pub(crate) fn beside(mut self, other: Self) -> Self {
+        self.beside.push(other);
+        self
+    }
+
     /// Prints the command, runs it, and fails unless it succeeds. In CI, where other parts follow, the failure repeats the last lines
     /// of its stderr.
     pub(crate) fn run(mut self) -> Outcome {
@@ -65,10 +74,11 @@ impl Step {
         Ok(Vec::new())
     }
 
-    /// Prints the command and starts it. It goes on beside what follows, and what it prints is not shown.
-    pub(crate) fn start(mut self) -> Outcome {
-        self.command.stdout(Stdio::null()).stderr(Stdio::null());
-        self.spawn()?;
+    /// Prints the command and starts it, in the processor's time that others leave. What it prints is not shown.
+    pub(crate) fn start(self) -> Outcome {
+        let mut command = self.again("nice".as_ref(), &[self.command.get_program()], &[]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Self { command, ..self }.spawn()?;
         Ok(Vec::new())
     }
 
@@ -128,8 +138,12 @@ impl Step {
     fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;
-        let output = child.stdout.take().expect("stdout is a pipe");
-        let tests = FailedTests::read(BufReader::new(output), io::stdout());
+        let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        // Cargo writes there when it has built all, and has let go of the lock of what is built.
+        if output.fill_buf().is_ok() {
+            self.beside.drain(..).try_for_each(|other| other.start().map(drop))?;
+        }
+        let tests = FailedTests::read(output, io::stdout());
         let status = child.wait()?;
         let unread = || format!("the output of `{}` was not read to the end", self.line);
         Ok((status, tests.with_context(unread)?))
@@ -137,16 +151,23 @@ impl Step {
 
     /// The same command for these tests only, one after the other.
     fn alone(&self, names: &[String]) -> Self {
-        let mut command = Command::new(self.command.get_program());
-        command.current_dir(root()).stdin(Stdio::null()).args(self.command.get_args());
-        for (name, value) in self.command.get_envs() {
-            value.map(|value| command.env(name, value));
-        }
         let separator = (!self.command.get_args().any(|argument| argument == "--")).then_some("--");
         let filter = separator.into_iter().chain(["--exact", "--test-threads=1"]);
         let filter: Vec<&str> = filter.chain(names.iter().map(String::as_str)).collect();
-        command.args(&filter);
-        Self { command, line: format!("{} {}", self.line, filter.join(" ")) }
+        let command = self.again(self.command.get_program(), &[], &filter);
+        let line = format!("{} {}", self.line, filter.join(" "));
+        Self { command, line, beside: Vec::new() }
+    }
+
+    /// The same command by another program, with arguments before and behind its own.
+    fn again(&self, program: &OsStr, before: &[&OsStr], behind: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        let own = self.command.get_args();
+        command.current_dir(root()).stdin(Stdio::null()).args(before).args(own).args(behind);
+        for (name, value) in self.command.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        command
     }
 
     /// Prints the command, runs it, and returns how it ended.
@@ -206,6 +227,19 @@ mod tests {
             let text = run(Step::new("sh", "-c").argument(say(0))).unwrap_err().to_string();
             assert!(text.contains("ran no test"), "{text}");
         }
+    }
+
+    #[test]
+    fn another_command_starts_when_tests_do() {
+        let path = env::temp_dir().join(format!("annulus-xtask-{}", std::process::id()));
+        let path = path.display().to_string();
+        let other = Step::new("touch", &path);
+        // It ends only if the other one has started.
+        let waits = format!(
+            "test ! -e {path} || exit 1; echo running 1 test; until test -e {path}; do :; done; \
+             rm {path}; echo 'test result: ok. 1 passed; finished in 0s'"
+        );
+        assert!(Step::new("sh", "-c").argument(waits).beside(other).run_tests_once().is_ok());
     }
 
     #[test]

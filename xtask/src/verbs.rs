@@ -1,7 +1,7 @@
 //! The lists of parts, and the verbs that are one command. Each returns the steps that were skipped.
 
 use crate::part::Part;
-use crate::step::{Outcome, Step};
+use crate::step::{Outcome, Step, is_ci};
 use crate::{
     advisories, api, book, compat, features, fuzz, instructions, kernels, package, peers, results,
     sanitizers, static_program, style,
@@ -47,7 +47,7 @@ pub(crate) const WEEKLY: &[Part] = &[
     Part::wanted("asan", sanitizers::asan).leaving(&["asan"]),
     Part::required("compare", compare).leaving(&["release"]),
     Part::required("seeds", || sim(10_000)).leaving(&["release"]),
-    Part::required("compat-seeds", compat::seeds).leaving(&["release"]),
+    Part::required("compat-weekly", compat::weekly).leaving(&["release"]),
     Part::required("resets", || many("resets", "RESETS", 1_000_000)).leaving(&["release"]),
     Part::required("file-model", || many("files::model", "FILE_SEQUENCES", 4000))
         .leaving(&["release"]),
@@ -84,10 +84,14 @@ fn many(module: &str, variable: &str, cases: u32) -> Outcome {
     step.run_tests_once()
 }
 
-/// The test command of the README, and the tests of a feature that changes the hot path, which the other tests leave out.
+/// The tests of a feature that changes the hot path, which the other tests leave out, and the test command of the README.
 pub(crate) fn test() -> Outcome {
-    Step::new("cargo", "test --workspace --no-fail-fast").run_tests()?;
-    Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()
+    Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()?;
+    let mut tests = Step::new("cargo", "test --workspace --no-fail-fast");
+    if is_ci() {
+        tests = tests.beside(sanitizers::asan_ahead()).beside(compat::ahead());
+    }
+    tests.run_tests()
 }
 
 /// The simulated workload with the seeds from 0 on. The test prints how to repeat a failure.

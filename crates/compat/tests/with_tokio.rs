@@ -2,7 +2,6 @@
 //! guest; each row with the crate that it names.
 
 use crate::common;
-use crate::postgres::Postgres;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sync::CancellationToken;
@@ -17,7 +16,6 @@ use axum::{Router, routing::get};
 use common::{Outcome, as_guest, on_drivers, simulated};
 use futures_util::stream::iter;
 use futures_util::{SinkExt, StreamExt};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{IntoFuture, pending};
@@ -263,27 +261,34 @@ fn the_layer_of_annulus_has_the_clock_of_a_simulation() {
     });
 }
 
-/// A server whose handler asks PostgreSQL by sqlx.
-fn asking_by_sqlx(port: u16) -> std::io::Result<Server> {
-    let ask = async move || {
-        let at = PgConnectOptions::new().host("127.0.0.1").port(port);
-        let at = at.username("annulus").database("postgres");
-        let pool = PgPoolOptions::new().connect_with(at).await.expect("a connection");
-        let answer = sqlx::query_scalar::<_, i64>("SELECT $1::int8 * 7").bind(6_i64);
-        answer.fetch_one(&pool).await.expect("an answer").to_string()
-    };
-    start_with("127.0.0.1:0", |_| Router::new().route("/sqlx", get(ask)))
-}
+#[cfg(annulus_weekly)]
+mod sqlx_too {
+    use super::*;
+    use crate::postgres::Postgres;
+    use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-#[test]
-fn sqlx_needs_tokio_too() {
-    let Some(postgres) = Postgres::start() else { return };
-    let port = postgres.port;
-    on_drivers(async || {
-        let server = asking_by_sqlx(port)?;
-        is_refused(&server, "/sqlx").await?;
-        let _tokio = with_tokio()?;
-        answers(&server, &[("/sqlx", "42")]).await
-    });
-    as_guest(async { answers(&asking_by_sqlx(port)?, &[("/sqlx", "42")]).await });
+    /// A server whose handler asks PostgreSQL by sqlx.
+    fn asking_by_sqlx(port: u16) -> std::io::Result<Server> {
+        let ask = async move || {
+            let at = PgConnectOptions::new().host("127.0.0.1").port(port);
+            let at = at.username("annulus").database("postgres");
+            let pool = PgPoolOptions::new().connect_with(at).await.expect("a connection");
+            let answer = sqlx::query_scalar::<_, i64>("SELECT $1::int8 * 7").bind(6_i64);
+            answer.fetch_one(&pool).await.expect("an answer").to_string()
+        };
+        start_with("127.0.0.1:0", |_| Router::new().route("/sqlx", get(ask)))
+    }
+
+    #[test]
+    fn it_needs_tokio() {
+        let Some(postgres) = Postgres::start() else { return };
+        let port = postgres.port;
+        on_drivers(async || {
+            let server = asking_by_sqlx(port)?;
+            is_refused(&server, "/sqlx").await?;
+            let _tokio = with_tokio()?;
+            answers(&server, &[("/sqlx", "42")]).await
+        });
+        as_guest(async { answers(&asking_by_sqlx(port)?, &[("/sqlx", "42")]).await });
+    }
 }
