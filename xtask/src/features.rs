@@ -6,17 +6,12 @@ use serde_json::Value;
 
 use crate::step::{Outcome, Step, root};
 
-/// Checks each library with none of its features, with each alone, and with all of them.
-pub(crate) fn check() -> Outcome {
-    each("check --quiet", "--lib", "", true)
-}
-
 /// Checks each library with none of its features, and with all of them.
 pub(crate) fn none_and_all() -> Outcome {
     each("check --quiet", "--lib", "", false)
 }
 
-/// Lints the same as [`check`], and all targets of each package with all of its features.
+/// Lints each library with none of its features and with each alone, and all targets of its package with all of them.
 pub(crate) fn all_targets() -> Outcome {
     each("clippy --quiet", "--all-targets", " -- -D warnings", true)
 }

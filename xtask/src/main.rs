@@ -129,7 +129,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Book => book::build(),
         Verb::Preprocess { question } if question.is_empty() => book::preprocess(),
         Verb::Preprocess { .. } => Ok(Vec::new()),
-        Verb::Features => features::check(),
+        Verb::Features => features::all_targets(),
         Verb::Msrv => features::msrv(),
         Verb::Advisories => advisories::all(),
         Verb::Test => verbs::test(),
