@@ -8,11 +8,11 @@
 use annulus::io::AsyncRecv;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::signal::{Signal, signals};
-use annulus::sync::CancellationToken;
 use annulus::task::JoinSet;
 use annulus::time::{sleep, timeout};
 use std::io;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
 /// The most bytes of a line.

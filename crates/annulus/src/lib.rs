@@ -61,8 +61,6 @@
 //! | `JoinHandle` | the task continues, detached |
 //! | `spawn_blocking`, dropped or aborted | its handle: as `JoinHandle`; aborted before it has begun, the call is not made |
 //! | `JoinSet` | its tasks are aborted; of `join_next` nothing is lost |
-//! | `task::scope` | its tasks are aborted |
-//! | `CancellationToken::cancelled` | nothing is lost; of `run_until_cancelled` the future that it runs is dropped |
 //! | `Signals::recv` | nothing is lost |
 //! | `Child::wait`, `kill` | nothing is lost; once polled, `kill` has sent the signal |
 //! | `Command::status`, `output`, `Child::wait_with_output` | the child is dropped: it goes on, or is killed with `kill_on_drop` |
@@ -101,7 +99,6 @@ mod slots;
 pub mod stats;
 #[cfg(feature = "stream")]
 pub mod stream;
-pub mod sync;
 pub mod task;
 mod tasks;
 pub mod time;

@@ -11,7 +11,7 @@ use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
 use signal_hook::flag;
 use signal_hook::low_level::pipe::register;
-use signal_hook::low_level::unregister;
+use signal_hook::low_level::{signal_name, unregister};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
@@ -96,33 +96,6 @@ impl Signal {
     /// A system call that a filter denies.
     pub const SIGSYS: Self = Self(consts::SIGSYS);
 
-    const NAMES: &[(Self, &str)] = &[
-        (Self::SIGHUP, "SIGHUP"),
-        (Self::SIGINT, "SIGINT"),
-        (Self::SIGQUIT, "SIGQUIT"),
-        (Self::SIGTRAP, "SIGTRAP"),
-        (Self::SIGABRT, "SIGABRT"),
-        (Self::SIGBUS, "SIGBUS"),
-        (Self::SIGUSR1, "SIGUSR1"),
-        (Self::SIGUSR2, "SIGUSR2"),
-        (Self::SIGPIPE, "SIGPIPE"),
-        (Self::SIGALRM, "SIGALRM"),
-        (Self::SIGTERM, "SIGTERM"),
-        (Self::SIGCHLD, "SIGCHLD"),
-        (Self::SIGCONT, "SIGCONT"),
-        (Self::SIGTSTP, "SIGTSTP"),
-        (Self::SIGTTIN, "SIGTTIN"),
-        (Self::SIGTTOU, "SIGTTOU"),
-        (Self::SIGURG, "SIGURG"),
-        (Self::SIGXCPU, "SIGXCPU"),
-        (Self::SIGXFSZ, "SIGXFSZ"),
-        (Self::SIGVTALRM, "SIGVTALRM"),
-        (Self::SIGPROF, "SIGPROF"),
-        (Self::SIGWINCH, "SIGWINCH"),
-        (Self::SIGIO, "SIGIO"),
-        (Self::SIGSYS, "SIGSYS"),
-    ];
-
     /// The signal of this number: real-time signals have numbers only.
     ///
     /// # Errors
@@ -147,8 +120,8 @@ impl Signal {
 
 impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Self::NAMES.iter().find(|(signal, _)| signal == self) {
-            Some((_, name)) => f.write_str(name),
+        match signal_name(self.0) {
+            Some(name) => f.write_str(name),
             None => write!(f, "signal {}", self.0),
         }
     }

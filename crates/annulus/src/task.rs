@@ -4,8 +4,7 @@
 //! |---|---|
 //! | run a future beside this one | [`spawn`] |
 //! | take the results of many tasks as they come | [`JoinSet`] |
-//! | wait until all tasks of a part of the program have ended | [`scope`] |
-//! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by [`CancellationToken`](crate::sync::CancellationToken) |
+//! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by the `CancellationToken` of `tokio-util` |
 //! | make a call that blocks | [`spawn_blocking`] |
 //! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
 //! | distinguish a task from others | [`id`], [`JoinHandle::id`] |
@@ -16,9 +15,9 @@
 //!
 //! ```
 //! # annulus::run(async {
-//! use annulus::sync::CancellationToken;
 //! use futures_util::{FutureExt, select_biased};
 //! use std::pin::pin;
+//! use tokio_util::sync::CancellationToken;
 //!
 //! let stop = CancellationToken::new();
 //! let child = stop.child_token();
@@ -37,9 +36,8 @@
 
 pub use crate::runtime::current::{id, try_id};
 pub use crate::runtime::join_set::JoinSet;
-pub use crate::runtime::scope::{Scope, scope};
 pub use crate::runtime::spawn::spawn;
-pub use crate::runtime::spawn_blocking::{PoolFull, spawn_blocking, try_spawn_blocking};
+pub use crate::runtime::spawn_blocking::spawn_blocking;
 pub use crate::tasks::{
     AbortHandle, Cooperative, Id, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
 };

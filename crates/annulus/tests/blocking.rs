@@ -2,7 +2,7 @@
 
 mod common;
 
-use annulus::task::{JoinSet, try_spawn_blocking};
+use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, sim, spawn, spawn_blocking, yield_now};
 use common::again::{self, again};
@@ -119,28 +119,6 @@ fn a_panic_is_the_handles() {
 }
 
 #[test]
-fn a_full_pool_refuses_and_gives_the_call_back() {
-    run_on(Runtime::builder().blocking_threads(1).blocking_queue(1), async {
-        let (leave, left) = channel();
-        let busy = spawn_blocking(until(left));
-        let waits = try_spawn_blocking(|| 1).unwrap();
-        let full = try_spawn_blocking(|| 2).unwrap_err();
-        let text = full.to_string();
-        for part in ["1 threads", "1 more", "blocking_threads", "blocking_queue"] {
-            assert!(text.contains(part), "no {part} in: {text}");
-        }
-        assert_eq!(full.into_call()(), 2);
-        // A call that may wait is not refused.
-        let patient = spawn_blocking(|| 3);
-        drop(leave);
-        busy.await?;
-        assert_eq!((waits.await?, patient.await?), (1, 3));
-        assert_eq!(try_spawn_blocking(|| 4).unwrap().await?, 4);
-        Ok(())
-    });
-}
-
-#[test]
 fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
     run_on(Runtime::builder().blocking_threads(1), async {
         let (leave, left) = channel();
@@ -233,12 +211,10 @@ fn if_no_thread_can_be_started_the_handle_says_so() {
     thread.join().unwrap();
 }
 
-/// The threads that there are make the calls, as many as may wait for them.
 #[test]
-fn a_pool_that_cannot_have_more_threads_is_full_as_one_that_may_not() {
+fn if_no_further_thread_can_be_started_those_that_there_are_make_the_calls() {
     let thread = thread::spawn(|| {
-        let builder = Runtime::builder().blocking_threads(4).blocking_queue(1);
-        let mut runtime = builder.build().unwrap();
+        let mut runtime = Runtime::builder().blocking_threads(4).build().unwrap();
         runtime.block_on(async {
             let (leave, left) = channel();
             let ((note, notes), busy) = (channel(), until(left));
@@ -250,15 +226,11 @@ fn a_pool_that_cannot_have_more_threads_is_full_as_one_that_may_not() {
             [libc::SYS_clone, libc::SYS_clone3]
                 .into_iter()
                 .for_each(|call| deny(call, libc::EAGAIN));
-            let waits = try_spawn_blocking(|| 1).unwrap();
-            let full = try_spawn_blocking(|| 2).map(drop).unwrap_err().to_string();
-            for part in ["1 threads", "1 more", "no thread can be started", "ulimit -u"] {
-                assert!(full.contains(part), "no {part} in: {full}");
-            }
+            let waits = spawn_blocking(|| 1);
             drop(leave);
             busy.await.unwrap();
             assert_eq!(waits.await.unwrap(), 1);
-            assert_eq!(try_spawn_blocking(|| 3).unwrap().await.unwrap(), 3);
+            assert_eq!(spawn_blocking(|| 3).await.unwrap(), 3);
         });
     });
     thread.join().unwrap();
@@ -272,8 +244,6 @@ fn outside_a_runtime_the_panic_names_the_function() {
     };
     let with = text(|| drop(spawn_blocking(|| ())));
     assert!(with.contains("annulus::spawn_blocking was called outside"), "{with}");
-    let with = text(|| drop(try_spawn_blocking(|| ())));
-    assert!(with.contains("annulus::task::try_spawn_blocking was called outside"), "{with}");
 }
 
 async fn spawn_and_wait() -> Result<(), annulus::JoinError> {

@@ -13,6 +13,7 @@ use common::{pair, run_on};
 use std::future::{Future, poll_fn};
 use std::io::{self, Write};
 use std::pin::Pin;
+use tokio_util::compat::TokioAsyncReadCompatExt;
 
 /// Runs a body over TCP and over Unix sockets, on each driver that works here and on the simulated kernel.
 fn on_all<F: Future<Output = io::Result<()>>>(
@@ -73,7 +74,8 @@ fn both_foreign_traits_show_that_buffer() {
         let address = shown(&mut server, b"0123456789").await?;
         let stream = &mut server;
         poll_fn(|cx| {
-            let by_futures = futures_util::AsyncBufRead::poll_fill_buf(Pin::new(stream), cx);
+            let mut stream = TokioAsyncReadCompatExt::compat(&mut *stream);
+            let by_futures = futures_util::AsyncBufRead::poll_fill_buf(Pin::new(&mut stream), cx);
             by_futures.map_ok(|shown| assert_eq!(shown.as_ptr(), address))
         })
         .await?;

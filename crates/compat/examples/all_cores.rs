@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_postgres::{Client, Config, NoTls};
+use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
 /// How long a request may take, and the last ones at the end.
@@ -39,6 +40,7 @@ struct App {
 struct Shared {
     notes: Mutex<HashMap<String, String>>,
     requests: Vec<Count>,
+    stop: CancellationToken,
 }
 
 /// Requests of a shard, in a cache line of their own: no core waits for another.
@@ -68,12 +70,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Serves on one shard, until all are to stop.
 async fn serve(listener: &ShardedListener, app: App) -> Result<(), Error> {
     if app.shard.index() == 0 {
-        let (mut signals, shard) =
-            (signals(&[Signal::SIGINT, Signal::SIGTERM])?, app.shard.clone());
-        annulus::spawn(async move { signals.recv().await.map(|_| shard.stop()) });
+        let (mut signals, stop) =
+            (signals(&[Signal::SIGINT, Signal::SIGTERM])?, app.shared.stop.clone());
+        annulus::spawn(async move { signals.recv().await.map(|_| stop.cancel()) });
         annulus::spawn(report_database(app.database.clone()));
     }
-    let (router, stop) = (router(app.clone()), app.shard.stop_token().clone());
+    let (router, stop) = (router(app.clone()), app.shared.stop.clone());
     let service = move |peer: &SocketAddr| {
         TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))
     };

@@ -6,7 +6,6 @@
 //! request; none on clients.
 
 use annulus::signal::{Signal, signals};
-use annulus::sync::CancellationToken;
 use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus_compat::quinn::server;
@@ -25,6 +24,7 @@ use quinn::{Incoming, ServerConfig};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;

@@ -11,7 +11,6 @@ mod certificate;
 
 use annulus::net::TcpListener;
 use annulus::signal::{Signal, signals};
-use annulus::sync::CancellationToken;
 use annulus_compat::rustls::TlsAcceptor;
 use annulus_compat::tower::serve_hyper;
 use arguments::Arguments;
@@ -22,6 +21,7 @@ use hyper::{Request, Response, body::Incoming};
 use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// How long a handshake, the head of a request, and the last requests may take once the server ends.
 const LIMIT: Duration = Duration::from_secs(10);

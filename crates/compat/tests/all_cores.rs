@@ -9,7 +9,6 @@ use annulus::affinity;
 use annulus::io::AsyncRecv;
 use annulus::net::{Credentials, ListenOptions, TcpListener, TcpStream, UnixListener};
 use annulus::shards::{Pinning, ShardedListener, Shards, Spread};
-use annulus::sync::CancellationToken;
 use annulus_compat::hyper::Executor;
 use annulus_compat::hyper_util::UnixConnector;
 use annulus_compat::tonic::{Channel, Deadlines};
@@ -30,6 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
 use std::thread;
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
@@ -117,7 +117,7 @@ fn axum_and_tonic_over_shards() {
             Ok(())
         };
         with_clients(&stop, clients, || {
-            let shards = Shards::new(2).pinning(Pinning::None).stop_on(stop.clone());
+            let shards = Shards::new(2).pinning(Pinning::None);
             let served = shards.run(async |shard| {
                 let listener = Counted(listener.open(&shard)?, accepted[shard.index()].clone());
                 assert_eq!(listener.local_addr()?, address);
@@ -125,7 +125,7 @@ fn axum_and_tonic_over_shards() {
                 let server = serve_with(listener, move |peer: &SocketAddr| {
                     TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))
                 });
-                server.with_graceful_shutdown(shard.stop_token().clone().cancelled_owned()).await
+                server.with_graceful_shutdown(stop.clone().cancelled_owned()).await
             });
             served.unwrap();
         });

@@ -4,7 +4,6 @@
 use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sync::CancellationToken;
 use annulus_compat::tower::{TimeoutLayer, serve};
 use annulus_compat::{OnThread, with_tokio};
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -23,6 +22,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tower::buffer::Buffer;
 use tower_http::services::ServeDir;

@@ -2,11 +2,11 @@
 
 use crate::run;
 use annulus::affinity;
-use annulus::sync::CancellationToken;
 use std::future::Future;
 use std::io;
 use std::panic::resume_unwind;
 use std::thread;
+use tokio_util::sync::CancellationToken;
 
 /// Runs a future as [`run`] does on each of `count` threads, each bound to a CPU that this process may use; returns their results in
 /// order. `main` gets the number of its thread, from 0 on, and makes its future there, which need not be `Send`.

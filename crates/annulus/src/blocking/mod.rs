@@ -9,7 +9,7 @@ mod pool;
 mod resolver;
 
 pub(crate) use call::BlockingCall;
-pub(crate) use pool::{Full, Limits, Pool};
+pub(crate) use pool::{Limits, Pool};
 pub(crate) use resolver::{Lookup, Resolver};
 
 /// A runtime's pool and resolver, for calls that block.

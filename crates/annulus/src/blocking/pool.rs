@@ -21,27 +21,14 @@ pub(super) trait Job: Send + Sync {
 pub(crate) struct Limits {
     /// Most threads at once.
     pub(crate) threads: usize,
-    /// Calls that may wait for a thread before further ones can be refused.
-    pub(crate) queue: usize,
     /// How long a thread waits for its next call.
     pub(crate) keep_alive: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { threads: 512, queue: 1024, keep_alive: Duration::from_secs(10) }
+        Self { threads: 512, keep_alive: Duration::from_secs(10) }
     }
-}
-
-/// Why a pool has no room for a call.
-#[derive(Debug)]
-pub(crate) struct Full {
-    /// Threads, which are all in calls.
-    pub(crate) threads: usize,
-    /// Calls that wait for one.
-    pub(crate) waiting: usize,
-    /// Why no further thread can be started, if there are fewer than the limit says.
-    pub(crate) start_error: Option<io::Error>,
 }
 
 /// The threads of one runtime.
@@ -73,27 +60,6 @@ impl Pool {
     pub(crate) fn new(limits: Limits) -> Self {
         let (state, work, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
         Self(Arc::new(Shared { limits, state, work, ended }))
-    }
-
-    /// Ensures that a call finds a free thread, or that fewer wait for one than the limit says. Starts a thread if that needs one.
-    /// While there is none at all, and after the end, it leaves the error to [`submit`](Self::submit).
-    ///
-    /// # Errors
-    /// If the pool is full.
-    pub(crate) fn make_room(&self) -> Result<(), Full> {
-        let mut state = self.0.state();
-        let has_free_thread = state.queue.len() < state.idle;
-        let waiting = state.queue.len().saturating_sub(state.idle);
-        let has_room = has_free_thread || waiting < self.0.limits.queue;
-        if has_room || state.threads == 0 || state.closed {
-            return Ok(());
-        }
-        let start_error = match self.add_thread(&mut state) {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(error)) => Some(no_thread(&error)),
-            None => None,
-        };
-        Err(Full { threads: state.threads, waiting, start_error })
     }
 
     /// Queues a call. Returns its number.
@@ -236,13 +202,13 @@ mod tests {
         (Arc::new(Held(Mutex::new((begin, left)))), begun, leave)
     }
 
-    fn pool(threads: usize, queue: usize, keep_alive: Duration) -> Pool {
-        Pool::new(Limits { threads, queue, keep_alive })
+    fn pool(threads: usize, keep_alive: Duration) -> Pool {
+        Pool::new(Limits { threads, keep_alive })
     }
 
     #[test]
     fn no_more_threads_start_than_there_are_calls_and_none_at_first() {
-        let pool = pool(3, 0, Duration::from_secs(1000));
+        let pool = pool(3, Duration::from_secs(1000));
         assert_eq!(pool.0.state().threads, 0);
         for calls in [1, 2, 2] {
             let held: Vec<_> = (0..calls).map(|_| held()).collect();
@@ -263,7 +229,7 @@ mod tests {
 
     #[test]
     fn threads_without_a_call_end() {
-        let pool = pool(3, 0, Duration::ZERO);
+        let pool = pool(3, Duration::ZERO);
         let (job, begun, leave) = held();
         pool.submit(job).unwrap();
         begun.recv().unwrap();
@@ -271,24 +237,5 @@ mod tests {
         pool.wait(Duration::from_secs(1000));
         let state = pool.0.state();
         assert_eq!((state.threads, state.idle), (0, 0));
-    }
-
-    #[test]
-    fn it_is_full_once_all_threads_are_in_calls_and_as_many_wait_as_the_limit_says() {
-        let pool = pool(1, 1, Duration::from_secs(1000));
-        let calls = [held(), held()];
-        assert!(pool.make_room().is_ok());
-        pool.submit(calls[0].0.clone()).unwrap();
-        assert!(pool.make_room().is_ok(), "one may wait");
-        calls[0].1.recv().unwrap();
-        let number = pool.submit(calls[1].0.clone()).unwrap();
-        let full = pool.make_room().unwrap_err();
-        assert_eq!((full.threads, full.waiting, full.start_error.is_none()), (1, 1, true));
-        pool.withdraw(number);
-        assert!(pool.make_room().is_ok());
-        calls[0].2.send(()).unwrap();
-        pool.close();
-        assert!(pool.submit(calls[1].0.clone()).is_err(), "after the end");
-        pool.wait(Duration::from_secs(1000));
     }
 }

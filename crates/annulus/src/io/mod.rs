@@ -12,7 +12,7 @@
 //! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | what spans leases |
 //! | lines of text | [`lines`](AsyncRecv::lines), [`read_line`](AsyncRecv::read_line) | the text |
 //! | into memory of the caller | [`read_exact`](AsyncRecv::read_exact), [`read_to_end`](AsyncRecv::read_to_end) | once |
-//! | by code that asks for other traits, such as `Framed` of `tokio-util` | the features `futures-io` and `tokio-io` | once, and not by `AsyncBufRead` |
+//! | by code that asks for tokio's traits, such as `Framed` of `tokio-util` | the feature `tokio-io`; for those of `futures-io`, `tokio_util::compat` on top | once, and not by `AsyncBufRead` |
 //!
 //! Code that is generic over streams asks for [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
 
@@ -22,13 +22,11 @@ mod copy;
 mod copy_ends;
 mod file_stream;
 mod frame;
-#[cfg(feature = "futures-io")]
-mod futures_io;
 mod idle_timeout;
 mod lines;
 mod own_source;
 mod peek;
-#[cfg(any(feature = "futures-io", feature = "tokio-io"))]
+#[cfg(feature = "tokio-io")]
 mod read_ahead;
 mod recv;
 mod send;
@@ -47,8 +45,6 @@ pub use copy::{copy, copy_at_most, copy_range};
 #[doc(hidden)]
 pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
-#[cfg(feature = "futures-io")]
-pub use futures_io::FromFutures;
 pub use lines::Lines;
 pub use peek::Peek;
 pub use recv::AsyncRecv;

@@ -1,4 +1,4 @@
-//! Bytes that an adapter has read and not given out yet, and the code that adapters of both foreign families of traits share.
+//! Bytes that an adapter has read and not given out yet.
 
 /// Memory of the first read, in bytes.
 const FIRST: usize = 8 * 1024;
@@ -59,89 +59,6 @@ impl ReadAhead {
         self.memory
     }
 }
-
-/// The methods and traits of an adapter with the fields `stream` and `ahead`, by the traits and the function `read_some` of its
-/// module. A stream that is always ready takes of the task's budget.
-macro_rules! adapter {
-    ($adapter:ident, $poll_close:ident) => {
-        impl<S> $adapter<S> {
-            /// Adapts a stream.
-            pub fn new(stream: S) -> Self {
-                Self { stream, ahead: ReadAhead::default() }
-            }
-
-            /// The stream. Some of its bytes may have been read ahead.
-            pub fn get_mut(&mut self) -> &mut S {
-                &mut self.stream
-            }
-
-            /// The stream, and its bytes that were read ahead.
-            pub fn into_parts(self) -> (S, Vec<u8>) {
-                (self.stream, self.ahead.into_vec())
-            }
-        }
-
-        impl<S: AsyncRead + Unpin> AsyncRecv for $adapter<S> {
-            fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-                let Self { stream, ahead } = self;
-                while ahead.wants(n) {
-                    ready!(budget::poll_left(cx));
-                    let count = ready!(read_some(stream, cx, ahead.free()))?;
-                    _ = budget::poll_take(cx);
-                    ahead.filled(count);
-                }
-                Poll::Ready(Ok(ahead.shown()))
-            }
-
-            fn consume(&mut self, n: usize) {
-                self.ahead.consume(n);
-            }
-        }
-
-        impl<S: AsyncWrite + Unpin> AsyncSend for $adapter<S> {
-            fn poll_write(
-                &mut self,
-                cx: &mut Context<'_>,
-                bytes: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                ready!(budget::poll_left(cx));
-                let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
-                _ = budget::poll_take(cx);
-                Poll::Ready(written)
-            }
-
-            fn poll_write_vectored(
-                &mut self,
-                cx: &mut Context<'_>,
-                slices: &[IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                ready!(budget::poll_left(cx));
-                let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
-                _ = budget::poll_take(cx);
-                Poll::Ready(written)
-            }
-
-            fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.stream).poll_flush(cx)
-            }
-
-            fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.stream).$poll_close(cx)
-            }
-        }
-
-        impl<S: std::fmt::Debug> std::fmt::Debug for $adapter<S> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($adapter))
-                    .field("stream", &self.stream)
-                    .field("read_ahead", &self.ahead.shown().len())
-                    .finish()
-            }
-        }
-    };
-}
-
-pub(super) use adapter;
 
 #[cfg(test)]
 mod tests {

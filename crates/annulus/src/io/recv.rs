@@ -53,7 +53,7 @@ use std::task::{Context, Poll, ready};
 /// have read.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(
-    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), a futures one in `io::FromFutures::new` (`futures-io`)"
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
 )]
 pub trait AsyncRecv {
     /// Shows the next bytes in one piece: at least `n` of them, and at least one; fewer only at the end of the stream, none if nothing

@@ -31,7 +31,7 @@ use std::task::{Context, Poll, ready};
 /// ```
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(
-    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), a futures one in `io::FromFutures::new` (`futures-io`)"
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
 )]
 pub trait AsyncSend {
     /// Accepts a part of the bytes, and returns how many; at least one, unless there are none. Pending while none is accepted.
@@ -186,7 +186,7 @@ pub trait AsyncSend {
 /// # }).unwrap();
 /// ```
 #[diagnostic::on_unimplemented(
-    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), a futures one in `io::FromFutures::new` (`futures-io`)"
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
 )]
 pub trait AsyncStream: AsyncRecv + AsyncSend {}
 

@@ -1,11 +1,12 @@
 //! The traits of `tokio::io` (feature `tokio-io`).
 
-use super::read_ahead::{ReadAhead, adapter};
+use super::read_ahead::ReadAhead;
 use super::recv::AsyncRecv;
 use super::send::AsyncSend;
 use crate::base::budget;
 use crate::fs::FileStream;
 use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
+use std::fmt;
 use std::io::{self, IoSlice, SeekFrom};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -122,7 +123,76 @@ pub struct FromTokio<S> {
     ahead: ReadAhead,
 }
 
-adapter!(FromTokio, poll_shutdown);
+impl<S> FromTokio<S> {
+    /// Adapts a stream.
+    pub fn new(stream: S) -> Self {
+        Self { stream, ahead: ReadAhead::default() }
+    }
+
+    /// The stream. Some of its bytes may have been read ahead.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    /// The stream, and its bytes that were read ahead.
+    pub fn into_parts(self) -> (S, Vec<u8>) {
+        (self.stream, self.ahead.into_vec())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRecv for FromTokio<S> {
+    fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        let Self { stream, ahead } = self;
+        while ahead.wants(n) {
+            ready!(budget::poll_left(cx));
+            let count = ready!(read_some(stream, cx, ahead.free()))?;
+            _ = budget::poll_take(cx);
+            ahead.filled(count);
+        }
+        Poll::Ready(Ok(ahead.shown()))
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.ahead.consume(n);
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncSend for FromTokio<S> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(budget::poll_left(cx));
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        _ = budget::poll_take(cx);
+        Poll::Ready(written)
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(budget::poll_left(cx));
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
+        _ = budget::poll_take(cx);
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for FromTokio<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromTokio")
+            .field("stream", &self.stream)
+            .field("read_ahead", &self.ahead.shown().len())
+            .finish()
+    }
+}
 
 fn read_some(
     stream: &mut (impl AsyncRead + Unpin),

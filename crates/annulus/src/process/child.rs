@@ -5,13 +5,11 @@ use super::running::Running;
 use crate::base::budget;
 use crate::pipe::{Receiver, Sender};
 use crate::signal::Signal;
-use crate::time::timeout;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
-use std::time::Duration;
 
 /// The signal that ends a process, and that a process can neither catch nor ignore.
 const SIGKILL: i32 = 9;
@@ -40,14 +38,13 @@ const SIGKILL: i32 = 9;
 /// ```
 /// use annulus::process::Command;
 /// use annulus::signal::Signal;
-/// use std::io::ErrorKind;
+/// use annulus::time::timeout;
 /// use std::os::unix::process::ExitStatusExt;
 /// use std::time::Duration;
 ///
 /// # annulus::run(async {
 /// let mut child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn()?;
-/// let still_runs = child.wait_timeout(Duration::from_millis(1)).await.unwrap_err();
-/// assert_eq!(still_runs.kind(), ErrorKind::TimedOut);
+/// assert!(timeout(Duration::from_millis(1), child.wait()).await.is_err(), "it still runs");
 /// child.signal(Signal::SIGTERM)?;
 /// assert_eq!(child.wait().await?.signal(), Some(Signal::SIGTERM.number()));
 /// # std::io::Result::Ok(())
@@ -63,13 +60,12 @@ pub struct Child {
     /// `None` only while it is being dropped.
     running: Option<Running>,
     kill_on_drop: bool,
-    output_limit: Option<usize>,
 }
 
 impl Child {
-    pub(super) fn new(running: Running, kill_on_drop: bool, output_limit: Option<usize>) -> Self {
+    pub(super) fn new(running: Running, kill_on_drop: bool) -> Self {
         let running = Some(running);
-        Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop, output_limit }
+        Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop }
     }
 
     /// Takes the ends of its pipes over.
@@ -111,18 +107,6 @@ impl Child {
         poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await
     }
 
-    /// As [`wait`](Self::wait), for so long at most. It goes on running then.
-    ///
-    /// # Errors
-    /// `TimedOut` if it runs still, with its number; as [`wait`](Self::wait).
-    pub async fn wait_timeout(&mut self, time: Duration) -> io::Result<ExitStatus> {
-        let id = self.id();
-        timeout(time, self.wait()).await.unwrap_or_else(|_elapsed| {
-            let text = format!("process {id} still runs after {time:?}; `kill` ends it");
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        })
-    }
-
     /// Reads its output, until the end of both streams and its own. Closes its [`stdin`](Self::stdin) first, unless that was taken.
     /// Streams that are not piped, or were taken, are empty.
     ///
@@ -132,12 +116,10 @@ impl Child {
     /// closed, and it goes on, or is killed with [`kill_on_drop`](super::Command::kill_on_drop).
     ///
     /// # Errors
-    /// `InvalidData` for more than [`Command::output_limit`](super::Command::output_limit) bytes of a stream; those of the pipes; as
-    /// [`wait`](Self::wait).
+    /// Those of the pipes; as [`wait`](Self::wait).
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        let streams = (self.stdout.take(), self.stderr.take());
-        let (stdout, stderr) = collect(self.id(), streams, self.output_limit).await?;
+        let (stdout, stderr) = collect(self.stdout.take(), self.stderr.take()).await?;
         let status = self.wait().await?;
         Ok(Output { status, stdout, stderr })
     }

@@ -29,7 +29,6 @@ use std::process::{ExitStatus, Output, Stdio};
 pub struct Command {
     inner: std::process::Command,
     kill_on_drop: bool,
-    output_limit: Option<usize>,
     /// Which standard streams were chosen: input, output, errors.
     chosen: [bool; 3],
 }
@@ -113,13 +112,6 @@ impl Command {
         self
     }
 
-    /// Most bytes that [`output`](Self::output) and [`Child::wait_with_output`] keep of each stream; more are an error. No limit by
-    /// default.
-    pub fn output_limit(&mut self, bytes: usize) -> &mut Self {
-        self.output_limit = Some(bytes);
-        self
-    }
-
     /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's Ctrl-C does not reach. The group of this
     /// process by default.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
@@ -149,7 +141,7 @@ impl Command {
         let mut child = self.inner.spawn().map_err(|error| self.failed(error))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let running = Running::watch(core, child).map_err(|error| self.failed(error))?;
-        let mut child = Child::new(running, self.kill_on_drop, self.output_limit);
+        let mut child = Child::new(running, self.kill_on_drop);
         if let Err(error) = child.take_pipes(pipes) {
             // A child that is not returned does not go on. This fails only if the process is another user's by now.
             _ = child.start_kill();
@@ -207,6 +199,6 @@ impl Command {
 
 impl From<std::process::Command> for Command {
     fn from(inner: std::process::Command) -> Self {
-        Self { inner, kill_on_drop: false, output_limit: None, chosen: [false; 3] }
+        Self { inner, kill_on_drop: false, chosen: [false; 3] }
     }
 }

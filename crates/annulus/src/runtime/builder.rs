@@ -263,13 +263,6 @@ impl Builder {
         self
     }
 
-    /// How many calls may wait for a thread of that pool before [`try_spawn_blocking`](crate::task::try_spawn_blocking) refuses further
-    /// ones. 1024 by default.
-    pub fn blocking_queue(mut self, calls: usize) -> Self {
-        self.blocking.queue = calls;
-        self
-    }
-
     /// How long a thread of that pool waits for its next call before it ends. 10 s by default.
     pub fn blocking_keep_alive(mut self, keep_alive: Duration) -> Self {
         self.blocking.keep_alive = keep_alive;
@@ -292,7 +285,7 @@ impl Builder {
     /// that spawned their tasks: [`Stats::timings`](crate::stats::Stats::timings). With the feature `tracing` each is a warning, too.
     ///
     /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll.
-    /// A poll that never returns is not found: nothing else runs then; [`Handle::stats_blocking`](crate::Handle::stats_blocking) times out.
+    /// A poll that never returns is not found: nothing else runs then; [`Handle::stats`](crate::Handle::stats) is not answered.
     pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.measuring = match (limit.into(), self.measuring) {
             (Some(limit), _) => Measuring::EveryPoll(limit),

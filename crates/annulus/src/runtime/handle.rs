@@ -10,14 +10,13 @@ use crate::tasks::JoinHandle;
 use crate::tasks::refused::refuse;
 use crate::tasks::remote::Remote;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::panic::{Location, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
 /// Spawns tasks on a runtime, wakes it and stops it, from any thread. `Send`, `Sync`, cloned freely; it does not keep the runtime
 /// alive.
@@ -129,7 +128,8 @@ impl Handle {
     }
 
     /// The state and counters of the runtime. The snapshot is taken on the runtime's thread: at once if that is this one, else by a
-    /// task in its next turn, so this waits for as long as another task holds the loop. The future may be polled on any runtime.
+    /// task in its next turn, so this waits for as long as another task holds the loop. The future may be polled on any runtime; a thread
+    /// without one makes it by [`block_on`](Self::block_on).
     ///
     /// If the future is dropped, the answer is discarded.
     ///
@@ -137,14 +137,6 @@ impl Handle {
     /// After the runtime's end.
     pub async fn stats(&self) -> io::Result<Stats> {
         self.ask(Core::stats).await
-    }
-
-    /// As [`stats`](Self::stats), for a thread without a runtime: blocks it for up to `timeout`.
-    ///
-    /// # Errors
-    /// `TimedOut` if the loop does not turn in time: a task holds it, or no `block_on` runs. Otherwise as `stats`.
-    pub fn stats_blocking(&self, timeout: Duration) -> io::Result<Stats> {
-        self.ask_blocking(Core::stats, timeout)
     }
 
     /// The turns, polls and waits of the last seconds that were timed, for a viewer of traces. Asks as [`stats`](Self::stats) does.
@@ -167,27 +159,6 @@ impl Handle {
     /// After the runtime's end.
     pub async fn tasks(&self) -> io::Result<Vec<TaskInfo>> {
         self.ask(Core::tasks).await
-    }
-
-    /// As [`tasks`](Self::tasks), for a thread without a runtime: blocks it for up to `timeout`.
-    ///
-    /// # Errors
-    /// As [`stats_blocking`](Self::stats_blocking).
-    pub fn tasks_blocking(&self, timeout: Duration) -> io::Result<Vec<TaskInfo>> {
-        self.ask_blocking(Core::tasks, timeout)
-    }
-
-    /// A line for every task of the runtime: the events it waits for, and the place where it was spawned. For a program that hangs:
-    /// await it on a runtime of another thread. It runs as a task, so it answers only while the runtime's loop turns.
-    ///
-    /// # Errors
-    /// After the runtime's end.
-    #[track_caller]
-    pub fn waiting(&self) -> io::Result<JoinHandle<Vec<String>>> {
-        self.spawn(poll_fn(|_| {
-            let waits = current::with(|core| core.waiting());
-            Poll::Ready(waits.unwrap_or_default())
-        }))
     }
 
     /// Wakes the runtime's loop for a turn, as a woken task does.

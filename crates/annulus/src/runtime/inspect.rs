@@ -7,9 +7,7 @@ use crate::tasks::consume_budget;
 use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::task::Poll;
-use std::time::Duration;
 
 /// Reads something of a runtime, on its thread; `None` after its end.
 pub(super) type Question<T> = fn(&Core) -> Option<T>;
@@ -32,34 +30,6 @@ impl Handle {
         }
     }
 
-    /// As [`ask`](Self::ask), waiting for up to `timeout`.
-    pub(super) fn ask_blocking<T: Send + 'static>(
-        &self,
-        question: Question<T>,
-        timeout: Duration,
-    ) -> io::Result<T> {
-        if let Some(answer) = self.answer_here(question) {
-            return answer.ok_or_else(ended);
-        }
-        let (sender, receiver) = sync_channel(1);
-        let task = self.spawn(poll_fn(move |_| {
-            let answer = current::with(|core| question(core)).flatten();
-            // Sending fails if the asking thread has given up.
-            _ = sender.try_send(answer);
-            Poll::Ready(())
-        }))?;
-        let answer = receiver.recv_timeout(timeout);
-        if answer.is_err() {
-            // The loop takes it in all the same, and drops it.
-            task.abort();
-        }
-        match answer {
-            Ok(answer) => answer.ok_or_else(ended),
-            Err(RecvTimeoutError::Disconnected) => Err(ended()),
-            Err(RecvTimeoutError::Timeout) => Err(no_turn(timeout)),
-        }
-    }
-
     fn answer_here<T>(&self, question: Question<T>) -> Option<Option<T>> {
         let is_here = |core: &Core| std::ptr::eq(&*core.remote, self.remote());
         current::with(|core| is_here(core).then(|| question(core))).flatten()
@@ -68,11 +38,4 @@ impl Handle {
 
 fn ended() -> io::Error {
     io::Error::other("the runtime has ended")
-}
-
-fn no_turn(timeout: Duration) -> io::Error {
-    let text = format!(
-        "the runtime's loop has not turned for {timeout:?}: a task holds it, or no block_on runs; wait longer, or look at its thread"
-    );
-    io::Error::new(io::ErrorKind::TimedOut, text)
 }

@@ -15,7 +15,6 @@ mod inspect;
 pub(crate) mod join_set;
 pub(crate) mod last_writes;
 mod lockdown;
-pub(crate) mod scope;
 mod shutdown;
 mod snapshot;
 pub(crate) mod spawn;

@@ -48,20 +48,22 @@
 //! Each shard ends when its main returns. The first error, panic or failed set-up stops all, and [`run`](Shards::run) returns it:
 //! the other mains are dropped at their next `await`, and their runtimes end in order. A main that never waits cannot be stopped.
 //!
-//! To let all finish what they have begun, each main looks at the token that the shards share: [`Shard::stop`] cancels it, and so does
-//! the owner of the token that [`Shards::stop_on`] was given, from any thread.
+//! To let all finish what they have begun, give each main a clone of a `CancellationToken` of `tokio-util`, which needs no runtime. It is
+//! cancelled from any thread, and each main looks at it where it can end.
 //!
 //! ```
 //! use annulus::net::TcpListener;
 //! use annulus::shards::Shards;
+//! use tokio_util::sync::CancellationToken;
 //!
+//! let stop = CancellationToken::new();
 //! let served = Shards::new(2).run(async |shard| {
 //!     let listener = TcpListener::bind("127.0.0.1:0")?;
 //!     let mut served = 0;
 //!     if shard.index() == 1 {
-//!         shard.stop();
+//!         stop.cancel();
 //!     }
-//!     while let Some(accepted) = shard.stop_token().run_until_cancelled(listener.accept()).await {
+//!     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
 //!         let (_stream, _peer) = accepted?;
 //!         served += 1;
 //!     }

@@ -3,7 +3,6 @@
 use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
 use crate::runtime::handle::Handle;
-use crate::sync::CancellationToken;
 use crate::tasks::JoinHandle;
 use std::fmt;
 use std::future::Future;
@@ -33,7 +32,6 @@ pub struct Shard {
     pub(super) cpu: Option<usize>,
     pub(super) driver: Arc<DriverInfo>,
     pub(super) handles: Arc<[Handle]>,
-    pub(super) stop: CancellationToken,
 }
 
 impl Shard {
@@ -60,16 +58,6 @@ impl Shard {
     /// Handles on all shards' runtimes, by index: to spawn on them, wake them and stop them from any thread.
     pub fn handles(&self) -> &[Handle] {
         &self.handles
-    }
-
-    /// Asks all shards to stop: cancels the token that they share.
-    pub fn stop(&self) {
-        self.stop.cancel();
-    }
-
-    /// The token that all shards share. Nothing ends by itself when it is cancelled: each main looks at it where it can end.
-    pub fn stop_token(&self) -> &CancellationToken {
-        &self.stop
     }
 
     /// Spawns a task on a shard, this one or another. `make` runs there and makes its future, which need not be `Send`.

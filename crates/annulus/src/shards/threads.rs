@@ -6,7 +6,6 @@ use super::shard::Shard;
 use super::start_barrier::{Ready, StartBarrier};
 use crate::affinity::{self, Pinned};
 use crate::runtime::{Builder, Runtime};
-use crate::sync::CancellationToken;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -24,14 +23,13 @@ pub struct Shards {
     count: usize,
     pinning: Pinning,
     make: Make,
-    stop: CancellationToken,
 }
 
 impl Shards {
     /// `count` shards with runtimes of default settings, each pinned to a CPU.
     pub fn new(count: usize) -> Self {
         let make: Make = Box::new(|_| Runtime::builder());
-        Self { count, pinning: Pinning::default(), make, stop: CancellationToken::new() }
+        Self { count, pinning: Pinning::default(), make }
     }
 
     /// The CPUs that they run on. [`Pinning::Each`] by default.
@@ -44,12 +42,6 @@ impl Shards {
     /// [locked down](Builder::locked_down), further rings are denied to the process once all shards have their rings.
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
-        self
-    }
-
-    /// The token that asks all shards to stop: see [`Shard::stop_token`]. One of their own by default.
-    pub fn stop_on(mut self, token: CancellationToken) -> Self {
-        self.stop = token;
         self
     }
 
@@ -193,8 +185,8 @@ impl Shards {
         let LocalRuntime { runtime, locked_down, .. } = local;
         let ready = Ready { handle: runtime.handle(), locked_down: *locked_down };
         let handles = barrier.wait(index, ready).map_err(Cause::Runtime)?;
-        let (driver, stop) = (Arc::new(runtime.driver().clone()), self.stop.clone());
-        let shard = Shard { index, cpu, driver, handles, stop };
+        let driver = Arc::new(runtime.driver().clone());
+        let shard = Shard { index, cpu, driver, handles };
         let ended = guarded(|| runtime.try_block_on(async { main(shard).await }))?;
         ended.map_err(Cause::Runtime)?.map_err(Cause::Main)
     }

@@ -6,7 +6,6 @@ use annulus::fs::{self, File, FileCache};
 use annulus::io::{AsyncFd, AsyncRecv, Interest};
 use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
 use annulus::process::Command;
-use annulus::sync::CancellationToken;
 use annulus::{DriverChoice, JoinSet, Runtime, pipe, spawn, yield_now};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -128,10 +127,6 @@ loops! {
         let mut child = Command::new("true").spawn()?;
         child.wait().await?;
     } child.wait().await;
-    "process/child.rs wait_timeout": {
-        let mut child = Command::new("true").spawn()?;
-        child.wait().await?;
-    } child.wait_timeout(Duration::from_secs(1)).await;
     "process/child.rs kill": {
         let mut child = Command::new("true").spawn()?;
         child.wait().await?;
@@ -139,14 +134,6 @@ loops! {
     "runtime/handle.rs stats": { let handle = annulus::handle()?; } handle.stats().await;
     "runtime/handle.rs trace": { let handle = annulus::handle()?; } handle.trace().await;
     "runtime/handle.rs tasks": { let handle = annulus::handle()?; } handle.tasks().await;
-    "sync/cancellation.rs cancelled": {
-        let token = CancellationToken::new();
-        token.cancel();
-    } token.cancelled().await;
-    "sync/cancellation.rs run_until_cancelled": {
-        let token = CancellationToken::new();
-        token.cancel();
-    } token.run_until_cancelled(std::future::pending::<()>()).await;
     "shards/channel/mod.rs recv": { let (_, mut receiver) = annulus::shards::channel::<()>(1); } receiver.recv().await;
     "shards/channel/mod.rs send": { let (sender, _) = annulus::shards::channel(1); } sender.send(1).await;
     "tasks/mod.rs consume_budget": {} annulus::consume_budget().await;
@@ -156,7 +143,6 @@ loops! {
     "runtime/join_set.rs join_next": { let mut set = JoinSet::<()>::new(); } set.join_next().await;
     "runtime/join_set.rs join_all": {} JoinSet::<()>::new().join_all().await;
     "runtime/join_set.rs shutdown": { let mut set = JoinSet::<()>::new(); } set.shutdown().await;
-    "runtime/scope.rs scope": {} annulus::task::scope(async |_scope| ()).await;
     "time/sleep.rs sleep": {} annulus::time::sleep(Duration::ZERO).await;
     "time/interval.rs tick": {
         let long_ago = annulus::time::Instant::now().checked_sub(Duration::from_secs(1000)).expect("no underflow");

@@ -127,7 +127,7 @@ fn a_wait_ends_a_child_that_reads_to_the_end() {
 }
 
 #[test]
-fn a_child_that_does_not_end_is_named_and_killed() {
+fn a_child_that_does_not_end_is_killed() {
     on_each(|| async {
         let mut command = shell("trap '' TERM; echo ready; read line");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -135,10 +135,7 @@ fn a_child_that_does_not_end_is_named_and_killed() {
         let mut stdout = child.stdout.take().expect("piped");
         assert_eq!(stdout.recv().await?.as_deref(), Some(&b"ready\n"[..]));
         child.signal(Signal::SIGTERM)?;
-        let error = child.wait_timeout(Duration::from_millis(2)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-        let text = error.to_string();
-        assert!(text.contains(&child.id().to_string()) && text.contains("2ms"), "{text}");
+        assert!(timeout(Duration::from_millis(2), child.wait()).await.is_err());
         child.kill().await?;
         assert_eq!(child.wait().await?.signal(), Some(9));
         drop(stdin);
@@ -230,19 +227,6 @@ fn a_command_starts_children_of_every_kind() {
         // The child's pipes are closed: it ends, though nothing reads.
         command.stdout(Stdio::piped()).stdin(Stdio::piped()).status().await?;
         assert_eq!(command.output().await?.stdout.len(), 100_000);
-        Ok(())
-    });
-}
-
-#[test]
-fn output_above_the_limit_is_an_error() {
-    on_each(|| async {
-        let mut command = shell("head -c 1000 /dev/zero");
-        assert_eq!(command.output_limit(1000).output().await?.stdout.len(), 1000);
-        let error = command.output_limit(999).output().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidData);
-        let text = error.to_string();
-        assert!(text.contains("999 bytes to stdout"), "{text}");
         Ok(())
     });
 }

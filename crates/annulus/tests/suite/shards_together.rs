@@ -4,13 +4,13 @@ use crate::common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::{Cause, ShardError, Shards, channel_to_all};
-use annulus::sync::CancellationToken;
 use annulus::{spawn, yield_now};
 use common::drivers;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
+use tokio_util::sync::CancellationToken;
 
 type Outcome<T> = Result<Vec<T>, ShardError<io::Error>>;
 
@@ -132,7 +132,8 @@ fn what_is_sent_by_one_task_arrives_in_order_and_without_receivers_comes_back() 
 #[test]
 fn all_stop_gracefully_when_one_asks() {
     on_each_driver(|shards| {
-        let done: Outcome<_> = shards(3).run(async |shard| {
+        let stop = CancellationToken::new();
+        let done: Outcome<_> = shards(3).run(async |_shard| {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             let address = listener.local_addr()?;
             let served = Rc::new(Cell::new(0));
@@ -141,11 +142,9 @@ fn all_stop_gracefully_when_one_asks() {
                 stream.send("served to the end").await?;
                 common::receive(&mut stream, 17).await
             });
-            while let Some(accepted) =
-                shard.stop_token().run_until_cancelled(listener.accept()).await
-            {
+            while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
                 let (mut stream, _) = accepted?;
-                shard.stop();
+                stop.cancel();
                 let request = common::receive(&mut stream, 17).await?;
                 stream.send(request).await?;
                 served.set(served.get() + 1);
@@ -171,13 +170,12 @@ fn a_token_from_outside_stops_all() {
             (0..3).for_each(|_| has_begun.recv().unwrap());
             stop.cancel();
         });
-        let done: Outcome<()> =
-            shards(3).stop_on(token).run_with(vec![began; 3], async |shard, began| {
-                began.send(()).unwrap();
-                shard.stop_token().cancelled().await;
-                yield_now().await;
-                Ok(())
-            });
+        let done: Outcome<()> = shards(3).run_with(vec![began; 3], async |_shard, began| {
+            began.send(()).unwrap();
+            token.cancelled().await;
+            yield_now().await;
+            Ok(())
+        });
         assert_eq!(done.unwrap().len(), 3);
         thread.join().unwrap();
     });

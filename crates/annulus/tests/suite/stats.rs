@@ -8,61 +8,36 @@ use annulus::stats::TaskInfo;
 use annulus::time::sleep;
 use annulus::{Runtime, spawn, yield_now};
 use common::{run, run_on};
-use std::future::pending;
-use std::io;
+use std::future::{Future, pending};
 use std::sync::mpsc::channel as std_channel;
 use std::thread;
 use std::time::Duration;
 
-/// Far longer than an answer takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Awaits on a runtime of another thread.
+async fn elsewhere<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    let (sender, mut receiver) = channel(1);
+    let thread = thread::spawn(move || {
+        let answer = Runtime::new().unwrap().block_on(future);
+        sender.try_send(answer).ok().unwrap();
+    });
+    let answer = receiver.recv().await.unwrap();
+    thread.join().unwrap();
+    answer
+}
 
 #[test]
-fn another_thread_gets_the_stats_by_awaiting_and_by_blocking() {
+fn another_thread_gets_the_stats() {
     run(async {
         let _idle = [spawn(pending::<()>()), spawn(pending::<()>())];
         yield_now().await;
         let handle = annulus::handle()?;
-        let (sender, mut receiver) = channel(2);
-        let thread = thread::spawn(move || {
-            let awaited = Runtime::new().unwrap().block_on(handle.stats());
-            sender.try_send(awaited).unwrap();
-            sender.try_send(handle.stats_blocking(PATIENCE)).unwrap();
-        });
-        for _ in 0..2 {
-            let stats = receiver.recv().await.unwrap()?;
-            // The task that asks is one more.
-            assert_eq!(stats.tasks.alive, 3);
-            assert!(stats.turns > 0);
-            assert_eq!(stats.counters.enters, stats.counters.iter().next().unwrap().value);
-        }
-        thread.join().unwrap();
+        let stats = elsewhere(async move { handle.stats().await }).await?;
+        // The task that asks is one more.
+        assert_eq!(stats.tasks.alive, 3);
+        assert!(stats.turns > 0);
+        assert_eq!(stats.counters.enters, stats.counters.iter().next().unwrap().value);
         Ok(())
     });
-}
-
-#[test]
-fn a_blocking_request_on_the_runtimes_own_thread_is_answered_at_once() {
-    run(async {
-        let handle = annulus::handle()?;
-        let stats = handle.stats_blocking(Duration::ZERO)?;
-        assert_eq!(stats.tasks.alive, 0, "no task was needed");
-        assert_eq!(annulus::stats().unwrap().turns, stats.turns);
-        Ok(())
-    });
-}
-
-#[test]
-fn a_loop_that_does_not_turn_is_reported_as_a_time_out() {
-    let mut runtime = Runtime::new().unwrap();
-    let handle = runtime.handle();
-    let error = thread::spawn(move || handle.stats_blocking(Duration::from_millis(1)).unwrap_err());
-    let error = error.join().unwrap();
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert!(error.to_string().contains("has not turned for 1ms"), "{error}");
-    // The request that was given up leaves no task behind.
-    runtime.block_on(annulus::yield_now());
-    assert_eq!(runtime.stats().unwrap().tasks.alive, 0);
 }
 
 #[test]
@@ -75,13 +50,12 @@ fn after_the_end_there_are_no_stats() {
         let handle = handle.clone();
         thread::spawn(move || {
             sender.send(()).unwrap();
-            handle.stats_blocking(PATIENCE)
+            Runtime::new().unwrap().block_on(handle.stats())
         })
     };
     receiver.recv().unwrap();
     drop(runtime);
     assert!(asking.join().unwrap().unwrap_err().to_string().contains("has ended"));
-    assert!(handle.stats_blocking(PATIENCE).unwrap_err().to_string().contains("has ended"));
     let awaited = Runtime::new().unwrap().block_on(handle.stats());
     assert!(awaited.unwrap_err().to_string().contains("has ended"));
     assert!(annulus::stats().is_none());
@@ -153,17 +127,8 @@ fn another_thread_gets_the_tasks_without_its_own() {
         let _idle = spawn(pending::<()>());
         yield_now().await;
         let handle = annulus::handle()?;
-        let (sender, mut receiver) = channel(2);
-        let thread = thread::spawn(move || {
-            let awaited = Runtime::new().unwrap().block_on(handle.tasks());
-            sender.try_send(awaited).unwrap();
-            sender.try_send(handle.tasks_blocking(PATIENCE)).unwrap();
-        });
-        for _ in 0..2 {
-            let tasks = receiver.recv().await.unwrap()?;
-            assert_eq!((tasks.len(), at(&tasks, line).is_ready), (1, false));
-        }
-        thread.join().unwrap();
+        let tasks = elsewhere(async move { handle.tasks().await }).await?;
+        assert_eq!((tasks.len(), at(&tasks, line).is_ready), (1, false));
         Ok(())
     });
 }

@@ -4,7 +4,6 @@ use crate::common;
 
 use annulus::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use annulus::signal::{Signal, signals};
-use annulus::sync::CancellationToken;
 use annulus::time::{Instant, interval, sleep};
 use annulus::{shards, sim, spawn, spawn_blocking, yield_now};
 use common::run;
@@ -15,6 +14,7 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 #[test]
 fn receivers_end_with_their_senders() {
@@ -177,7 +177,7 @@ fn select_and_join_of_tokio() {
 #[test]
 fn the_cancellation_token_of_tokio_util() {
     run(async {
-        let stop = tokio_util::sync::CancellationToken::new();
+        let stop = CancellationToken::new();
         let child = stop.child_token();
         let ended =
             spawn(async move { child.run_until_cancelled(std::future::pending::<()>()).await });

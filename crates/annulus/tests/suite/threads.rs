@@ -2,10 +2,9 @@
 
 use crate::common;
 
-use annulus::net::{Parts, TcpListener, TcpStream};
-use annulus::shards::channel;
+use annulus::net::{Parts, TcpStream};
 use annulus::time::timeout;
-use annulus::{Handle, JoinHandle, Lease, Runtime, SharedBytes, spawn};
+use annulus::{Handle, JoinHandle, Lease, Runtime, SharedBytes};
 use common::{half_pair, pair, pattern, receive, run};
 use std::io::{self, Read, Write};
 use std::sync::mpsc;
@@ -227,28 +226,6 @@ fn no_stop_is_lost() {
     }
     drop(sender);
     stopper.join().unwrap();
-}
-
-#[test]
-fn another_thread_can_ask_what_tasks_wait_for() {
-    run(async {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let line = line!() + 1;
-        let _accepting = spawn(async move { listener.accept().await.map(drop) });
-        let (sender, mut receiver) = channel(1);
-        let handle = annulus::handle()?;
-        let thread = std::thread::spawn(move || {
-            let waiting = async move { handle.waiting().unwrap().await.unwrap() };
-            let waiting = Runtime::new().unwrap().block_on(waiting);
-            sender.try_send(waiting).unwrap();
-        });
-        let waiting = receiver.recv().await.unwrap();
-        thread.join().unwrap();
-        // The root future is no task, and the task that asks is left out.
-        let [only] = &waiting[..] else { panic!("{waiting:?}") };
-        assert!(only.contains(&format!("threads.rs:{line} waits to accept")), "{only}");
-        Ok(())
-    });
 }
 
 #[test]

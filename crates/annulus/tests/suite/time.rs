@@ -178,8 +178,8 @@ fn signals_are_awaited() {
         let mut later = signals(&[Signal::SIGTERM])?;
         let waits = spawn(async move { later.recv().await });
         annulus::yield_now().await;
-        let waiting = annulus::handle()?.waiting()?.await.unwrap();
-        assert!(waiting.iter().any(|line| line.contains(" waits for a signal;")), "{waiting:?}");
+        let waiting = annulus::handle()?.tasks().await?;
+        assert!(waiting.iter().any(|task| task.waits_for == ["for a signal"]), "{waiting:?}");
         raise(15);
         assert_eq!(waits.await.unwrap()?, Signal::SIGTERM);
         drop(caught);

@@ -107,7 +107,7 @@ impl Http1 {
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
-/// use annulus::sync::CancellationToken;
+/// use tokio_util::sync::CancellationToken;
 /// use annulus_compat::hyper::Http1;
 /// use hyper::server::conn::http1;
 /// use hyper::service::service_fn;

@@ -1,8 +1,7 @@
 //! TLS by rustls, for servers and clients.
 //!
-//! tokio-rustls and futures-rustls run over streams of annulus as they are, by the traits of tokio and of `futures-io`. This module
-//! adds a time limit on handshakes, and a [`TlsStream`] that has the traits of [`annulus::io`] as well, so that
-//! code that is generic over streams runs over it.
+//! tokio-rustls runs over streams of annulus as they are, and futures-rustls over `tokio_util::compat`. This module adds a time limit on
+//! handshakes, and a [`TlsStream`] that has the traits of [`annulus::io`] as well, so that code that is generic over streams runs over it.
 //!
 //! ```
 //! use annulus::io::{AsyncRecv, AsyncSend};
@@ -67,7 +66,6 @@
 
 mod acceptor;
 mod connector;
-mod futures_io;
 mod gathered;
 mod limit;
 mod listener;

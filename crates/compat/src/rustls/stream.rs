@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// A TLS session of either side, over a stream `S` of annulus or any other that has tokio's traits.
 ///
 /// It has the traits of [`annulus::io`], so code that is generic over [`AsyncStream`](annulus::io::AsyncStream) runs over TCP, Unix
-/// sockets and TLS; those of tokio and of `futures-io`; and with feature `hyper` it goes into a `hyper::Io`.
+/// sockets and TLS; those of tokio; and with feature `hyper` it goes into a `hyper::Io`.
 ///
 /// - **Receiving** shows the plaintext of a record where rustls has decrypted it; what spans records is gathered.
 /// - **Sending** encrypts and passes on. If the stream below accepts no more, what is encrypted already, at most 64 KiB and a record, waits in

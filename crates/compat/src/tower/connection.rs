@@ -11,7 +11,6 @@ use super::stream::CountedStream;
 use super::timer::{Late, Timer};
 use crate::hyper::{BoxError, Executor, HttpService};
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::sync::CancellationToken;
 use annulus::time::timeout;
 use hyper::http::Extensions;
 use hyper::server::conn::{http1, http2};
@@ -21,6 +20,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// The settings that all connections of a server share.
 pub(super) struct Settings {

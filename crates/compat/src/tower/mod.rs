@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
-//! use annulus::sync::CancellationToken;
+//! use tokio_util::sync::CancellationToken;
 //! use annulus_compat::tower::serve;
 //! use axum::{Router, routing::get};
 //!

@@ -12,7 +12,6 @@ use crate::hyper::{Executor, HttpService, Timer};
 use crate::rustls::TlsInfo;
 use annulus::JoinSet;
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::sync::CancellationToken;
 use hyper::body::Incoming;
 use hyper::http::Extensions;
 use hyper::server::conn::{http1, http2};
@@ -27,6 +26,7 @@ use std::rc::Rc;
 #[cfg(feature = "rustls")]
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Serves a `tower` service, such as axum's `Router`, to all connections of a listener. Awaiting the result runs the server.
 ///

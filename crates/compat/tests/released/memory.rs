@@ -110,7 +110,7 @@ fn the_session_of_a_connection_that_was_released_goes_on_and_ends_in_order() {
         use annulus::io::AsyncRecv;
         let (acceptor, connector) = tls();
         let listener = TcpListener::bind("10.0.0.1:80")?;
-        let stop = annulus::sync::CancellationToken::new();
+        let stop = tokio_util::sync::CancellationToken::new();
         let server = serve_hyper(listener, service_fn(answer))
             .tls(acceptor)
             .with_graceful_shutdown(stop.clone().cancelled_owned());

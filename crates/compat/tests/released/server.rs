@@ -3,7 +3,6 @@
 use crate::{HEADER, IDLE, RELEASE, SECOND};
 use annulus::JoinSet;
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sync::CancellationToken;
 use annulus::task::JoinHandle;
 use annulus::time::sleep;
 use annulus_compat::hyper::{Http1, Timer};
@@ -20,6 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use tokio_util::sync::CancellationToken;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -16,7 +16,6 @@ mod upstream;
 use crate::common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::process::Command;
-use annulus::sync::CancellationToken;
 use annulus_compat::SendStream;
 use annulus_compat::hyper::{Executor, Io};
 use annulus_compat::tower::serve_with;
@@ -32,6 +31,7 @@ use std::future::IntoFuture;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use tokio_util::sync::CancellationToken;
 
 /// Counts of an upstream.
 pub(crate) type Count = Rc<Cell<usize>>;

@@ -11,7 +11,6 @@ mod trouble;
 
 use crate::common;
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sync::CancellationToken;
 use annulus_compat::tonic::{Channel, Deadlines, serve};
 use annulus_compat::tower;
 use common::{Outcome, everywhere, simulated};
@@ -19,6 +18,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use greeter::{Client, Greeter, HelloReply, HelloRequest};
 use std::future::IntoFuture;
 use std::io;
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use tonic::body::Body;
 use tonic::client::GrpcService;

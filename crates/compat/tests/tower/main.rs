@@ -9,7 +9,6 @@ mod websocket;
 
 use crate::common;
 use annulus::net::{TcpListener, TcpStream};
-use annulus::sync::CancellationToken;
 use annulus::time::{Instant, sleep};
 use annulus_compat::OnThread;
 use annulus_compat::hyper::{Executor, Io, Timer};
@@ -39,6 +38,7 @@ use tokio::sync::oneshot;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_util::sync::CancellationToken;
 
 const SECOND: Duration = Duration::from_secs(1);
 

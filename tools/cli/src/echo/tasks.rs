@@ -11,7 +11,6 @@ use crate::signals::{SIGHUP, Stop};
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
 use annulus::shards::{Cause, Shard, ShardError, ShardedListener, Shards};
 use annulus::signal::{Signal, signals};
-use annulus::sync::CancellationToken;
 use annulus::{
     Builder, Counters, DriverChoice, DriverInfo, JoinHandle, JoinSet, Lease, Runtime, time,
 };
@@ -30,6 +29,7 @@ use std::sync::Once;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;

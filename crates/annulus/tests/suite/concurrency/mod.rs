@@ -1,10 +1,8 @@
-//! Many tasks at once: sets and scopes of them, aborts, cancellation tokens.
+//! Many tasks at once: sets of them, and aborts.
 
 mod abort;
-mod cancellation;
 mod id;
 mod join_set;
-mod scope;
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Code that asks for the traits of futures-io and of tokio runs unchanged on our streams.
+//! Code that asks for the traits of tokio runs unchanged on our streams, and that for those of futures-io by `tokio_util::compat`.
 
 use crate::common::{pair, pattern, touch};
 use annulus::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
@@ -23,9 +23,11 @@ pub(crate) mod futures {
     use super::*;
     use futures_util::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, copy, copy_buf};
     use futures_util::{AsyncBufRead, AsyncRead, AsyncWrite, TryStreamExt};
+    use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 
     pub(crate) async fn lines_are_read_by_futures() -> io::Result<()> {
-        let (mut client, server) = pair().await?;
+        let (client, server) = pair().await?;
+        let (mut client, server) = (client.compat(), server.compat());
         let long = "x".repeat(50_000);
         let text = format!("first\nsecond\r\n{long}\nlast");
         let sent = text.clone();
@@ -58,10 +60,10 @@ pub(crate) mod futures {
     pub(crate) async fn streams_are_split_and_copied_by_futures() -> io::Result<()> {
         for by_buffer in [false, true] {
             let (client, server) = UnixStream::pair()?;
-            let server = spawn(serve(server, by_buffer));
+            let server = spawn(serve(server.compat(), by_buffer));
             let sent = pattern(LEN);
-            let (receiving, mut sending) = client.split();
-            let receiver = receive_all(receiving);
+            let (receiving, sending) = client.split();
+            let (receiver, mut sending) = (receive_all(receiving), sending.compat_write());
             AsyncWriteExt::write_all(&mut sending, &sent).await?;
             AsyncWriteExt::flush(&mut sending).await?;
             AsyncWriteExt::close(&mut sending).await?;
@@ -72,8 +74,10 @@ pub(crate) mod futures {
     }
 
     pub(crate) async fn halves_are_copied_in_place_by_futures() -> io::Result<()> {
-        let (mut client, server) = pair().await?;
-        let (receiving, mut sending) = server.split();
+        let (client, server) = pair().await?;
+        let (receiving, sending) = server.split();
+        let (receiving, mut sending) = (receiving.compat(), sending.compat_write());
+        let mut client = client.compat();
         let server = spawn(async move {
             let copied = copy_buf(receiving, &mut sending).await?;
             AsyncWriteExt::close(&mut sending).await?;

@@ -1,7 +1,7 @@
 //! Frames, lines and delimiters, over streams whose bytes come in pieces of every size.
 
 use crate::common::{pair, pattern, touch};
-use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromFutures, FromTokio};
+use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromTokio};
 use annulus::net::{TcpStream, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{JoinHandle, spawn};
@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, BufStream, ReadBuf};
+use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
 /// Each read gets the next piece, and an empty one is an end for the time being.
 struct Pieces(std::vec::IntoIter<&'static [u8]>);
@@ -214,7 +215,8 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     // Streams of others, as a TLS session is one: over ours, and within the program.
     let (client, server) = pair().await?;
     servers.push(spawn(echo_frames(FromTokio::new(BufStream::with_capacity(100, 100, server)))));
-    clients.push(Box::new(FromFutures::new(BufReader::with_capacity(100, client))));
+    let by_futures = BufReader::with_capacity(100, client.compat());
+    clients.push(Box::new(FromTokio::new(by_futures.compat())));
     let (client, server) = tokio::io::duplex(1000);
     servers.push(spawn(echo_frames(FromTokio::new(server))));
     clients.push(Box::new(FromTokio::new(client)));

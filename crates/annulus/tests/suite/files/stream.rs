@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::process::Command;
 use std::time::Duration;
+use tokio_util::compat::TokioAsyncReadCompatExt;
 
 /// Several times what is read ahead.
 const LEN: usize = 300_000;
@@ -167,7 +168,7 @@ fn the_ends_of_a_pipe_are_streams() {
 
 async fn by_futures(place: Place) -> io::Result<()> {
     use futures_util::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt, TryStreamExt, io as futures};
-    let mut file = both_ways(&place, "a").await?;
+    let mut file = TokioAsyncReadCompatExt::compat(both_ways(&place, "a").await?);
     AsyncWriteExt::write_all(&mut file, b"first\nsecond\n").await?;
     AsyncWriteExt::close(&mut file).await?;
     assert_eq!(AsyncSeekExt::seek(&mut file, SeekFrom::Start(6)).await?, 6);
