@@ -19,7 +19,7 @@ SERVICES = {
     "https1": ("https", "--http1.1"),
     "https2": ("https", "--http2"),
 }
-HTTP1_ONLY = {"annulus": [["uring-released"], ["epoll-released"], ["uring-serve"]]}
+HTTP1_ONLY = {"annulus": [["uring-serve"]]}
 WITHOUT_TLS = ("monoio", "compio", "multi-thread", "shards")
 ANSWERS = {"/": b"hello\n", "/16k": b"x" * 16384}
 PATIENCE = 60  # seconds; reaching it is the failure

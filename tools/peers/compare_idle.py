@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the memory of idle HTTP/1 connections: hyper on annulus (io_uring, epoll; driven by hyper itself, or released while idle by
-`annulus_compat::hyper::Http1` and `annulus_compat::tower::serve`) and on tokio, the programs of the comparisons.
+`annulus_compat::tower::serve`) and on tokio, the programs of the comparisons.
 
     compare_idle.py [--connections N] [--rounds N] [--wait S] [--json FILE] [DIRECTORY]
 
@@ -33,8 +33,6 @@ BASELINE = "tokio"
 SERVERS = {
     "annulus, io_uring": ("annulus", ["uring"]),
     "annulus, epoll": ("annulus", ["epoll"]),
-    "io_uring, released": ("annulus", ["uring-released"]),
-    "epoll, released": ("annulus", ["epoll-released"]),
     "io_uring, tower::serve": ("annulus", ["uring-serve"]),
     BASELINE: ("tokio", []),
     "tokio (control)": ("tokio", []),

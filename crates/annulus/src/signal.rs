@@ -16,7 +16,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,29 +145,9 @@ impl fmt::Debug for Signal {
 /// annulus::signal::ctrl_c().await
 /// # }).unwrap();
 /// ```
-pub fn ctrl_c() -> CtrlC {
-    CtrlC(signals(&[Signal::SIGINT]))
-}
-
-/// Waits for SIGINT: see [`ctrl_c`]. Cancel-safe: polled again, it goes on, and waits for the next one once it was ready.
-#[must_use = "a future does nothing unless awaited"]
-pub struct CtrlC(io::Result<Signals>);
-
-impl Future for CtrlC {
-    type Output = io::Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.0 {
-            Ok(signals) => signals.poll_recv(cx).map(|caught| caught.map(drop)),
-            Err(error) => Poll::Ready(Err(io::Error::new(error.kind(), error.to_string()))),
-        }
-    }
-}
-
-impl fmt::Debug for CtrlC {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CtrlC")
-    }
+pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
+    let signals = signals(&[Signal::SIGINT]);
+    async { signals?.recv().await.map(drop) }
 }
 
 /// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers and containers), which are

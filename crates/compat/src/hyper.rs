@@ -31,14 +31,7 @@
 //! # .unwrap();
 //! ```
 
-mod http1;
-mod releasable;
-mod watched;
 mod write_limit;
-
-pub use http1::{Http1, Http1Connection};
-#[cfg(feature = "tower")]
-pub(crate) use releasable::Releasable;
 
 pub(crate) use write_limit::WriteLimit;
 
@@ -120,7 +113,7 @@ impl<S: AsyncRecv + Unpin> Read for Io<S> {
 }
 
 /// Copies what a stream has, as much as there is space for; how many bytes that is.
-fn poll_read(
+pub(crate) fn poll_read(
     stream: &mut impl AsyncRecv,
     cx: &mut Context<'_>,
     buf: &mut ReadBufCursor<'_>,

@@ -19,7 +19,7 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | a server of hyper with a loop of its own | `hyper`; for HTTP/1 with many idle connections its [`hyper::Http1`] |
+//! | a server of hyper with a loop of its own | `hyper`; with many idle connections of HTTP/1 `tower` and its [`serve_hyper`](tower::serve_hyper) |
 //! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2, little memory for idle connections |
 //! | axum handlers that use tokio's timers, tasks or sockets now and then | `tower` and `with-tokio`: [`with_tokio`] |
 //! | axum handlers that use much of tokio, or axum's WebSockets | `axum` and `annulus-tokio` |

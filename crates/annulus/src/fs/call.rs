@@ -5,8 +5,7 @@
 use super::open_file::OpenFile;
 use super::path::CWD;
 use super::pending_call::PendingCall;
-use crate::file_policy::Policy;
-use crate::file_policy::{CallKind, Class, Timing};
+use crate::file_policy::{CallKind, Class, Policy, Timing};
 use crate::runtime::core::Core;
 use crate::tasks::{consume_budget, yield_now};
 use annulus_kernel::file::{FileCall, OpenHow};

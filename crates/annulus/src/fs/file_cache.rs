@@ -69,7 +69,6 @@ struct Shared {
     dir: Dir,
     options: OpenOptions,
     valid_for: Cell<Duration>,
-    unused_for: Cell<Duration>,
     entries: RefCell<Entries<Known>>,
     /// How many lookups have begun: the number of the last one.
     lookups: Cell<u64>,
@@ -136,7 +135,6 @@ impl FileCache {
             dir,
             options: OpenOptions::new().read(true).beneath(true),
             valid_for: Cell::new(VALID_FOR),
-            unused_for: Cell::new(UNUSED_FOR),
             entries: RefCell::new(Entries::new(CAPACITY)),
             lookups: Cell::default(),
             forgotten: Cell::default(),
@@ -154,12 +152,6 @@ impl FileCache {
     /// Sets for how long a file is used without a check: a second at first. With zero each use checks.
     pub fn set_valid_for(&self, time: Duration) {
         self.shared.valid_for.set(time);
-    }
-
-    /// Sets after how long without use a file is closed: a minute at first. That happens as others are opened; until then the disk space
-    /// of a removed file stays taken.
-    pub fn set_unused_for(&self, time: Duration) {
-        self.shared.unused_for.set(time);
     }
 
     /// The file or directory of a path, open for reading.
@@ -307,7 +299,7 @@ impl FileCache {
         if !(file.metadata.is_file() || file.metadata.is_dir()) {
             self.forget(path, lookup);
         } else if self.is_latest(path, lookup) {
-            let unused_since = lookup.at.saturating_sub(self.shared.unused_for.get());
+            let unused_since = lookup.at.saturating_sub(UNUSED_FOR);
             let entry = Known { file: file.clone(), lookup };
             self.shared.entries.borrow_mut().insert(bytes(path), entry, lookup.at, unused_since);
         }

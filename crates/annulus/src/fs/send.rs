@@ -7,8 +7,7 @@
 use super::aligned::AlignedBuf;
 use super::call::{CallArgs, CallSite};
 use super::file::File;
-use crate::file_policy::Policy;
-use crate::file_policy::{CallKind, Class, Timing};
+use crate::file_policy::{CallKind, Class, Policy, Timing};
 use crate::slots::streams::PageSink;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;

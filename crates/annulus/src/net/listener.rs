@@ -196,19 +196,11 @@ impl TcpListener {
         ListenOptions::new().bind(address)
     }
 
-    /// Takes over a listening socket, such as one from a service manager.
+    /// Takes over a listening socket, such as one from a service manager, with a limit on open connections. Without one, `try_from` does.
     ///
     /// # Errors
     /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime, or `Unsupported` under a simulated kernel. It is then
     /// closed.
-    pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
-        Self::from_socket_with_limit(socket, None)
-    }
-
-    /// As [`from_socket`](Self::from_socket), with a limit on open connections.
-    ///
-    /// # Errors
-    /// As there.
     pub fn from_socket_with_limit(
         socket: OwnedFd,
         limit: Option<ConnectionLimit>,

@@ -2,7 +2,6 @@
 
 use crate::tasks::panic_message;
 use std::any::Any;
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 
@@ -81,17 +80,5 @@ impl From<ShardError<io::Error>> for io::Error {
             Cause::Panicked(_) => io::ErrorKind::Other,
         };
         Self::new(kind, error.to_string())
-    }
-}
-
-impl From<ShardError<Infallible>> for io::Error {
-    /// As the conversion of a shard whose main may fail.
-    fn from(error: ShardError<Infallible>) -> Self {
-        let cause = match error.cause {
-            Cause::Runtime(error) => Cause::Runtime(error),
-            Cause::Panicked(panic) => Cause::Panicked(panic),
-            Cause::Main(never) => match never {},
-        };
-        ShardError::<Self> { shard: error.shard, cause }.into()
     }
 }

@@ -6,7 +6,6 @@ use super::shard::Shard;
 use super::start_barrier::{Ready, StartBarrier};
 use crate::affinity::{self, Pinned};
 use crate::runtime::{Builder, Runtime};
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -80,27 +79,6 @@ impl Shards {
             let mut input = inputs[shard.index].lock().unwrap_or_else(PoisonError::into_inner);
             let input = input.take().expect("each shard runs once");
             main(shard, input)
-        })
-    }
-
-    /// As [`run`](Self::run), for a `main` of any output: no output stops the other shards.
-    ///
-    /// ```
-    /// let indices = annulus::shards::Shards::new(3).run_to_end(async |shard| shard.index());
-    /// assert_eq!(indices.unwrap(), [0, 1, 2]);
-    /// ```
-    ///
-    /// # Errors
-    /// The first failure, with its shard: a runtime that could not be built, or a panic. The other shards are stopped.
-    pub fn run_to_end<T, F, Fut>(self, main: F) -> Result<Vec<T>, ShardError<Infallible>>
-    where
-        F: Fn(Shard) -> Fut + Sync,
-        Fut: Future<Output = T>,
-        T: Send,
-    {
-        self.run(|shard| {
-            let running = main(shard);
-            async move { Ok(running.await) }
         })
     }
 

@@ -1,10 +1,9 @@
 //! Disturbances of a network, at random.
 
-use super::Random;
 use super::network::Network;
 use super::pairs::Overlay;
-use super::seeds;
 use super::tally::Tally;
+use super::{Random, seeds};
 use annulus_sim::Hosts;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;

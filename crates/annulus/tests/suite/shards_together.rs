@@ -7,7 +7,6 @@ use annulus::shards::{Cause, ShardError, Shards, channel_to_all};
 use annulus::{spawn, yield_now};
 use common::drivers;
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
 use tokio_util::sync::CancellationToken;
@@ -59,18 +58,19 @@ fn inputs_are_dropped_if_the_shards_cannot_start() {
 }
 
 #[test]
-fn a_main_may_have_any_output() {
+fn a_main_may_have_any_output_and_its_panic_names_the_shard() {
     on_each_driver(|shards| {
-        let outputs = shards(3).run_to_end(async |shard| match shard.index() {
-            1 => Err("its own affair"),
-            index => Ok(index),
+        let outputs: Outcome<_> = shards(3).run(async |shard| {
+            Ok(match shard.index() {
+                1 => Err("its own affair"),
+                index => Ok(index),
+            })
         });
         assert_eq!(outputs.unwrap(), [Ok(0), Err("its own affair"), Ok(2)]);
-        let panics: Result<Vec<()>, ShardError<Infallible>> =
-            shards(2).run_to_end(async |shard| match shard.index() {
-                1 => std::panic::resume_unwind(Box::new("only me")),
-                _ => std::future::pending().await,
-            });
+        let panics: Outcome<()> = shards(2).run(async |shard| match shard.index() {
+            1 => std::panic::resume_unwind(Box::new("only me")),
+            _ => std::future::pending().await,
+        });
         let error = panics.unwrap_err();
         assert!(matches!(error.cause, Cause::Panicked(_)) && error.shard == 1);
         assert!(io::Error::from(error).to_string().contains("shard 1"));

@@ -14,6 +14,12 @@ pub(super) struct Activity {
     written: Cell<u64>,
     /// Responses whose bodies have given a frame and were not polled since, by the numbers of their requests.
     unpolled: RefCell<Vec<(u64, Instant)>>,
+    /// Of HTTP/1: bytes were read that no request has begun with.
+    has_unparsed: Cell<bool>,
+    /// A response has ended, or bytes were written, after the last flush. hyper flushes the stream when it holds nothing itself.
+    has_unflushed: Cell<bool>,
+    /// The last request has a body, and hyper does not show whether it was read to its end.
+    has_body: Cell<bool>,
 }
 
 impl Activity {
@@ -25,6 +31,9 @@ impl Activity {
             read: Cell::new(0),
             written: Cell::new(0),
             unpolled: RefCell::default(),
+            has_unparsed: Cell::default(),
+            has_unflushed: Cell::default(),
+            has_body: Cell::default(),
         })
     }
 
@@ -40,7 +49,18 @@ impl Activity {
 
     /// Since when no request has been in flight; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        (self.in_flight.get() == 0).then(|| self.idle_since.get())
+        (!self.is_handling()).then(|| self.idle_since.get())
+    }
+
+    /// Whether a response has not ended.
+    pub(super) fn is_handling(&self) -> bool {
+        self.in_flight.get() > 0
+    }
+
+    /// Whether hyper holds nothing of HTTP/1 that matters: it waits for the first byte of the next request.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_busy = self.has_unparsed.get() || self.has_unflushed.get() || self.has_body.get();
+        !is_busy && !self.is_handling()
     }
 
     /// The time since when a response has waited for its connection to take more bytes.
@@ -48,10 +68,20 @@ impl Activity {
         self.unpolled.borrow().iter().map(|(_, since)| *since).min()
     }
 
-    pub(super) fn begin(self: &Rc<Self>) -> Request {
+    pub(super) fn begin(self: &Rc<Self>, has_body: bool) -> Request {
+        self.has_unparsed.set(false);
+        self.has_body.set(has_body);
         self.in_flight.update(|count| count + 1);
         self.begun.update(|count| count + 1);
         Request { activity: self.clone(), number: self.begun.get(), is_unpolled: false }
+    }
+
+    pub(super) fn note_unparsed(&self) {
+        self.has_unparsed.set(true);
+    }
+
+    pub(super) fn note_unflushed(&self, has: bool) {
+        self.has_unflushed.set(has);
     }
 
     /// Bytes that were read from the stream.
@@ -98,8 +128,9 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         self.note_poll();
+        self.activity.note_unflushed(true);
         self.activity.in_flight.update(|count| count - 1);
-        if self.activity.in_flight.get() == 0 {
+        if !self.activity.is_handling() {
             self.activity.idle_since.set(Instant::now());
         }
     }

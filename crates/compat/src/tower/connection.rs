@@ -87,7 +87,7 @@ where
     let report = report.clone();
     let service = Counted { service, known, activity: activity.clone(), limit, report };
     let stream = CountedStream::new(stream, activity.clone(), open, settings.limits.write);
-    let mut connection = Protocol::Unknown(settings, stream, service);
+    let mut connection = Protocol::Unknown(settings, stream, service, activity.clone());
     let mut stopped = pin!(settings.stop.cancelled());
     let mut is_stopping = false;
     let mut timer = Timer::new(activity, settings.limits);

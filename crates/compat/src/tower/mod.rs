@@ -113,11 +113,13 @@ mod limits;
 mod open;
 mod panics;
 mod protocol;
+mod releasable;
 mod serve;
 mod service;
 mod stream;
 mod timeout;
 mod timer;
+mod watched;
 
 pub use error::ServeError;
 pub use serve::{Plain, Serve, serve, serve_hyper, serve_with};

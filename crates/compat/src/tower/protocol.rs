@@ -1,12 +1,15 @@
 //! The version of HTTP that a connection speaks.
 
+use super::activity::Activity;
 use super::connection::Settings;
-use crate::hyper::{BoxError, Executor, HttpService, Io, Releasable};
+use super::releasable::Releasable;
+use crate::hyper::{BoxError, Executor, HttpService, Io};
 use annulus::io::{AsyncRecv, AsyncSend};
 use hyper::server::conn::http2;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// The first bytes of a connection of HTTP/2.
@@ -27,7 +30,7 @@ where
     T: AsyncRecv + AsyncSend + Unpin,
     S: HttpService<Future: 'static>,
 {
-    Unknown(&'a Settings, T, S),
+    Unknown(&'a Settings, T, S, Rc<Activity>),
     Http1(Releasable<'a, T, S>),
     /// Boxed, so that connections of HTTP/1 do not have its size.
     Http2(Pin<Box<http2::Connection<Io<T>, S, Executor>>>),
@@ -42,7 +45,7 @@ where
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         loop {
             match self {
-                Self::Unknown(settings, stream, _) => {
+                Self::Unknown(settings, stream, ..) => {
                     let is_http2 = ready!(poll_is_http2(stream, settings.versions, cx))?;
                     self.begin(is_http2);
                 }
@@ -56,14 +59,16 @@ where
     }
 
     fn begin(&mut self, is_http2: bool) {
-        let Self::Unknown(settings, stream, service) = std::mem::replace(self, Self::Ended) else {
+        let Self::Unknown(settings, stream, service, activity) =
+            std::mem::replace(self, Self::Ended)
+        else {
             unreachable!("it has not begun")
         };
         *self = if is_http2 {
             let connection = settings.http2.serve_connection(Io::new(stream), service);
             Self::Http2(Box::pin(connection))
         } else {
-            Self::Http1(Releasable::new(&settings.http1, stream, service))
+            Self::Http1(Releasable::new(&settings.http1, stream, service, activity))
         };
     }
 

@@ -33,7 +33,8 @@ impl<S: HttpService> Service<Request<Incoming>> for Counted<S> {
     type Future = CountedFuture<S::Future>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let (version, counted) = (request.version(), self.activity.begin());
+        let has_body = !request.body().is_end_stream();
+        let (version, counted) = (request.version(), self.activity.begin(has_body));
         if !self.known.is_empty() {
             request.extensions_mut().extend(self.known.clone());
         }

@@ -9,77 +9,71 @@ const PAUSES: [Option<Duration>; 3] = [None, Some(Duration::ZERO), Some(Duration
 
 #[test]
 fn an_idle_connection_ends_at_once() {
-    for kind in KINDS {
-        simulated(async |_| {
-            let server = start(kind, "10.0.0.1:80");
-            let mut clients = Vec::new();
-            for pause in PAUSES {
-                let mut client = TcpStream::connect(server.address).await?;
-                if let Some(pause) = pause {
-                    ask(&mut client).await?;
-                    sleep(pause).await;
-                }
-                clients.push(client);
+    simulated(async |_| {
+        let server = start("10.0.0.1:80");
+        let mut clients = Vec::new();
+        for pause in PAUSES {
+            let mut client = TcpStream::connect(server.address).await?;
+            if let Some(pause) = pause {
+                ask(&mut client).await?;
+                sleep(pause).await;
             }
-            server.stop.cancel();
-            for mut client in clients {
-                assert!(end(&mut client).await < SECOND, "{kind:?}");
-            }
-            server.ended.await??;
-            assert!(server.errors.borrow().is_empty(), "{kind:?}: {:?}", server.errors);
-            Ok(())
-        });
-    }
+            clients.push(client);
+        }
+        server.stop.cancel();
+        for mut client in clients {
+            assert!(end(&mut client).await < SECOND);
+        }
+        server.ended.await??;
+        assert!(server.errors.borrow().is_empty(), "{:?}", server.errors);
+        Ok(())
+    });
 }
 
 /// After the release, too: the end of the client's direction comes right behind the request, whose answer takes a while.
 #[test]
 fn a_client_that_ends_its_direction_gets_its_reply() {
-    for kind in KINDS {
-        for pause in PAUSES {
-            simulated(async |_| {
-                let server = start(kind, "10.0.0.1:80");
-                let mut client = TcpStream::connect(server.address).await?;
-                if let Some(pause) = pause {
-                    ask(&mut client).await?;
-                    sleep(pause).await;
-                }
-                client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-                client.shutdown().await?;
-                response(&mut client, 0).await?;
-                assert!(end(&mut client).await < SECOND, "{kind:?}");
-                assert!(server.errors.borrow().is_empty(), "{kind:?}: {:?}", server.errors);
-                Ok(())
-            });
-        }
+    for pause in PAUSES {
+        simulated(async |_| {
+            let server = start("10.0.0.1:80");
+            let mut client = TcpStream::connect(server.address).await?;
+            if let Some(pause) = pause {
+                ask(&mut client).await?;
+                sleep(pause).await;
+            }
+            client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+            client.shutdown().await?;
+            response(&mut client, 0).await?;
+            assert!(end(&mut client).await < SECOND);
+            assert!(server.errors.borrow().is_empty(), "{:?}", server.errors);
+            Ok(())
+        });
     }
 }
 
 #[test]
 fn a_request_in_progress_is_finished() {
-    for kind in KINDS {
-        for pause in PAUSES {
-            simulated(async |_| {
-                let server = start(kind, "10.0.0.1:80");
-                let mut client = TcpStream::connect(server.address).await?;
-                if let Some(pause) = pause {
-                    ask(&mut client).await?;
-                    sleep(pause).await;
-                }
-                client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-                sleep(SECOND).await;
-                server.stop.cancel();
-                let begun = Instant::now();
-                let answer = client.recv().await?.expect("an answer");
-                assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{kind:?}");
-                assert!(begun.elapsed() >= SECOND * 8, "{kind:?}: {:?}", begun.elapsed());
-                drop(answer);
-                assert!(end(&mut client).await < SECOND, "{kind:?}");
-                server.ended.await??;
-                assert!(server.errors.borrow().is_empty(), "{kind:?}: {:?}", server.errors);
-                Ok(())
-            });
-        }
+    for pause in PAUSES {
+        simulated(async |_| {
+            let server = start("10.0.0.1:80");
+            let mut client = TcpStream::connect(server.address).await?;
+            if let Some(pause) = pause {
+                ask(&mut client).await?;
+                sleep(pause).await;
+            }
+            client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+            sleep(SECOND).await;
+            server.stop.cancel();
+            let begun = Instant::now();
+            let answer = client.recv().await?.expect("an answer");
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+            assert!(begun.elapsed() >= SECOND * 8, "{:?}", begun.elapsed());
+            drop(answer);
+            assert!(end(&mut client).await < SECOND);
+            server.ended.await??;
+            assert!(server.errors.borrow().is_empty(), "{:?}", server.errors);
+            Ok(())
+        });
     }
 }
 
@@ -104,26 +98,24 @@ async fn released(server: &Running) -> Result<TcpStream, Failure> {
 #[test]
 fn a_released_connection_is_upgraded() {
     everywhere(async || {
-        for kind in KINDS {
-            let server = start(kind, "127.0.0.1:0");
-            let mut client = released(&server).await?;
-            // Bytes that come with the request's head belong to the new protocol.
-            let head =
-                "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-            client.send(format!("{head}early")).await?;
-            let mut answer = Vec::new();
-            while !answer.ends_with(b"\r\n\r\n") {
-                answer.extend_from_slice(&client.recv_exact(1).await?);
-            }
-            assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
-            assert_eq!(&*client.recv_exact(5).await?, b"early");
-            // The connection belongs to the task that was spawned for it.
-            server.stop.cancel();
-            server.ended.await??;
-            for size in [1, 1000, 100_000] {
-                client.send(vec![7; size]).await?;
-                assert_eq!(&*client.recv_exact(size).await?, vec![7; size]);
-            }
+        let server = start("127.0.0.1:0");
+        let mut client = released(&server).await?;
+        // Bytes that come with the request's head belong to the new protocol.
+        let head =
+            "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+        client.send(format!("{head}early")).await?;
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            answer.extend_from_slice(&client.recv_exact(1).await?);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(&*client.recv_exact(5).await?, b"early");
+        // The connection belongs to the task that was spawned for it.
+        server.stop.cancel();
+        server.ended.await??;
+        for size in [1, 1000, 100_000] {
+            client.send(vec![7; size]).await?;
+            assert_eq!(&*client.recv_exact(size).await?, vec![7; size]);
         }
         Ok(())
     });
@@ -132,18 +124,16 @@ fn a_released_connection_is_upgraded() {
 #[test]
 fn a_released_connection_ends_on_real_drivers() {
     everywhere(async || {
-        for kind in KINDS {
-            let server = start(kind, "127.0.0.1:0");
-            let (mut one, mut two) = (released(&server).await?, released(&server).await?);
-            ask(&mut one).await?;
-            // The peer ends the connection.
-            two.shutdown().await?;
-            end(&mut two).await;
-            server.stop.cancel();
-            end(&mut one).await;
-            server.ended.await??;
-            assert!(server.errors.borrow().is_empty(), "{kind:?}: {:?}", server.errors);
-        }
+        let server = start("127.0.0.1:0");
+        let (mut one, mut two) = (released(&server).await?, released(&server).await?);
+        ask(&mut one).await?;
+        // The peer ends the connection.
+        two.shutdown().await?;
+        end(&mut two).await;
+        server.stop.cancel();
+        end(&mut one).await;
+        server.ended.await??;
+        assert!(server.errors.borrow().is_empty(), "{:?}", server.errors);
         Ok(())
     });
 }

@@ -1,4 +1,4 @@
-//! Connections of HTTP/1 that are released while they are idle: by `hyper::Http1`, and by the server of feature `tower`.
+//! Connections of HTTP/1 that are released while they are idle, by the server of feature `tower`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -12,14 +12,13 @@ mod server;
 use annulus::net::TcpStream;
 use annulus::time::{Instant, sleep};
 use common::{Failure, Outcome, everywhere, simulated};
-use server::{Kind, Running, start};
+use server::{Running, start};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
-const KINDS: [Kind; 2] = [Kind::Http1, Kind::Serve];
 
-/// The servers of this test release a connection once it is idle for at least this time.
+/// The server of this test releases a connection once it is idle for at least this time.
 const RELEASE: Duration = Duration::from_millis(100);
 const HEADER: Duration = Duration::from_secs(20);
 const IDLE: Duration = Duration::from_secs(30);

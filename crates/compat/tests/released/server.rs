@@ -1,11 +1,9 @@
-//! The servers, which do the same.
+//! The server.
 
 use crate::{HEADER, IDLE, RELEASE, SECOND};
-use annulus::JoinSet;
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::TcpListener;
 use annulus::task::JoinHandle;
 use annulus::time::sleep;
-use annulus_compat::hyper::{Http1, Timer};
 use annulus_compat::tower::serve_hyper;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -17,15 +15,8 @@ use std::cell::RefCell;
 use std::future::IntoFuture;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use tokio_util::sync::CancellationToken;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Http1,
-    Serve,
-}
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -35,61 +26,18 @@ pub(crate) struct Running {
 }
 
 /// Starts a server, which ends once `stop` is cancelled.
-pub(crate) fn start(kind: Kind, address: &str) -> Running {
+pub(crate) fn start(address: &str) -> Running {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, errors) = (CancellationToken::new(), Rc::new(RefCell::new(Vec::new())));
-    let ended = match kind {
-        Kind::Http1 => annulus::spawn(accept(listener, stop.clone(), errors.clone())),
-        Kind::Serve => {
-            let reported = errors.clone();
-            let server = serve_hyper(listener, service_fn(answer))
-                .release_after(RELEASE)
-                .header_read_timeout(HEADER)
-                .idle_timeout(IDLE)
-                .on_error(move |error| reported.borrow_mut().push(error.error.to_string()))
-                .with_graceful_shutdown(stop.clone().cancelled_owned());
-            annulus::spawn(server.into_future())
-        }
-    };
-    Running { address, stop, ended, errors }
-}
-
-/// As `tower::serve`, by `Http1`.
-async fn accept(
-    listener: TcpListener,
-    stop: CancellationToken,
-    errors: Rc<RefCell<Vec<String>>>,
-) -> io::Result<()> {
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(Timer::new()).header_read_timeout(HEADER);
-    let server = Rc::new(Http1::new(http).release_after(RELEASE).idle_timeout(IDLE));
-    let mut connections = JoinSet::new();
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        let (server, stop, errors) = (server.clone(), stop.clone(), errors.clone());
-        let (stream, _) = accepted?;
-        connections.spawn(async move {
-            if let Err(error) = serve_connection(&server, stream, stop).await {
-                errors.borrow_mut().push(error.to_string());
-            }
-        });
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
-    Ok(())
-}
-
-async fn serve_connection(
-    server: &Http1,
-    stream: TcpStream,
-    stop: CancellationToken,
-) -> Result<(), crate::Failure> {
-    let mut connection = pin!(server.serve_connection(stream, service_fn(answer)));
-    if let Some(ended) = stop.run_until_cancelled(connection.as_mut()).await {
-        return ended;
-    }
-    connection.as_mut().graceful_shutdown();
-    connection.await
+    let reported = errors.clone();
+    let server = serve_hyper(listener, service_fn(answer))
+        .release_after(RELEASE)
+        .header_read_timeout(HEADER)
+        .idle_timeout(IDLE)
+        .on_error(move |error| reported.borrow_mut().push(error.error.to_string()))
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    Running { address, stop, ended: annulus::spawn(server.into_future()), errors }
 }
 
 /// Answers `/slow` ten seconds late, `/upgrade` by an upgrade to an echo, `/N` with a body of so many bytes, and a POST with its own.

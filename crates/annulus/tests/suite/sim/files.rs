@@ -286,7 +286,6 @@ fn an_open_file_is_looked_for_again_when_its_time_is_over() {
             fs::write("/public/page", "old").await?;
             let files = FileCache::new(Dir::open("/public").await?);
             files.set_valid_for(Duration::from_secs(5));
-            files.set_unused_for(Duration::from_secs(60));
             let first = files.open("page").await?;
             fs::write("/new", "newer").await?;
             fs::rename("/new", "/public/page").await?;

@@ -1,19 +1,18 @@
-//! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio. `uring-released` and `epoll-released` speak
-//! HTTP/1 without TLS only, and free what hyper holds for idle connections; so does `uring-serve`, by the server of feature `tower`.
+//! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio. `uring-serve`, the server of
+//! feature `tower`, speaks HTTP/1 without TLS only, and frees what hyper holds for idle connections.
 
 use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
-use annulus_compat::hyper::{Executor, Http1, Io};
+use annulus_compat::hyper::{Executor, Io};
 use annulus_compat::rustls::TlsAcceptor;
 use annulus_compat::tower::serve_hyper;
 use hyper::service::service_fn;
 use peer_hyper::{
-    BACKLOG, SHORTAGE, ServerConfig, Service, Task, announce, answer, any_task, http1, must, serve,
+    BACKLOG, SHORTAGE, ServerConfig, Service, Task, announce, answer, any_task, must, serve,
 };
 use std::sync::Arc;
 
-const MODES: [&str; 7] =
-    ["uring", "epoll", "guest", "guest-tasks", "uring-released", "epoll-released", "uring-serve"];
+const MODES: [&str; 5] = ["uring", "epoll", "guest", "guest-tasks", "uring-serve"];
 
 /// Spawns the task of a connection.
 type Spawn = fn(Service, TcpStream);
@@ -24,10 +23,7 @@ fn main() {
     // As axum spawns its connections.
     let of_tokio: Spawn =
         |service, stream| drop(tokio::task::spawn_local(connection(service, stream)));
-    let released: Spawn = |_, stream| drop(annulus::spawn(released(stream)));
     match task.mode.as_deref() {
-        Some("uring-released") => alone(DriverChoice::Uring, accept(task, released)),
-        Some("epoll-released") => alone(DriverChoice::Epoll, accept(task, released)),
         Some("uring-serve") => alone(DriverChoice::Uring, serve_all(task)),
         Some("guest") => must(annulus_tokio::run(accept(task, of_tokio))),
         Some("guest-tasks") => must(annulus_tokio::run(accept(task, of_annulus))),
@@ -73,8 +69,4 @@ async fn encrypted(service: Service, stream: TcpStream, config: Arc<ServerConfig
     if let Ok(stream) = TlsAcceptor::new(config).accept(stream).await {
         serve(&service, Io::new(stream), Executor).await;
     }
-}
-
-async fn released(stream: TcpStream) {
-    let _ = Http1::new(http1()).serve_connection(stream, service_fn(answer)).await;
 }

@@ -1,7 +1,8 @@
 //! A connection of HTTP/1 of which hyper's part can be freed while nothing is under way.
 
-use super::watched::{Answering, State, Watched};
-use super::{BoxError, HttpService};
+use super::activity::Activity;
+use super::watched::Watched;
+use crate::hyper::{BoxError, HttpService};
 use annulus::io::{AsyncRecv, AsyncSend};
 use hyper::server::conn::http1::{Builder, Parts, UpgradeableConnection};
 use std::pin::Pin;
@@ -9,18 +10,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// It has no timers: what drives it says when it is to be released.
-pub(crate) struct Releasable<'a, T, S: HttpService> {
+pub(super) struct Releasable<'a, T, S: HttpService> {
     http: &'a Builder,
-    state: Rc<State>,
+    activity: Rc<Activity>,
     phase: Phase<T, S>,
     is_stopping: bool,
 }
 
 enum Phase<T, S: HttpService> {
     /// hyper holds nothing, and the next byte is awaited.
-    Released(Watched<T>, Answering<S>),
+    Released(Watched<T>, S),
     /// Boxed, so that the task does not have its size while it is released.
-    Served(Box<UpgradeableConnection<Watched<T>, Answering<S>>>),
+    Served(Box<UpgradeableConnection<Watched<T>, S>>),
     /// Nothing is under way, and the stream ends.
     Closing(Watched<T>),
     Ended,
@@ -32,15 +33,13 @@ where
     S: HttpService,
 {
     /// A connection that is released, until its first byte.
-    pub(crate) fn new(http: &'a Builder, stream: T, service: S) -> Self {
-        let state = Rc::new(State::default());
-        let stream = Watched::new(stream, state.clone());
-        let phase = Phase::Released(stream, Answering::new(service, state.clone()));
-        Self { http, state, phase, is_stopping: false }
+    pub(super) fn new(http: &'a Builder, stream: T, service: S, activity: Rc<Activity>) -> Self {
+        let phase = Phase::Released(Watched::new(stream, activity.clone()), service);
+        Self { http, activity, phase, is_stopping: false }
     }
 
     /// Serves it to its end, or until it is upgraded.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         loop {
             let ended = match &mut self.phase {
                 Phase::Released(stream, _) => {
@@ -76,7 +75,7 @@ where
     }
 
     /// Lets it end: after the response to the request that has begun, or with the next poll.
-    pub(crate) fn graceful_shutdown(&mut self) {
+    pub(super) fn graceful_shutdown(&mut self) {
         self.is_stopping = true;
         if let Phase::Served(connection) = &mut self.phase {
             Pin::new(&mut **connection).graceful_shutdown();
@@ -84,22 +83,17 @@ where
     }
 
     /// Whether hyper holds nothing for the connection.
-    pub(crate) fn is_released(&self) -> bool {
+    pub(super) fn is_released(&self) -> bool {
         !matches!(self.phase, Phase::Served(_))
     }
 
     /// Whether nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.is_released() || self.state.is_idle()
-    }
-
-    /// How many responses have ended.
-    pub(crate) fn answered(&self) -> u64 {
-        self.state.answered()
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_released() || self.activity.is_idle()
     }
 
     /// Frees what hyper holds, if nothing is under way. It is to be polled afterwards.
-    pub(crate) fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         if self.is_released() || !self.is_idle() {
             return;
         }
