@@ -4,7 +4,7 @@ use crate::common::{pair, pattern, receive};
 use annulus::io::{AsyncSend, CopyError, Direction, copy, copy_at_most, copy_bidirectional};
 use annulus::net::TcpStream;
 use annulus::time::timeout;
-use annulus::{JoinHandle, spawn};
+use annulus::{JoinHandle, spawn, yield_now};
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
@@ -55,6 +55,32 @@ pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::R
     }
     client.shutdown().await?;
     assert_eq!(copied.await.expect("no panic")?, 13);
+    Ok(())
+}
+
+/// A small send settles by silence, and no other event comes: what a copy has queued behind it, with its task or over the link, must leave
+/// all the same.
+pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_follows()
+-> io::Result<()> {
+    let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
+    let waits = spawn(async move {
+        let first = receive(&mut server, 2).await?;
+        io::Result::Ok((first, receive(&mut server, 1).await?, server))
+    });
+    client.send("b").await?;
+    // What the copy takes first is there, and the server's receive is armed, so that no event of its own makes the loop turn.
+    near.readable().await?;
+    let copied = spawn(async move {
+        far.write(b"a").await?;
+        copy(&mut near, &mut far).await
+    });
+    yield_now().await;
+    yield_now().await;
+    client.send("c").await?;
+    let (first, second, _server) = waits.await.expect("no panic")?;
+    assert_eq!((&*first, &*second), (&b"ab"[..], &b"c"[..]));
+    client.shutdown().await?;
+    assert_eq!(copied.await.expect("no panic")?, 2);
     Ok(())
 }
 

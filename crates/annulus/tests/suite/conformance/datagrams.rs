@@ -3,7 +3,7 @@
 use crate::common::{own_address, pattern, touch};
 use crate::conformance::mode::Mode;
 use annulus::Counters;
-use annulus::net::{Transmit, UdpOptions, UdpSocket};
+use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixDatagram};
 use annulus::spawn;
 use annulus::time::timeout;
 use std::future::poll_fn;
@@ -223,6 +223,78 @@ pub(crate) async fn try_send_copies() -> io::Result<()> {
     assert_eq!(&*other.recv().await?, b"first");
     assert_eq!(&*other.recv().await?, b"other");
     poll_fn(|cx| one.poll_send_ready(cx)).await
+}
+
+/// The ways in which a datagram is queued.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Owned,
+    Lease,
+    Copied,
+    /// Large enough for a call of its own.
+    Direct,
+}
+
+/// The first send settles by silence, and no other event comes: what was queued behind it must leave all the same.
+pub(crate) async fn what_is_queued_behind_a_datagram_leaves_though_nothing_follows()
+-> io::Result<()> {
+    const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Copied, Way::Direct];
+    let (connected, other) = pair().await?;
+    let other = Rc::new(other);
+    let unconnected = UdpSocket::bind("127.0.0.1:0")?;
+    let to = other.local_addr()?;
+    for sender in [&connected, &unconnected] {
+        other.connect(sender.local_addr()?).await?;
+        for (first, second) in WAYS.into_iter().flat_map(|one| WAYS.map(|other| (one, other))) {
+            sender.send_to("l", to).await?;
+            let lease = other.recv().await?;
+            sender.send_to("l", to).await?;
+            let leases = [lease, other.recv().await?];
+            let receiver = other.clone();
+            let waits = spawn(async move {
+                let first = receiver.recv().await?.len();
+                io::Result::Ok([first, receiver.recv().await?.len()])
+            });
+            // The receive is armed, and so no event of its own makes the loop turn.
+            annulus::yield_now().await;
+            for (way, lease) in [first, second].into_iter().zip(leases) {
+                match way {
+                    Way::Owned => touch(sender.send_to(vec![1; 2], to)).expect("there is space"),
+                    Way::Lease => touch(sender.send_to(lease, to)).expect("there is space"),
+                    Way::Copied => sender.try_send(&[1; 3], &Transmit::to(to)),
+                    Way::Direct => sender.try_send(&[1; 5000], &Transmit::to(to)),
+                }?;
+            }
+            let lens = [first, second].map(|way| match way {
+                Way::Lease => 1,
+                Way::Owned => 2,
+                Way::Copied => 3,
+                Way::Direct => 5000,
+            });
+            assert_eq!(waits.await.expect("no panic")?, lens, "{first:?}, {second:?}");
+        }
+    }
+    Ok(())
+}
+
+/// One datagram leaves a turn, and settles by silence: those behind it must leave though no event comes.
+pub(crate) async fn what_is_queued_behind_a_unix_datagram_leaves_though_nothing_follows()
+-> io::Result<()> {
+    let (sender, reader) = UnixDatagram::pair()?;
+    let waits = spawn(async move {
+        let mut got = Vec::new();
+        while got.len() < 5 {
+            got.extend_from_slice(&reader.recv().await?);
+        }
+        io::Result::Ok(got)
+    });
+    // The receive is armed, and so no event of its own makes the loop turn.
+    annulus::yield_now().await;
+    for n in 0..5u8 {
+        touch(sender.send(vec![n])).expect("there is space")?;
+    }
+    assert_eq!(waits.await.expect("no panic")?, [0, 1, 2, 3, 4]);
+    Ok(())
 }
 
 /// Large ones go to the kernel at once, and small ones with the turn: none overtakes another, whether something is queued or not.

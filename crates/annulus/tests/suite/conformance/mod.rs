@@ -187,6 +187,7 @@ suite! {
     codecs::an_end_within_a_message_is_an_error;
     codecs::framed_of_tokio_serves;
     copies::a_quiet_source_does_not_hold_back_what_was_copied;
+    copies::what_is_copied_behind_a_small_send_leaves_though_nothing_follows;
     copies::more_copies_than_a_task_has_budget_all_go_on, with |builder| builder.task_budget(1);
     copies::a_direction_that_was_shut_down_does_not_end_the_other;
     copies::halves_are_copied, with small_bounds;
@@ -310,6 +311,7 @@ message_suite! {
     datagrams::segments_arrive_as_datagrams;
     datagrams::segments_of_no_bytes_are_refused;
     datagrams::try_send_copies;
+    datagrams::what_is_queued_behind_a_datagram_leaves_though_nothing_follows;
     readiness::datagrams_are_taken_by_readiness;
     datagrams::datagrams_dropped_in_a_flood_are_counted;
     datagrams::tasks_that_poll_for_space_and_for_a_drain_are_woken, with small_bounds;
@@ -325,6 +327,7 @@ message_suite! {
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
+    datagrams::what_is_queued_behind_a_unix_datagram_leaves_though_nothing_follows;
     errors::errors_name_operation_and_path;
     errors::a_refused_datagram_names_the_peer;
     unix::a_path_in_use_is_refused_and_a_stale_one_taken_over;
