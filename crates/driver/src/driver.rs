@@ -1,6 +1,7 @@
 //! The driver type, and what a driver must provide.
 #![allow(unsafe_code)]
 
+use crate::common::Common;
 use crate::counters::Counters;
 use crate::epoll::Epoll;
 use crate::event::Event;
@@ -24,6 +25,22 @@ pub enum Driver {
 }
 
 impl Driver {
+    #[inline]
+    fn common(&self) -> &Common {
+        match self {
+            Self::Uring(uring) => &uring.common,
+            Self::Epoll(epoll) => &epoll.common,
+        }
+    }
+
+    #[inline]
+    fn common_mut(&mut self) -> &mut Common {
+        match self {
+            Self::Uring(uring) => &mut uring.common,
+            Self::Epoll(epoll) => &mut epoll.common,
+        }
+    }
+
     /// Queues an operation that names no memory; it starts with the next [`turn`](Self::turn) at the latest. It never fails: if there
     /// is no space, operations wait in order.
     ///
@@ -163,10 +180,7 @@ impl Driver {
     /// Whether [`MemoryOp::SendToNow`] is there: in io_uring since 6.1.
     #[inline]
     pub fn addresses_sends(&self) -> bool {
-        match self {
-            Self::Uring(uring) => uring.addresses_sends(),
-            Self::Epoll(_) => true,
-        }
+        self.common().addresses_sends
     }
 
     /// True if `…Now` sends are made when they are submitted, and every event so far was taken: each of them that has had no event
@@ -192,11 +206,7 @@ impl Driver {
     /// True once after the pools were trimmed: the caller can free what it keeps for reuse.
     #[inline]
     pub fn take_trimmed(&mut self) -> bool {
-        let trimmed = match self {
-            Self::Uring(uring) => &mut uring.trimmed,
-            Self::Epoll(epoll) => &mut epoll.trimmed,
-        };
-        std::mem::take(trimmed)
+        std::mem::take(&mut self.common_mut().trimmed)
     }
 
     /// Limits how much receives may bring before the next turn.
@@ -224,10 +234,7 @@ impl Driver {
     /// The pool that streams receive into.
     #[inline]
     pub fn pool(&self) -> &Rc<Pool> {
-        match self {
-            Self::Uring(uring) => uring.pool(),
-            Self::Epoll(epoll) => epoll.pool(),
-        }
+        &self.common().pool
     }
 
     /// Makes the pool that datagrams are received into, unless it exists.
@@ -245,10 +252,7 @@ impl Driver {
     /// its buffers, all others into those of [`pool`](Self::pool).
     #[inline]
     pub fn datagram_pool(&self) -> Option<&Rc<Pool>> {
-        match self {
-            Self::Uring(uring) => uring.datagram_pool(),
-            Self::Epoll(epoll) => epoll.datagram_pool(),
-        }
+        self.common().datagrams.as_ref()
     }
 
     /// Registers memory with the kernel, which pins its pages, so that file reads and writes in it need not look them up. Returns
@@ -281,53 +285,40 @@ impl Driver {
     /// Whether a multishot receive can have a limit.
     #[inline]
     pub fn limits_receives(&self) -> bool {
-        match self {
-            Self::Uring(uring) => uring.limits_receives(),
-            Self::Epoll(_) => true,
-        }
+        self.common().limits_receives
     }
 
     /// Whether a multishot receive may miss a reset that comes together with data.
     pub fn loses_resets(&self) -> bool {
-        match self {
-            Self::Uring(uring) => uring.kernel().real_descriptors(),
-            Self::Epoll(_) => false,
-        }
+        matches!(self, Self::Uring(_)) && self.kernel().real_descriptors()
     }
 
     /// Closes a descriptor that no operation in flight names, before it returns. [`Op::Close`] closes it with the turn, which costs
     /// less.
     pub fn close_now(&mut self, fd: Fd) {
         match self {
-            Self::Uring(uring) => uring.kernel().close(fd),
+            Self::Uring(uring) => uring.common.kernel.close(fd),
             Self::Epoll(epoll) => epoll.close(fd),
         }
     }
 
     /// Releases a descriptor that no operation in flight names. It stays open, and is used and closed elsewhere.
     pub fn release(&mut self, fd: Fd) {
-        match self {
-            Self::Uring(_) => {}
-            Self::Epoll(epoll) => epoll.release(fd),
+        if let Self::Epoll(epoll) = self {
+            epoll.release(fd);
         }
     }
 
     /// The counters.
     #[inline]
     pub fn counters(&mut self) -> &mut Counters {
-        match self {
-            Self::Uring(uring) => uring.counters(),
-            Self::Epoll(epoll) => epoll.counters(),
-        }
+        &mut self.common_mut().counters
     }
 
     /// The kernel, for direct calls.
     #[inline]
     pub fn kernel(&self) -> &Rc<dyn Kernel> {
-        match self {
-            Self::Uring(uring) => uring.kernel(),
-            Self::Epoll(epoll) => epoll.kernel(),
-        }
+        &self.common().kernel
     }
 
     /// Closes the driver. Afterwards the kernel uses none of the pools' memory.

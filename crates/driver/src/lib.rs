@@ -6,6 +6,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod common;
 mod counters;
 mod driver;
 mod epoll;

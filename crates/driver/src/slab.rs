@@ -164,6 +164,16 @@ impl<T> Slab<T> {
         })
     }
 
+    /// All values.
+    pub fn values(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter_map(|slot| match &mut slot
+            .entry
+        {
+            Entry::Used(value) => Some(value),
+            Entry::Free { .. } => None,
+        })
+    }
+
     /// The indices in use.
     pub fn indices(&self) -> Vec<u32> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());

@@ -9,14 +9,13 @@ mod poll_thread;
 
 use crate::event::Event;
 use crate::token::Token;
-use annulus_kernel::Fd;
+use annulus_kernel::{EventFd, Fd};
 pub(crate) use job::Job;
 use poll_thread::PendingCall;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -47,11 +46,11 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     /// Readable once calls are done.
-    done_fd: OwnedFd,
+    done_fd: EventFd,
     /// Signalled as well, if another event loop waits for the driver.
-    notifier: OnceLock<OwnedFd>,
+    notifier: OnceLock<EventFd>,
     /// Wakes the poll thread.
-    wake_fd: OwnedFd,
+    wake_fd: EventFd,
 }
 
 /// The threads of one driver.
@@ -60,22 +59,20 @@ pub(crate) struct Workers(Arc<Shared>);
 impl Workers {
     /// Starts no thread yet.
     pub(crate) fn new() -> Result<Self, Errno> {
-        let eventfd = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let (done_fd, wake_fd) = (eventfd()?, eventfd()?);
+        let (done_fd, wake_fd) = (EventFd::new()?, EventFd::new()?);
         let (state, work) = (Mutex::default(), Condvar::new());
         Ok(Self(Arc::new(Shared { state, work, done_fd, notifier: OnceLock::new(), wake_fd })))
     }
 
     /// Signals this eventfd, too, each time calls are done. If several are set, the first stays.
-    pub(crate) fn set_notifier(&self, notifier: OwnedFd) {
+    pub(crate) fn set_notifier(&self, notifier: EventFd) {
         _ = self.0.notifier.set(notifier);
     }
 
     /// A descriptor that gets an edge each time calls are done.
     pub(crate) fn done_fd(&self) -> Fd {
-        // SAFETY: the eventfd is open as long as `Shared`. The driver that watches it owns the `Workers`, and drops them last
-        // or with its own ring or epoll instance.
-        unsafe { Fd::from_raw(self.0.done_fd.as_raw_fd()) }
+        // The driver that watches it owns the `Workers`, and drops them last or with its own ring or epoll instance.
+        fd_of(&self.0.done_fd)
     }
 
     /// Queues a call.
@@ -119,7 +116,7 @@ impl Workers {
         }
         state.pending.push(call);
         drop(state);
-        notify(&self.0.wake_fd);
+        self.0.wake_fd.signal();
         Ok(())
     }
 
@@ -133,7 +130,7 @@ impl Workers {
     pub(crate) fn cancel(&self, target: Token) -> bool {
         let mut state = self.0.state();
         if state.cancel_pending(target) {
-            notify(&self.0.wake_fd);
+            self.0.wake_fd.signal();
             return true;
         }
         if let Some(index) = state.jobs.iter().position(|job| job.token() == target) {
@@ -149,8 +146,7 @@ impl Workers {
 
     /// Takes the events of calls that are done.
     pub(crate) fn collect(&self, events: &mut VecDeque<Event>) {
-        // It fails only if the eventfd was not signalled, which is harmless.
-        _ = rustix::io::read(&self.0.done_fd, &mut [0; 8]);
+        self.0.done_fd.clear();
         events.extend(std::mem::take(&mut self.0.state().done));
     }
 }
@@ -165,7 +161,7 @@ impl Drop for Workers {
         let idle = state.busy == 0 && !state.pending.iter().any(PendingCall::is_running);
         drop(state);
         self.0.work.notify_all();
-        notify(&self.0.wake_fd);
+        self.0.wake_fd.signal();
         if idle {
             threads.for_each(|thread| _ = thread.join());
         }
@@ -186,8 +182,8 @@ impl Shared {
 
     /// Calls are done.
     fn notify_done(&self) {
-        notify(&self.done_fd);
-        self.notifier.get().into_iter().for_each(notify);
+        self.done_fd.signal();
+        self.notifier.get().into_iter().for_each(EventFd::signal);
     }
 
     /// The main function of a worker thread.
@@ -222,10 +218,10 @@ impl Shared {
     }
 }
 
-/// Makes an eventfd readable.
-fn notify(eventfd: &OwnedFd) {
-    // It fails only if the counter is full, and then the eventfd is readable.
-    _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+/// The descriptor of an eventfd that is to be watched as long as [`Shared`] has it.
+fn fd_of(eventfd: &EventFd) -> Fd {
+    // SAFETY: it is open as long as `Shared`, which outlives each watch and each poll of it.
+    unsafe { Fd::from_raw(eventfd.as_fd().as_raw_fd()) }
 }
 
 #[cfg(test)]

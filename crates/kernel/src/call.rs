@@ -1,5 +1,6 @@
 //! Errors that name the system call that failed.
 
+use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -37,10 +38,14 @@ pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Er
     }
 }
 
+/// The error of a system call of libc that has just failed.
+pub(crate) fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
 
     #[test]
     fn the_text_has_the_call_and_the_errno() {

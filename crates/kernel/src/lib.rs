@@ -11,7 +11,9 @@
 mod address;
 mod call;
 mod control;
+pub mod descriptor;
 pub mod epoll;
+mod event_fd;
 mod fd;
 pub mod file;
 mod kernel;
@@ -34,6 +36,7 @@ pub use call::{CallError, named};
 pub use control::{
     Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
 };
+pub use event_fd::EventFd;
 pub use fd::Fd;
 pub use kernel::Kernel;
 pub use linux::Linux;

@@ -1,36 +1,44 @@
 //! Linux: the system calls of rustix behind the trait.
 #![allow(unsafe_code)]
 
-mod attempt;
-mod epoll;
-mod option;
-
 use crate::address::{Address, UnixName};
-use crate::call::named;
-use crate::epoll::{Edge, Registration};
+use crate::call::{last_error, named};
+use crate::epoll::{Edge, EventData, Registration};
 use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
-use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
+use crate::option::{self, Credentials, DeviceName, SocketOption, SocketQuery};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use crate::vectors::{IoVec, MessageSlot, MsgHeader};
-use rustix::event::PollFlags;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::FileType;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr as again};
 use rustix::io_uring::{
-    IoringEnterFlags, IoringRegisterOp, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg,
-    io_uring_params, io_uring_ptr, io_uring_register, io_uring_setup,
+    IoringEnterFlags, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg, io_uring_ptr,
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::net::{
-    self, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags,
+    self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
+use std::{ptr, slice};
+
+/// Flags of the calls on sockets that do not wait.
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+const RECEIVE_MESSAGE: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+/// The longest time of a timer or of a wait of epoll. A longer one wakes once a day for nothing.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The Linux kernel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,20 +52,9 @@ impl Linux {
     }
 }
 
-fn register_op(what: Register) -> IoringRegisterOp {
-    match what {
-        Register::Eventfd => IoringRegisterOp::RegisterEventfd,
-        Register::Probe => IoringRegisterOp::RegisterProbe,
-        Register::Restrictions => IoringRegisterOp::RegisterRestrictions,
-        Register::EnableRings => IoringRegisterOp::RegisterEnableRings,
-        Register::Buffers => IoringRegisterOp::RegisterBuffers2,
-        Register::BuffersUpdate => IoringRegisterOp::RegisterBuffersUpdate,
-        Register::IowqMaxWorkers => IoringRegisterOp::RegisterIowqMaxWorkers,
-        Register::RingFds => IoringRegisterOp::RegisterRingFds,
-        Register::UnregisterRingFds => IoringRegisterOp::UnregisterRingFds,
-        Register::BufferRing => IoringRegisterOp::RegisterPbufRing,
-        Register::UnregisterBufferRing => IoringRegisterOp::UnregisterPbufRing,
-    }
+/// The result of a system call of libc.
+fn answer(value: impl TryInto<usize>) -> Result<usize, Errno> {
+    value.try_into().map_err(|_| last_error())
 }
 
 fn timespec(timeout: Duration) -> Timespec {
@@ -76,7 +73,7 @@ fn socket_address(address: &Address) -> SocketAddrAny {
 fn plain_address(address: &SocketAddrAny) -> Address {
     // SAFETY: `addr_len` bytes at the pointer are initialised, as rustix documents.
     let bytes = unsafe {
-        std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.addr_len() as usize)
+        slice::from_raw_parts(address.as_ptr().cast::<u8>(), address.addr_len() as usize)
     };
     Address::from_bytes(bytes)
 }
@@ -110,15 +107,10 @@ fn is_socket(path: &[u8]) -> bool {
 // SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait demands.
 unsafe impl Kernel for Linux {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
-        // SAFETY: both structures are plain integers with the layout of `struct io_uring_params` (120 bytes, asserted beside
-        // `Params`; transmute checks that of rustix), so every bit pattern is valid in both. The call writes only to the
-        // structure, which names no other memory: this function demands it.
-        unsafe {
-            let mut native: io_uring_params = std::mem::transmute(*params);
-            let fd = io_uring_setup(entries, &mut native)?;
-            *params = std::mem::transmute::<io_uring_params, Params>(native);
-            Ok(fd.into_raw_fd())
-        }
+        // SAFETY: the call writes only to the structure, which has the layout of `struct io_uring_params` (120 bytes, asserted beside it)
+        // and names no other memory: this function demands it.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, ptr::from_mut(params)) };
+        Ok(answer(fd)? as RawFd)
     }
 
     #[inline]
@@ -141,7 +133,7 @@ unsafe impl Kernel for Linux {
             match &time {
                 None => io_uring_enter(fd, to_submit, min_complete, flags)?,
                 Some(time) => {
-                    let ts = io_uring_ptr::new(std::ptr::from_ref(time).cast_mut().cast());
+                    let ts = io_uring_ptr::new(ptr::from_ref(time).cast_mut().cast());
                     let events = io_uring_getevents_arg { ts, ..Default::default() };
                     let flags = flags | IoringEnterFlags::EXT_ARG;
                     io_uring_enter_arg(fd, to_submit, min_complete, flags, Some(&events))?
@@ -158,8 +150,10 @@ unsafe impl Kernel for Linux {
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
+        let (fd, what) = (ring.raw(), what as u32);
         // SAFETY: `arg` points to what the registration expects, which this function demands.
-        Ok(unsafe { io_uring_register(Self::borrow(ring), register_op(what), arg.cast(), count)? })
+        let answered = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, what, arg, count) };
+        Ok(answer(answered)? as u32)
     }
 
     fn map(&self, ring: Fd, offset: u64, len: usize) -> io::Result<*mut u8> {
@@ -168,7 +162,7 @@ unsafe impl Kernel for Linux {
         // SAFETY: a new mapping at an address that the system chooses overlaps no other, and the advice is for that mapping: a
         // forked child must not have the ring of its parent.
         unsafe {
-            let address = mmap(std::ptr::null_mut(), len, prot, flags, Self::borrow(ring), offset)?;
+            let address = mmap(ptr::null_mut(), len, prot, flags, Self::borrow(ring), offset)?;
             madvise(address, len, Advice::LinuxDontFork)?;
             Ok(address.cast())
         }
@@ -220,8 +214,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
-        let connect = || net::connect(Self::borrow(fd), &socket_address(address));
-        Ok(rustix::io::retry_on_intr(connect)?)
+        Ok(again(|| net::connect(Self::borrow(fd), &socket_address(address)))?)
     }
 
     fn unlink(&self, address: &Address) {
@@ -239,35 +232,41 @@ unsafe impl Kernel for Linux {
     }
 
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
-        let how = match how {
-            Shutdown::Read => net::Shutdown::Read,
-            Shutdown::Write => net::Shutdown::Write,
-            Shutdown::Both => net::Shutdown::Both,
-        };
         Ok(net::shutdown(Self::borrow(fd), how)?)
     }
 
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let more = if more { SendFlags::MORE } else { SendFlags::empty() };
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more;
         let nothing = &mut SendAncillaryBuffer::default();
-        Ok(net::sendmsg(Self::borrow(fd), slices, nothing, flags)?)
+        Ok(net::sendmsg(Self::borrow(fd), slices, nothing, SEND | more)?)
     }
 
     #[inline]
     unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
-        // SAFETY: the memory is writable and exclusive, which this function demands.
-        unsafe { attempt::receive(fd, buffer, len) }
+        again(|| {
+            // SAFETY: the memory is writable and exclusive, which this function demands; it need not be initialised.
+            let memory = unsafe {
+                slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize)
+            };
+            let (_, count) = net::recv(fd.borrow(), memory, RecvFlags::DONTWAIT)?;
+            Ok(count as u32)
+        })
     }
 
     unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
-        // SAFETY: the memory is writable and exclusive, which this function demands.
-        unsafe { attempt::receive_message(fd, header) }
+        let receive = || {
+            // SAFETY: the memory is writable and exclusive, which this function demands.
+            answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), RECEIVE_MESSAGE) })
+        };
+        Ok(again(receive)? as u32)
     }
 
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
-        // SAFETY: the memory is writable and exclusive, which this function demands.
-        unsafe { attempt::receive_messages(fd, slots) }
+        let (first, count) = (slots.as_mut_ptr().cast(), slots.len() as u32);
+        // The flags are of another type in musl.
+        let (flags, timeout) = (RECEIVE_MESSAGE as _, ptr::null_mut());
+        // SAFETY: the slots name memory that is writable and exclusive, which this function demands.
+        again(|| answer(unsafe { libc::recvmmsg(fd.raw(), first, count, flags, timeout) }))
     }
 
     #[inline]
@@ -279,28 +278,43 @@ unsafe impl Kernel for Linux {
         to_len: u16,
     ) -> Result<usize, Errno> {
         // SAFETY: bytes and address are readable, which this function demands.
-        unsafe { attempt::send(fd, bytes, to, to_len) }
+        unsafe {
+            if to.is_null() {
+                let bytes = slice::from_raw_parts(bytes.base, bytes.len);
+                return again(|| net::send(fd.borrow(), bytes, SEND));
+            }
+            let (start, to, flags) = (bytes.base.cast(), to.cast(), SEND.bits() as i32);
+            again(|| answer(libc::sendto(fd.raw(), start, bytes.len, flags, to, to_len.into())))
+        }
     }
 
     unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
+        let flags = SEND.bits() as i32;
         // SAFETY: the header and all that it names are readable, which this function demands.
-        unsafe { attempt::send_message(fd, header) }
+        again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
     }
 
     fn accept(&self, fd: Fd) -> Result<RawFd, Errno> {
-        attempt::accept(fd)
+        Ok(again(|| net::accept_with(fd.borrow(), socket_flags(true)))?.into_raw_fd())
     }
 
     fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno> {
-        attempt::is_ready(fd, events)
+        let mut polled = [PollFd::from_borrowed_fd(fd.borrow(), events)];
+        Ok(again(|| poll(&mut polled, Some(&timespec(Duration::ZERO))))? > 0)
     }
 
     fn epoll(&self) -> io::Result<RawFd> {
-        epoll::create()
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(named("epoll_create1"))?;
+        Ok(epoll.into_raw_fd())
     }
 
     fn epoll_control(&self, epoll: Fd, change: Registration, fd: Fd) -> Result<(), Errno> {
-        epoll::control(epoll, change, fd)
+        let (instance, data) = (epoll.borrow(), EventData::new_u64(fd.raw() as u64));
+        match change {
+            Registration::Add(interest) => epoll::add(instance, fd.borrow(), data, interest),
+            Registration::Modify(interest) => epoll::modify(instance, fd.borrow(), data, interest),
+            Registration::Delete => epoll::delete(instance, fd.borrow()),
+        }
     }
 
     #[inline]
@@ -310,15 +324,22 @@ unsafe impl Kernel for Linux {
         edges: &mut Vec<Edge>,
         timeout: Option<Duration>,
     ) -> Result<(), Errno> {
-        epoll::wait(epoll, edges, timeout)
+        let timeout = timeout.map(|time| timespec(time.min(LONGEST)));
+        epoll::wait(epoll.borrow(), spare_capacity(edges), timeout.as_ref())?;
+        Ok(())
     }
 
     fn timer(&self) -> io::Result<RawFd> {
-        epoll::timer()
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags);
+        Ok(timer.map_err(named("timerfd_create"))?.into_raw_fd())
     }
 
     fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno> {
-        epoll::set_timer(timer, after)
+        let (it_interval, it_value) = (timespec(Duration::ZERO), timespec(after.min(LONGEST)));
+        let once = Itimerspec { it_interval, it_value };
+        timerfd_settime(timer.borrow(), TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
     }
 
     fn share(&self, fd: Fd) -> io::Result<OwnedFd> {
@@ -366,3 +387,8 @@ unsafe impl Kernel for Linux {
         unsafe { rustix::io::close(fd.raw()) };
     }
 }
+
+const _: () = assert!(
+    size_of::<MsgHeader>() == size_of::<libc::msghdr>()
+        && size_of::<MessageSlot>() == size_of::<libc::mmsghdr>()
+);

@@ -30,6 +30,14 @@ impl SigPipe {
         };
         if action.sa_sigaction == libc::SIG_IGN { Self::Ignored } else { Self::Raised }
     }
+
+    /// Makes a call, again if a signal interrupts it, that may have this effect, which it then has not.
+    pub(crate) fn avoid<T>(self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        match self {
+            Self::Ignored => rustix::io::retry_on_intr(call),
+            Self::Raised => without_signal(|| rustix::io::retry_on_intr(&mut call)),
+        }
+    }
 }
 
 /// Makes a pipe, both ends close-on-exec and non-blocking: the end to read from and the end to write to.
@@ -61,16 +69,12 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
 /// # Errors
 /// `AGAIN` if there is no space; `PIPE` without a reader.
 pub fn write(fd: Fd, parts: &[IoSlice<'_>], signal: SigPipe) -> Result<usize> {
-    let write = || rustix::io::retry_on_intr(|| rustix::io::writev(Fd::borrow(fd), parts));
-    match signal {
-        SigPipe::Ignored => write(),
-        SigPipe::Raised => without_signal(write),
-    }
+    signal.avoid(|| rustix::io::writev(Fd::borrow(fd), parts))
 }
 
 /// Makes a call with SIGPIPE held back on this thread, and takes the signal that the call has raised. One that was pending before
 /// stays.
-pub(crate) fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     // SAFETY: the sets are initialised by the calls that come first, all pointers are to locals, and the mask is of this thread.
     unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();

@@ -1,8 +1,9 @@
-//! Descriptors of processes (Linux 5.3): unlike a number, one never names another process.
+//! Descriptors of processes (Linux 5.3): unlike a number, one never names another process. And the privileges of this process.
 #![allow(unsafe_code)]
 
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, PidfdFlags};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// A descriptor of the process with this number, which becomes readable when that ends.
@@ -25,4 +26,9 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> Result<()> {
         0 => Ok(()),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
     }
+}
+
+/// Whether this process has a capability.
+pub fn has_capability(capability: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }

@@ -1,5 +1,7 @@
 //! Kinds of sockets, and the halves to shut down.
 
+pub use rustix::net::Shutdown;
+
 /// The address family of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
@@ -18,15 +20,4 @@ pub enum SocketType {
     Stream,
     /// UDP, or Unix datagrams.
     Datagram,
-}
-
-/// The half of a connection to shut down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shutdown {
-    /// No more receives.
-    Read,
-    /// No more sends: the peer sees the end of the stream.
-    Write,
-    /// Both.
-    Both,
 }

@@ -2,7 +2,7 @@
 //! sockets, so those must be non-blocking ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
 
 use crate::fd::Fd;
-use crate::pipe::{SigPipe, without_signal};
+use crate::pipe::SigPipe;
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
 use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
@@ -23,8 +23,8 @@ pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
 /// `AGAIN` if nothing is there, or the pipe is full; the socket's error, which is reported only once; `INVAL` if the socket has no such
 /// call.
 pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
-    let splice = || rustix::pipe::splice(Fd::borrow(socket), None, pipe, None, most, NOWAIT);
-    rustix::io::retry_on_intr(splice)
+    let socket = Fd::borrow(socket);
+    rustix::io::retry_on_intr(|| rustix::pipe::splice(socket, None, pipe, None, most, NOWAIT))
 }
 
 /// Moves at most `most` bytes from a pipe to a socket. `signal` is the effect of SIGPIPE in the process.
@@ -32,11 +32,7 @@ pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
 /// # Errors
 /// `AGAIN` if the socket has no space; the errors of a send.
 pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> Result<usize> {
-    let splice = || rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT);
-    match signal {
-        SigPipe::Ignored => rustix::io::retry_on_intr(splice),
-        SigPipe::Raised => without_signal(|| rustix::io::retry_on_intr(splice)),
-    }
+    signal.avoid(|| rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT))
 }
 
 /// The pipe is not waited for.

@@ -1,6 +1,7 @@
 //! Why a ring could not be set up.
 
-use rustix::thread::{CapabilitySet, capabilities};
+use annulus_kernel::process::has_capability;
+use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 
@@ -54,18 +55,14 @@ fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'stat
     }
 }
 
-/// Whether this process has CAP_SYS_NICE.
-fn is_privileged() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE))
-}
-
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "io_uring_setup: {error}"),
             Self::SqPoll(cpu, error) => {
                 let place = cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
-                let advice = poll_advice(*cpu, error.raw_os_error(), is_privileged());
+                let is_privileged = has_capability(CapabilitySet::SYS_NICE);
+                let advice = poll_advice(*cpu, error.raw_os_error(), is_privileged);
                 write!(f, "SQ polling{place}: {error}: {advice}")
             }
             Self::Lacks(what) => {

@@ -5,11 +5,8 @@
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Linux};
-use rustix::net::connect_unspec;
-use rustix::net::sockopt::{socket_acceptconn, socket_linger};
 use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 /// The descriptors that were lent and are open.
 #[derive(Default)]
@@ -39,18 +36,6 @@ impl Exposed {
         // SAFETY: the caller was to close it, and does not: this is its only owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     }
-}
-
-/// Whether it is a listening socket.
-pub(crate) fn listens(fd: Fd) -> bool {
-    socket_acceptconn(Linux::borrow(fd)) == Ok(true)
-}
-
-/// Resets a connection whose close would do that, as a truncated stream's must (`SO_LINGER` of zero); true if it did. Unix sockets
-/// are not reset.
-pub(crate) fn reset(fd: Fd) -> bool {
-    let socket = Linux::borrow(fd);
-    socket_linger(socket) == Ok(Some(Duration::ZERO)) && connect_unspec(socket).is_ok()
 }
 
 /// A descriptor of a handle, or if it has none that other code may use (after the runtime's end, in a simulation), a number on which

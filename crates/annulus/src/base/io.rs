@@ -3,7 +3,7 @@
 //! A family's methods take `&mut Io` beside their own slots. Families do not know each other: what one causes in another is
 //! a note here, and the turn acts on it.
 
-use super::exposed::{self, Exposed};
+use super::exposed::Exposed;
 use super::kernel_held::KernelHeld;
 use super::recheck::{Recheck, Rechecks};
 use crate::base::budget;
@@ -15,7 +15,7 @@ use crate::memory::{Memory, MemoryLimit};
 use crate::timers::clock::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
-use annulus_kernel::{Fd, Shutdown};
+use annulus_kernel::{Fd, Shutdown, SocketQuery, descriptor};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -151,9 +151,10 @@ impl Io {
             return false;
         }
         self.driver.release(fd);
-        if !exposed::listens(fd) && !exposed::reset(fd) {
+        let kernel = self.driver.kernel();
+        if kernel.option(fd, SocketQuery::Listens).ok() != Some(1) && !descriptor::reset(fd) {
             // Fails for sockets without a peer, and for pipes.
-            _ = self.driver.kernel().shutdown(fd, Shutdown::Both);
+            _ = kernel.shutdown(fd, Shutdown::Both);
         }
         self.exposed.keep(fd);
         true

@@ -5,8 +5,7 @@ use super::File;
 use super::open_file::OpenFile;
 use crate::base::exposed;
 use crate::runtime::current;
-use annulus_kernel::{Fd, named};
-use rustix::fs::fcntl_getfl;
+use annulus_kernel::{Fd, descriptor};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -39,7 +38,7 @@ impl TryFrom<OwnedFd> for File {
             let text = "a real file cannot enter a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let flags = fcntl_getfl(&file).map_err(named("fcntl"))?;
+        let flags = descriptor::flags(&file)?;
         // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
         let open = OpenFile::new(core.clone(), unsafe { Fd::from_raw(file.into_raw_fd()) });
         let device = core.inline_policy.device_by_number(open.device_number());

@@ -4,8 +4,8 @@ use crate::base::budget;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::polls::Interest;
-use annulus_kernel::named;
-use rustix::fs::{FileType, fstat};
+use annulus_kernel::{descriptor, named};
+use rustix::fs::FileType;
 use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
@@ -240,8 +240,7 @@ impl<T: AsFd> AsyncFd<T> {
 /// # Errors
 /// `InvalidInput` for a descriptor that epoll refuses since it is always ready.
 fn check(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let stat = fstat(fd).map_err(named("fstat"))?;
-    let (what, instead) = match FileType::from_raw_mode(stat.st_mode) {
+    let (what, instead) = match descriptor::file_type(fd)? {
         FileType::RegularFile => ("a regular file", "fs::File"),
         FileType::Directory => ("a directory", "fs::Dir"),
         _ => return Ok(()),

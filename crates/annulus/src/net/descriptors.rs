@@ -10,9 +10,7 @@ use super::{
 use crate::base::exposed;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use annulus_kernel::named;
-use rustix::io::{Errno, ioctl_fionbio};
-use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use annulus_kernel::descriptor;
 use rustix::net::{AddressFamily, SocketType};
 use std::io;
 use std::net;
@@ -77,12 +75,9 @@ impl Wanted {
             let text = format!("descriptor {number} is {is}; {wanted} is needed");
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
-        let kind = match socket_type(socket) {
-            Err(Errno::NOTSOCK) => return Err(refused("no socket".into())),
-            kind => kind.map_err(named("getsockopt"))?,
+        let Some((family, kind, listens)) = descriptor::socket(socket)? else {
+            return Err(refused("no socket".into()));
         };
-        let family = socket_domain(socket).map_err(named("getsockopt"))?;
-        let listens = socket_acceptconn(socket).map_err(named("getsockopt"))?;
         if self.families.contains(&family) && kind == self.kind && listens == self.listens {
             return Ok(family);
         }
@@ -102,7 +97,7 @@ fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, Addre
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     let family = wanted.check(&socket)?;
-    ioctl_fionbio(&socket, true).map_err(named("ioctl"))?;
+    descriptor::set_nonblocking(&socket)?;
     let socket = NewFd::own(&core.kernel, given(socket));
     Ok((core, socket, family))
 }

@@ -1,5 +1,5 @@
 //! The options of sockets. A row here makes a method of the options that make a socket, and setter and getter of the socket; what is set is in
-//! `annulus_kernel`'s `option.rs` and `linux/option.rs`, and for simulations in `annulus_sim`'s `net/options.rs`.
+//! `annulus_kernel`'s `option.rs`, and for simulations in `annulus_sim`'s `net/options.rs`.
 //!
 //! `options!(setters: tcp ip)` makes methods of options with a field `socket` of [`SocketSettings`](super::settings::SocketSettings),
 //! `options!(methods: tcp ip)` setters and getters of a socket with a field `handle` that is a [`Socket`](super::socket::Socket), and

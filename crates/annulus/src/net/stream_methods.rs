@@ -367,7 +367,7 @@ macro_rules! shared {
         pub async fn into_std(self) -> io::Result<$std> {
             let Parts { socket, received, .. } = self.into_parts().await?;
             if received.is_empty() {
-                rustix::io::ioctl_fionbio(&socket, true).map_err(annulus_kernel::named("ioctl"))?;
+                annulus_kernel::descriptor::set_nonblocking(&socket)?;
                 return Ok(socket.into());
             }
             let text = format!("{} bytes received ahead: into_parts has them", received.len());

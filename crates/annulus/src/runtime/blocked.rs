@@ -1,9 +1,10 @@
 //! Why io_uring does not work here, and remedies.
 
+use annulus_kernel::process::has_capability;
 use annulus_kernel::{Limit, Resource};
 use annulus_ring::SetupError;
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 
@@ -144,7 +145,7 @@ fn sysctl() -> Option<String> {
 }
 
 fn is_privileged() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+    has_capability(CapabilitySet::SYS_ADMIN)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::runtime::current::{self, Entered};
 use crate::tasks::owner;
 use crate::timers::clock::HostClock;
 use annulus_driver::Driver;
+use annulus_kernel::EventFd;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,7 +60,7 @@ use std::time::Duration;
 /// Dropping it ends the runtime as dropping a [`Runtime`] does, which may wait for up to the
 /// [shutdown timeout](crate::Builder::shutdown_timeout).
 pub struct Guest {
-    notifier: OwnedFd,
+    notifier: EventFd,
     // Before the runtime, whose end makes it current again.
     entered: Option<Entered>,
     runtime: Runtime,
@@ -115,7 +116,7 @@ impl Runtime {
         owner::leave();
         self.core.recorder.iter().for_each(|recorder| recorder.turn_begins());
         budget::renew_for_host(HOST_BUDGET, request_turn);
-        Ok(Guest { notifier, entered: Some(entered), runtime: self })
+        Ok(Guest { notifier: notifier.into(), entered: Some(entered), runtime: self })
     }
 }
 
@@ -156,7 +157,7 @@ impl Guest {
     /// Makes the descriptor unreadable, for a host that does not watch it for edges. Call it before a turn.
     pub fn clear(&self) {
         // On epoll the descriptor is no eventfd, and a turn makes it unreadable.
-        _ = rustix::io::read(&self.notifier, &mut [0; 8]);
+        self.notifier.clear();
     }
 
     /// The runtime.

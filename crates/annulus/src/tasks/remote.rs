@@ -7,12 +7,11 @@ mod wake_state;
 use crate::memory::MemoryLimit;
 use crate::tasks::TaskRef;
 use crate::unwind::{Panic, dispose};
-use annulus_kernel::named;
+use annulus_kernel::{EventFd, named};
 #[cfg(feature = "sim")]
 pub(crate) use lost_panics::LostPanic;
-use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::Location;
 use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +23,7 @@ pub(crate) struct Remote {
     wake_state: WakeState,
     stopped: AtomicBool,
     /// An eventfd that the loop polls.
-    wake_fd: Option<OwnedFd>,
+    wake_fd: Option<EventFd>,
     /// Wakes by other threads.
     remote_wakes: AtomicU64,
     /// System calls made to end the loop's sleep.
@@ -48,8 +47,7 @@ struct Inbox {
 impl Remote {
     /// With a descriptor to wake it if the kernel is a `real` one; a simulated one has no other threads.
     pub(crate) fn new(real: bool, memory: Option<MemoryLimit>) -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake_fd = if real { Some(eventfd(0, flags).map_err(named("eventfd2"))?) } else { None };
+        let wake_fd = real.then(EventFd::new).transpose().map_err(named("eventfd2"))?;
         Ok(Self {
             inbox: Mutex::default(),
             wake_state: WakeState::new(),
@@ -96,8 +94,7 @@ impl Remote {
             && let Some(wake_fd) = &self.wake_fd
         {
             self.wakeups.fetch_add(1, Ordering::Relaxed);
-            // It fails only if the counter is full: then the descriptor is readable already.
-            _ = rustix::io::write(wake_fd, &1u64.to_ne_bytes());
+            wake_fd.signal();
         }
     }
 

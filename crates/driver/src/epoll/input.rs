@@ -63,7 +63,7 @@ impl Epoll {
                 Some(Event { token, result: Ok(1), more: true, buffer: None })
             }
             Input::Readable { multi: false } => {
-                let result = calls::is_ready(&*self.kernel, fd, PollFlags::IN);
+                let result = calls::is_ready(&*self.common.kernel, fd, PollFlags::IN);
                 self.end_input(fd, token, result)
             }
         }
@@ -71,16 +71,16 @@ impl Epoll {
 
     #[inline]
     fn receive_lent(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
-        let Some((id, buffer)) = self.pool.lend() else { return self.starve(fd, token) };
+        let Some((id, buffer)) = self.common.pool.lend() else { return self.starve(fd, token) };
         let most = u32::try_from(left).unwrap_or(u32::MAX);
-        let len = self.pool.receive_len().min(most);
+        let len = self.common.pool.receive_len().min(most);
         // SAFETY: the buffer is this driver's until it is given back, and at least `len` bytes long.
-        let result = unsafe { self.kernel.receive(fd, buffer, len) };
+        let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         let Ok(count @ 1..) = result else {
-            self.pool.give_back(id);
+            self.common.pool.give_back(id);
             return self.end_input(fd, token, result);
         };
-        self.pool.filled(id, count);
+        self.common.pool.filled(id, count);
         self.received(fd, count, len);
         let left = left.saturating_sub(u64::from(count));
         let more = multi && left > 0;
@@ -92,7 +92,7 @@ impl Epoll {
     #[inline]
     fn received(&mut self, fd: Fd, count: u32, len: u32) {
         let watch = self.watches.known(fd);
-        let in_pieces = || !calls::is_tcp(&*self.kernel, fd);
+        let in_pieces = || !calls::is_tcp(&*self.common.kernel, fd);
         if count < len && !*watch.in_pieces.get_or_insert_with(in_pieces) {
             watch.drained();
         }
@@ -101,13 +101,13 @@ impl Epoll {
 
     #[cold]
     pub(super) fn starve(&mut self, fd: Fd, token: Token) -> Option<Event> {
-        self.counters.enobufs += 1;
+        self.common.counters.enobufs += 1;
         self.end_input(fd, token, Err(Errno::NOBUFS))
     }
 
     fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
         // SAFETY: the memory is this operation's until its terminal event (`Driver::submit_memory`), which is to come.
-        let result = unsafe { self.kernel.receive(fd, buffer, len) };
+        let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
             self.received(fd, count, len);
         }
@@ -115,7 +115,7 @@ impl Epoll {
     }
 
     fn accept(&mut self, fd: Fd, token: Token, multi: bool) -> Option<Event> {
-        match self.kernel.accept(fd).map(|socket| socket as u32) {
+        match self.common.kernel.accept(fd).map(|socket| socket as u32) {
             Ok(socket) if multi => {
                 Some(Event { token, result: Ok(socket), more: true, buffer: None })
             }

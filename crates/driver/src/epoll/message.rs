@@ -90,8 +90,9 @@ impl Epoll {
     /// The pool whose buffers an operation fills.
     #[inline]
     pub(super) fn pool_of(&self, token: Token) -> &Rc<Pool> {
-        let datagrams = self.datagrams.as_ref().filter(|_| token.kind() == Kind::RecvDatagram);
-        datagrams.unwrap_or(&self.pool)
+        let datagrams =
+            self.common.datagrams.as_ref().filter(|_| token.kind() == Kind::RecvDatagram);
+        datagrams.unwrap_or(&self.common.pool)
     }
 
     /// Receives messages into lent buffers: several datagrams at once, or one part of a stream.
@@ -110,7 +111,7 @@ impl Epoll {
             self.batch = Some(batch);
             return self.starve(fd, token);
         }
-        let received = batch.receive(&*self.kernel, fd);
+        let received = batch.receive(&*self.common.kernel, fd);
         let count = received.unwrap_or(0);
         let pool = self.pool_of(token);
         // The one that was lent first is given back last, so that it is the next to be lent.
@@ -175,7 +176,7 @@ impl Epoll {
         header: *mut MsgHeader,
     ) -> Option<Event> {
         // SAFETY: header and memory are this operation's until its terminal event (`Driver::submit_memory`), which is to come.
-        let result = unsafe { self.kernel.receive_message(fd, header) };
+        let result = unsafe { self.common.kernel.receive_message(fd, header) };
         self.end_input(fd, token, result)
     }
 }

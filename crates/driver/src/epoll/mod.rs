@@ -21,7 +21,7 @@ mod poller;
 mod trim_timer;
 mod watch;
 
-use crate::counters::Counters;
+use crate::common::Common;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Budget, Pool, PoolSize, Trim};
@@ -66,19 +66,13 @@ pub struct Epoll {
     full_budget: u32,
     /// Events that are ready, oldest first.
     done: VecDeque<Event>,
-    pool: Rc<Pool>,
-    /// Made with the first datagram socket.
-    datagrams: Option<Rc<Pool>>,
     /// Reused by each receive of messages.
     batch: Option<Box<Batch>>,
-    kernel: Rc<dyn Kernel>,
-    counters: Counters,
     trim_timer: TrimTimer,
     /// The trim to do.
     trim: Option<Trim>,
-    /// The pools were trimmed since the layer above last asked.
-    pub(crate) trimmed: bool,
     workers: Option<Workers>,
+    pub(crate) common: Common,
 }
 
 impl Epoll {
@@ -99,21 +93,17 @@ impl Epoll {
             budget: BUDGET,
             full_budget: BUDGET,
             done: VecDeque::with_capacity(64),
-            pool: Pool::new(pool, kernel.clone())?,
-            datagrams: None,
             batch: None,
-            kernel,
-            counters: Counters::default(),
             trim_timer,
             trim: None,
-            trimmed: false,
             workers: None,
+            common: Common::new(kernel.clone(), Pool::new(pool, kernel)?),
         })
     }
 
     #[inline]
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
-        self.counters.sqes += 1;
+        self.common.counters.sqes += 1;
         let (fd, input) = match op {
             Op::RecvMulti { fd, limit } => (fd, Input::lent(limit)),
             Op::RecvPooled { fd } => (fd, Input::Lent { left: u64::MAX, multi: false }),
@@ -136,31 +126,31 @@ impl Epoll {
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[inline]
     pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        self.counters.sqes += 1;
+        self.common.counters.sqes += 1;
         match op {
             MemoryOp::SendNow { fd, buffer, len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
                 // SAFETY: the memory is valid during the submission, which `submit_memory` demands.
-                let sent = unsafe { self.kernel.send(fd, bytes, ptr::null(), 0) };
+                let sent = unsafe { self.common.kernel.send(fd, bytes, ptr::null(), 0) };
                 self.sent_now(token, fd, sent, bytes.len);
             }
             MemoryOp::SendVectorNow { fd, header } => {
                 let header = header.cast();
                 // SAFETY: header, vectors and bytes are valid during the submission, which `submit_memory` demands.
                 let (parts, sent) = unsafe {
-                    (calls::parts(header), calls::send_vector(&*self.kernel, fd, header))
+                    (calls::parts(header), calls::send_vector(&*self.common.kernel, fd, header))
                 };
                 self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
                 // SAFETY: bytes and address are valid during the submission, which `submit_memory` demands.
-                let sent = unsafe { self.kernel.send(fd, bytes, to, to_len) };
+                let sent = unsafe { self.common.kernel.send(fd, bytes, to, to_len) };
                 self.sent_message(token, fd, sent);
             }
             MemoryOp::SendMessageNow { fd, header } => {
                 // SAFETY: the header and all that it names are valid during the submission, which `submit_memory` demands.
-                let sent = unsafe { self.kernel.send_message(fd, header.cast()) };
+                let sent = unsafe { self.common.kernel.send_message(fd, header.cast()) };
                 self.sent_message(token, fd, sent);
             }
             // SAFETY: `submit_memory` demands of its caller what `submit_other` does.
@@ -206,12 +196,12 @@ impl Epoll {
 
     /// Has a worker make a file call. On a simulated kernel, which has one thread, it is made at once.
     fn submit_job(&mut self, job: Job) {
-        if !self.kernel.real_descriptors() {
-            self.counters.file_inline += 1;
-            let result = job.run_on(&*self.kernel);
+        if !self.common.kernel.real_descriptors() {
+            self.common.counters.file_inline += 1;
+            let result = job.run_on(&*self.common.kernel);
             return self.done.push_back(job.end(result));
         }
-        self.counters.file_worker += 1;
+        self.common.counters.file_worker += 1;
         let submitted = match self.workers() {
             Ok(workers) => workers.submit(job),
             Err(errno) => Err(job.end(Err(errno))),
@@ -281,7 +271,7 @@ impl Epoll {
 
     pub(crate) fn close(&mut self, fd: Fd) {
         self.watches.forget(fd);
-        self.kernel.close(fd);
+        self.common.kernel.close(fd);
     }
 
     /// Stops watching a descriptor that stays open, and is used elsewhere.
@@ -299,24 +289,24 @@ impl Epoll {
             Wait::UpTo(timeout) if !urgent => timeout,
             Wait::UpTo(_) | Wait::No => Some(Duration::ZERO),
         };
-        if !self.trim_timer.is_running() && self.pools().any(|pool| pool.touched()) {
-            self.trim_timer.start(self.counters.cqes);
+        if !self.trim_timer.is_running() && self.common.pools().any(|pool| pool.touched()) {
+            self.trim_timer.start(self.common.counters.cqes);
         }
-        self.counters.enters += 1;
+        self.common.counters.enters += 1;
         self.poller.wait(timeout)?;
         for (fd, flags) in self.poller.edges() {
             if self.watches.note(fd, flags) {
                 self.work.push_back(fd);
             } else if fd == self.trim_timer.fd() {
-                self.trim = self.trim_timer.expired(self.counters.cqes);
+                self.trim = self.trim_timer.expired(self.common.counters.cqes);
             } else if let Some(workers) = self.workers.as_ref().filter(|w| w.done_fd() == fd) {
                 workers.collect(&mut self.done);
             }
         }
         if let Some(trim) = self.trim.take() {
-            self.pools().for_each(|pool| pool.trim(trim, false));
+            self.common.pools().for_each(|pool| pool.trim(trim, false));
             self.outputs.trim();
-            self.trimmed = true;
+            self.common.trimmed = true;
         }
         self.due = self.work.len();
         self.rounds = ROUNDS;
@@ -346,7 +336,7 @@ impl Epoll {
                 Some(event) => event,
                 None => self.work()?,
             };
-            self.counters.cqes += 1;
+            self.common.counters.cqes += 1;
             if event.token.kind() != Kind::Ignored {
                 return Some(event);
             }
@@ -413,41 +403,16 @@ impl Epoll {
 
     #[inline]
     pub(crate) fn refill(&mut self) {
-        self.pools().for_each(|pool| pool.restock());
-    }
-
-    #[inline]
-    fn pools(&self) -> impl Iterator<Item = &Rc<Pool>> {
-        std::iter::once(&self.pool).chain(&self.datagrams)
+        self.common.pools().for_each(|pool| pool.restock());
     }
 
     /// Makes the pool that datagrams are received into, unless it exists.
     pub(crate) fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
-        if self.datagrams.is_none() {
-            self.datagrams = Some(Pool::of_datagrams(size, self.kernel.clone())?);
+        if self.common.datagrams.is_none() {
+            self.common.datagrams = Some(Pool::of_datagrams(size, self.common.kernel.clone())?);
             self.refill();
         }
         Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn datagram_pool(&self) -> Option<&Rc<Pool>> {
-        self.datagrams.as_ref()
-    }
-
-    #[inline]
-    pub(crate) fn pool(&self) -> &Rc<Pool> {
-        &self.pool
-    }
-
-    #[inline]
-    pub(crate) fn counters(&mut self) -> &mut Counters {
-        &mut self.counters
-    }
-
-    #[inline]
-    pub(crate) fn kernel(&self) -> &Rc<dyn Kernel> {
-        &self.kernel
     }
 }
 
@@ -457,8 +422,7 @@ impl fmt::Debug for Epoll {
             .field("work", &self.work)
             .field("due", &self.due)
             .field("done", &self.done)
-            .field("pool", &self.pool)
-            .field("counters", &self.counters)
+            .field("common", &self.common)
             .finish_non_exhaustive()
     }
 }

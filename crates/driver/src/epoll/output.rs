@@ -184,7 +184,7 @@ impl Epoll {
         fill(output);
         // A connect starts with its first try; only then does readiness mean anything.
         let starts = matches!(output.work, Work::Connect { .. });
-        let outcome = if starts { output.attempt(&*self.kernel) } else { None };
+        let outcome = if starts { output.attempt(&*self.common.kernel) } else { None };
         if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
             self.end_output(fd);
             self.end(token, result);
@@ -197,7 +197,7 @@ impl Epoll {
         let watch = self.watches.known(fd);
         let output = self.outputs.get(watch.output?);
         let token = output.token;
-        let Some(result) = output.attempt(&*self.kernel) else {
+        let Some(result) = output.attempt(&*self.common.kernel) else {
             watch.writable = false;
             return None;
         };

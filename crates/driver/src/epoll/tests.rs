@@ -39,7 +39,7 @@ impl Fixture {
             self.epoll.turn(Wait::UpTo(None)).unwrap();
         }
         let event = self.epoll.next_event().expect("a due descriptor brings an event");
-        event.buffer.into_iter().for_each(|id| self.epoll.pool.give_back(id));
+        event.buffer.into_iter().for_each(|id| self.epoll.common.pool.give_back(id));
         event.result.unwrap()
     }
 

@@ -81,16 +81,16 @@ impl Uring {
         if self.ring.ready() > 0 {
             return Ok(None);
         }
-        let began = self.kernel().now();
+        let began = self.common.kernel.now();
         let hit = poll(&self.ring, limit.min(timeout.unwrap_or(limit)));
-        self.counters.busy_polls += 1;
-        self.counters.busy_poll_hits += u64::from(hit);
+        self.common.counters.busy_polls += 1;
+        self.common.counters.busy_poll_hits += u64::from(hit);
         self.busy_poll.record(hit);
         if hit {
             self.enter(Wait::Reap)?;
             return Ok(None);
         }
-        let passed = self.kernel().now() - began;
+        let passed = self.common.kernel.now() - began;
         Ok(Some(timeout.unwrap_or_default().saturating_sub(passed)))
     }
 }

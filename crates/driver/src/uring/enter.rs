@@ -11,8 +11,11 @@ impl Uring {
     #[inline]
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.push_backlog();
-        if self.trim_timer.is_due() && self.is_touched() && self.backlog.is_empty() {
-            let entry = self.trim_timer.start(self.counters.cqes);
+        if self.trim_timer.is_due()
+            && self.common.pools().any(|pool| pool.touched())
+            && self.backlog.is_empty()
+        {
+            let entry = self.trim_timer.start(self.common.counters.cqes);
             self.push(entry);
         }
         if self.trim.is_some() && self.ring.ready() == 0 && !self.ring.overflowed() {
@@ -22,7 +25,7 @@ impl Uring {
             || self.ring.ready() > 0
             || !self.backlog.is_empty()
             || !self.files.is_empty();
-        self.counters.overflows += u64::from(self.ring.overflowed());
+        self.common.counters.overflows += u64::from(self.ring.overflowed());
         match wait {
             Wait::UpTo(timeout) if !urgent => self.sleep(timeout),
             Wait::No if self.needs_no_enter() => {
@@ -52,7 +55,7 @@ impl Uring {
         let entered = self.ring.enter(wait);
         self.early = 0;
         self.all_taken = self.is_clear();
-        self.counters.enters += 1;
+        self.common.counters.enters += 1;
         entered.map(drop).map_err(named("io_uring_enter"))
     }
 
@@ -61,7 +64,7 @@ impl Uring {
         self.early = 0;
         // An error returns at the end of the turn, where it is reported.
         _ = self.ring.enter(RingWait::No);
-        self.counters.enters += 1;
+        self.common.counters.enters += 1;
     }
 
     /// Whether everything that was submitted has been started.

@@ -8,13 +8,12 @@ use super::Uring;
 use crate::event::Event;
 use crate::token::Token;
 use crate::workers::{Job, Workers};
-use annulus_kernel::Kernel;
 use annulus_kernel::file::FileCall;
+use annulus_kernel::{EventFd, Kernel};
 use annulus_ring::op::{PollMulti, poll};
 use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 
 /// Calls that wait for a device are submitted before the end of the turn once so many are queued. With more in one batch the
 /// kernel would delay each until it has prepared them all.
@@ -37,7 +36,7 @@ pub(super) struct Files {
     restricted: bool,
     workers: Option<Workers>,
     /// The eventfd that the workers signal besides their own.
-    notifier: Option<OwnedFd>,
+    notifier: Option<EventFd>,
     /// The ring polls the workers' eventfd.
     polling: bool,
     done: VecDeque<Event>,
@@ -90,7 +89,7 @@ impl Files {
     }
 
     /// From now on the workers signal this eventfd as well.
-    pub(super) fn set_notifier(&mut self, notifier: OwnedFd) {
+    pub(super) fn set_notifier(&mut self, notifier: EventFd) {
         match &self.workers {
             Some(workers) => workers.set_notifier(notifier),
             None => self.notifier = Some(notifier),
@@ -136,20 +135,20 @@ impl Uring {
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[cold]
     pub(super) unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
-        let kernel = self.kernel().clone();
+        let kernel = self.common.kernel.clone();
         // SAFETY: `submit_memory` demands that the call, its memory and its descriptors stay until the terminal event.
         let job = unsafe { Job::new(token, *call) };
         match self.files.submit(job, &*kernel) {
             Route::Ring(entry) => {
-                self.counters.file_ring += 1;
+                self.common.counters.file_ring += 1;
                 // SAFETY: the entry names what the call names, which stays until the terminal event.
                 unsafe { self.push_file(entry, soon) };
             }
             Route::Worker(poll) => {
-                self.counters.file_worker += 1;
+                self.common.counters.file_worker += 1;
                 poll.into_iter().for_each(|entry| self.push(entry));
             }
-            Route::Done => self.counters.file_inline += 1,
+            Route::Done => self.common.counters.file_inline += 1,
         }
     }
 
@@ -157,7 +156,7 @@ impl Uring {
     /// See [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
     unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
         let registered = self.registered.entry(entry);
-        self.counters.file_registered += u64::from(registered.is_some());
+        self.common.counters.file_registered += u64::from(registered.is_some());
         // SAFETY: a registered entry names the same memory by its index in the table, which keeps it as long as it is there.
         unsafe { self.push_unchecked(registered.unwrap_or(entry)) };
         self.early += u32::from(soon);

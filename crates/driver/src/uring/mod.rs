@@ -11,7 +11,7 @@ mod pool_ring;
 mod registered;
 mod trim_timer;
 
-use crate::counters::Counters;
+use crate::common::Common;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Pool, PoolSize, Trim};
@@ -96,17 +96,14 @@ pub struct Uring {
     busy_poll: BusyPoll,
     /// The trim to do once every completion has been taken.
     trim: Option<Trim>,
-    /// The pools were trimmed since the layer above last asked.
-    pub(crate) trimmed: bool,
     features: Features,
     encoder: Encoder,
-    limits_receives: bool,
     supported: Supported,
     files: Files,
     registered: Registered,
     /// File calls for a device that were queued since the last enter.
     early: u32,
-    counters: Counters,
+    pub(crate) common: Common,
 }
 
 /// Whether the kernel has the features that the configuration needs.
@@ -133,8 +130,12 @@ impl Uring {
         // Zero-copy sends are features, and `check` reports them as such.
         let supported = Supported::of(&probe, &in_use(false))?;
         check(&features, config.zero_copy)?;
-        let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel)?;
-        let limits_receives = features.has("receive limit");
+        let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel.clone())?;
+        let common = Common {
+            addresses_sends: supported.addressed_sends,
+            limits_receives: features.has("receive limit"),
+            ..Common::new(config.kernel, streams.pool.clone())
+        };
         Ok(Self {
             ring,
             streams,
@@ -145,15 +146,13 @@ impl Uring {
             trim_timer: TrimTimer::default(),
             busy_poll: BusyPoll::new(config.busy_poll),
             trim: None,
-            trimmed: false,
             encoder: Encoder { reports_copies: features.has("zero-copy report") },
             features,
-            limits_receives,
             supported,
             files: Files::new(probe, config.restricted),
             registered: Registered::default(),
             early: 0,
-            counters: Counters::default(),
+            common,
         })
     }
 
@@ -170,7 +169,7 @@ impl Uring {
     #[inline]
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         match op {
-            Op::Close { fd } if !self.supported.close => return self.kernel().close(fd),
+            Op::Close { fd } if !self.supported.close => return self.common.kernel.close(fd),
             Op::Cancel { target } if target.kind() == Kind::File && self.files.cancel(target) => {
                 return;
             }
@@ -211,7 +210,7 @@ impl Uring {
     /// See [`Ring::push_unchecked`].
     #[inline]
     unsafe fn push_unchecked(&mut self, entry: Entry) {
-        self.counters.sqes += 1;
+        self.common.counters.sqes += 1;
         // SAFETY: this function demands of its caller what `Ring::push_unchecked` does.
         if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
             // Not in a function of its own: an entry that is passed on lies in memory, and is copied from there to the queue.
@@ -227,31 +226,27 @@ impl Uring {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         if self.datagrams.is_none() {
-            let kernel = self.kernel().clone();
+            let kernel = self.common.kernel.clone();
             let pool_ring = PoolRing::new(&self.ring, DATAGRAMS, size, kernel);
-            self.datagrams = Some(pool_ring.map_err(io::Error::other)?);
+            let pool_ring = self.datagrams.insert(pool_ring.map_err(io::Error::other)?);
+            self.common.datagrams = Some(pool_ring.pool.clone());
             self.refill();
         }
         Ok(())
     }
 
-    #[inline]
-    pub(crate) fn datagram_pool(&self) -> Option<&Rc<Pool>> {
-        self.datagrams.as_ref().map(|datagrams| &datagrams.pool)
-    }
-
     /// The pool whose buffers an operation fills.
     #[inline]
-    fn pool_ring(&self, token: Option<Token>) -> &PoolRing {
-        let datagrams = self.datagrams.as_ref();
+    fn pool_of(&self, token: Option<Token>) -> &Pool {
+        let datagrams = self.common.datagrams.as_ref();
         let datagrams = datagrams.filter(|_| token.is_some_and(|t| t.kind() == Kind::RecvDatagram));
-        datagrams.unwrap_or(&self.streams)
+        datagrams.unwrap_or(&self.common.pool)
     }
 
     /// The submission queue is full: submits without waiting. Entries that still find no space stay in the backlog.
     #[cold]
     fn make_space(&mut self) {
-        self.counters.queue_full += 1;
+        self.common.counters.queue_full += 1;
         self.submit_queued();
         self.push_backlog();
     }
@@ -273,7 +268,7 @@ impl Uring {
             let Some(completion) = self.ring.completions().next() else {
                 return self.files.next();
             };
-            self.counters.cqes += 1;
+            self.common.counters.cqes += 1;
             if let Some(event) = self.event(completion) {
                 return Some(event);
             }
@@ -291,15 +286,15 @@ impl Uring {
         let token = Token::from_bits(completion.user_data);
         let buffer = completion.buffer();
         if let Some(id) = buffer {
-            self.pool_ring(token).pool.taken(id, completion.result.max(0) as u32);
+            self.pool_of(token).taken(id, completion.result.max(0) as u32);
         }
-        self.counters.zero_copy_copied += u64::from(completion.was_copied());
+        self.common.counters.zero_copy_copied += u64::from(completion.was_copied());
         // The result of a notification is not an errno.
         let result = if completion.is_notification() { 0 } else { completion.result };
         let result = Event::outcome(result);
         if result == Err(Errno::NOBUFS) {
-            self.counters.enobufs += 1;
-            self.pool_ring(token).pool.starved();
+            self.common.counters.enobufs += 1;
+            self.pool_of(token).starved();
         }
         match token {
             Some(token) if token.kind() != Kind::Ignored => {
@@ -311,9 +306,9 @@ impl Uring {
                 {
                     self.push(entry);
                 }
-                buffer.into_iter().for_each(|id| self.pool_ring(token).pool.give_back(id));
+                buffer.into_iter().for_each(|id| self.pool_of(token).give_back(id));
                 if TrimTimer::owns(completion.user_data) {
-                    self.trim = self.trim_timer.expired(result, self.counters.cqes);
+                    self.trim = self.trim_timer.expired(result, self.common.counters.cqes);
                 }
                 None
             }
@@ -326,15 +321,6 @@ impl Uring {
         self.datagrams.iter_mut().for_each(PoolRing::refill);
     }
 
-    #[inline]
-    pub(crate) fn pool(&self) -> &Rc<Pool> {
-        &self.streams.pool
-    }
-
-    fn is_touched(&self) -> bool {
-        self.streams.pool.touched() || self.datagram_pool().is_some_and(|pool| pool.touched())
-    }
-
     /// Every completion must have been taken.
     #[cold]
     fn trim_pools(&mut self) {
@@ -342,27 +328,7 @@ impl Uring {
         let flags = self.ring.setup_flags();
         self.streams.trim(trim, flags);
         self.datagrams.iter().for_each(|datagrams| datagrams.trim(trim, flags));
-        self.trimmed = true;
-    }
-
-    #[inline]
-    pub(crate) fn addresses_sends(&self) -> bool {
-        self.supported.addressed_sends
-    }
-
-    #[inline]
-    pub(crate) fn limits_receives(&self) -> bool {
-        self.limits_receives
-    }
-
-    #[inline]
-    pub(crate) fn counters(&mut self) -> &mut Counters {
-        &mut self.counters
-    }
-
-    #[inline]
-    pub(crate) fn kernel(&self) -> &Rc<dyn Kernel> {
-        self.ring.kernel()
+        self.common.trimmed = true;
     }
 
     pub(crate) fn close(self) -> io::Result<()> {

@@ -14,7 +14,7 @@ impl Uring {
         let (for_workers, notifier) =
             (eventfd.try_clone_to_owned()?, eventfd.try_clone_to_owned()?);
         self.ring.register_eventfd(eventfd).map_err(named("io_uring_register"))?;
-        self.files.set_notifier(for_workers);
+        self.files.set_notifier(for_workers.into());
         self.hosted = true;
         Ok(notifier)
     }

@@ -4,11 +4,11 @@
 use crate::event::Event;
 use crate::token::Token;
 use annulus_kernel::file::{CURSOR, FileCall, Lingers};
-use annulus_kernel::{Fd, Kernel, Linux};
+use annulus_kernel::{Fd, Kernel, Linux, descriptor};
 use annulus_ring::op::file;
 use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
 
@@ -74,7 +74,8 @@ impl Job {
             Lingers::UnlessDirect(fd) => {
                 // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`).
                 let fd = unsafe { Fd::from_raw(fd) };
-                !fcntl_getfl(Linux::borrow(fd)).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+                let flags = descriptor::flags(Linux::borrow(fd));
+                !flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT))
             }
         }
     }

@@ -4,12 +4,12 @@
 //! A call is *pending* until its descriptor is ready, *running* while the thread makes it, and then done; or pending again, if
 //! another reader or writer was quicker. Until it is done it can be cancelled.
 
-use super::{Job, Shared, State};
+use super::{Job, Shared, State, fd_of};
 use crate::token::Token;
-use annulus_kernel::{Fd, Linux};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd, RawFd};
-use rustix::fs::{FileType, fstat};
+use annulus_kernel::{Fd, Linux, descriptor};
+use rustix::event::PollFlags;
+use rustix::fd::RawFd;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl PendingCall {
 /// `Unknown` is an anonymous file, such as an eventfd.
 fn waits_for_a_process(fd: Fd) -> bool {
     use FileType::{CharacterDevice, Fifo, Socket, Unknown};
-    let kind = fstat(Linux::borrow(fd)).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let kind = descriptor::file_type(Linux::borrow(fd));
     matches!(kind, Ok(CharacterDevice | Fifo | Socket | Unknown))
 }
 
@@ -84,9 +84,8 @@ impl Shared {
     /// The main function of the thread.
     pub(super) fn poll_pending(&self) {
         while let Some(set) = self.poll_set() {
-            let ready = set.poll(self.wake_fd.as_fd());
-            // It fails only if the eventfd was not signalled, which is harmless.
-            _ = rustix::io::read(&self.wake_fd, &mut [0; 8]);
+            let ready = set.poll(fd_of(&self.wake_fd));
+            self.wake_fd.clear();
             ready.into_iter().for_each(|token| self.run_pending(token));
         }
     }
@@ -150,15 +149,10 @@ impl PollSet {
     }
 
     /// Waits for one of them or the eventfd. Returns the calls whose descriptors are ready; none if polling fails.
-    fn poll(&self, wake_fd: BorrowedFd<'_>) -> Vec<Token> {
-        let of_fd =
-            |&(fd, flags): &(Fd, PollFlags)| PollFd::from_borrowed_fd(Linux::borrow(fd), flags);
-        let mut polled: Vec<PollFd<'_>> = self.fds.values().map(of_fd).collect();
-        polled.push(PollFd::from_borrowed_fd(wake_fd, PollFlags::IN));
-        if poll(&mut polled, None).is_err() {
-            return Vec::new();
-        }
-        let ready = polled.iter().map(PollFd::revents);
+    fn poll(&self, wake_fd: Fd) -> Vec<Token> {
+        let mut polled: Vec<(Fd, PollFlags)> = self.fds.values().copied().collect();
+        polled.push((wake_fd, PollFlags::IN));
+        let Ok(ready) = descriptor::poll(&polled, None) else { return Vec::new() };
         let ready: BTreeMap<RawFd, PollFlags> = self.fds.keys().copied().zip(ready).collect();
         let always = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let calls =

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::{CURSOR, FileStat, OpenHow, pages};
+use crate::call::last_error;
 use crate::fd::borrow;
 use crate::pipe::SigPipe;
 use crate::vectors::IoVec;
@@ -397,8 +398,4 @@ fn open_with(
     }
     let resolve = ResolveFlags::from_bits_retain(how.resolve);
     rustix::fs::openat2(dir, path, flags, mode, resolve)
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -2,7 +2,7 @@
 //! raises SIGPIPE on the process. Both are settled once for a socket.
 
 use crate::fd::Fd;
-use crate::pipe::{SigPipe, without_signal};
+use crate::pipe::SigPipe;
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
 
@@ -24,9 +24,5 @@ pub(super) fn send(
     len: usize,
     signal: SigPipe,
 ) -> Result<usize> {
-    let mut send = || rustix::fs::sendfile(to, from, Some(&mut offset), len);
-    match signal {
-        SigPipe::Ignored => send(),
-        SigPipe::Raised => without_signal(&mut send),
-    }
+    signal.avoid(|| rustix::fs::sendfile(to, from, Some(&mut offset), len))
 }

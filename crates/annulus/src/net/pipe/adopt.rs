@@ -2,8 +2,8 @@
 
 use super::{Receiver, Sender};
 use crate::runtime::current;
-use annulus_kernel::named;
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use annulus_kernel::descriptor;
+use rustix::fs::{FileType, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -61,14 +61,12 @@ pub(super) fn prepare(pipe: &OwnedFd, access: OFlags, what: &str) -> io::Result<
         let text = format!("descriptor {} is {why}", pipe.as_raw_fd());
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     };
-    let stat = fstat(pipe).map_err(named("fstat"))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Fifo {
+    if descriptor::file_type(pipe)? != FileType::Fifo {
         return refused("no pipe");
     }
-    let flags = fcntl_getfl(pipe).map_err(named("fcntl"))?;
-    let open_for = flags & OFlags::RWMODE;
+    let open_for = descriptor::flags(pipe)? & OFlags::RWMODE;
     if open_for != access && open_for != OFlags::RDWR {
         return refused(&format!("a pipe that is not open for {what}"));
     }
-    fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(named("fcntl"))
+    descriptor::set_nonblocking(pipe)
 }

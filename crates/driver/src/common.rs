@@ -1,0 +1,50 @@
+//! What both drivers have beside their way to the kernel.
+
+use crate::counters::Counters;
+use crate::pool::Pool;
+use annulus_kernel::Kernel;
+use std::fmt;
+use std::rc::Rc;
+
+/// What the layers above ask of either driver, with the memory that it receives into.
+pub(crate) struct Common {
+    pub(crate) kernel: Rc<dyn Kernel>,
+    /// The pool that streams receive into.
+    pub(crate) pool: Rc<Pool>,
+    /// Made with the first datagram socket.
+    pub(crate) datagrams: Option<Rc<Pool>>,
+    pub(crate) counters: Counters,
+    /// The pools were trimmed since the layer above last asked.
+    pub(crate) trimmed: bool,
+    /// There is a [`SendToNow`](crate::MemoryOp::SendToNow).
+    pub(crate) addresses_sends: bool,
+    /// A multishot receive can have a limit.
+    pub(crate) limits_receives: bool,
+}
+
+impl Common {
+    /// Of a driver that can all of it.
+    pub(crate) fn new(kernel: Rc<dyn Kernel>, pool: Rc<Pool>) -> Self {
+        Self {
+            kernel,
+            pool,
+            datagrams: None,
+            counters: Counters::default(),
+            trimmed: false,
+            addresses_sends: true,
+            limits_receives: true,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Rc<Pool>> {
+        std::iter::once(&self.pool).chain(&self.datagrams)
+    }
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, datagrams, counters, .. } = self;
+        write!(f, "Common({pool:?}, {datagrams:?}, {counters:?})")
+    }
+}

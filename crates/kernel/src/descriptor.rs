@@ -1,0 +1,70 @@
+//! Calls on descriptors of the process, whichever code has opened them. A simulated kernel has none of these: callers know that descriptors are
+//! [real](crate::Kernel::real_descriptors).
+
+use crate::call::named;
+use crate::fd::Fd;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// The type of a descriptor's file; `Unknown` for an anonymous one, such as an eventfd.
+///
+/// # Errors
+/// The system's, with the name of the call, as of all calls here that return an [`io::Error`].
+pub fn file_type(fd: impl AsFd) -> io::Result<FileType> {
+    let stat = rustix::fs::fstat(fd).map_err(named("fstat"))?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// The flags with which it is open.
+///
+/// # Errors
+/// See [`file_type`].
+pub fn flags(fd: impl AsFd) -> io::Result<OFlags> {
+    rustix::fs::fcntl_getfl(fd).map_err(named("fcntl"))
+}
+
+/// Makes it non-blocking, also for others that share it (`dup`, `fork`).
+///
+/// # Errors
+/// See [`file_type`].
+pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(fd, true).map_err(named("ioctl"))
+}
+
+/// The family and the type of a socket, and whether it listens; `None` if it is no socket.
+///
+/// # Errors
+/// See [`file_type`].
+pub fn socket(fd: impl AsFd) -> io::Result<Option<(AddressFamily, SocketType, bool)>> {
+    let kind = match sockopt::socket_type(&fd) {
+        Err(Errno::NOTSOCK) => return Ok(None),
+        kind => kind.map_err(named("getsockopt"))?,
+    };
+    let family = sockopt::socket_domain(&fd).map_err(named("getsockopt"))?;
+    let listens = sockopt::socket_acceptconn(&fd).map_err(named("getsockopt"))?;
+    Ok(Some((family, kind, listens)))
+}
+
+/// Resets a connection whose close would do that (`SO_LINGER` of zero); true if it did. Unix sockets are not reset.
+pub fn reset(fd: Fd) -> bool {
+    let socket = fd.borrow();
+    let is_abortive = sockopt::socket_linger(socket) == Ok(Some(Duration::ZERO));
+    is_abortive && rustix::net::connect_unspec(socket).is_ok()
+}
+
+/// Waits until a descriptor is ready, or as long as the time-out, and returns the readiness of each.
+///
+/// # Errors
+/// Interrupted; out of memory; more descriptors than the process may have.
+pub fn poll(fds: &[(Fd, PollFlags)], timeout: Option<Duration>) -> Result<Vec<PollFlags>> {
+    let polled = fds.iter().map(|(fd, events)| PollFd::from_borrowed_fd(fd.borrow(), *events));
+    let mut polled: Vec<PollFd<'_>> = polled.collect();
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    rustix::event::poll(&mut polled, timeout.as_ref())?;
+    Ok(polled.iter().map(PollFd::revents).collect())
+}
