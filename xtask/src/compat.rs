@@ -19,13 +19,23 @@ pub(crate) fn ahead() -> Step {
     step("test", &format!("{OPTIONS} --no-run"))
 }
 
-/// Tests the services on the simulated network, with a thousand seeds each, and what depends on crates that take long to compile.
+/// Tests the services on the simulated network with a thousand seeds each and their graceful shutdown with ten thousand, and what depends on
+/// crates that take long to compile.
 pub(crate) fn weekly() -> Outcome {
-    let names =
-        "simulated::http_1 simulated::http_2 simulated::axum with_tokio::sqlx_too::it_needs_tokio";
-    let test = step("test", &format!("--locked --release --test suite -- --exact {names}"));
-    let test = test.env("RUSTFLAGS", "--cfg annulus_weekly");
-    test.env("ANNULUS_SIM_SEEDS", "1000").run_tests_once()
+    let suite = "--locked --release --test suite --";
+    let tests =
+        |names| step("test", &format!("{suite} {names}")).env("RUSTFLAGS", "--cfg annulus_weekly");
+    let services =
+        tests("simulated::http_1 simulated::http_2 simulated::axum with_tokio::sqlx_too");
+    services.env("ANNULUS_SIM_SEEDS", "1000").run_tests_once()?;
+    tests("simulated::shutdown").env("ANNULUS_SIM_SEEDS", "10000").run_tests_once()
+}
+
+/// Tests that tokio-console sees the tasks of annulus. What the flag is for is built with it, apart.
+pub(crate) fn console() -> Outcome {
+    let test = "test --locked --manifest-path crates/compat/tests/console/Cargo.toml";
+    let step = Step::new("cargo", test).env("RUSTFLAGS", "--cfg console_without_tokio_unstable");
+    step.env("CARGO_TARGET_DIR", &target().join("console").display().to_string()).run_tests_once()
 }
 
 fn step(verb: &str, arguments: &str) -> Step {

@@ -10,7 +10,7 @@ use crate::{
 /// The quick checks that every change must pass, quickest first.
 pub(crate) const CHECK: &[Part] = &[
     Part::required("style", || style::list(&[])),
-    Part::required("format", format),
+    Part::required("format", || Step::new("cargo", "fmt --all --check").run()),
     Part::wanted("licences", advisories::licences),
     Part::required("results", || results::run(false)),
     Part::required("clippy", clippy),
@@ -48,18 +48,9 @@ pub(crate) const WEEKLY: &[Part] = &[
     Part::required("compare", compare).leaving(&["release"]),
     Part::required("seeds", || sim(10_000)).leaving(&["release"]),
     Part::required("compat-weekly", compat::weekly).leaving(&["release"]),
-    Part::required("resets", || many("resets", "RESETS", 1_000_000)).leaving(&["release"]),
-    Part::required("file-model", || many("files::model", "FILE_SEQUENCES", 4000))
-        .leaving(&["release"]),
-    Part::required("stream-model", || many("stream_model", "STREAM_SEQUENCES", 34_000))
-        .leaving(&["release"]),
-    Part::required("datagram-model", || many("datagram_model", "DATAGRAM_SEQUENCES", 34_000))
-        .leaving(&["release"]),
+    Part::required("models", models).leaving(&["release"]),
+    Part::required("console", compat::console).leaving(&["console"]),
 ];
-
-fn format() -> Outcome {
-    Step::new("cargo", "fmt --all --check").run()
-}
 
 fn clippy() -> Outcome {
     Step::new("cargo", "clippy --workspace --all-targets -- -D warnings").run()
@@ -77,11 +68,12 @@ fn compare() -> Outcome {
     Step::new("cargo", test).run_tests_once()
 }
 
-/// A module of the suite of `annulus`, with so many random cases as its variable says.
-fn many(module: &str, variable: &str, cases: u32) -> Outcome {
-    let test = format!("test --release -p annulus --test suite -- --nocapture {module}::");
-    let step = Step::new("cargo", &test).env(&format!("ANNULUS_{variable}"), &cases.to_string());
-    step.run_tests_once()
+/// The suite of `annulus` against its models, with many random cases each.
+fn models() -> Outcome {
+    let test = "test --release -p annulus --test suite -- --nocapture resets:: files::model:: stream_model:: datagram_model::";
+    let step = Step::new("cargo", test).env("ANNULUS_RESETS", "1000000");
+    let step = step.env("ANNULUS_FILE_SEQUENCES", "4000").env("ANNULUS_STREAM_SEQUENCES", "34000");
+    step.env("ANNULUS_DATAGRAM_SEQUENCES", "34000").run_tests_once()
 }
 
 /// The tests of a feature that changes the hot path, which the other tests leave out, and the test command of the README.
@@ -96,6 +88,6 @@ pub(crate) fn test() -> Outcome {
 
 /// The simulated workload with the seeds from 0 on. The test prints how to repeat a failure.
 pub(crate) fn sim(seeds: u64) -> Outcome {
-    let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::chaos_without_a_ring sim::one_seed_is_one_run";
+    let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::chaos_without_a_ring sim::one_seed_is_one_run network::signals::a_graceful_shutdown_loses_no_line_under_faults";
     Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", &seeds.to_string()).run_tests_once()
 }

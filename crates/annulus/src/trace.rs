@@ -1,23 +1,43 @@
-//! Output to `tracing`, with the feature of that name: a span for each task, and events of connections, all at the level `TRACE`.
+//! Output to `tracing`, with the feature of that name: a span for each task, events of its wakers and of connections, all at the level `TRACE`.
 //! Without the feature none of this is compiled in.
 //!
-//! A subscriber is foreign code: it is not called while the runtime is borrowed, and its panics end no task.
+//! A subscriber is foreign code: but for clones of wakers, it is not called while the runtime is borrowed, and its panics end no task.
 
 use std::fmt::Display;
 use std::future::Future;
 use std::io;
 use std::panic::Location;
 
+/// The span of a task, by the names under which `console-subscriber` looks for the tasks of tokio: `tokio-console` shows them.
+#[cfg(feature = "tracing")]
+pub(crate) struct TaskSpan(Option<tracing::Id>);
+
+/// Without the feature no task has one.
+#[cfg(not(feature = "tracing"))]
+pub(crate) struct TaskSpan;
+
 /// The future of a task, which is polled and dropped in a span that has the place that spawned it.
 #[cfg(feature = "tracing")]
 pub(crate) fn in_span<F: Future + 'static>(
     future: F,
     spawned_at: &'static Location<'static>,
-) -> impl Future<Output = F::Output> + 'static {
+) -> (impl Future<Output = F::Output> + 'static, TaskSpan) {
     use tracing::Instrument;
 
-    let span = || tracing::trace_span!(target: "annulus::task", parent: None, "task", %spawned_at);
-    future.instrument(crate::unwind::contained(span).unwrap_or_else(tracing::Span::none))
+    let span = || {
+        tracing::trace_span!(
+            target: "annulus::task",
+            parent: None,
+            "runtime.spawn",
+            kind = %"task",
+            loc.file = spawned_at.file(),
+            loc.line = spawned_at.line(),
+            loc.col = spawned_at.column(),
+        )
+    };
+    let span = crate::unwind::contained(span).unwrap_or_else(tracing::Span::none);
+    let id = TaskSpan(span.id());
+    (future.instrument(span), id)
 }
 
 #[cfg(not(feature = "tracing"))]
@@ -25,8 +45,23 @@ pub(crate) fn in_span<F: Future + 'static>(
 pub(crate) fn in_span<F: Future + 'static>(
     future: F,
     _: &'static Location<'static>,
-) -> impl Future<Output = F::Output> + 'static {
-    future
+) -> (impl Future<Output = F::Output> + 'static, TaskSpan) {
+    (future, TaskSpan)
+}
+
+impl TaskSpan {
+    /// An event of a waker of the task. Wakers are cloned while the runtime is borrowed, as those of other crates are.
+    #[inline]
+    pub(crate) fn waker(&self, op: &str) {
+        #[cfg(feature = "tracing")]
+        if let Some(id) = &self.0 {
+            let id = id.into_u64();
+            crate::unwind::contained(
+                || tracing::trace!(target: "tokio::task::waker", op, task.id = id),
+            );
+        }
+        _ = op;
+    }
 }
 
 /// An event of the socket with this descriptor or address. Not while the runtime is borrowed.

@@ -96,7 +96,8 @@ fn a_task_has_a_span_with_its_place_around_each_poll_and_its_drop() {
     });
     let [span] = &notes.having("span ")[..] else { panic!("{:?}", notes.having("")) };
     assert!(
-        span.starts_with("span 1: spawned_at=") && span.contains(&format!("tracing.rs:{line}:"))
+        span.starts_with("span 1: kind=task loc.file=\"")
+            && span.contains(&format!("tracing.rs\" loc.line={line} loc.col="))
     );
     // Two polls, and the drop.
     assert_eq!((notes.having("enter 1;").len(), notes.having("exit 1;").len()), (3, 3));

@@ -5,10 +5,11 @@
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example all_cores -- 127.0.0.1:8080 /var/run/postgresql/.s.PGSQL.5432 $USER`, then
 //! `curl 127.0.0.1:8080`, `curl -X PUT -d text 127.0.0.1:8080/notes/one`, and of `/notes/one`, `/square/7`, `/metrics`.
 
-use annulus::net::{ConnectionLimit, ListenOptions, UnixStream};
-use annulus::shards::{Shard, ShardedListener, Spread};
+use annulus::Handle;
+use annulus::net::{ConnectionLimit, ListenOptions, TcpStream, UnixStream};
+use annulus::shards::{ShardedListener, Spread};
 use annulus::signal::{Signal, signals};
-use annulus_compat::{OnThread, tower::serve_with};
+use annulus_compat::{Listen, OnThread, tower::serve_with};
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::{Extension, Router, http::StatusCode, middleware::map_request_with_state, routing::get};
 use deadpool::managed::{Manager, Metrics, Pool, RecycleError, RecycleResult};
@@ -26,21 +27,30 @@ use tower::Layer;
 /// How long a request may take, and the last ones at the end.
 const LIMIT: Duration = Duration::from_secs(10);
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the handlers of a shard have.
 #[derive(Clone)]
 struct App {
-    shard: Shard,
+    index: usize,
+    /// The runtimes of all shards.
+    runtimes: Arc<[Handle]>,
     database: Pool<Postgres>,
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
-struct Shared {
+/// What all shards have.
+pub(crate) struct Shared {
+    postgres: Postgres,
     notes: Mutex<HashMap<String, String>>,
     requests: Vec<Count>,
-    stop: CancellationToken,
+}
+
+impl Shared {
+    pub(crate) fn new(shards: usize, socket: String, user: String) -> Arc<Self> {
+        let (notes, requests) = (Mutex::default(), (0..shards).map(|_| Count::default()).collect());
+        Arc::new(Self { postgres: Postgres { socket, user }, notes, requests })
+    }
 }
 
 /// Requests of a shard, in a cache line of their own: no core waits for another.
@@ -52,34 +62,42 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or("127.0.0.1:8080".into());
     let socket = arguments.next().unwrap_or("/var/run/postgresql/.s.PGSQL.5432".into());
-    let postgres = Postgres { socket, user: arguments.next().unwrap_or("postgres".into()) };
+    let user = arguments.next().unwrap_or("postgres".into());
     let cores = annulus::affinity::allowed()?.len();
-    let requests = (0..cores).map(|_| Count::default()).collect();
-    let shared = Arc::new(Shared { requests, ..Shared::default() });
+    let (shared, stop) = (Shared::new(cores, socket, user), CancellationToken::new());
     // One limit for all: shard 0 accepts for the others, too.
     let options = ListenOptions::new().limit(&ConnectionLimit::new(10_000));
     let listener = ShardedListener::bind(&*address, &options, cores, Spread::LeastConnections)?;
     println!("listening on {}", listener.local_addr());
     Ok(annulus::shards(cores, async |shard| {
-        let database = Pool::builder(postgres.clone()).max_size(8).build()?;
-        serve(&listener, App { shard, database, shared: shared.clone() }).await
+        let (listener, stop) = (listener.open(&shard)?, stop.clone());
+        serve(listener, shard.index(), shard.handles(), stop, shared.clone()).await
     })
     .map(drop)?)
 }
 
 /// Serves on one shard, until all are to stop.
-async fn serve(listener: &ShardedListener, app: App) -> Result<(), Error> {
-    if app.shard.index() == 0 {
-        let (mut signals, stop) =
-            (signals(&[Signal::SIGINT, Signal::SIGTERM])?, app.shared.stop.clone());
+pub(crate) async fn serve<L>(
+    listener: L,
+    index: usize,
+    runtimes: &[Handle],
+    stop: CancellationToken,
+    shared: Arc<Shared>,
+) -> Result<(), Error>
+where
+    L: Listen<Stream = TcpStream, Peer = SocketAddr> + 'static,
+{
+    let database = Pool::builder(shared.postgres.clone()).max_size(8).build()?;
+    if index == 0 {
+        let (mut signals, stop) = (signals(&[Signal::SIGINT, Signal::SIGTERM])?, stop.clone());
         annulus::spawn(async move { signals.recv().await.map(|_| stop.cancel()) });
-        annulus::spawn(report_database(app.database.clone()));
+        annulus::spawn(report_database(database.clone()));
     }
-    let (router, stop) = (router(app.clone()), app.shared.stop.clone());
+    let router = router(App { index, runtimes: runtimes.into(), database, shared });
     let service = move |peer: &SocketAddr| {
         TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))
     };
-    let server = serve_with(listener.open(&app.shard)?, service)
+    let server = serve_with(listener, service)
         .request_timeout(LIMIT)
         .on_error(|error| eprintln!("{error}"))
         .with_graceful_shutdown(stop.cancelled_owned())
@@ -89,7 +107,7 @@ async fn serve(listener: &ShardedListener, app: App) -> Result<(), Error> {
 
 fn router(app: App) -> Router {
     let count = async |State(app): State<App>, request: Request| {
-        app.shared.requests[app.shard.index()].0.fetch_add(1, Ordering::Relaxed);
+        app.shared.requests[app.index].0.fetch_add(1, Ordering::Relaxed);
         request
     };
     Router::new()
@@ -102,7 +120,7 @@ fn router(app: App) -> Router {
 }
 
 async fn hello(State(app): State<App>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> String {
-    format!("hello, {peer}, from shard {}\n", app.shard.index())
+    format!("hello, {peer}, from shard {}\n", app.index)
 }
 
 async fn note(State(app): State<App>, Path(name): Path<String>) -> Result<String, StatusCode> {
@@ -128,8 +146,7 @@ fn unavailable(error: impl Display) -> Unavailable {
 /// Those of all runtimes, and of this program.
 async fn metrics(State(app): State<App>) -> String {
     let (mut stats, mut own) = (Vec::new(), "# TYPE http_requests_total counter\n".to_owned());
-    for (shard, (handle, count)) in app.shard.handles().iter().zip(&app.shared.requests).enumerate()
-    {
+    for (shard, (handle, count)) in app.runtimes.iter().zip(&app.shared.requests).enumerate() {
         stats.extend(handle.stats().await.map(|stats| (shard.to_string(), stats)));
         let count = count.0.load(Ordering::Relaxed);
         own += &format!("http_requests_total{{shard=\"{shard}\"}} {count}\n");

@@ -7,6 +7,7 @@
 //! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Executor`], [`hyper::Timer`] |
 //! | hyper-util | a `Service<Uri>` for its pooled client, `Send` streams for upgrades | feature `hyper-util`: [`hyper_util::Connector`] |
 //! | tower services, axum's `Router` | `Send` futures in axum's handlers | feature `tower`: [`tower::serve`], on annulus alone |
+//! | tower-http 0.7 | a `Backend` of files, for its `ServeDir` | feature `tower-http`: [`Files`] |
 //! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`Incoming`], inside tokio |
 //! | axum 0.8 | tokio's traits, `Send`, and a runtime of tokio, for `axum::serve` | feature `axum`: [`Incoming`], inside a runtime of `annulus-tokio` |
 //! | tokio-rustls, futures-rustls | traits that streams of annulus have | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for fewer lines |
@@ -46,6 +47,7 @@
 //! | `rustls` | `rustls = { version = "0.23", default-features = false, features = ["aws_lc_rs", "std", "tls12"] }`, or another provider |
 //! | `rustls-ring` | `rustls = { version = "0.23", default-features = false, features = ["ring", "std", "tls12"] }` for settings of one's own |
 //! | `quinn` | `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }` |
+//! | `tower-http` | `tower-http = { version = "0.7", features = ["fs"] }` |
 //! | `with-tokio` | none |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
@@ -60,6 +62,8 @@
 
 #[cfg(any(feature = "hyper", feature = "quinn"))]
 mod clock;
+#[cfg(feature = "tower-http")]
+mod files;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 #[cfg(feature = "hyper-util")]
@@ -90,6 +94,8 @@ pub mod tower;
 #[cfg(feature = "with-tokio")]
 mod with_tokio;
 
+#[cfg(feature = "tower-http")]
+pub use files::{FileMetadata, Files, ServedFile};
 #[cfg(any(feature = "axum", feature = "tonic-transport"))]
 pub use incoming::Incoming;
 #[cfg(any(feature = "axum", feature = "tonic-transport", feature = "tower"))]

@@ -14,6 +14,8 @@ mod axum_guest;
 mod bad_input;
 #[path = "example_servers.rs"]
 mod example_servers;
+#[path = "files.rs"]
+mod files;
 #[path = "https.rs"]
 mod https;
 #[path = "hyper.rs"]

@@ -12,7 +12,7 @@ use super::owner::{self, is_owner};
 use super::refs::Refs;
 use super::remote_flags::RemoteFlags;
 use crate::tasks::remote::Remote;
-use crate::trace::in_span;
+use crate::trace::{TaskSpan, in_span};
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -54,6 +54,7 @@ struct Head {
     polled_at: Cell<u64>,
     remote: Arc<Remote>,
     spawned_at: &'static Location<'static>,
+    span: TaskSpan,
     vtable: &'static Vtable,
 }
 
@@ -140,7 +141,7 @@ pub(crate) unsafe fn make<F>(
 where
     F: Future + 'static,
 {
-    let future = in_span(future, spawned_at);
+    let (future, span) = in_span(future, spawned_at);
     let head = Head {
         refs: Refs::new(2),
         remote_flags: RemoteFlags::new(),
@@ -150,6 +151,7 @@ where
         polled_at: Cell::new(0),
         remote,
         spawned_at,
+        span,
         vtable: vtable(&future),
     };
     let joinable = Joinable { head, join_state: JoinState::new() };
@@ -224,6 +226,7 @@ impl TaskRef {
     }
 
     pub(crate) fn waker(&self) -> Waker {
+        self.head().span.waker("waker.clone");
         // SAFETY: the raw waker has the clone's reference, and its functions keep the contract of `RawWaker`.
         unsafe { Waker::from_raw(self.clone().into_raw()) }
     }
@@ -438,21 +441,27 @@ unsafe fn held(task: *const ()) -> TaskRef {
 unsafe fn clone(task: *const ()) -> RawWaker {
     // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which keeps its reference.
     let task = ManuallyDrop::new(unsafe { held(task) });
+    task.head().span.waker("waker.clone");
     TaskRef::clone(&task).into_raw()
 }
 
 unsafe fn wake(task: *const ()) {
     // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which gives its reference up.
-    unsafe { held(task) }.wake();
+    let task = unsafe { held(task) };
+    task.head().span.waker("waker.wake");
+    task.wake();
 }
 
 unsafe fn wake_by_ref(task: *const ()) {
     // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which keeps its reference.
     let task = ManuallyDrop::new(unsafe { held(task) });
+    task.head().span.waker("waker.wake_by_ref");
     TaskRef::clone(&task).wake();
 }
 
 unsafe fn release(task: *const ()) {
     // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which gives its reference up.
-    drop(unsafe { held(task) });
+    let task = unsafe { held(task) };
+    task.head().span.waker("waker.drop");
+    drop(task);
 }

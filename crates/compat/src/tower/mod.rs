@@ -42,9 +42,10 @@
 //! | extractors, state, channels of `tokio::sync`, bodies, `Sse` without keep-alive | yes | yes | yes |
 //! | streams, files and timers of annulus, in an [`OnThread`](crate::OnThread) | yes | yes | yes |
 //! | [`TimeoutLayer`], [`Serve::request_timeout`] | yes | yes | yes |
+//! | `tower_http::services::ServeDir` over [`Files`](crate::Files) | yes | yes | yes |
 //! | WebSockets as below | yes | yes | yes |
 //! | `tower_http::timeout::TimeoutLayer`, `tokio::time`, the keep-alive of `Sse` | no | yes | yes |
-//! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `tower_http::services::ServeDir`, `tokio::net`, reqwest, sqlx | no | yes | yes |
+//! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `ServeDir::new`, `tokio::net`, reqwest, sqlx | no | yes | yes |
 //! | `axum::extract::WebSocketUpgrade` | no | no | yes |
 //!
 //! # WebSockets

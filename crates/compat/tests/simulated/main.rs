@@ -4,6 +4,7 @@
 mod client;
 mod ledger;
 mod service;
+mod shutdown;
 
 use annulus::Runtime;
 use annulus::sim::{Disturbances, Link, Network, Random, Sim, check, find_failure};

@@ -1,0 +1,135 @@
+//! `console-subscriber` in a program on annulus, and a client that asks it as `tokio-console` does: the tasks are there, with their places, polls
+//! and wakes.
+
+use annulus::time::sleep;
+use annulus::{spawn, yield_now};
+use console_api::instrument::instrument_client::InstrumentClient;
+use console_api::instrument::{InstrumentRequest, Update};
+use console_api::tasks::{Stats, Task};
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{env, fs, process, thread};
+use tokio::sync::oneshot;
+use tonic::Streaming;
+use tonic::transport::{Channel, Endpoint};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the console knows of the tasks of this program.
+#[derive(Default)]
+struct Seen {
+    tasks: Vec<Task>,
+    stats: HashMap<u64, Stats>,
+}
+
+impl Seen {
+    fn add(&mut self, update: Update) {
+        let tasks = update.task_update.expect("each update has tasks");
+        assert_eq!(tasks.dropped_events, 0);
+        self.tasks.extend(tasks.new_tasks);
+        self.stats.extend(tasks.stats_update);
+    }
+
+    /// The statistics of the task that this line of this file spawned.
+    fn stats_of(&self, line: u32) -> Option<&Stats> {
+        let at = |task: &&Task| {
+            let place = task.location.as_ref().expect("a task has a place");
+            place.line == Some(line) && place.file() == file!() && place.column.is_some()
+        };
+        let id = self.tasks.iter().find(at)?.id.as_ref()?;
+        self.stats.get(&id.id)
+    }
+}
+
+/// Connects once the console listens.
+async fn watch(address: &str) -> Result<Streaming<Update>, Failure> {
+    let endpoint = Endpoint::from_shared(address.to_owned())?;
+    let channel: Channel = loop {
+        match endpoint.connect().await {
+            Ok(channel) => break channel,
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let mut client = InstrumentClient::new(channel).max_decoding_message_size(1 << 24);
+    Ok(client.watch_updates(InstrumentRequest {}).await?.into_inner())
+}
+
+/// Waits until the console shows what this asks for.
+async fn until(
+    seen: &mut Seen,
+    updates: &mut Streaming<Update>,
+    shown: impl Fn(&Seen) -> bool,
+) -> Result<(), Failure> {
+    while !shown(seen) {
+        seen.add(updates.message().await?.ok_or("the console has ended")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn it_shows_the_tasks_of_annulus_with_their_places_polls_and_wakes() {
+    let socket = env::temp_dir().join(format!("annulus-console-{}", process::id()));
+    let console = console_subscriber::ConsoleLayer::builder().server_addr(&*socket);
+    console.publish_interval(Duration::from_millis(20)).init();
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (lines, of_tasks) = mpsc::channel();
+    let program = thread::spawn(move || {
+        annulus::run(async move {
+            let yields = line!() + 1;
+            let busy = spawn(async {
+                for _ in 0..5 {
+                    yield_now().await;
+                }
+            });
+            let sleeps = line!() + 1;
+            let timed = spawn(async {
+                for _ in 0..3 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                // From now on it waits for another thread.
+                stopped.await
+            });
+            lines.send([yields, sleeps]).expect("the test waits");
+            busy.await.expect("no panic");
+            timed.await.expect("no panic").expect("the test sends");
+        });
+    });
+
+    let [yields, sleeps] = of_tasks.recv().expect("the program has begun");
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let asking = async {
+        let mut updates = watch(&format!("unix://{}", socket.display())).await?;
+        let mut seen = Seen::default();
+        let polls = |stats: &Stats| stats.poll_stats.as_ref().map_or(0, |polls| polls.polls);
+        until(&mut seen, &mut updates, |seen| {
+            // Three sleeps and the wait. No more polls come.
+            let asleep = seen.stats_of(sleeps).is_some_and(|stats| polls(stats) == 4);
+            asleep && seen.stats_of(yields).is_some_and(|stats| stats.dropped_at.is_some())
+        })
+        .await?;
+        let [busy, timed] = [yields, sleeps].map(|line| seen.stats_of(line).expect("it is there"));
+        // One poll for each yield, the last one, and the drop, which has the span around it, too.
+        assert_eq!((polls(busy), busy.wakes, busy.self_wakes), (7, 5, 5));
+        assert_eq!((timed.wakes, timed.self_wakes), (3, 0));
+        assert_eq!(timed.waker_clones - timed.waker_drops, 1, "what it waits for has a waker");
+        assert!(timed.dropped_at.is_none());
+
+        stop.send(()).expect("the task waits");
+        until(&mut seen, &mut updates, |seen| {
+            seen.stats_of(sleeps).is_some_and(|stats| stats.dropped_at.is_some())
+        })
+        .await?;
+        let timed = seen.stats_of(sleeps).expect("it is there");
+        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll, and the drop");
+        assert_eq!(timed.waker_clones, timed.waker_drops, "no waker is left");
+        Ok::<_, Failure>(())
+    };
+    let watched = tokio.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
+    program.join().expect("no panic");
+    fs::remove_file(&socket).expect("the console has listened there");
+    watched.expect("in time").expect("the console answers");
+}

@@ -1,0 +1,109 @@
+//! The service to start from, as the example `all_cores` has it, on the simulated network: what `main` runs on each shard, here on one. A
+//! signal comes in the middle of a request while the network is disturbed.
+
+#[path = "../../examples/all_cores.rs"]
+#[expect(
+    dead_code,
+    reason = "shards are threads, which a simulation has one of: not its `main`, but what that runs on a shard"
+)]
+mod all_cores;
+
+use all_cores::{Shared, serve};
+use annulus::Runtime;
+use annulus::net::{TcpListener, TcpStream};
+use annulus::signal::Signal;
+use annulus::sim::{Disturbance, Disturbances, Network, Random, Sim, check};
+use annulus::time::sleep;
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Seeds; `ANNULUS_SIM_SEEDS` sets another number.
+const SEEDS: u64 = 100;
+/// Bytes of the note whose request the signal interrupts, at most.
+const LARGEST: u64 = 100_000;
+
+/// Sends, and reads an answer to its end, which is that of its body.
+async fn ask(stream: &mut TcpStream, request: &str, end: &str) -> io::Result<String> {
+    stream.send(request.to_owned()).await?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(end.as_bytes()) {
+        answer.extend_from_slice(&stream.recv().await?.ok_or(ErrorKind::UnexpectedEof)?);
+    }
+    Ok(String::from_utf8(answer).expect("text"))
+}
+
+/// Disturbances that break no connection, and do not slow it so that a request takes longer than it may.
+fn disturb(network: &Network) {
+    let kinds = &[Disturbance::Partition, Disturbance::Delay];
+    let pause = SECOND / 100..SECOND;
+    network.disturb(Disturbances { kinds, pause, length: SECOND / 1000..SECOND });
+}
+
+async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result<()> {
+    let mut random = Random::new(seed);
+    let mut stream = TcpStream::connect("server:80").await?;
+    disturb(&network);
+    let hello = ask(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n", "from shard 0\n").await?;
+    assert!(hello.starts_with("HTTP/1.1 200"), "{hello}");
+    network.calm();
+    sleep(3 * SECOND).await;
+
+    let text = "x".repeat(random.between(2, LARGEST) as usize);
+    let (first, rest) = text.split_at(random.below(text.len() as u64) as usize);
+    let length = text.len();
+    let request =
+        format!("PUT /notes/last HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    stream.send(request + first).await?;
+    // It has arrived.
+    sleep(SECOND).await;
+    network.signal("server", Signal::SIGTERM)?;
+    disturb(&network);
+    // In time for the ten seconds that a request may take, with all that is sent again.
+    let calms = network.clone();
+    annulus::spawn(async move {
+        sleep(3 * SECOND).await;
+        calms.calm();
+    });
+    sleep(Duration::from_millis(random.below(2000))).await;
+    let answer = ask(&mut stream, rest, "\r\n\r\n").await?;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    assert!(stream.recv().await?.is_none(), "the end");
+    sleep(4 * SECOND).await;
+    let refused = TcpStream::connect("server:80").await.unwrap_err();
+    assert_eq!((refused.kind(), ended.get()), (ErrorKind::ConnectionRefused, 1));
+
+    network.bounce("server")?;
+    sleep(SECOND).await;
+    let mut stream = TcpStream::connect("server:80").await?;
+    let note = ask(&mut stream, "GET /notes/last HTTP/1.1\r\nhost: x\r\n\r\n", &text).await?;
+    assert!(note.starts_with("HTTP/1.1 200"), "{note}");
+    let square = ask(&mut stream, "GET /square/7 HTTP/1.1\r\nhost: x\r\n\r\n", "\n").await?;
+    assert!(square.starts_with("HTTP/1.1 503"), "there is no database in a simulation: {square}");
+    Ok(())
+}
+
+#[test]
+fn a_request_that_has_begun_is_answered_after_the_signal() {
+    check(0..SEEDS, |seed| {
+        let sim = Sim::builder(seed).build();
+        let network = Network::on(&sim, seed, Runtime::builder().recv_buffers(16 * 1024, 64));
+        let shared = Shared::new(1, "/nowhere".into(), "user".into());
+        let ended = Rc::new(Cell::new(0));
+        let ends = ended.clone();
+        network.host("server", move || {
+            let (ends, shared) = (ends.clone(), shared.clone());
+            async move {
+                let (listener, stop) = (TcpListener::bind("0.0.0.0:80")?, CancellationToken::new());
+                let served = serve(listener, 0, &[annulus::handle()?], stop, shared).await;
+                ends.set(ends.get() + 1);
+                served.map_err(io::Error::other)
+            }
+        })?;
+        network.client("client", client(network.clone(), ended, seed))?;
+        network.run()
+    });
+}
