@@ -35,7 +35,7 @@
 //! | to send | use |
 //! |---|---|
 //! | connections, as they are accepted | [`ShardedListener`] |
-//! | a connection that is in use | [`Shard::move_stream`] |
+//! | a connection that is in use | [`Shard::move_stream`]; [`Balance`] says which, and where to |
 //! | work | [`Shard::spawn_on`], [`Handle::spawn_with`](crate::Handle::spawn_with) |
 //! | what a shard starts with | [`Shards::run_with`] |
 //! | values | [`channel`]; to every shard [`channel_to_all`] |
@@ -75,6 +75,7 @@
 //!
 //! A runtime on a simulated kernel is refused: the simulator has no other threads.
 
+mod balance;
 mod channel;
 mod error;
 mod listener;
@@ -85,6 +86,7 @@ mod threads;
 mod to_all;
 
 pub use crate::base::send_error::{SendError, TrySendError};
+pub use balance::{Balance, Balanced};
 pub use channel::{Receiver, Sender, Sending, channel};
 pub use error::{Cause, ShardError};
 pub use listener::{ShardListener, ShardedListener, Spread};

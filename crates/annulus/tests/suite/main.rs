@@ -4,6 +4,7 @@
 mod common;
 
 mod again;
+mod balance;
 mod borrowed;
 mod bounds;
 mod budget;

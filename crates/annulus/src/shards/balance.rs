@@ -1,0 +1,175 @@
+//! Which connection of a busy shard goes on on another one.
+
+use crate::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A connection that was served within such a time is busy.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Requests of a connection from one look at the clock to the next.
+const LOOK: u32 = 16;
+
+/// Counts the busy connections of each shard, and says which should go on on another one, by [`Shard::move_stream`](super::Shard::move_stream).
+/// Shared by all shards. A program without one pays nothing.
+///
+/// Connections are spread when they are accepted, however busy they will be: if those of one shard are busy and those of another idle, a core
+/// is idle, too. A connection is busy if it was served within the last 100 ms. While a shard has at least two more busy ones than another, and that is
+/// a quarter of its own, one that has just been served moves there.
+///
+/// ```
+/// use annulus::net::TcpStream;
+/// use annulus::shards::{Balance, Shard};
+/// use std::pin::Pin;
+///
+/// /// Answers requests on the shard `at`.
+/// fn serve(
+///     shards: Shard,
+///     at: usize,
+///     mut stream: TcpStream,
+///     balance: Balance,
+/// ) -> Pin<Box<dyn Future<Output = std::io::Result<()>>>> {
+///     Box::pin(async move {
+///         let mut connection = balance.connection(at);
+///         while let Some(request) = stream.recv().await? {
+///             stream.send(request).await?;
+///             if let Some(to) = connection.count() {
+///                 let onward = shards.clone();
+///                 let serve = move |stream| serve(onward, to, stream, balance);
+///                 shards.move_stream(stream, to, serve).await?;
+///                 return Ok(());
+///             }
+///         }
+///         Ok(())
+///     })
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Balance(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    began: Instant,
+    /// The number of the period, which the first shard that sees it end sets.
+    period: AtomicU64,
+    shards: Box<[Load]>,
+}
+
+/// The load of a shard, in cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Load {
+    /// Connections that were busy here in this period and in the one before.
+    busy: [Count; 2],
+    /// Connections that have come from another shard, and left for one, in this period.
+    came: Count,
+    left: Count,
+}
+
+/// A count of a period, whose number is in the upper half.
+#[derive(Debug, Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    /// The count, which is 0 if it is of another period.
+    fn of(&self, period: u64) -> u64 {
+        Self::within(self.0.load(Ordering::Relaxed), period)
+    }
+
+    fn within(value: u64, period: u64) -> u64 {
+        if value >> 32 == period { value & u64::from(u32::MAX) } else { 0 }
+    }
+
+    fn add(&self, period: u64) {
+        let more = |value| Some(period << 32 | (Self::within(value, period) + 1));
+        _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+}
+
+impl Load {
+    /// Connections that were busy in a period.
+    fn busy(&self, period: u64) -> &Count {
+        &self.busy[period as usize % 2]
+    }
+
+    /// Connections that will be busy in this period: as many as in the one before, and those that have moved meanwhile.
+    fn expected(&self, period: u64) -> u64 {
+        let busy = self.busy(period - 1).of(period - 1) + self.came.of(period);
+        busy.saturating_sub(self.left.of(period))
+    }
+}
+
+impl Balance {
+    /// For so many shards.
+    pub fn new(shards: usize) -> Self {
+        let shards = (0..shards).map(|_| Load::default()).collect();
+        Self(Arc::new(Shared { began: Instant::now(), period: AtomicU64::new(1), shards }))
+    }
+
+    /// A connection of a shard.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn connection(&self, shard: usize) -> Balanced {
+        let shards = self.0.shards.len();
+        assert!(shard < shards, "no shard {shard}: the balance was made for {shards}, from 0 on");
+        Balanced { balance: self.clone(), shard, period: 0, requests: 0 }
+    }
+
+    /// The period of now.
+    fn look(&self) -> u64 {
+        let now = 1 + (self.0.began.elapsed().as_nanos() / PERIOD.as_nanos()) as u64 % (1 << 32);
+        if self.0.period.load(Ordering::Relaxed) != now {
+            self.0.period.store(now, Ordering::Relaxed);
+        }
+        now
+    }
+
+    /// The shard that a connection of this one should move to in this period.
+    fn target(&self, shard: usize, period: u64) -> Option<usize> {
+        let shards = &self.0.shards;
+        let expected = shards[shard].expected(period);
+        let others = shards.iter().enumerate().filter(|(index, _)| *index != shard);
+        let others = others.map(|(index, load)| (index, load.expected(period)));
+        let (least, theirs) = others.min_by_key(|(_, expected)| *expected)?;
+        let more = expected.saturating_sub(theirs);
+        let moves = more >= 2 && more * 4 >= expected;
+        moves.then(|| {
+            shards[shard].left.add(period);
+            shards[least].came.add(period);
+            least
+        })
+    }
+}
+
+/// A connection that a [`Balance`] counts.
+#[derive(Debug)]
+pub struct Balanced {
+    balance: Balance,
+    shard: usize,
+    /// The period that it was counted in.
+    period: u64,
+    requests: u32,
+}
+
+impl Balanced {
+    /// Counts a request that was answered, on its shard. Returns the shard that the connection should move to before the next one.
+    #[inline]
+    pub fn count(&mut self) -> Option<usize> {
+        self.requests = self.requests.wrapping_add(1);
+        let shared = &self.balance.0;
+        let mut period = shared.period.load(Ordering::Relaxed);
+        if self.requests % LOOK == 1 {
+            period = self.balance.look();
+        }
+        if period == self.period {
+            return None;
+        }
+        self.period = period;
+        let target = self.balance.target(self.shard, period);
+        if target.is_none() {
+            shared.shards[self.shard].busy(period).add(period);
+        }
+        target
+    }
+}
