@@ -409,13 +409,8 @@ impl Buffers {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let buffers = self.buffers.borrow();
-        f.debug_struct("Pool")
-            .field("size", &self.size)
-            .field("with_kernel", &buffers.with_kernel)
-            .field("lent", &buffers.lent)
-            .field("depth", &buffers.depth.now())
-            .finish_non_exhaustive()
+        let Buffers { with_kernel, lent, .. } = *self.buffers.borrow();
+        write!(f, "Pool({:?}, {with_kernel} with the kernel, {lent} lent)", self.size)
     }
 }
 

@@ -48,13 +48,7 @@ pub struct Builder {
 impl Ring {
     /// A builder with the defaults of a network runtime.
     pub fn builder() -> Builder {
-        Builder::new()
-    }
-}
-
-impl Builder {
-    pub(crate) fn new() -> Self {
-        Self {
+        Builder {
             kernel: Rc::new(Linux),
             entries: 256,
             completions: 4096,
@@ -64,7 +58,9 @@ impl Builder {
             only: None,
         }
     }
+}
 
+impl Builder {
     /// The kernel; Linux by default.
     pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
         self.kernel = kernel;

@@ -1,5 +1,6 @@
 //! How receives and accepts are armed: the states that streams, datagram sockets and listeners share.
 
+use annulus_driver::Kind;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::mem;
@@ -21,13 +22,6 @@ pub(super) enum Arming {
     Cancelling,
 }
 
-/// The operation that has to be cancelled to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ToCancel {
-    Armed,
-    Poll,
-}
-
 impl Arming {
     /// Nothing is in flight.
     #[inline]
@@ -41,11 +35,11 @@ impl Arming {
         !more && mem::take(self) == Self::Cancelling
     }
 
-    /// Stops. An operation in flight has to be cancelled, and its terminal event is still to come.
-    pub(super) fn stop(&mut self) -> Option<ToCancel> {
+    /// Stops. The operation in flight, if this returns its kind, has to be cancelled, and its terminal event is still to come.
+    pub(super) fn stop(&mut self, armed: Kind, poll: Kind) -> Option<Kind> {
         let (next, to_cancel) = match *self {
-            Self::Multishot | Self::Single => (Self::Cancelling, Some(ToCancel::Armed)),
-            Self::Polling => (Self::Cancelling, Some(ToCancel::Poll)),
+            Self::Multishot | Self::Single => (Self::Cancelling, Some(armed)),
+            Self::Polling => (Self::Cancelling, Some(poll)),
             Self::Listed => (Self::Idle, None),
             unchanged => (unchanged, None),
         };
@@ -97,12 +91,16 @@ impl ArmList {
 mod tests {
     use super::*;
 
+    fn stop(arming: &mut Arming) -> Option<Kind> {
+        arming.stop(Kind::Recv, Kind::RecvReady)
+    }
+
     #[test]
     fn a_receive_that_has_to_stop_is_cancelled_once_and_ends_at_its_terminal_event() {
         let mut arming = Arming::Multishot;
         assert!(!arming.on_event(true));
-        assert_eq!(arming.stop(), Some(ToCancel::Armed));
-        assert_eq!(arming.stop(), None, "cancelled already");
+        assert_eq!(stop(&mut arming), Some(Kind::Recv));
+        assert_eq!(stop(&mut arming), None, "cancelled already");
         assert!(!arming.on_event(true) && !arming.is_idle(), "not the terminal event");
         assert!(arming.on_event(false) && arming.is_idle());
     }
@@ -115,10 +113,10 @@ mod tests {
             (Arming::Cancelling, Arming::Cancelling),
         ] {
             let mut arming = before;
-            assert_eq!((arming.stop(), arming), (None, after), "{before:?}");
+            assert_eq!((stop(&mut arming), arming), (None, after), "{before:?}");
         }
         let mut arming = Arming::Polling;
-        assert_eq!((arming.stop(), arming), (Some(ToCancel::Poll), Arming::Cancelling));
+        assert_eq!((stop(&mut arming), arming), (Some(Kind::RecvReady), Arming::Cancelling));
     }
 
     #[test]

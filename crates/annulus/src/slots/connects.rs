@@ -127,8 +127,7 @@ impl Connects {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.0.indices() {
-            let attempt = self.0.get(slot);
+        for attempt in self.0.values() {
             if let Some(waker) = &attempt.waker {
                 waits.note(waker, || format!("to connect to {:?}", attempt.address));
             }

@@ -147,8 +147,7 @@ impl FileOps {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.0.indices() {
-            let FileOp { call, state } = self.0.get(slot);
+        for FileOp { call, state } in self.0.values() {
             if let State::InFlight { waker: Some(waker), .. } = state {
                 waits.note(waker, || format!("for {}, a call on a file", call.operation().name));
             }

@@ -13,7 +13,7 @@ use crate::base::connection_limit::{ConnectionLimit, Permit};
 use crate::base::io::Io;
 use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
-use crate::slots::arming::{Arming, ToCancel};
+use crate::slots::arming::{Arming, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
@@ -92,8 +92,7 @@ impl Listeners {
 
     /// Connections that wait to be claimed.
     pub(crate) fn unclaimed(&mut self) -> usize {
-        let slots = self.slots.indices();
-        slots.into_iter().map(|slot| self.slots.get(slot).unclaimed.len()).sum()
+        self.slots.values().map(|listener| listener.unclaimed.len()).sum()
     }
 
     pub(crate) fn fd(&mut self, slot: u32) -> Fd {
@@ -198,11 +197,8 @@ impl Listeners {
     pub(crate) fn drop_listener(&mut self, io: &mut Io, slot: u32) {
         let listener = self.slots.get(slot);
         listener.dropped = true;
-        match listener.arming.stop() {
-            Some(ToCancel::Armed) => io.cancel(listener.id.token(Kind::Accept)),
-            Some(ToCancel::Poll) => io.cancel(listener.id.token(Kind::AcceptReady)),
-            None => self.paused -= usize::from(mem::take(&mut listener.is_paused)),
-        }
+        self.paused -= usize::from(mem::take(&mut listener.is_paused));
+        listener.stop_accept(io);
         self.close_if_done(io, slot);
     }
 
@@ -215,8 +211,7 @@ impl Listeners {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.slots.indices() {
-            let listener = self.slots.get(slot);
+        for listener in self.slots.values() {
             for waker in listener.waiters.wakers() {
                 waits.note(waker, || format!("to accept on descriptor {}", listener.fd));
             }
@@ -293,7 +288,7 @@ impl Listener {
     fn fail(&mut self, io: &mut Io, errno: Errno) -> bool {
         let pauses = match errno {
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => true,
-            _ if ends_one_operation(errno) => false,
+            _ if ends_operation_only(errno) => false,
             _ if ends_one_connection(errno) => {
                 io.driver.counters().aborted_accepts += 1;
                 self.failed += 1;
@@ -313,24 +308,24 @@ impl Listener {
         io.timers.insert(io.now() + RETRY, TimerAction::Accept(self.id));
     }
 
+    fn stop_accept(&mut self, io: &mut Io) {
+        if let Some(kind) = self.arming.stop(Kind::Accept, Kind::AcceptReady) {
+            io.cancel(self.id.token(kind));
+        }
+    }
+
     /// After an accept: notifies, then cancels or arms, as the unclaimed connections allow.
     fn go_on(&mut self, io: &mut Io) {
         self.notify(io);
         let is_full = self.unclaimed.len() >= MAX_UNCLAIMED;
         if self.arming == Arming::Multishot && is_full {
             self.one_at_a_time = true;
-            self.arming.stop();
-            return io.cancel(self.id.token(Kind::Accept));
+            return self.stop_accept(io);
         }
         if self.error.is_none() {
             self.accept_more(io, None);
         }
     }
-}
-
-/// Errors that end an operation and say nothing of connections.
-fn ends_one_operation(errno: Errno) -> bool {
-    [Errno::CANCELED, Errno::INTR, Errno::AGAIN].contains(&errno)
 }
 
 /// Errors of one connection, which accept(2) says to treat like `EAGAIN`.

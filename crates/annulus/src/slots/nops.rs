@@ -72,8 +72,8 @@ impl Nops {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.0.indices() {
-            if let Nop::InFlight(Some(waker)) = self.0.get(slot) {
+        for nop in self.0.values() {
+            if let Nop::InFlight(Some(waker)) = nop {
                 waits.note(waker, || "for a nop".into());
             }
         }

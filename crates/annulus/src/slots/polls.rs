@@ -197,8 +197,7 @@ impl Polls {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.0.indices() {
-            let poll = self.0.get(slot);
+        for poll in self.0.values() {
             for direction in [&poll.readable, &poll.writable] {
                 direction.waiters.wakers().for_each(|waker| waits.note(waker, || poll.what.into()));
             }

@@ -221,7 +221,7 @@ impl RunQueue {
 
     fn live_tasks(&self) -> Vec<TaskRef> {
         let mut live = self.live.borrow_mut();
-        live.indices().into_iter().map(|index| live.get(index).clone()).collect()
+        live.values().map(|task| task.clone()).collect()
     }
 
     #[inline]

@@ -418,12 +418,8 @@ impl Epoll {
 
 impl fmt::Debug for Epoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Epoll")
-            .field("work", &self.work)
-            .field("due", &self.due)
-            .field("done", &self.done)
-            .field("common", &self.common)
-            .finish_non_exhaustive()
+        let Self { work, due, done, common, .. } = self;
+        write!(f, "Epoll({due} due of {work:?}, {done:?}, {common:?})")
     }
 }
 

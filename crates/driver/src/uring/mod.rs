@@ -17,7 +17,7 @@ use crate::op::{MemoryOp, Op};
 use crate::pool::{Pool, PoolSize, Trim};
 use crate::token::{Kind, Token};
 use annulus_kernel::{Kernel, Linux};
-use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags};
+use annulus_ring::{Completion, Entry, Features, Ring, SafeEntry, SetupError, SetupFlags, opcode};
 use busy_poll::BusyPoll;
 use encode::{Encoder, send_message_now, send_to_now};
 use files::Files;
@@ -132,7 +132,8 @@ impl Uring {
         check(&features, config.zero_copy)?;
         let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel.clone())?;
         let common = Common {
-            addresses_sends: supported.addressed_sends,
+            // A SEND takes the address of its destination since 6.1, as there is SENDMSG_ZC.
+            addresses_sends: probe.has(opcode::SENDMSG_ZC),
             limits_receives: features.has("receive limit"),
             ..Common::new(config.kernel, streams.pool.clone())
         };

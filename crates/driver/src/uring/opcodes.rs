@@ -37,8 +37,6 @@ pub(super) struct Supported {
     pub(super) close: bool,
     /// If not, there are no datagram sockets.
     pub(super) messages: bool,
-    /// A SEND takes the address of its destination (6.1, as SENDMSG_ZC).
-    pub(super) addressed_sends: bool,
 }
 
 impl Supported {
@@ -49,12 +47,7 @@ impl Supported {
         match needed.iter().copied().find(missing) {
             Some(code) => Err(SetupError::Lacks(opcode::name(code).unwrap_or("an operation"))),
             None => {
-                let has = |code| probe.has(code);
-                Ok(Self {
-                    close: has(opcode::CLOSE),
-                    messages: has(opcode::RECVMSG),
-                    addressed_sends: has(opcode::SENDMSG_ZC),
-                })
+                Ok(Self { close: probe.has(opcode::CLOSE), messages: probe.has(opcode::RECVMSG) })
             }
         }
     }

@@ -76,7 +76,7 @@ impl Datagrams {
 
     /// Whether all sockets have sent the datagrams they had accepted.
     pub(crate) fn all_sent(&mut self) -> bool {
-        self.slots.indices().into_iter().all(|index| self.slots.get(index).send.is_idle())
+        self.slots.values().all(|slot| slot.send.is_idle())
     }
 
     /// Ends all sockets. Handles that outlive the runtime find it ended.

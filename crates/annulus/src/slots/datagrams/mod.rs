@@ -134,8 +134,7 @@ impl Datagrams {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for index in self.slots.indices() {
-            let slot = self.slots.get(index);
+        for slot in self.slots.values() {
             for waker in slot.recv.waiters.wakers() {
                 waits.note(waker, || format!("for a datagram on descriptor {}", slot.fd));
             }
@@ -147,9 +146,7 @@ impl Datagrams {
 
     /// Brings the counts of datagrams that the kernel dropped up to date, as far as it reports them.
     pub(crate) fn count_all_drops(&mut self, io: &mut Io) {
-        for index in self.slots.indices() {
-            _ = self.slots.get(index).count_drops(io);
-        }
+        self.slots.values().for_each(|slot| _ = slot.count_drops(io));
     }
 
     /// The next turn fails: it settles the sends of a slot that does not exist.

@@ -39,6 +39,7 @@ enum RawDatagram {
 }
 
 /// The receiving half of a slot.
+#[derive(Default)]
 pub(super) struct RecvState {
     arming: Arming,
     queue: VecDeque<RawDatagram>,
@@ -58,17 +59,7 @@ pub(super) struct RecvState {
 
 impl RecvState {
     pub(super) fn new(max_datagram: Option<usize>) -> Self {
-        Self {
-            arming: Arming::Idle,
-            queue: VecDeque::new(),
-            rest: None,
-            error: None,
-            msg_buf: None,
-            max_datagram,
-            kernel_drops: 0,
-            drops: 0,
-            waiters: Waiters::default(),
-        }
+        Self { max_datagram, ..Self::default() }
     }
 
     /// Nothing in flight.
@@ -340,8 +331,8 @@ impl DatagramSlot {
 
     /// Ends a receive in flight, if there is one; its terminal event is still to come.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
-        if self.recv.arming.stop().is_some() {
-            io.cancel(self.id.token(Kind::RecvDatagram));
+        if let Some(kind) = self.recv.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
+            io.cancel(self.id.token(kind));
         }
     }
 

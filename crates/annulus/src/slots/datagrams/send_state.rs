@@ -17,6 +17,7 @@ const LAST_RETRY: Duration = Duration::from_millis(64);
 /// them, which is *in flight* → once the batch is settled, each is freed, queued again, or *deferred*. The next batch starts
 /// when the last one is settled and no wait for space is on, neither `awaits_writable` nor `awaits_retry`; if order does not
 /// matter, such a wait does not keep it from starting.
+#[derive(Default)]
 pub(super) struct SendState {
     /// Datagrams accepted, not started.
     pub(super) queue: VecDeque<u32>,
@@ -54,24 +55,7 @@ pub(super) struct SendState {
 
 impl SendState {
     pub(super) fn new(unordered: bool) -> Self {
-        Self {
-            queue: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            deferred: VecDeque::new(),
-            weight: 0,
-            window: usize::MAX,
-            unordered,
-            connected: false,
-            splits_here: false,
-            no_space_event: false,
-            awaits_writable: false,
-            awaits_retry: false,
-            retry: FIRST_RETRY,
-            listed: false,
-            failures: Failures::default(),
-            waiters: Waiters::default(),
-            linger: None,
-        }
+        Self { window: usize::MAX, unordered, retry: FIRST_RETRY, ..Self::default() }
     }
 
     /// Nothing is accepted that has not left.

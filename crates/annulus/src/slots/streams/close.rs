@@ -2,7 +2,7 @@
 
 use super::recv_state::End;
 use super::send_state::SendState;
-use super::{Life, Released, Stream, Streams};
+use super::{Life, Released, Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
@@ -21,10 +21,11 @@ impl Stream {
         }
     }
 
-    /// A close from here on is a reset: the peer must not take a truncated stream for a whole one.
-    fn make_reset(&self, io: &Io) {
+    /// Gives up what was accepted. A close from here on is a reset: the peer must not take a truncated stream for a whole one.
+    fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
         // A socket that takes no options any more does not need the reset either.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger(Some(Duration::ZERO)));
+        self.stop_sending(shared, io);
     }
 
     fn drop_wakers(&mut self, io: &mut Io) {
@@ -52,8 +53,7 @@ impl Streams {
     /// The handle is gone and wants nothing more sent: the connection is reset.
     pub(crate) fn abort(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
-        stream.make_reset(io);
-        stream.stop_sending(&mut self.shared, io);
+        stream.give_up(&mut self.shared, io);
         self.drop_stream(io, slot);
     }
 
@@ -61,8 +61,7 @@ impl Streams {
     pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
         if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
-            stream.make_reset(io);
-            stream.stop_sending(&mut self.shared, io);
+            stream.give_up(&mut self.shared, io);
             self.close_if_done(io, id.index);
         }
     }
@@ -130,8 +129,7 @@ impl Streams {
 
     /// Whether all streams have sent the bytes they had accepted, and have their memory back.
     pub(crate) fn all_sent(&mut self) -> bool {
-        let slots = self.slots.indices();
-        slots.into_iter().all(|slot| self.slots.get(slot).tx.is_over())
+        self.slots.values().all(|stream| stream.tx.is_over())
     }
 
     /// Ends all streams; those with something unsent are reset. Handles that outlive the runtime find it ended.

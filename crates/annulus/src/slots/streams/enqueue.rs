@@ -111,14 +111,11 @@ impl Stream {
         cx: &Context<'_>,
         done: impl Fn(&SendState) -> bool,
     ) -> Poll<io::Result<()>> {
-        let tx = &mut self.tx;
-        if let Some(errno) = tx.error {
-            return Poll::Ready(Err(self.failed(io, Operation::Send, errno)));
-        }
-        if done(tx) {
+        self.check_sent(io)?;
+        if done(&self.tx) {
             return Poll::Ready(Ok(()));
         }
-        note_waker(&mut tx.waker, &mut io.after.drops, cx);
+        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
         Poll::Pending
     }
 

@@ -22,13 +22,12 @@ pub(super) struct MemoryPaused {
     has_timer: bool,
 }
 
-impl Shared {
+impl MemoryPaused {
     /// Has the memory that is held compared with the limit again soon.
     fn look_again(&mut self, io: &mut Io) {
-        let memory_paused = &mut self.memory_paused;
         // On a simulated kernel there are no other threads, and a timer would hide a deadlock.
-        if !memory_paused.has_timer && io.driver.kernel().real_descriptors() {
-            memory_paused.has_timer = true;
+        if !self.has_timer && io.driver.kernel().real_descriptors() {
+            self.has_timer = true;
             io.timers.insert(io.now() + AGAIN, TimerAction::Memory);
         }
     }
@@ -42,21 +41,21 @@ impl Stream {
             shared.memory_paused.slots.push_back(self.id.index);
             io.memory.add_held_back();
             io.driver.counters().memory_pauses += 1;
-            shared.look_again(io);
+            shared.memory_paused.look_again(io);
         }
     }
 }
 
 impl Streams {
     pub(crate) fn on_memory_timer(&mut self, io: &mut Io) {
-        let memory_paused = &mut self.shared.memory_paused;
-        memory_paused.has_timer = false;
-        if !memory_paused.slots.is_empty() {
+        let paused = &mut self.shared.memory_paused;
+        paused.has_timer = false;
+        if !paused.slots.is_empty() {
             if !io.memory.is_tight() {
                 // Slots whose streams have closed leave the list.
-                memory_paused.sweep = memory_paused.slots.len();
+                paused.sweep = paused.slots.len();
             }
-            self.shared.look_again(io);
+            paused.look_again(io);
         }
     }
 
@@ -68,26 +67,22 @@ impl Streams {
         }
     }
 
-    /// Looks at some of those that were held back, once the allowance has risen by a quarter, or there is enough
-    /// memory again. Slots that were reused go as
-    /// they are looked at: if there are many, all are looked at.
+    /// Looks at some of those that were held back, once the allowance has risen by a quarter, or there is enough memory again. Slots that
+    /// were reused go as they are looked at: if there are many, all are looked at.
     #[cold]
     fn sweep(&mut self, io: &mut Io) {
-        let allowance = io.memory.allowance;
-        let memory_paused = &mut self.shared.memory_paused;
-        let step = if io.memory.is_tight() { memory_paused.swept_at / 4 } else { 0 };
-        if allowance > memory_paused.swept_at.saturating_add(step) {
-            memory_paused.sweep = memory_paused.slots.len();
-            memory_paused.swept_at = allowance;
+        let (allowance, streams) = (io.memory.allowance, self.slots.len());
+        let paused = &mut self.shared.memory_paused;
+        let step = if io.memory.is_tight() { paused.swept_at / 4 } else { 0 };
+        let has_risen = allowance > paused.swept_at.saturating_add(step);
+        if has_risen || paused.slots.len() > 2 * streams + SWEEP {
+            paused.sweep = paused.slots.len();
         }
-        if memory_paused.slots.len() > 2 * self.slots.len() + SWEEP {
-            memory_paused.sweep = memory_paused.slots.len();
-        }
-        memory_paused.swept_at = memory_paused.swept_at.min(allowance);
-        for _ in 0..memory_paused.sweep.min(SWEEP) {
-            let memory_paused = &mut self.shared.memory_paused;
-            memory_paused.sweep -= 1;
-            let Some(slot) = memory_paused.slots.pop_front() else { break };
+        paused.swept_at = if has_risen { allowance } else { paused.swept_at.min(allowance) };
+        for _ in 0..paused.sweep.min(SWEEP) {
+            let paused = &mut self.shared.memory_paused;
+            paused.sweep -= 1;
+            let Some(slot) = paused.slots.pop_front() else { break };
             self.reconsider(io, slot);
         }
     }

@@ -73,6 +73,7 @@ pub(crate) struct Stream {
 }
 
 /// State that all streams share, beside `Io`.
+#[derive(Default)]
 pub(crate) struct Shared {
     links: Links,
     vectors: Vectors,
@@ -93,12 +94,6 @@ impl Stream {
     #[inline]
     fn is_dropped(&self) -> bool {
         self.life == Life::Dropped
-    }
-
-    /// Bytes received and not yet taken.
-    #[cfg(test)]
-    pub(crate) fn undelivered(&self) -> u32 {
-        self.rx.bytes
     }
 
     /// The sending direction was ended, and has not failed.
@@ -151,14 +146,8 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn new(io: &Io) -> Self {
-        let shared = Shared {
-            links: Links::new(io.driver.pool().capacity()),
-            vectors: Vectors::default(),
-            carriers: Common::default(),
-            turn: TurnLists::default(),
-            memory_paused: MemoryPaused::default(),
-            heard: Heard::default(),
-        };
+        let links = Links::new(io.driver.pool().capacity());
+        let shared = Shared { links, ..Shared::default() };
         Self { slots: Slab::new(), shared, most: 0 }
     }
 
@@ -183,11 +172,6 @@ impl Streams {
     #[inline]
     pub(crate) fn get(&mut self, slot: u32) -> (&mut Stream, &mut Shared) {
         (self.slots.get(slot), &mut self.shared)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn slots(&mut self) -> &mut Slab<Stream> {
-        &mut self.slots
     }
 
     /// How many there are.
@@ -234,13 +218,10 @@ impl Streams {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.slots.indices() {
-            let stream = self.slots.get(slot);
-            let directions =
-                [("to receive", &stream.rx.waker), ("for its sends", &stream.tx.waker)];
-            for (what, waker) in directions {
+        for Stream { fd, rx, tx, .. } in self.slots.values() {
+            for (what, waker) in [("to receive", &rx.waker), ("for its sends", &tx.waker)] {
                 if let Some(waker) = waker {
-                    waits.note(waker, || format!("{what} on descriptor {}", stream.fd));
+                    waits.note(waker, || format!("{what} on descriptor {fd}"));
                 }
             }
         }
@@ -249,8 +230,23 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use super::{Slab, Stream, Streams};
+
+    impl Stream {
+        /// Bytes received and not yet taken.
+        pub(crate) fn undelivered(&self) -> u32 {
+            self.rx.bytes
+        }
+    }
+
+    impl Streams {
+        pub(crate) fn slots(&mut self) -> &mut Slab<Stream> {
+            &mut self.slots
+        }
+    }
+
     #[test]
     fn a_slot_is_small() {
-        assert!(size_of::<super::Stream>() <= 240, "{} bytes", size_of::<super::Stream>());
+        assert!(size_of::<Stream>() <= 240, "{} bytes", size_of::<Stream>());
     }
 }

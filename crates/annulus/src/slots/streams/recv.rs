@@ -5,7 +5,7 @@
 //! of a multishot takes all that the socket holds before a completion of it is seen. The states are those of [`Arming`].
 #![allow(unsafe_code)]
 
-use super::recv_state::{Brought, End, OnHeap};
+use super::recv_state::{End, OnHeap, REGULARLY};
 use super::{Shared, Stream, Streams, carriers};
 use crate::base::budget;
 use crate::base::io::Io;
@@ -13,7 +13,7 @@ use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
 use crate::bytes::lease::Lease;
 use crate::memory::HeapMemory;
-use crate::slots::arming::{Arming, ToCancel, ends_operation_only};
+use crate::slots::arming::{Arming, ends_operation_only};
 use crate::slots::find_or_late;
 use annulus_driver::{Event, Kind, MemoryOp, Op, prefetch};
 use rustix::io::Errno;
@@ -49,11 +49,10 @@ impl Stream {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            return self.end_result(io, end, Some(cx));
+            ready!(take_of_budget(io, cx));
+            return Poll::Ready(self.end_result(io, end));
         }
-        note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
-        self.ask(shared, io);
-        Poll::Pending
+        self.wait(shared, io, cx)
     }
 
     /// Ready once there are bytes, the end or an error.
@@ -66,6 +65,12 @@ impl Stream {
         if self.rx.bytes > 0 || self.rx.end.is_some() {
             return Poll::Ready(Ok(()));
         }
+        self.wait(shared, io, cx)
+    }
+
+    /// Has the receive armed for the task that polls.
+    #[inline]
+    fn wait<T>(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) -> Poll<T> {
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
         self.ask(shared, io);
         Poll::Pending
@@ -87,10 +92,8 @@ impl Stream {
         if let Some(lease) = self.take_received(shared, io) {
             return Ok(Some(lease));
         }
-        if let Some(end) = self.rx.end
-            && let Poll::Ready(result) = self.end_result(io, end, None)
-        {
-            return result;
+        if let Some(end) = self.rx.end {
+            return self.end_result(io, end);
         }
         // A receive into heap memory is made only for a task that waits.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
@@ -98,23 +101,13 @@ impl Stream {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The result of a receive from the end on, each time. A poll takes of the task's budget. Bytes take none, since a turn brings so many at
-    /// most.
+    /// The result of a receive from the end on.
     #[cold]
-    fn end_result(
-        &self,
-        io: &mut Io,
-        end: End,
-        polled: Option<&Context<'_>>,
-    ) -> Poll<io::Result<Option<Lease>>> {
-        if let Some(cx) = polled {
-            ready!(io.poll_budget(cx));
-            budget::take();
-        }
-        Poll::Ready(match end {
+    fn end_result(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
+        match end {
             End::Eof => Ok(None),
             End::Failed(errno) => Err(self.failed(io, Operation::Recv, errno)),
-        })
+        }
     }
 
     /// Takes the first bytes of the queue, and has the receive armed again once enough was taken.
@@ -234,30 +227,21 @@ impl Stream {
     fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: &Event) {
         let stopped = self.rx.arming.on_event(event.more);
         match (event.result, event.buffer) {
-            (Ok(0), buffer) => {
-                self.rx.end = Some(End::Eof);
-                buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
-            }
-            (Ok(len), Some(id)) => {
-                if self.rx.brought != Brought::REGULARLY {
+            (Ok(len @ 1..), Some(id)) => {
+                if self.rx.brought != REGULARLY {
                     self.heard(shared, io);
                 }
                 self.queue(shared, io, id, len);
             }
-            (Ok(len), None) => {
+            (Ok(len @ 1..), None) => {
                 if let Some(heap) = &mut self.rx.heap {
                     heap.len = len;
                     self.rx.bytes += len;
                 }
             }
-            (Err(errno), buffer) => {
+            (result, buffer) => {
                 buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
-                if errno == Errno::NOBUFS {
-                    self.rx.brought.misses = self.rx.brought.misses.saturating_add(1);
-                }
-                if !ends_operation_only(errno) {
-                    self.rx.end = Some(End::Failed(errno));
-                }
+                self.on_nothing(result);
             }
         }
         if !event.more {
@@ -268,6 +252,17 @@ impl Stream {
         if stopped {
             // A task may wait for this end.
             io.after.wakes.extend(self.rx.waker.take());
+        }
+    }
+
+    /// A receive has brought no bytes.
+    #[cold]
+    fn on_nothing(&mut self, result: Result<u32, Errno>) {
+        match result {
+            Ok(_) => self.rx.end = Some(End::Eof),
+            Err(Errno::NOBUFS) => self.rx.brought.misses = self.rx.brought.misses.saturating_add(1),
+            Err(errno) if ends_operation_only(errno) => {}
+            Err(errno) => self.rx.end = Some(End::Failed(errno)),
         }
     }
 
@@ -284,7 +279,7 @@ impl Stream {
         self.go_on(shared, io);
     }
 
-    /// Arms again or stops.
+    /// Arms again; or stops, if memory is short and the stream holds more than it may.
     #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.wants_more(io) {
@@ -294,7 +289,6 @@ impl Stream {
         }
     }
 
-    /// Memory is short: a stream that holds more than it may receives nothing more.
     #[cold]
     fn stop_if_over(&mut self, io: &mut Io) {
         if self.rx.arming == Arming::Multishot && self.is_over(io.memory.allowance) {
@@ -329,10 +323,8 @@ impl Stream {
 
     /// Ends a receive in flight; its terminal event is still to come. If none is, nothing happens.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
-        match self.rx.arming.stop() {
-            Some(ToCancel::Armed) => io.cancel(self.id.token(Kind::Recv)),
-            Some(ToCancel::Poll) => io.cancel(self.id.token(Kind::RecvReady)),
-            None => {}
+        if let Some(kind) = self.rx.arming.stop(Kind::Recv, Kind::RecvReady) {
+            io.cancel(self.id.token(kind));
         }
     }
 
@@ -346,6 +338,12 @@ impl Stream {
         // Memory in flight goes with the slot.
         rx.heap.take_if(|heap| heap.len > 0);
     }
+}
+
+/// An end is there each time, and takes of the task's budget. Bytes take none, since a turn brings so many at most.
+#[cold]
+fn take_of_budget(io: &mut Io, cx: &Context<'_>) -> Poll<()> {
+    io.poll_budget(cx).map(|()| budget::take())
 }
 
 impl Streams {
@@ -418,12 +416,9 @@ impl Streams {
     #[cold]
     #[inline(never)]
     pub(crate) fn shorten_receives(&mut self, io: &mut Io) {
-        for slot in self.slots.indices() {
-            let stream = self.slots.get(slot);
-            let rx = &stream.rx;
-            if rx.arming == Arming::Multishot && rx.limit > io.memory.recv_bound {
-                stream.stop_recv(io);
-            }
-        }
+        let bound = io.memory.recv_bound;
+        let too_long =
+            |stream: &&mut Stream| stream.rx.arming == Arming::Multishot && stream.rx.limit > bound;
+        self.slots.values().filter(too_long).for_each(|stream| stream.stop_recv(io));
     }
 }

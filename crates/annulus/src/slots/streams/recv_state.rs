@@ -40,9 +40,7 @@ pub(super) struct Brought {
     pub(super) misses: u8,
 }
 
-impl Brought {
-    pub(super) const REGULARLY: Self = Self { is_heard: true, misses: 0 };
-}
+pub(super) const REGULARLY: Brought = Brought { is_heard: true, misses: 0 };
 
 /// Heap memory of a receive: in flight while `len` is zero, then received.
 pub(super) struct OnHeap {
@@ -71,6 +69,7 @@ pub(super) struct BufferQueue {
 
 /// For each buffer of the pool: how much is in it, and which one is next in its stream's queue. They lie in one table, so that the queue of
 /// a stream takes four bytes and no allocation.
+#[derive(Default)]
 pub(super) struct Links(Box<[Link]>);
 
 #[derive(Clone, Copy)]

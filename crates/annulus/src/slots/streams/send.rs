@@ -235,8 +235,7 @@ impl Stream {
             SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
             SendPhase::Polling => self.stop_polling(io),
             SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
-            SendPhase::Idle => self.discard_unsent(io),
-            SendPhase::Retrying => {
+            SendPhase::Idle | SendPhase::Retrying => {
                 tx.phase = SendPhase::Idle;
                 self.discard_unsent(io);
             }
@@ -278,10 +277,8 @@ impl Streams {
         (1..=AHEAD as usize).for_each(|ahead| self.prefetch_unsettled(ahead));
         while let Some(slot) = self.shared.turn.unsettled.pop() {
             self.prefetch_unsettled(AHEAD as usize);
-            let stream = self.slots.peek(slot);
-            let Some(stream) = stream.filter(|stream| stream.tx.phase == SendPhase::Now) else {
-                continue;
-            };
+            let is_now = |stream: &&mut Stream| stream.tx.phase == SendPhase::Now;
+            let Some(stream) = self.slots.peek(slot).filter(is_now) else { continue };
             let all = stream.tx.flying;
             stream.sent(&mut self.shared, io, all);
             if stream.is_dropped() {
@@ -310,10 +307,7 @@ impl Streams {
             SendPhase::Polling | SendPhase::StoppingPoll => return self.on_writable(io, slot),
             _ => return io.late(event),
         }
-        let result = match stream.carrier {
-            None => event.result,
-            Some(_) => carriers::on_writable(stream, &mut self.shared, event.result),
-        };
+        let result = carriers::on_writable(stream, &mut self.shared, event.result);
         stream.on_sent(&mut self.shared, io, result);
         if stream.is_dropped() {
             self.close_if_done(io, slot);

@@ -79,9 +79,8 @@ impl SendState {
 
     /// The kernel has taken everything: a poll for space may be in flight.
     pub(super) fn is_drained(&self) -> bool {
-        let sends =
-            !matches!(self.phase, SendPhase::Idle | SendPhase::Polling | SendPhase::StoppingPoll);
-        !sends && self.bytes == 0
+        use SendPhase::{Idle, Polling, StoppingPoll};
+        matches!(self.phase, Idle | Polling | StoppingPoll) && self.bytes == 0
     }
 
     /// Nothing queued, nothing in flight, and no memory with the kernel. Memory of a send that was given up does not count: closing

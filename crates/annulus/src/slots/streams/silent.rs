@@ -4,18 +4,15 @@
 //! hung up (Linux 6.18: 39 of 504,411 such connections; `tools/peers/lost-wake-up.c` shows it without annulus). So a stream that has received
 //! and has then been silent for a while is looked at once, all such together, by a poll that does not wait. A receive on a socket that
 //! has hung up is cancelled; armed again, it returns the reason.
-#![allow(unsafe_code)]
-
-use super::recv_state::Brought;
+use super::recv_state::REGULARLY;
 use super::{Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
 use crate::timers::TimerAction;
 use annulus_driver::SlotId;
-use annulus_kernel::Fd;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use annulus_kernel::descriptor;
+use rustix::event::PollFlags;
 use std::mem;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A stream is looked at between once and twice as long after it has received.
@@ -40,7 +37,7 @@ impl Stream {
     /// A receive has brought something: for the first time in this period, or after some that missed a buffer.
     #[cold]
     pub(super) fn heard(&mut self, shared: &mut Shared, io: &mut Io) {
-        let before = mem::replace(&mut self.rx.brought, Brought::REGULARLY);
+        let before = mem::replace(&mut self.rx.brought, REGULARLY);
         if before.is_heard || !io.driver.loses_resets() {
             return;
         }
@@ -78,23 +75,15 @@ impl Streams {
     /// Has the receives end whose sockets have hung up.
     fn look_at(&mut self, io: &mut Io, some: &[SlotId]) {
         let slots = &mut self.slots;
-        let silent = some.iter().filter_map(|id| {
+        let of_silent = some.iter().filter_map(|id| {
             let stream = slots.find(*id)?;
-            stream.is_silent().then_some((*id, stream.fd))
+            stream.is_silent().then_some((*id, (stream.fd, PollFlags::empty())))
         });
-        let silent: Vec<_> = silent.collect();
-        let of = |(_, fd): &(SlotId, Fd)| {
-            // SAFETY: the descriptor is open as long as the slot has it, and no slot is freed before this returns.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd.raw()) };
-            PollFd::from_borrowed_fd(fd, PollFlags::empty())
-        };
-        let mut polled: Vec<PollFd<'_>> = silent.iter().map(of).collect();
-        if poll(&mut polled, Some(&Timespec::default())).is_err() {
-            return;
-        }
-        for ((id, _), polled) in silent.iter().zip(&polled) {
-            if !polled.revents().is_empty()
-                && let Some(stream) = self.slots.find(*id)
+        let (silent, polled): (Vec<SlotId>, Vec<_>) = of_silent.unzip();
+        let Ok(ready) = descriptor::poll(&polled, Some(Duration::ZERO)) else { return };
+        for (id, ready) in silent.into_iter().zip(ready) {
+            if !ready.is_empty()
+                && let Some(stream) = self.slots.find(id)
             {
                 stream.stop_recv(io);
             }
