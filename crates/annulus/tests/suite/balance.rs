@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 /// Requests under way on a connection, so that some are read when it moves.
 const DEPTH: u64 = 3;
@@ -93,6 +94,7 @@ fn skewed(
 ) -> (usize, Vec<Duration>) {
     let balance = balanced.then(|| Balance::new(2));
     let moves = Arc::<AtomicUsize>::default();
+    let stop = CancellationToken::new();
     let done = shards.run(async |shards| {
         let service = Service {
             shards: shards.clone(),
@@ -101,7 +103,7 @@ fn skewed(
             moves: Arc::clone(&moves),
         };
         if shards.index() != 0 {
-            shards.stop_token().run_until_cancelled(pending::<()>()).await;
+            stop.run_until_cancelled(pending::<()>()).await;
             return io::Result::Ok(Vec::new());
         }
         let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -111,7 +113,7 @@ fn skewed(
                 annulus::spawn(service.clone().serve(0, listener.accept().await?.0));
             }
         };
-        let (stop, moves) = (shards.clone(), moves.clone());
+        let (ended, moves) = (stop.clone(), moves.clone());
         let all = thread::spawn(move || {
             let start = |_| {
                 let moves = moves.clone();
@@ -119,11 +121,10 @@ fn skewed(
             };
             let clients: Vec<_> = (0..clients).map(start).collect();
             let took: Result<Vec<_>, _> = clients.into_iter().map(|client| client.join()).collect();
-            stop.stop();
+            ended.cancel();
             took
         });
-        let accepted: Option<io::Result<()>> =
-            shards.stop_token().run_until_cancelled(accept).await;
+        let accepted: Option<io::Result<()>> = stop.run_until_cancelled(accept).await;
         assert!(accepted.is_none(), "{accepted:?}");
         Ok(all.join().expect("no panic").expect("no client panics").concat())
     });
