@@ -1,5 +1,7 @@
 //! The counts of callgrind, without those of one crate.
 
+use std::collections::BTreeMap;
+
 /// Instructions of a run, without those between a call into the crate and its return.
 ///
 /// `dump` is the file of callgrind, written with `--compress-strings=no --compress-pos=no`: the cost of a function follows
@@ -24,9 +26,31 @@ pub(crate) fn outside(dump: &str, krate: &str) -> Option<u64> {
     total?.checked_sub(inside)
 }
 
+/// The files below `crates/` whose own lines, wherever they were inlined, executed so many instructions, but for the simulated kernel's.
+pub(crate) fn files(dump: &str, least: u64) -> Vec<&str> {
+    let (mut files, mut file, mut is_call) = (BTreeMap::new(), "sim/", false);
+    for line in dump.lines() {
+        if let Some(("fl" | "fi" | "fe", path)) = line.split_once('=') {
+            file = path.split_once("/crates/").map_or("sim/", |(_, below)| below);
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if let Some((_, cost)) = line.split_once(' ')
+            && let Ok(cost) = cost.parse::<u64>()
+            && !std::mem::take(&mut is_call)
+        {
+            *files.entry(file).or_insert(0) += cost;
+        }
+    }
+    let counted = files.into_iter();
+    counted
+        .filter(|(file, cost)| *cost >= least && !file.starts_with("sim/"))
+        .map(|it| it.0)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::outside;
+    use super::{files, outside};
 
     const DUMP: &str = "\
 events: Ir
@@ -59,6 +83,16 @@ calls=1 0
     fn what_a_crate_and_its_callees_cost_is_left_out_once() {
         assert_eq!(outside(DUMP, "sim::"), Some(1000 - 600 - 50));
         assert_eq!(outside(DUMP, "absent"), Some(1000));
+    }
+
+    #[test]
+    fn files_are_named_whose_own_lines_cost_enough() {
+        let dump = "fl=/a/crates/one/src/x.rs\nfn=one::x\n1 100\nfi=/a/crates/two/src/y.rs\n7 20\n\
+             cfn=std::z\ncalls=1 0\n8 500\nfe=/a/crates/one/src/x.rs\n2 3\nfl=/a/crates/sim/src/w.rs\n9 900\n\
+             fl=/rustc/library/z.rs\nfn=std::z\n4 500\n";
+        assert_eq!(files(dump, 20), ["one/src/x.rs", "two/src/y.rs"]);
+        assert_eq!(files(dump, 103), ["one/src/x.rs"]);
+        assert!(files(dump, 104).is_empty());
     }
 
     #[test]

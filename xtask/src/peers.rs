@@ -36,10 +36,8 @@ pub(crate) fn run(names: &[String]) -> Outcome {
         return Ok(vec!["peers (no python3)".into()]);
     }
     let chosen = if names.is_empty() { &all()? } else { names };
-    chosen.iter().try_fold(Vec::new(), |mut skipped, name| {
-        skipped.extend(check(name)?);
-        Ok(skipped)
-    })
+    let skipped = chosen.iter().map(|name| check(name)).collect::<Result<Vec<_>>>()?;
+    Ok(skipped.into_iter().flatten().collect())
 }
 
 /// The name of a peer.

@@ -52,12 +52,10 @@ pub(crate) fn run(write: bool) -> Outcome {
     }
     for (path, wanted) in [(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))] {
         let file = root().join(path);
-        match write {
-            true => fs::write(file, wanted)?,
-            false if fs::read_to_string(file)? == wanted => {}
-            false => {
-                bail!("{path} differs from docs/results: `cargo xtask results --write` mends it")
-            }
+        if write {
+            fs::write(file, wanted)?;
+        } else if fs::read_to_string(file)? != wanted {
+            bail!("{path} differs from docs/results: `cargo xtask results --write` mends it");
         }
     }
     Ok(Vec::new())

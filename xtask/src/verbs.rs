@@ -26,7 +26,7 @@ pub(crate) const MORE: &[Part] = &[
     Part::required("package", package::unbuilt).leaving(&["package"]),
     Part::required("api", || api::run(false)),
     Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),
-    Part::wanted("instructions", || instructions::run(false)).leaving(&["dist"]),
+    Part::wanted("instructions", || instructions::run(false, false, false)).leaving(&["dist"]),
     Part::required("test", test),
     Part::wanted("compat", compat::run),
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
@@ -48,6 +48,7 @@ pub(crate) const WEEKLY: &[Part] = &[
     Part::required("compare", compare).leaving(&["release"]),
     Part::required("seeds", || sim(10_000)).leaving(&["release"]),
     Part::required("compat-weekly", compat::weekly).leaving(&["release"]),
+    Part::wanted("tokio's", || instructions::run(true, false, false)).leaving(&["release"]),
     Part::required("models", models).leaving(&["release"]),
     Part::required("console", compat::console).leaving(&["console"]),
 ];
