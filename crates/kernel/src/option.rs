@@ -319,7 +319,7 @@ fn query_name(query: SocketQuery) -> (i32, i32) {
 pub(crate) fn device(fd: BorrowedFd<'_>) -> io::Result<Option<DeviceName>> {
     let mut name = [0u8; DeviceName::SIZE];
     fill(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?;
-    Ok((name[0] != 0).then(|| DeviceName(name)))
+    Ok((name[0] != 0).then_some(DeviceName(name)))
 }
 
 /// A new descriptor of the process at the other end of a Unix socket (6.5).
