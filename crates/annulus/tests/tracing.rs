@@ -45,7 +45,7 @@ impl Visit for Fields {
 
 impl Subscriber for Notes {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("annulus")
+        metadata.target().starts_with("annulus") || metadata.target() == "tokio::task::waker"
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
@@ -102,6 +102,8 @@ fn a_task_has_a_span_with_its_place_around_each_poll_and_its_drop() {
     // Two polls, and the drop.
     assert_eq!((notes.having("enter 1;").len(), notes.having("exit 1;").len()), (3, 3));
     assert_eq!(notes.having("close 1;").len(), 1);
+    // The future that waits for the task is none: the yield is the only wake of one.
+    assert_eq!(notes.having("waker."), ["TRACE op=\"waker.wake_by_ref\" task.id=1"]);
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn connections_are_traced_from_their_begin_to_their_end() {
     let count = |part| notes.having(part).len();
     assert_eq!((count("accepted a connection"), count("connected")), (1, 1));
     assert_eq!((count("a stream is closed"), count("a connection has failed")), (2, 1));
-    assert!(notes.having("TRACE").len() == 5, "{:?}", notes.having(""));
+    assert!(count("TRACE") == 5 + count("waker."), "{:?}", notes.having(""));
 }
 
 #[test]

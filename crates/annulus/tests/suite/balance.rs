@@ -5,6 +5,7 @@ use annulus::Runtime;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::shards::{Balance, Shard, Shards};
 use annulus::sim::{Sim, run_on};
+use annulus::time::Instant;
 use std::future::pending;
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Requests under way on a connection, so that some are read when it moves.
