@@ -127,7 +127,7 @@ impl Runtime {
     }
 
     /// A line for every task: the events it waits for, and the place where it was spawned. For a runtime that hangs. While the runtime
-    /// runs, use [`Handle::waiting`].
+    /// runs, use [`Handle::tasks`].
     pub fn waiting(&self) -> Vec<String> {
         self.core.waiting()
     }
