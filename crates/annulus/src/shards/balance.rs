@@ -131,8 +131,8 @@ impl Balance {
         let expected = shards[shard].expected(period);
         let others = shards.iter().enumerate().filter(|(index, _)| *index != shard);
         let others = others.map(|(index, load)| (index, load.expected(period)));
-        let (least, theirs) = others.min_by_key(|(_, expected)| *expected)?;
-        let more = expected.saturating_sub(theirs);
+        let (least, fewest) = others.min_by_key(|(_, expected)| *expected)?;
+        let more = expected.saturating_sub(fewest);
         let moves = more >= 2 && more * 4 >= expected;
         moves.then(|| {
             shards[shard].left.add(period);
