@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use fs_err as fs;
 use public_api::Builder;
 use regex_lite::Regex;
@@ -14,6 +14,8 @@ use crate::step::{Outcome, Step, root, target};
 
 /// The libraries that programs use. The others are parts of annulus.
 const LIBRARIES: [&str; 4] = ["annulus", "annulus-ring", "annulus-tokio", "annulus-load"];
+/// How many differing lines are shown.
+const SHOWN: usize = 20;
 
 /// Compares the API of every library with its list, or writes the lists anew.
 pub(crate) fn run(write: bool) -> Outcome {
@@ -28,9 +30,11 @@ pub(crate) fn run(write: bool) -> Outcome {
             false => changed.extend(difference(library, &fs::read_to_string(&list)?, &items)),
         }
     }
+    if changed.is_empty() {
+        return Ok(Vec::new());
+    }
     let hint = "the public API is not as listed: if that is meant, `cargo xtask api --write`, and say so in CHANGELOG.md";
-    ensure!(changed.is_empty(), "{hint}\n{}", changed.join("\n"));
-    Ok(Vec::new())
+    bail!("{hint}\n{}", changed.join("\n"))
 }
 
 /// The file that lists a library's API.
@@ -70,9 +74,16 @@ fn without_std(line: &str) -> String {
 /// The lines that a library lacks and those that are new, some of them.
 fn difference(library: &str, listed: &str, items: &BTreeSet<String>) -> Vec<String> {
     let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
-    let sign = |line| if items.contains(line) { '+' } else { '-' };
-    let changed = listed.symmetric_difference(items);
-    changed.map(|line| format!("{library}: {} {line}", sign(line))).collect()
+    let mut lines: Vec<String> = listed
+        .symmetric_difference(items)
+        .map(|line| format!("{library}: {} {line}", if items.contains(line) { '+' } else { '-' }))
+        .collect();
+    let surplus = lines.len().saturating_sub(SHOWN);
+    if surplus > 0 {
+        lines.truncate(SHOWN);
+        lines.push(format!("{library}: ({surplus} more lines)"));
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -84,6 +95,8 @@ mod tests {
         let items = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         assert!(difference("a", "x\ny\n", &items(&["y", "x"])).is_empty());
         assert_eq!(difference("a", "x\ny\n", &items(&["y", "z"])), ["a: - x", "a: + z"]);
+        let many = (0..30).map(|line| line.to_string()).collect();
+        assert_eq!(difference("a", "", &many).last().unwrap(), "a: (10 more lines)");
     }
 
     #[test]

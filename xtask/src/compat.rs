@@ -22,13 +22,13 @@ pub(crate) fn ahead() -> Step {
 /// Tests the services on the simulated network with a thousand seeds each and their graceful shutdown with ten thousand, and what depends on
 /// crates that take long to compile.
 pub(crate) fn weekly() -> Outcome {
-    let suite = "--locked --release --test suite --";
-    let tests =
-        |names| step("test", &format!("{suite} {names}")).env("RUSTFLAGS", "--cfg annulus_weekly");
-    let services =
-        tests("simulated::http_1 simulated::http_2 simulated::axum with_tokio::sqlx_too");
-    services.env("ANNULUS_SIM_SEEDS", "1000").run_tests_once()?;
-    tests("simulated::shutdown").env("ANNULUS_SIM_SEEDS", "10000").run_tests_once()
+    let services = ["simulated::http_1", "simulated::http_2", "simulated::axum"];
+    let names = [&services[..], &["simulated::shutdown", "with_tokio::sqlx_too"]].concat();
+    Step::run_each(&names, |name| {
+        let seeds = if name == "simulated::shutdown" { "10000" } else { "1000" };
+        let test = step("test", &format!("--locked --release --test suite -- {name}"));
+        test.env("RUSTFLAGS", "--cfg annulus_weekly").env("ANNULUS_SIM_SEEDS", seeds)
+    })
 }
 
 /// Tests that tokio-console sees the tasks of annulus. What the flag is for is built with it, apart.

@@ -17,6 +17,7 @@ static UNSTEADY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub(crate) struct FailedTests {
     report: Vec<String>,
     inside: bool,
+    omitted: usize,
     failed: Vec<String>,
     passed: Vec<String>,
     /// Failures by the harness' own count: names are lost if a test writes between them.
@@ -46,8 +47,9 @@ impl FailedTests {
         if !self.inside {
             return;
         }
-        if self.report.len() < MOST_LINES {
-            self.report.push(line.to_owned());
+        match self.report.len() < MOST_LINES {
+            true => self.report.push(line.to_owned()),
+            false => self.omitted += 1,
         }
         self.inside = !line.starts_with("test result: ");
     }
@@ -93,9 +95,16 @@ impl FailedTests {
         UNSTEADY.lock().expect("no thread panics with it").push(self.report());
     }
 
-    /// The first lines of all of them; empty if no test failed.
+    /// All of them, and how many lines were left out; empty if no test failed.
     pub(crate) fn report(&self) -> String {
-        self.report.join("\n")
+        let mut text = self.report.join("\n");
+        if self.omitted > 0 {
+            text.push_str(&format!(
+                "\n({} more lines are in the output of the tests)",
+                self.omitted
+            ));
+        }
+        text
     }
 }
 
@@ -139,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_report_is_cut() {
+    fn a_long_report_is_cut_and_says_so() {
         let long = format!("failures:\n{}", "a line\n".repeat(MOST_LINES + 9));
         let report = FailedTests::read(long.as_bytes(), io::sink()).unwrap().report();
-        assert_eq!(report.lines().count(), MOST_LINES);
+        assert!(report.ends_with("(10 more lines are in the output of the tests)"), "{report}");
     }
 
     #[test]

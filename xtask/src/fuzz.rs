@@ -124,7 +124,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
     let output = command.output().with_context(|| format!("{name} did not start"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
-        eprintln!("fuzz: {name}: {}", text.lines().last().unwrap_or_default());
+        eprintln!("fuzz: {name}: {}", last_status(&text));
         return Ok(());
     }
     let lines: Vec<&str> = text.lines().collect();
@@ -133,6 +133,12 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
     bail!(
         replay(name, &text).unwrap_or_else(|| format!("fuzz {name} ended with {}", output.status))
     )
+}
+
+/// The last line of libFuzzer about coverage.
+fn last_status(text: &str) -> &str {
+    let line = text.lines().rev().find(|line| line.contains("cov: "));
+    line.unwrap_or("it said nothing").trim()
 }
 
 /// How to repeat a failure.
@@ -171,6 +177,8 @@ mod tests {
 
     #[test]
     fn what_libfuzzer_says_is_found() {
+        let text = "INFO: Seed\n#2 INITED cov: 3\n#9 DONE cov: 4 \nDone 9 runs\n";
+        assert_eq!(last_status(text), "#9 DONE cov: 4");
         let text = "panicked\nartifact_prefix='a/'; Test unit written to a/crash-1\n";
         assert!(replay("one", text).unwrap().ends_with("/one a/crash-1`"));
         assert_eq!(replay("one", "killed"), None);

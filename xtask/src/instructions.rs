@@ -50,9 +50,28 @@ struct Figure {
     instructions: f64,
 }
 
+/// The options of the verb.
+#[derive(clap::Args, Default)]
+pub(crate) struct Choice {
+    /// replaces the figures
+    #[arg(long)]
+    write: bool,
+    /// those of hyper and of an echo by copy, beside tokio's
+    #[arg(long)]
+    beside_tokio: bool,
+    /// lists the files that execute 1 % or more of them
+    #[arg(long)]
+    files: bool,
+}
+
+/// The part that `weekly` runs.
+pub(crate) fn beside_tokio() -> Outcome {
+    run(&Choice { beside_tokio: true, ..Choice::default() })
+}
+
 /// Counts, and compares with the figures on record, or replaces them.
-pub(crate) fn run(beside_tokio: bool, write: bool, files: bool) -> Outcome {
-    let record = if beside_tokio { BESIDE_TOKIO } else { ECHO };
+pub(crate) fn run(choice: &Choice) -> Outcome {
+    let record = if choice.beside_tokio { BESIDE_TOKIO } else { ECHO };
     if !has_valgrind() {
         return Ok(vec!["instructions (no valgrind: `apt-get install valgrind`)".into()]);
     }
@@ -60,9 +79,9 @@ pub(crate) fn run(beside_tokio: bool, write: bool, files: bool) -> Outcome {
     let path = root().join(record.file);
     let (known, figures) = parse(&fs::read_to_string(&path)?)?;
     record.build_step().run()?;
-    let counted = figures.iter().map(|figure| record.count(figure, files));
+    let counted = figures.iter().map(|figure| record.count(figure, choice.files));
     let counted = counted.collect::<Result<Vec<_>>>()?;
-    if write {
+    if choice.write {
         fs::write(path, listed(&compiler, &counted))?;
         return Ok(Vec::new());
     }

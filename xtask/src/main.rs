@@ -109,16 +109,7 @@ enum Verb {
         write: bool,
     },
     /// what a message costs in user space, against the figures on record, which --write replaces (needs valgrind)
-    Instructions {
-        #[arg(long)]
-        write: bool,
-        /// those of hyper and of an echo by copy, beside tokio's
-        #[arg(long)]
-        beside_tokio: bool,
-        /// lists the files that execute 1 % or more of them
-        #[arg(long)]
-        files: bool,
-    },
+    Instructions(instructions::Choice),
     /// the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it
     Kernels(kernels::Choice),
     /// what every change must pass, with a table of the parts at the end
@@ -148,9 +139,7 @@ fn run(verb: Verb) -> Outcome {
         Verb::Package => package::all(),
         Verb::Static { dist } => static_program::run(dist),
         Verb::Api { write } => api::run(write),
-        Verb::Instructions { write, beside_tokio, files } => {
-            instructions::run(beside_tokio, write, files)
-        }
+        Verb::Instructions(choice) => instructions::run(&choice),
         Verb::Kernels(choice) => kernels::run(&choice),
         Verb::Ci => part::run(verbs::CHECK.iter().chain(verbs::MORE)),
         Verb::Weekly => part::run(verbs::WEEKLY),

@@ -1,5 +1,6 @@
 //! The lists of parts, and the verbs that are one command. Each returns the steps that were skipped.
 
+use crate::instructions::Choice;
 use crate::part::Part;
 use crate::step::{Outcome, Step, is_ci};
 use crate::{
@@ -26,7 +27,7 @@ pub(crate) const MORE: &[Part] = &[
     Part::required("package", package::unbuilt).leaving(&["package"]),
     Part::required("api", || api::run(false)),
     Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),
-    Part::wanted("instructions", || instructions::run(false, false, false)).leaving(&["dist"]),
+    Part::wanted("instructions", || instructions::run(&Choice::default())).leaving(&["dist"]),
     Part::required("test", test),
     Part::wanted("compat", compat::run),
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
@@ -48,7 +49,7 @@ pub(crate) const WEEKLY: &[Part] = &[
     Part::required("compare", compare).leaving(&["release"]),
     Part::required("seeds", || sim(10_000)).leaving(&["release"]),
     Part::required("compat-weekly", compat::weekly).leaving(&["release"]),
-    Part::wanted("tokio's", || instructions::run(true, false, false)).leaving(&["release"]),
+    Part::wanted("beside tokio", instructions::beside_tokio).leaving(&["release"]),
     Part::required("models", models).leaving(&["release"]),
     Part::required("console", compat::console).leaving(&["console"]),
 ];
@@ -71,10 +72,13 @@ fn compare() -> Outcome {
 
 /// The suite of `annulus` against its models, with many random cases each.
 fn models() -> Outcome {
-    let test = "test --release -p annulus --test suite -- --nocapture resets:: files::model:: stream_model:: datagram_model::";
-    let step = Step::new("cargo", test).env("ANNULUS_RESETS", "1000000");
-    let step = step.env("ANNULUS_FILE_SEQUENCES", "4000").env("ANNULUS_STREAM_SEQUENCES", "34000");
-    step.env("ANNULUS_DATAGRAM_SEQUENCES", "34000").run_tests_once()
+    Step::run_each(&["resets", "files::model", "stream_model", "datagram_model"], |module| {
+        let test = format!("test --release -p annulus --test suite -- --nocapture {module}::");
+        let step = Step::new("cargo", &test).env("ANNULUS_RESETS", "1000000");
+        let step = step.env("ANNULUS_FILE_SEQUENCES", "4000");
+        let step = step.env("ANNULUS_STREAM_SEQUENCES", "34000");
+        step.env("ANNULUS_DATAGRAM_SEQUENCES", "34000")
+    })
 }
 
 /// The tests of a feature that changes the hot path, which the other tests leave out, and the test command of the README.
@@ -87,8 +91,12 @@ pub(crate) fn test() -> Outcome {
     tests.run_tests()
 }
 
-/// The simulated workload with the seeds from 0 on. The test prints how to repeat a failure.
+/// The simulated workload, and a graceful shutdown, with the seeds from 0 on. A test prints how to repeat a failure.
 pub(crate) fn sim(seeds: u64) -> Outcome {
-    let test = "test --release -p annulus --test suite -- --exact --nocapture sim::chaos sim::chaos_without_a_ring sim::one_seed_is_one_run network::signals::a_graceful_shutdown_loses_no_line_under_faults";
-    Step::new("cargo", test).env("ANNULUS_SIM_SEEDS", &seeds.to_string()).run_tests_once()
+    let shutdown = "network::signals::a_graceful_shutdown_loses_no_line_under_faults";
+    let names = ["sim::chaos", "sim::chaos_without_a_ring", "sim::one_seed_is_one_run", shutdown];
+    Step::run_each(&names, |name| {
+        let test = format!("test --release -p annulus --test suite -- --exact --nocapture {name}");
+        Step::new("cargo", &test).env("ANNULUS_SIM_SEEDS", &seeds.to_string())
+    })
 }

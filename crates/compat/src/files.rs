@@ -35,7 +35,7 @@ impl Backend for Files {
 
     fn open(&self, path: PathBuf) -> Self::OpenFuture {
         OnThread::boxed(Box::pin(async move {
-            let file = fs::File::open(path).await.map_err(known)?;
+            let file = fs::File::open(path).await.map_err(as_not_found)?;
             let metadata = FileMetadata(file.metadata().await?);
             Ok(ServedFile { stream: OnThread::new(file.into_stream()), metadata })
         }))
@@ -43,14 +43,14 @@ impl Backend for Files {
 
     fn metadata(&self, path: PathBuf) -> Self::MetadataFuture {
         OnThread::boxed(Box::pin(async {
-            Ok(FileMetadata(fs::metadata(path).await.map_err(known)?))
+            Ok(FileMetadata(fs::metadata(path).await.map_err(as_not_found)?))
         }))
     }
 }
 
 /// `ServeDir` answers 404 if a file is used as a directory. It knows that error by its number only, which errors of annulus, with the operation that
 /// has failed, do not have.
-fn known(error: io::Error) -> io::Error {
+fn as_not_found(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::NotADirectory => io::Error::new(ErrorKind::NotFound, error),
         _ => error,

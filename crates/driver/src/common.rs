@@ -23,7 +23,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Of a driver that can all of it.
+    /// For a driver that has every feature here; one that lacks some sets them to false.
     pub(crate) fn new(kernel: Rc<dyn Kernel>, pool: Rc<Pool>) -> Self {
         Self {
             kernel,

@@ -12,8 +12,16 @@ use crate::step::Step;
 
 /// Modules for the disk, the shared files and the file systems over them. A module that is built into the kernel, or that it does not have, is
 /// skipped.
-const MODULES: &str =
-    "virtio_pci virtio_blk 9pnet_virtio 9p crc32c_generic ext4 overlay virtio_rng";
+const MODULES: [&str; 8] = [
+    "virtio_pci",
+    "virtio_blk",
+    "9pnet_virtio",
+    "9p",
+    "crc32c_generic",
+    "ext4",
+    "overlay",
+    "virtio_rng",
+];
 
 /// Makes the image of a kernel whose files are below `root`.
 pub(super) fn build(image: &Path, root: &Path, release: &str, busybox: &Path) -> Result<()> {
@@ -31,7 +39,7 @@ pub(super) fn build(image: &Path, root: &Path, release: &str, busybox: &Path) ->
     fs::write(tree.join("init"), include_str!("init.sh"))?;
     fs::set_permissions(tree.join("init"), Permissions::from_mode(0o755))?;
     let mut order = String::new();
-    for path in in_order(&fs::read_to_string(modules.join("modules.dep"))?, MODULES) {
+    for path in in_order(&fs::read_to_string(modules.join("modules.dep"))?, &MODULES) {
         let module = name(Path::new(path));
         let copy = tree.join("modules").join(&module);
         fs::copy(modules.join(path), &copy)?;
@@ -49,11 +57,11 @@ pub(super) fn build(image: &Path, root: &Path, release: &str, busybox: &Path) ->
 
 /// The paths of the modules of these names, each after those that it needs. A line of the table has all that a module needs, the first to
 /// be loaded at its end.
-fn in_order<'a>(table: &'a str, names: &str) -> Vec<&'a str> {
+fn in_order<'a>(table: &'a str, names: &[&str]) -> Vec<&'a str> {
     let mut order = Vec::new();
-    for wanted in names.split(' ') {
+    for wanted in names {
         let mut lines = table.lines().filter_map(|line| line.split_once(':'));
-        let Some((path, needed)) = lines.find(|(path, _)| stem(path) == wanted) else { continue };
+        let Some((path, needed)) = lines.find(|(path, _)| stem(path) == *wanted) else { continue };
         for module in needed.split_whitespace().rev().chain([path]) {
             if !order.contains(&module) {
                 order.push(module);
@@ -77,7 +85,7 @@ mod tests {
     fn modules_come_behind_what_they_need_and_once() {
         let table = "k/9p.ko: k/9pnet.ko k/netfs.ko\nk/netfs.ko:\nk/9pnet.ko:\nk/crc32c-generic.ko.xz:\n\
                      k/9pnet_virtio.ko: k/9pnet.ko";
-        let order = in_order(table, "9pnet_virtio 9p crc32c_generic built_in");
+        let order = in_order(table, &["9pnet_virtio", "9p", "crc32c_generic", "built_in"]);
         let expected =
             ["k/9pnet.ko", "k/9pnet_virtio.ko", "k/netfs.ko", "k/9p.ko", "k/crc32c-generic.ko.xz"];
         assert_eq!(order, expected);

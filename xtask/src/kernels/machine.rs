@@ -64,7 +64,9 @@ impl Machine<'_> {
     fn share(&self, step: Step, results: &Path) -> Result<Step> {
         let disk = self.initramfs.with_extension("disk");
         // `mke2fs` does not erase a file: a fresh disk is a new file.
-        _ = fs::remove_file(&disk);
+        if disk.exists() {
+            fs::remove_file(&disk)?;
+        }
         Step::new("mke2fs", "-q -t ext4 -F").argument(&disk).argument(DISK).run()?;
         let local = "local,security_model=none,multidevs=remap";
         let share = |step: Step, path: &Path, tag: &str| {

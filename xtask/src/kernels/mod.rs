@@ -116,7 +116,9 @@ impl Runner {
         let mut read = Results::read(&kernel.release, &self.plan, &results);
         read.expect_driver(kernel.driver);
         if !console.contains("annulus: done") {
-            eprintln!("the machine ended early: its console is in {}", results.display());
+            let lines: Vec<_> = console.lines().collect();
+            let last = lines[lines.len().saturating_sub(20)..].join("\n");
+            eprintln!("the machine ended early; the end of its console:\n{last}");
         }
         Ok(read)
     }

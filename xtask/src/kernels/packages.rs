@@ -60,6 +60,10 @@ impl Kernel {
 impl Packages {
     /// Reads the lists of the releases that have these kernels. Without a network, the last lists are used.
     pub(super) fn open(directory: &Path, versions: &[&str]) -> Result<Self> {
+        ensure!(
+            cfg!(target_arch = "x86_64"),
+            "they are packages for x86-64, and this machine is another"
+        );
         ensure!(Step::new(machine::QEMU, "--version").probe().is_some(), "no {}", machine::QEMU);
         let packages = Self { directory: directory.to_owned() };
         let sources = sources(versions)?;

@@ -1,5 +1,6 @@
 //! The plan of what is run on each kernel: tests, built once, and the program itself.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -112,7 +113,9 @@ impl Plan {
         let mut checks = vec![doctor(&annulus)];
         checks.extend(tests);
         checks.extend(echoes(&annulus, scope));
+        let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
         // Checks of one name would be reported with one outcome.
+        ensure!(names.len() == checks.len(), "two checks have the same name");
         Ok(Self { checks })
     }
 

@@ -140,15 +140,6 @@ fn connections_of_the_busy_shard_move_and_lose_no_byte() {
     }
 }
 
-#[test]
-fn the_only_busy_connection_stays() {
-    for shards in drivers() {
-        let began = Instant::now();
-        let is_enough = move |_| began.elapsed() > Duration::from_millis(500);
-        assert_eq!(skewed(shards(2), true, 1, 0, is_enough).0, 0);
-    }
-}
-
 /// Connections of these shards, each served every 10 ms of virtual time for two seconds: where they are at the end, and how often they moved.
 fn settled(shards: usize, at: &[usize]) -> (Vec<usize>, usize) {
     let sim = Sim::builder(1).build();

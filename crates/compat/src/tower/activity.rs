@@ -14,7 +14,7 @@ pub(super) struct Activity {
     written: Cell<u64>,
     /// Responses whose bodies have given a frame and were not polled since, by the numbers of their requests.
     unpolled: RefCell<Vec<(u64, Instant)>>,
-    /// Of HTTP/1: bytes were read that no request has begun with.
+    /// Bytes of HTTP/1 were read that no request has begun with.
     has_unparsed: Cell<bool>,
     /// A response has ended, or bytes were written, after the last flush. hyper flushes the stream when it holds nothing itself.
     has_unflushed: Cell<bool>,

@@ -7,18 +7,23 @@ use held::held;
 /// New, after a response, and after its release.
 const PAUSES: [Option<Duration>; 3] = [None, Some(Duration::ZERO), Some(Duration::from_secs(1))];
 
+/// A connection that has got a response so long ago, or none.
+async fn paused(server: &Running, pause: Option<Duration>) -> Result<TcpStream, Failure> {
+    let mut client = TcpStream::connect(server.address).await?;
+    if let Some(pause) = pause {
+        ask(&mut client).await?;
+        sleep(pause).await;
+    }
+    Ok(client)
+}
+
 #[test]
 fn an_idle_connection_ends_at_once() {
     simulated(async |_| {
         let server = start("10.0.0.1:80");
         let mut clients = Vec::new();
         for pause in PAUSES {
-            let mut client = TcpStream::connect(server.address).await?;
-            if let Some(pause) = pause {
-                ask(&mut client).await?;
-                sleep(pause).await;
-            }
-            clients.push(client);
+            clients.push(paused(&server, pause).await?);
         }
         server.stop.cancel();
         for mut client in clients {
@@ -36,11 +41,7 @@ fn a_client_that_ends_its_direction_gets_its_reply() {
     for pause in PAUSES {
         simulated(async |_| {
             let server = start("10.0.0.1:80");
-            let mut client = TcpStream::connect(server.address).await?;
-            if let Some(pause) = pause {
-                ask(&mut client).await?;
-                sleep(pause).await;
-            }
+            let mut client = paused(&server, pause).await?;
             client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
             client.shutdown().await?;
             response(&mut client, 0).await?;
@@ -56,11 +57,7 @@ fn a_request_in_progress_is_finished() {
     for pause in PAUSES {
         simulated(async |_| {
             let server = start("10.0.0.1:80");
-            let mut client = TcpStream::connect(server.address).await?;
-            if let Some(pause) = pause {
-                ask(&mut client).await?;
-                sleep(pause).await;
-            }
+            let mut client = paused(&server, pause).await?;
             client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await?;
             sleep(SECOND).await;
             server.stop.cancel();

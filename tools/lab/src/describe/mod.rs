@@ -9,6 +9,8 @@ mod parser;
 mod placement;
 mod redis_benchmark;
 mod setup;
+#[cfg(test)]
+pub(crate) mod suites;
 mod words;
 
 pub use comparison::{Comparison, Described};

@@ -179,9 +179,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::bench::tests::{bench, record};
     use crate::cores::Cores;
+    use crate::describe::suites::small;
     use crate::echo;
     use crate::environment::Environment;
-    use crate::tables::tests::small;
 
     /// A suite of which one server was measured in one cell.
     pub(crate) fn small_report() -> SuiteReport {

@@ -304,7 +304,7 @@ fn in_this_version(why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::tests::small;
+    use crate::describe::suites::small;
 
     #[test]
     fn only_a_quick_run_omits_cells_and_notes_it() {

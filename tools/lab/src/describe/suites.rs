@@ -1,0 +1,106 @@
+//! Tests of suites: how they are read, and those of this repository.
+
+use super::Described;
+use crate::tables::{Figure, Suite};
+
+fn parse(text: &str) -> anyhow::Result<Suite> {
+    match Described::parse("small", text)? {
+        Described::Suite(suite) => Ok(suite),
+        Described::Comparison(_) => anyhow::bail!("no tables"),
+    }
+}
+
+fn suites() -> impl Iterator<Item = (&'static str, Suite)> {
+    Described::names().filter_map(|name| match Described::find(name)? {
+        Described::Suite(suite) => Some((name, suite)),
+        Described::Comparison(_) => None,
+    })
+}
+
+const SMALL: &str = r#"
+    title = "t"
+    document = "d"
+    kind = "echo"
+    machine = []
+    commands = []
+    [[table]]
+    title = "a table"
+    unit = "requests/s"
+    corner = "clients"
+    each = { servers = ["uring"], figure = "rate", bytes = 128 }
+    columns = [{ name = "1", clients = 1 }, { name = "50", clients = 50, figure = "percent" }]
+    rows = [{ name = "128", published = [5] }, { name = "big", bytes = 1000, servers = ["go"] }]
+"#;
+
+/// A suite of four cells.
+pub(crate) fn small() -> Suite {
+    parse(SMALL).expect("a suite")
+}
+
+#[test]
+fn a_question_combines_table_row_and_column() {
+    let suite = small();
+    let table = &suite.tables[0];
+    let first = table.ask(0, 0);
+    assert_eq!((first.servers, first.figure), (vec!["uring".to_owned()], Figure::Rate));
+    let last = table.ask(1, 1);
+    assert_eq!((last.servers, last.figure), (vec!["go".to_owned()], Figure::Percent));
+    assert_eq!((last.of.clients, last.of.bytes), (Some(50), Some(1000)));
+    assert_eq!((table.published(0, 0), table.published(0, 1)), (Some(5.0), None));
+    assert_eq!(suite.questions().count(), 4);
+}
+
+#[test]
+fn incomplete_and_unknown_entries_are_refused_by_name() {
+    for (from, to, part) in [
+        ("bytes = 128", "cycles = 1", "'a table': 128 × 1 names no clients or no bytes"),
+        ("figure = \"rate\", ", "", "128 × 1 names no figure"),
+        ("servers = [\"uring\"], ", "", "names no servers"),
+        ("published = [5]", "published = [1, 2, 3]", "row 128 has more figures than columns"),
+        ("corner =", "edge =", "unknown field `edge`"),
+        ("kind = \"echo\"", "kind = \"dance\"", "unknown variant `dance`"),
+        ("clients = 1 }", "client = 1 }", "unknown field `client`"),
+        ("\"big\", bytes = 1000", "\"b\\nig\", published = [1, 2, 3]", "row b ig has more"),
+    ] {
+        let error = parse(&SMALL.replace(from, to)).expect_err(from).to_string();
+        assert!(error.contains(part) && error.lines().count() == 1, "{error}");
+    }
+}
+
+/// The eight suites of this repository, each with its published figures.
+#[test]
+fn every_suite_here_is_complete() {
+    let published = |suite: &Suite| {
+        let rows = suite.tables.iter().flat_map(|table| &table.rows);
+        rows.map(|row| row.published.len()).sum::<usize>()
+    };
+    let counts: Vec<_> = suites().map(|(name, suite)| (name, published(&suite))).collect();
+    assert_eq!(
+        counts,
+        [
+            ("bench-echo", 24 + 6 + 6 + 11),
+            ("fibers", 48),
+            ("file", 2 * 2 * 2),
+            ("go-uring", 24),
+            ("nop", 21),
+            ("op-modes", 3 * 8 * 5),
+            ("tcp", 24),
+            ("udp", 24 + 24 + 8 + 2),
+        ]
+    );
+}
+
+/// Figures that a document computed from others must agree with them here, too. (Its "mid" is not the median in
+/// three rows, and one rate is off by 1.0.)
+#[test]
+fn op_modes_have_one_of_three_as_mid_and_its_rate() {
+    let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it is there");
+    for table in suite.tables {
+        let first = table.rows[0].published[3];
+        for row in table.rows.iter().filter(|row| !row.published.is_empty()) {
+            let [a, b, c, middle, rate] = row.published[..] else { panic!("{}", row.name) };
+            assert!([a, b, c].contains(&middle), "{}", row.name);
+            assert!((rate - 100.0 * middle / first).abs() < 1.1, "{}: {rate}", row.name);
+        }
+    }
+}
