@@ -40,6 +40,7 @@ mod segments;
 mod sharded_listener;
 mod shards;
 mod shards_together;
+mod silence;
 mod sim;
 mod stats;
 mod stdio;

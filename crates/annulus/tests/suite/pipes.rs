@@ -92,30 +92,6 @@ fn more_chunks_than_a_write_takes_leave_in_one_turn() {
     });
 }
 
-/// The first write settles by silence, and no other event comes: what was queued behind it must leave all the same.
-#[test]
-fn what_is_queued_behind_a_small_write_leaves_though_nothing_follows() {
-    on_each(|| async {
-        let (mut sender, mut receiver) = pipe()?;
-        let waits = spawn(async move {
-            let mut got = Vec::new();
-            while got.len() < 3 {
-                let Some(lease) = receiver.recv().await? else { break };
-                got.extend_from_slice(&lease);
-            }
-            io::Result::Ok((got, receiver))
-        });
-        // The reader waits, and so no event of its own makes the loop turn.
-        yield_now().await;
-        touch(sender.send("a")).expect("there is space")?;
-        touch(sender.write(b"b")).expect("there is space")?;
-        touch(sender.send("c")).expect("there is space")?;
-        let (got, _receiver) = waits.await.expect("no panic")?;
-        assert_eq!(got, b"abc");
-        Ok(())
-    });
-}
-
 #[test]
 fn a_slow_reader_blocks_the_writer() {
     let small = |builder: Builder| builder.send_bound(4096);

@@ -2,10 +2,9 @@
 
 use super::datagrams::{self, DatagramEcho, DatagramSocket, Messages};
 use super::registry::{Connection, Registry, Sweep, Traffic};
-use super::self_test;
 use super::stats::{Driver, Stats, Worker};
 use super::stream::{Acceptor, Stream};
-use super::{Listen, Plan, STOPPING, metrics, tasks_list};
+use super::{Listen, Plan, STOPPING, metrics, self_test, tasks_list};
 use crate::output::note;
 use crate::signals::{SIGHUP, Stop};
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
@@ -16,8 +15,7 @@ use annulus::{
 };
 use annulus_driver::PoolSize;
 use annulus_lab::interrupt::is_ignored;
-use annulus_load::Endpoint;
-use annulus_load::{clock, unix_address};
+use annulus_load::{Endpoint, clock, unix_address};
 use anyhow::{Context, Result, anyhow};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

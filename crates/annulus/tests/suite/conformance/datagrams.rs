@@ -3,7 +3,7 @@
 use crate::common::{own_address, pattern, touch};
 use crate::conformance::mode::Mode;
 use annulus::Counters;
-use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixDatagram};
+use annulus::net::{Transmit, UdpOptions, UdpSocket};
 use annulus::spawn;
 use annulus::time::timeout;
 use std::future::poll_fn;
@@ -274,26 +274,6 @@ pub(crate) async fn what_is_queued_behind_a_datagram_leaves_though_nothing_follo
             assert_eq!(waits.await.expect("no panic")?, lens, "{first:?}, {second:?}");
         }
     }
-    Ok(())
-}
-
-/// One datagram leaves a turn, and settles by silence: those behind it must leave though no event comes.
-pub(crate) async fn what_is_queued_behind_a_unix_datagram_leaves_though_nothing_follows()
--> io::Result<()> {
-    let (sender, reader) = UnixDatagram::pair()?;
-    let waits = spawn(async move {
-        let mut got = Vec::new();
-        while got.len() < 5 {
-            got.extend_from_slice(&reader.recv().await?);
-        }
-        io::Result::Ok(got)
-    });
-    // The receive is armed, and so no event of its own makes the loop turn.
-    annulus::yield_now().await;
-    for n in 0..5u8 {
-        touch(sender.send(vec![n])).expect("there is space")?;
-    }
-    assert_eq!(waits.await.expect("no panic")?, [0, 1, 2, 3, 4]);
     Ok(())
 }
 

@@ -327,7 +327,6 @@ message_suite! {
     unix::streams_at_a_path_echo;
     unix::streams_by_an_abstract_name_echo;
     unix::a_pair_half_closes;
-    datagrams::what_is_queued_behind_a_unix_datagram_leaves_though_nothing_follows;
     errors::errors_name_operation_and_path;
     errors::a_refused_datagram_names_the_peer;
     unix::a_path_in_use_is_refused_and_a_stale_one_taken_over;
