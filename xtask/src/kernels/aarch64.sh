@@ -1,5 +1,5 @@
 #!/bin/sh
-# The suite of `annulus` on aarch64: built here, run on Debian's kernel in QEMU, which translates every instruction; an hour on two cores.
+# The suite of `annulus` on aarch64: built here, run on Debian's kernel in QEMU, which translates every instruction; 40 minutes on two cores.
 #   sh xtask/src/kernels/aarch64.sh [FILTER...]     leaves target/kernel-images/aarch64/log
 # Needs apt, qemu-system-arm, gcc-aarch64-linux-gnu, busybox, mke2fs, and `rustup target add aarch64-unknown-linux-gnu`.
 set -eu
