@@ -11,7 +11,7 @@ mkdir -p "$place/lists/partial" "$place/archives/partial"
 
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CARGO_PROFILE_DEV_DEBUG=none
 suite=$(cargo test -p annulus --test suite --target $target --no-run 2>&1 | tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
-suite=$(realpath "$suite")
+suite=$(realpath "$suite") sources=$PWD/crates/annulus/src
 
 # apt in a directory of its own, for the other architecture. Nothing is installed.
 cat >"$place/apt.conf" <<END
@@ -39,6 +39,9 @@ aarch64-linux-gnu-strip -o root/bin/suite "$suite"
 for library in ld-linux-aarch64.so.1 libc.so.6 libm.so.6 libgcc_s.so.1; do
     cp -L "$libraries/$library" root/lib/
 done
+# A test reads the sources, where it was built.
+mkdir -p "root/$sources"
+cp -r "$sources/." "root/$sources"
 find unpacked -name 'virtio_blk.ko.xz' -exec xz -dc {} \; >root/virtio_blk.ko
 echo 'root:x:0:0:root:/tmp:/bin/sh' >root/etc/passwd
 echo 'root:x:0:' >root/etc/group

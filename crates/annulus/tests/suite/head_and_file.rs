@@ -8,7 +8,7 @@ use annulus::io::copy_range;
 use annulus::net::TcpStream;
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
-use common::{pair, pattern, receive, run_on, touch};
+use common::{pair, pattern, receive, receives_are_armed_once, run_on, touch};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -92,6 +92,7 @@ fn a_head_leaves_with_the_pages() {
 
 #[test]
 fn a_head_leaves_with_a_few_bytes_in_one_send() {
+    let most = if receives_are_armed_once() { 1 } else { 2 };
     on_each_driver(async || {
         let text = pattern(12_000);
         let scratch = Scratch::new(&text)?;
@@ -109,8 +110,9 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
             client.drain().await?;
             let after = counters().expect("a runtime");
             assert_eq!(after.direct_sends, before.direct_sends);
-            // The first rounds start receives, too.
-            assert!(round < 2 || after.sqes - before.sqes == 1, "one send");
+            // The first rounds start receives, too, and where each receive is a single one, all do.
+            let sent = after.sqes - before.sqes;
+            assert!(round < 2 || (1..=most).contains(&sent), "one send, not {sent} entries");
             assert!(receive(&mut server, HEAD.len() + 12_000).await? == [HEAD, &text].concat());
         }
         Ok(())

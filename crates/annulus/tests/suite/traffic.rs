@@ -10,8 +10,8 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The time within which all work of a runtime must end.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time within which all work of a runtime must end, also under emulation.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The byte at a position.
 pub(crate) fn byte(at: usize) -> u8 {
