@@ -10,8 +10,8 @@ mod waiters;
 mod queue;
 
 #[allow(dead_code, reason = "not everything is modelled")]
-#[path = "../src/fs/free.rs"]
-mod free;
+#[path = "../src/fs/cursor_line.rs"]
+mod cursor_line;
 
 mod sync {
     pub(crate) use std::sync::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ mod unwind {
     }
 }
 
-use free::FreePermits;
+use cursor_line::CursorLine;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use queue::ChannelQueue;
@@ -192,56 +192,57 @@ impl Queue for Lenient {
     }
 }
 
-/// Permits, which are given in order.
-struct Pool {
-    free: FreePermits,
-    count: usize,
-    taken: Vec<u32>,
+/// The cursor of a file, which is given in order; what arrives is its return.
+struct Cursor {
+    line: CursorLine,
+    taken: bool,
     listed: bool,
 }
 
-impl Pool {
-    fn new(count: u32) -> Self {
-        let mut free = FreePermits::new(count);
-        let taken: Vec<u32> = std::iter::from_fn(|| free.take()).collect();
-        Self { free, count: taken.len(), taken, listed: false }
+impl Cursor {
+    fn new() -> Self {
+        let mut line = CursorLine::default();
+        assert!(line.poll(&mut None, &mut None));
+        Self { line, taken: true, listed: false }
     }
 
     fn notify(&mut self) {
-        std::iter::from_fn(|| self.free.notify_next()).for_each(Waker::wake);
-        self.listed |= self.free.needs_recheck();
+        self.line.notify_next().into_iter().for_each(Waker::wake);
+        assert!(self.line.notify_next().is_none(), "one cursor, one at a time");
+        self.listed |= self.line.needs_recheck();
     }
 }
 
-impl Queue for Pool {
+impl Queue for Cursor {
     fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool {
-        let taken = self.free.poll(id, &mut Some(waker.clone()));
-        self.taken.extend(taken);
+        let taken = self.line.poll(id, &mut Some(waker.clone()));
+        assert!(!(taken && self.taken), "one has it");
+        self.taken |= taken;
         self.notify();
-        taken.is_some()
+        taken
     }
 
     fn leave(&mut self, id: &mut Option<WaiterId>) {
-        drop(self.free.leave(id));
+        drop(self.line.leave(id));
         self.notify();
     }
 
     fn arrive(&mut self) {
-        if let Some(number) = self.taken.pop() {
-            self.free.give_back(number);
+        if std::mem::take(&mut self.taken) {
+            self.line.give_back();
         }
         self.notify();
     }
 
     fn recheck(&mut self) {
         if std::mem::take(&mut self.listed) {
-            self.free.recheck();
+            self.line.recheck();
             self.notify();
         }
     }
 
     fn available(&self) -> usize {
-        self.count - self.taken.len()
+        usize::from(!self.taken)
     }
 }
 
@@ -421,8 +422,8 @@ proptest! {
     }
 
     #[test]
-    fn no_buffer_stays_free_while_a_live_task_waits(count in 1u32..4, steps in steps()) {
-        run(&mut Pool::new(count), &steps);
+    fn no_cursor_stays_free_while_a_live_task_waits(steps in steps()) {
+        run(&mut Cursor::new(), &steps);
     }
 
     #[test]

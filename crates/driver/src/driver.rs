@@ -10,7 +10,7 @@ use crate::pool::{Budget, Pool, PoolSize};
 use crate::token::Token;
 use crate::uring::Uring;
 use crate::wait::Wait;
-use annulus_kernel::{Fd, IoVec, Kernel};
+use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -253,33 +253,6 @@ impl Driver {
     #[inline]
     pub fn datagram_pool(&self) -> Option<&Rc<Pool>> {
         self.common().datagrams.as_ref()
-    }
-
-    /// Registers memory with the kernel, which pins its pages, so that file reads and writes in it need not look them up. Returns
-    /// its index.
-    ///
-    /// # Errors
-    /// `Unsupported` if the driver registers no memory, or the kernel's error. The memory can be used all the same.
-    ///
-    /// # Safety
-    /// The memory must stay mapped until it was [unregistered](Self::unregister_memory), or the driver was dropped.
-    pub unsafe fn register_memory(&mut self, memory: IoVec) -> io::Result<u32> {
-        match self {
-            // SAFETY: this function demands what `Uring::register_memory` demands.
-            Self::Uring(uring) => unsafe { uring.register_memory(memory) },
-            Self::Epoll(_) => {
-                let text = "the epoll driver registers no memory";
-                Err(io::Error::new(io::ErrorKind::Unsupported, text))
-            }
-        }
-    }
-
-    /// Unregisters memory. It may be unmapped once no operation in flight names it.
-    pub fn unregister_memory(&mut self, name: u32) {
-        match self {
-            Self::Uring(uring) => uring.unregister_memory(name),
-            Self::Epoll(_) => unreachable!("epoll registers no memory"),
-        }
     }
 
     /// Whether a multishot receive can have a limit.

@@ -1,6 +1,5 @@
 //! A submission queue entry (SQE), as the kernel reads it.
 
-use crate::opcode;
 use annulus_kernel::Fd;
 use bitflags::bitflags;
 
@@ -46,7 +45,7 @@ pub struct Entry {
     pub op_flags: u32,
     /// Returned in the completion.
     pub user_data: u64,
-    /// Buffer group to select from, or index of a registered buffer.
+    /// Buffer group to select from.
     pub buf_group: u16,
     /// Registered credentials.
     pub personality: u16,
@@ -63,18 +62,6 @@ impl Entry {
     #[inline]
     pub fn new(opcode: u8, fd: Fd) -> Self {
         Self { opcode, fd: fd.raw(), ..Self::default() }
-    }
-
-    /// The same read or write with its memory named by an index of the ring's [table](crate::BufferTable), within which it must
-    /// lie. Any other entry is returned unchanged.
-    #[inline]
-    pub fn registered(self, index: u16) -> Self {
-        let opcode = match self.opcode {
-            opcode::READ => opcode::READ_FIXED,
-            opcode::WRITE => opcode::WRITE_FIXED,
-            _ => return self,
-        };
-        Self { opcode, buf_group: index, ..self }
     }
 
     /// The same entry with `user_data`, which its completions return.

@@ -20,7 +20,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod buffer_ring;
-mod buffer_table;
 mod builder;
 mod completion;
 mod entry;
@@ -37,16 +36,13 @@ mod restrictions;
 mod ring;
 
 pub use buffer_ring::BufferRing;
-pub use buffer_table::BufferTable;
 pub use builder::Builder;
 pub use completion::{Completion, CompletionFlags};
 pub use entry::{Entry, EntryFlags, SafeEntry};
 pub use error::SetupError;
 pub use features::{Feature, Features};
 pub use filter::deny_setup;
-pub use params::{
-    BufferRingSetup, KernelFeatures, RingUpdate, SetupFlags, SqPoll, TableSetup, TableUpdate,
-};
+pub use params::{BufferRingSetup, KernelFeatures, RingUpdate, SetupFlags, SqPoll};
 pub use probe::Probe;
 pub use queue::Full;
 pub use ring::{Entered, Ring, Wait};

@@ -20,10 +20,6 @@ opcodes! {
     WRITEV = 2,
     /// `fsync(2)`.
     FSYNC = 3,
-    /// `pread(2)` into registered memory.
-    READ_FIXED = 4,
-    /// `pwrite(2)` of registered memory.
-    WRITE_FIXED = 5,
     /// Readiness, once or many times.
     POLL_ADD = 6,
     /// Ends a poll.

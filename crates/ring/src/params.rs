@@ -103,37 +103,5 @@ pub struct RingUpdate {
     pub data: u64,
 }
 
-/// `struct io_uring_rsrc_register`: a table of registered memory or files.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
-pub struct TableSetup {
-    pub count: u32,
-    pub flags: u32,
-    pub reserved: u64,
-    pub elements: u64,
-    pub tags: u64,
-}
-
-impl TableSetup {
-    /// `IORING_RSRC_REGISTER_SPARSE`: all indices are empty (5.19).
-    pub const SPARSE: u32 = 1;
-}
-
-/// `struct io_uring_rsrc_update2`: memory or files for some indices of a table.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
-pub struct TableUpdate {
-    pub index: u32,
-    pub reserved: u32,
-    pub elements: u64,
-    pub tags: u64,
-    pub count: u32,
-    pub reserved2: u32,
-}
-
-const _: () = assert!(size_of::<TableSetup>() == 32);
-const _: () = assert!(size_of::<TableUpdate>() == 32);
 const _: () = assert!(size_of::<BufferRingSetup>() == 40);
 const _: () = assert!(size_of::<RingUpdate>() == 16);

@@ -45,8 +45,6 @@ pub struct Profile {
     pub receive_limit: bool,
     /// Whether a zero-copy send can report (6.2); if not, asking for it fails with EINVAL.
     pub zero_copy_report: bool,
-    /// Bytes that a process may register (`RLIMIT_MEMLOCK`); more fails with ENOMEM.
-    pub lockable: u64,
     /// Operations that are missing: EINVAL, and not in the probe.
     pub missing: Vec<u8>,
     /// The error of every set-up.
@@ -88,7 +86,6 @@ impl Profile {
                 | KernelFeatures::CQE_SKIP,
             receive_limit: false,
             zero_copy_report: false,
-            lockable: u64::MAX,
             missing: vec![opcode::SENDMSG_ZC],
             refusal: None,
         }

@@ -55,7 +55,7 @@ pub(crate) enum Recheck {
     Accept(SlotId),
     /// The queue of receives of a datagram socket.
     Receive(SlotId),
-    /// The queue of a pool of buffers, a semaphore, ….
+    /// The queue of a file's cursor.
     Queue(Weak<dyn RecheckQueue>),
 }
 

@@ -55,11 +55,6 @@ impl AlignedBuf {
         let start = NonNull::new(start).ok_or_else(|| out_of_memory(layout))?;
         Ok(Self { start, layout })
     }
-
-    /// The first byte, for a pool that divides the memory.
-    pub(super) fn start(&self) -> *mut u8 {
-        self.start.as_ptr()
-    }
 }
 
 /// Names what was asked for, and the limit.

@@ -1,7 +1,7 @@
 //! Reads and writes that move everything, in as many calls as it takes.
 
+use super::cursor::Permit;
 use super::file::{File, check_offset};
-use super::permits::Permit;
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::tasks::consume_budget;

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite, Plain};
+use super::cursor::Permit;
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, OpenFile};
-use super::permits::Permit;
 use crate::file_policy::{CallKind, Class, DeviceId, Policy};
 use crate::tasks::consume_budget;
 use annulus_kernel::file::{CURSOR, FileCall};

@@ -1,8 +1,8 @@
 //! An open descriptor, shared by the handles and the calls that use it.
 #![allow(unsafe_code)]
 
+use super::cursor::{Cursor, Take};
 use super::metadata::Metadata;
-use super::permits::{Permits, Take};
 use crate::file_policy::PageCache;
 use crate::runtime::core::Core;
 use annulus_kernel::Fd;
@@ -24,8 +24,8 @@ pub(crate) struct OpenFile {
     /// As of the first use. In a box: seldom used, and large.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
-    /// A permit for the cursor, held by the call that uses the cursor off the loop; made for the first such call.
-    cursor: OnceCell<Permits>,
+    /// Its permit is held by the call that uses the cursor off the loop; made for the first such call.
+    cursor: OnceCell<Cursor>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
 }
@@ -40,12 +40,12 @@ impl OpenFile {
     /// call at the cursor comes after it.
     #[inline]
     pub(super) fn is_cursor_taken(&self) -> bool {
-        self.cursor.get().is_some_and(|cursor| cursor.available() == 0)
+        self.cursor.get().is_some_and(Cursor::is_taken)
     }
 
     /// A place in line for the cursor, from the first poll on; `None` if the file has none.
     pub(super) fn cursor_turn(&self) -> Option<Take> {
-        let new = || Permits::new(self.core.clone(), 1);
+        let new = || Cursor::new(self.core.clone());
         self.is_ordinary().then(|| self.cursor.get_or_init(new).take())
     }
 

@@ -2,13 +2,13 @@
 //! tasks that poll without a future: each of them is woken. On the simulated kernel, where a lost wake is a deadlock that is
 //! reported.
 
-use annulus::fs::DirectPool;
+use annulus::fs::{OpenOptions, Policy};
 use annulus::net::{TcpListener, TcpStream, Transmit, UdpSocket};
 use annulus::shards::{TrySendError, channel};
 use annulus::sim::{Sim, run_on};
 use annulus::{JoinHandle, Runtime, spawn, yield_now};
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, SeekFrom};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
@@ -116,26 +116,24 @@ fn a_forgotten_send_stops_neither_tries_to_send_nor_to_receive() {
 }
 
 #[test]
-fn a_forgotten_take_leaves_its_buffer_to_the_next_one() {
+fn a_forgotten_call_at_a_cursor_leaves_it_to_the_next_one() {
     simulate(async {
-        let pool = DirectPool::new(1, 4096)?;
-        let only = pool.take().await;
-        (0..3).for_each(|_| forget(pool.take()));
-        let takers = [0; 2].map(|_| {
-            let pool = pool.clone();
-            spawn(async move { drop(pool.take().await) })
-        });
-        yield_now().await;
-        drop(only);
-        for taker in takers {
-            taker.await.unwrap();
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let mut file = options.policy(Policy::Offload).open("/file").await?;
+        for forgotten in 0..4 {
+            let mut clone = file.try_clone()?;
+            let first = start(async move { clone.write_all("first").await.0 }).await;
+            let mut clones =
+                (0..forgotten).map(|_| file.try_clone()).collect::<Result<Vec<_>, _>>()?;
+            clones.iter_mut().for_each(|clone| forget(clone.write_all("never")));
+            let mut clone = file.try_clone()?;
+            let last = start(async move { clone.write_all("last").await.0 }).await;
+            first.await.unwrap()?;
+            last.await.unwrap()?;
+            assert_eq!(annulus::fs::read("/file").await?, b"firstlast");
+            file.set_len(0).await?;
+            file.seek(SeekFrom::Start(0)).await?;
         }
-        let only = pool.take().await;
-        forget(pool.take());
-        drop(only);
-        yield_now().await;
-        yield_now().await;
-        assert!(pool.try_take().is_some() && pool.available() == 1);
         Ok(())
     });
 }

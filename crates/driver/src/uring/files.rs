@@ -155,10 +155,8 @@ impl Uring {
     /// # Safety
     /// See [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
     unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
-        let registered = self.registered.entry(entry);
-        self.common.counters.file_registered += u64::from(registered.is_some());
-        // SAFETY: a registered entry names the same memory by its index in the table, which keeps it as long as it is there.
-        unsafe { self.push_unchecked(registered.unwrap_or(entry)) };
+        // SAFETY: this function demands what `push_unchecked` demands.
+        unsafe { self.push_unchecked(entry) };
         self.early += u32::from(soon);
         if self.early >= EARLY_BATCH {
             self.submit_queued();

@@ -8,7 +8,6 @@ mod files;
 mod notifier;
 mod opcodes;
 mod pool_ring;
-mod registered;
 mod trim_timer;
 
 use crate::common::Common;
@@ -23,7 +22,6 @@ use encode::{Encoder, send_message_now, send_to_now};
 use files::Files;
 use opcodes::{Supported, in_use};
 use pool_ring::{DATAGRAMS, PoolRing, STREAMS};
-use registered::Registered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -100,7 +98,6 @@ pub struct Uring {
     encoder: Encoder,
     supported: Supported,
     files: Files,
-    registered: Registered,
     /// File calls for a device that were queued since the last enter.
     early: u32,
     pub(crate) common: Common,
@@ -151,7 +148,6 @@ impl Uring {
             features,
             supported,
             files: Files::new(probe, config.restricted),
-            registered: Registered::default(),
             early: 0,
             common,
         })

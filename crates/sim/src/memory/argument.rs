@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::BufferEntries;
-use annulus_kernel::IoVec;
-use annulus_ring::{BufferRingSetup, RingUpdate, TableSetup, TableUpdate};
+use annulus_ring::{BufferRingSetup, RingUpdate};
 use rustix::io::Errno;
 
 /// Memory that a registration reads or writes during the call.
@@ -61,26 +60,6 @@ impl Argument {
         Ok(unsafe { BufferEntries::new(setup) })
     }
 
-    /// The set-up of a table of registered memory.
-    pub(crate) fn table(self) -> Result<TableSetup, Errno> {
-        self.check_size(size_of::<TableSetup>())?;
-        Ok(self.read())
-    }
-
-    /// An index of a table, and the memory to register there.
-    pub(crate) fn memory_index(self) -> Result<(u32, IoVec), Errno> {
-        let update = self.table_update()?;
-        let vector = std::ptr::with_exposed_provenance::<IoVec>(update.elements as usize);
-        // SAFETY: the update names one vector, which is valid as the contract of `Kernel::register` demands.
-        Ok((update.index, unsafe { vector.read() }))
-    }
-
-    fn table_update(self) -> Result<TableUpdate, Errno> {
-        self.check_size(size_of::<TableUpdate>())?;
-        let update: TableUpdate = self.read();
-        if update.count != 1 || update.tags != 0 { Err(Errno::INVAL) } else { Ok(update) }
-    }
-
     pub(crate) fn restriction(self, index: u32) -> Restriction {
         assert!(index < self.count);
         // SAFETY: the argument has `count` restrictions.
@@ -112,12 +91,6 @@ impl Argument {
         unsafe { self.start.cast::<T>().read() }
     }
 
-    /// For registrations whose count is a size in bytes.
-    fn check_size(self, size: usize) -> Result<(), Errno> {
-        self.check(u32::MAX)?;
-        if self.count as usize == size { Ok(()) } else { Err(Errno::INVAL) }
-    }
-
     fn check(self, most: u32) -> Result<(), Errno> {
         if self.start.is_null() {
             return Err(Errno::FAULT);
@@ -131,7 +104,5 @@ trait Structure: Copy {}
 
 impl Structure for RingUpdate {}
 impl Structure for BufferRingSetup {}
-impl Structure for TableSetup {}
-impl Structure for TableUpdate {}
 
 const _: () = assert!(size_of::<Restriction>() == 16);

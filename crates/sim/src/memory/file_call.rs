@@ -14,13 +14,11 @@ use std::ffi::{CStr, c_char};
 use std::os::fd::RawFd;
 
 /// The operations of a ring that are file calls: those that `as_call` reads. Sockets have the first four too.
-pub(crate) const FILE_CALLS: [u8; 17] = [
+pub(crate) const FILE_CALLS: [u8; 15] = [
     opcode::READ,
     opcode::WRITE,
     opcode::READV,
     opcode::WRITEV,
-    opcode::READ_FIXED,
-    opcode::WRITE_FIXED,
     opcode::FSYNC,
     opcode::FTRUNCATE,
     opcode::FALLOCATE,
@@ -164,12 +162,8 @@ impl Submitted {
         let memory = pointer::<u8>(self.addr);
         let nowait = flags & rwf::NOWAIT != 0;
         Some(match self.opcode {
-            opcode::READ | opcode::READ_FIXED => {
-                FileCall::Read { fd, buffer: memory, len, offset, nowait }
-            }
-            opcode::WRITE | opcode::WRITE_FIXED => {
-                FileCall::Write { fd, buffer: memory, len, offset }
-            }
+            opcode::READ => FileCall::Read { fd, buffer: memory, len, offset, nowait },
+            opcode::WRITE => FileCall::Write { fd, buffer: memory, len, offset },
             opcode::READV => {
                 FileCall::ReadVector { fd, vectors: pointer(self.addr), count: len, offset, nowait }
             }

@@ -43,7 +43,6 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         }
         opcode::SEND_ZC | opcode::SENDMSG_ZC => lent_send(entry, profile),
         opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV => file_flags(entry),
-        opcode::READ_FIXED | opcode::WRITE_FIXED => file_flags(entry),
         opcode::ACCEPT => accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
         opcode::POLL_ADD => entry.len & !POLL_MANY == 0 && entry.off == 0 && entry.addr == 0,

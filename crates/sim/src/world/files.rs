@@ -55,8 +55,7 @@ impl World {
         if self.is_down(ring) {
             return Some(Answer::error(Errno::IO));
         }
-        let call = self.rings.at(ring).check_registered(entry);
-        let call = match call.and_then(|()| entry.file_call(&|fd| self.open_file(fd))) {
+        let call = match entry.file_call(&|fd| self.open_file(fd)) {
             Ok(call) => call,
             Err(errno) => return Some(Answer::error(errno)),
         };

@@ -5,12 +5,8 @@ use super::{PLACES, World};
 use crate::buffers::BufferGroup;
 use crate::memory::Argument;
 use annulus_kernel::Register;
-use annulus_ring::{BufferTable, TableSetup};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
-
-/// `IORING_MAX_REG_BUFFERS`
-const MOST_INDICES: u32 = 1 << 14;
 
 impl World {
     pub(crate) fn register(
@@ -33,8 +29,6 @@ impl World {
             Register::Restrictions => self.restrict(ring, arg)?,
             Register::EnableRings => self.enable(ring)?,
             Register::IowqMaxWorkers => {}
-            Register::Buffers => self.add_table(ring, arg)?,
-            Register::BuffersUpdate => return self.fill_index(ring, arg),
             Register::RingFds => return self.register_ring(arg),
             Register::UnregisterRingFds => return self.unregister_ring(arg),
             Register::BufferRing => self.add_buffers(ring, arg)?,
@@ -102,25 +96,6 @@ impl World {
         }
         ring.add_group(BufferGroup::new(setup.group, entries, setup.ring_entries, self.poison));
         Ok(())
-    }
-
-    fn add_table(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
-        let setup = arg.table()?;
-        if setup.flags != TableSetup::SPARSE || !(1..=MOST_INDICES).contains(&setup.count) {
-            return Err(Errno::INVAL);
-        }
-        self.rings.at_mut(ring).add_table(setup.count)
-    }
-
-    /// Registers memory at an index, or clears it.
-    fn fill_index(&mut self, ring: u32, arg: Argument) -> Result<u32, Errno> {
-        let (index, memory) = arg.memory_index()?;
-        if memory.len > BufferTable::MOST {
-            return Err(Errno::FAULT);
-        }
-        let span = memory.base as u64..memory.base as u64 + memory.len as u64;
-        let lockable = self.profile.lockable;
-        self.rings.at_mut(ring).fill_index(index, span, lockable).map(|()| 1)
     }
 
     /// The memory belongs to its owner again, after a last check of the buffers that were not used.

@@ -2,13 +2,11 @@
 
 use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
-use crate::memory::{Queues, Submitted};
+use crate::memory::Queues;
 use crate::op_id::OpId;
-use annulus_ring::{Completion, SetupFlags, opcode};
-use rustix::io::Errno;
+use annulus_ring::{Completion, SetupFlags};
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::ops::Range;
 
 /// `IORING_SQ_NEED_WAKEUP`
 const NEED_WAKEUP: u32 = 1 << 0;
@@ -29,8 +27,6 @@ pub(super) struct Ring {
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,
-    /// Registered addresses by index; an empty range if there are none.
-    table: Option<Vec<Range<u64>>>,
     /// Operations to try.
     work: VecDeque<OpId>,
     /// Completions that found no space.
@@ -50,7 +46,6 @@ impl Ring {
             ended: false,
             mappings: 0,
             groups: Vec::new(),
-            table: None,
             work: VecDeque::new(),
             overflow: VecDeque::new(),
         }
@@ -149,45 +144,6 @@ impl Ring {
     pub(super) fn remove_group(&mut self, number: u16) -> Option<BufferGroup> {
         let at = self.groups.iter().position(|group| group.number() == number)?;
         Some(self.groups.remove(at))
-    }
-
-    /// Makes a table with so many empty indices.
-    pub(super) fn add_table(&mut self, count: u32) -> Result<(), Errno> {
-        if self.table.is_some() {
-            return Err(Errno::BUSY);
-        }
-        self.table = Some(vec![0..0; count as usize]);
-        Ok(())
-    }
-
-    /// Registers addresses at an index, if no more than `lockable` bytes are registered then.
-    pub(super) fn fill_index(
-        &mut self,
-        index: u32,
-        span: Range<u64>,
-        lockable: u64,
-    ) -> Result<(), Errno> {
-        let table = self.table.as_mut().ok_or(Errno::NXIO)?;
-        let others = table.iter().map(|span| span.end - span.start).sum::<u64>();
-        let index = table.get_mut(index as usize).ok_or(Errno::INVAL)?;
-        if others - (index.end - index.start) + (span.end - span.start) > lockable {
-            return Err(Errno::NOMEM);
-        }
-        *index = span;
-        Ok(())
-    }
-
-    /// EFAULT for an entry that names an index, but not memory within it.
-    pub(super) fn check_registered(&self, entry: &Submitted) -> Result<(), Errno> {
-        if !matches!(entry.opcode, opcode::READ_FIXED | opcode::WRITE_FIXED) {
-            return Ok(());
-        }
-        let index = self.table.as_ref().and_then(|table| table.get(usize::from(entry.buf_group)));
-        let end = entry.addr.checked_add(entry.len.into());
-        match (index, end) {
-            (Some(span), Some(end)) if span.contains(&entry.addr) && end <= span.end => Ok(()),
-            _ => Err(Errno::FAULT),
-        }
     }
 
     /// Takes buffers that were published.

@@ -8,7 +8,6 @@ mod driver;
 mod epoll;
 mod faults;
 mod files;
-mod registered;
 mod restricted;
 mod ring;
 mod sim;

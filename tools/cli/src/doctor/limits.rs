@@ -45,7 +45,7 @@ pub(super) fn gather() -> Vec<Limit> {
         limit(
             "locked memory",
             bounds(Resource::LockedMemory, 1024, " KiB"),
-            "charged for rings before Linux 5.12, and for registered buffers".into(),
+            "charged for rings before Linux 5.12".into(),
         ),
         limit(
             "address space",

@@ -4,7 +4,6 @@ mod bad_input;
 mod cache;
 mod copy;
 mod cursor;
-mod direct;
 mod dirs;
 mod drops;
 mod leases;

@@ -6,7 +6,6 @@
 
 mod buffers;
 mod datagrams;
-mod direct;
 mod ends;
 mod faulty;
 mod files;

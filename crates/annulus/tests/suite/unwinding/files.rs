@@ -1,11 +1,13 @@
 //! Buffers whose drop panics, in calls on files whose futures are gone: the runtime drops them when the calls come back.
 
 use crate::common::touch;
-use crate::unwinding::foreign::{Count, PanicsOnDrop};
+use crate::unwinding::foreign::{Count, PanicsOnDrop, poll_with, waker_of};
 use crate::unwinding::mode::everywhere;
 use annulus::fs::{File, IoBuf, IoBufMut, OpenOptions, Policy};
 use annulus::yield_now;
 use std::io;
+use std::pin::pin;
+use std::task::Waker;
 
 struct PanickingBuf(Vec<u8>, #[expect(dead_code, reason = "held for its drop")] PanicsOnDrop);
 
@@ -77,5 +79,25 @@ fn buffers_of_calls_that_the_end_meets_go_one_by_one() {
         });
         stage.end();
         assert_eq!(count.get(), 3);
+    });
+}
+
+#[test]
+fn cursors_keep_in_what_wakers_do() {
+    everywhere(|mut stage| {
+        let count = Count::default();
+        stage.play(async {
+            let mut one = file("cursor").await?;
+            let mut other = one.try_clone()?;
+            let mut first = pin!(one.write(vec![1; 10]));
+            assert!(poll_with(first.as_mut(), Waker::noop()).is_pending());
+            let mut next = pin!(other.write(vec![2; 10]));
+            assert!(poll_with(next.as_mut(), &waker_of(PanicsOnDrop(count.clone()))).is_pending());
+            assert_eq!(first.await.0?, 10);
+            assert_eq!(count.get(), 1, "the next one was woken");
+            assert_eq!(next.await.0?, 10);
+            Ok(())
+        });
+        stage.end();
     });
 }

@@ -6,7 +6,6 @@ use crate::unwinding::foreign::{
     waker_whose_clone_panics,
 };
 use crate::unwinding::mode::everywhere;
-use annulus::fs::DirectPool;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket};
 use annulus::shards::{Cause, Pinning, Shards, channel};
 use annulus::time::sleep;
@@ -181,24 +180,6 @@ fn channels_keep_in_what_wakers_and_values_do() {
     assert_eq!(count.get(), 5, "three values, and the second waker");
     // The drop of the value to be sent panics, here as anywhere.
     forget(catch_unwind(AssertUnwindSafe(|| drop(waits))));
-}
-
-#[test]
-fn pools_keep_in_what_wakers_do() {
-    everywhere(|mut stage| {
-        let count = Count::default();
-        stage.play(async {
-            let pool = DirectPool::new(1, 4096)?;
-            let only = pool.try_take().expect("one");
-            let mut waits = Box::pin(pool.take());
-            assert!(poll_with(waits.as_mut(), &waker_of(PanicsOnDrop(count.clone()))).is_pending());
-            drop(only);
-            assert_eq!(count.get(), 1);
-            drop(waits.await);
-            Ok(())
-        });
-        stage.end();
-    });
 }
 
 /// Several shards panic at once: the first panic is reported, and the others end there.
