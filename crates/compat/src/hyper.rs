@@ -197,11 +197,11 @@ impl Default for Timer {
 
 impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Timeout(crate::timer::Timer::new(annulus::time::Instant::now() + duration)))
+        Box::pin(crate::timer::Timer::new(annulus::time::Instant::now() + duration))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Timeout(crate::timer::Timer::new(self.origin.to_runtime(deadline))))
+        Box::pin(crate::timer::Timer::new(self.origin.to_runtime(deadline)))
     }
 
     fn now(&self) -> Instant {
@@ -209,22 +209,12 @@ impl rt::Timer for Timer {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<Timeout>() {
-            Some(timeout) => timeout.get_mut().0.reset(self.origin.to_runtime(deadline)),
+        match sleep.as_mut().downcast_mut_pin::<crate::timer::Timer>() {
+            Some(timer) => timer.get_mut().reset(self.origin.to_runtime(deadline)),
             None => *sleep = self.sleep_until(deadline),
         }
     }
 }
 
-/// A timer that hyper holds, and sets anew for each request.
-struct Timeout(crate::timer::Timer);
-
-impl Sleep for Timeout {}
-
-impl Future for Timeout {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.get_mut().0).poll(cx)
-    }
-}
+/// hyper sets it anew for each request.
+impl Sleep for crate::timer::Timer {}

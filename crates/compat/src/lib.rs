@@ -72,6 +72,8 @@ pub mod hyper_util;
 mod incoming;
 #[cfg(any(feature = "hyper", feature = "send-stream"))]
 mod late_end;
+#[cfg(any(feature = "hyper-util", feature = "rustls", feature = "tower"))]
+mod limit;
 #[cfg(any(feature = "axum", feature = "tonic-transport", feature = "tower"))]
 mod listen;
 mod on_thread;

@@ -1,7 +1,6 @@
 //! Values that stay on their thread, whatever their type says.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -169,16 +168,9 @@ impl From<WrongThread> for io::Error {
 
 /// A number that no other thread of this process has or had.
 fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
-    }
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 /// A timer that a library sets anew with nearly every message, mostly to a later time: then the runtime's timer stays as it is, and is set
 /// for the rest of the time when it fires.
+#[derive(Debug)]
 pub(crate) struct Timer {
     deadline: Instant,
     /// Made with the first poll. Its deadline is never later.
@@ -17,11 +18,6 @@ pub(crate) struct Timer {
 impl Timer {
     pub(crate) fn new(deadline: Instant) -> Self {
         Self { deadline, sleep: None }
-    }
-
-    #[cfg(feature = "quinn")]
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     pub(crate) fn reset(&mut self, deadline: Instant) {

@@ -3,8 +3,8 @@
 use super::race;
 use crate::OnThread;
 use crate::hyper::Io;
+use crate::limit::within;
 use annulus::net::{ConnectOptions, TcpStream, lookup_host};
-use annulus::time::timeout;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use std::fmt;
@@ -121,11 +121,8 @@ impl Connector {
             let raced = race::connect(self.options.clone(), addresses, self.attempt_delay).await;
             raced.map_err(|error| of_host(host, error))
         };
-        let Some(limit) = self.timeout else { return connect.await };
-        timeout(limit, connect).await.unwrap_or_else(|_| {
-            let text = format!("{host}:{port}: not connected within {limit:?}");
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        })
+        let text = |limit| format!("{host}:{port}: not connected within {limit:?}");
+        within(self.timeout, connect, text).await
     }
 
     /// The host and the port that a URI names.

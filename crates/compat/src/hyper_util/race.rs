@@ -1,13 +1,11 @@
 //! Several addresses of a host: the first that answers wins.
 
+use annulus::JoinSet;
 use annulus::net::{ConnectOptions, TcpStream};
-use annulus::time::{Sleep, sleep};
+use annulus::time::timeout;
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Connects to one of the addresses. Dropped, it cancels all attempts.
@@ -16,65 +14,24 @@ pub(super) async fn connect(
     addresses: Vec<SocketAddr>,
     delay: Duration,
 ) -> io::Result<TcpStream> {
-    let next = Box::pin(sleep(delay));
-    let untried = in_turns(addresses);
-    let mut race = Race { options, untried, running: Vec::new(), errors: Vec::new(), delay, next };
-    race.begin();
-    poll_fn(|cx| race.poll(cx)).await
-}
-
-type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>;
-
-struct Race {
-    options: ConnectOptions,
-    untried: VecDeque<SocketAddr>,
-    running: Vec<Attempt>,
-    errors: Vec<io::Error>,
-    delay: Duration,
-    /// When another attempt begins beside those that run.
-    next: Pin<Box<Sleep>>,
-}
-
-impl Race {
-    fn begin(&mut self) {
-        if let Some(address) = self.untried.pop_front() {
-            let options = self.options.clone();
-            self.running.push(Box::pin(async move { options.connect(address).await }));
-            self.next.set(sleep(self.delay));
+    // An error where there is no runtime, in which a task would panic.
+    annulus::handle()?;
+    let mut untried = in_turns(addresses);
+    let (mut attempts, mut errors) = (JoinSet::new(), Vec::new());
+    loop {
+        if let Some(address) = untried.pop_front() {
+            let options = options.clone();
+            attempts.spawn(async move { options.connect(address).await });
         }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
-        loop {
-            let failed = self.errors.len();
-            if let Poll::Ready(stream) = self.poll_running(cx) {
-                return Poll::Ready(Ok(stream));
-            }
-            let has_failed = self.errors.len() > failed;
-            if self.running.is_empty() && self.untried.is_empty() {
-                return Poll::Ready(Err(all(&self.errors)));
-            }
-            if self.untried.is_empty() || !has_failed && self.next.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.begin();
+        let limit = if untried.is_empty() { Duration::MAX } else { delay };
+        // Late or failed, the next address is tried, beside the attempts that run.
+        match timeout(limit, attempts.join_next()).await {
+            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+            Ok(Some(Ok(Err(error)))) => errors.push(error),
+            Ok(Some(Err(ended))) => errors.push(io::Error::other(ended.to_string())),
+            Ok(None) => return Err(all(&errors)),
+            Err(_) => {}
         }
-    }
-
-    /// The first attempt that has connected. Attempts that have failed are taken out.
-    fn poll_running(&mut self, cx: &mut Context<'_>) -> Poll<TcpStream> {
-        let mut at = 0;
-        while let Some(attempt) = self.running.get_mut(at) {
-            match attempt.as_mut().poll(cx) {
-                Poll::Pending => at += 1,
-                Poll::Ready(Ok(stream)) => return Poll::Ready(stream),
-                Poll::Ready(Err(error)) => {
-                    drop(self.running.remove(at));
-                    self.errors.push(error);
-                }
-            }
-        }
-        Poll::Pending
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::clock::Origin;
 use quinn::AsyncTimer;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// A timer in quinn's moments.
+#[derive(Debug)]
 pub(super) struct Timer {
     origin: Origin,
     timer: crate::timer::Timer,
@@ -28,11 +28,5 @@ impl AsyncTimer for Timer {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.timer).poll(cx)
-    }
-}
-
-impl fmt::Debug for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timer({:?})", self.timer.deadline())
     }
 }

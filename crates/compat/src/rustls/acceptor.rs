@@ -1,6 +1,7 @@
 //! The server's side of a handshake.
 
-use super::{TlsStream, limit};
+use super::{HANDSHAKE_TIMEOUT, TlsStream, no_end_within};
+use crate::limit::within;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub struct TlsAcceptor {
 impl TlsAcceptor {
     /// An acceptor with settings of rustls: certificates, ALPN, which clients to trust.
     pub fn new(config: impl Into<Arc<ServerConfig>>) -> Self {
-        Self { acceptor: config.into().into(), limit: limit::DEFAULT }
+        Self { acceptor: config.into().into(), limit: HANDSHAKE_TIMEOUT }
     }
 
     /// An acceptor for every client, with a chain of certificates, its own first, and their private key, both as PEM, and with the
@@ -97,7 +98,8 @@ impl TlsAcceptor {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        Ok(limit::within(self.limit, self.acceptor.accept(stream)).await?.into())
+        let handshake = self.acceptor.accept(stream);
+        Ok(within(self.limit, handshake, no_end_within).await?.into())
     }
 }
 

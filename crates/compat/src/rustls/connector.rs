@@ -1,6 +1,7 @@
 //! The client's side of a handshake.
 
-use super::{TlsStream, limit};
+use super::{HANDSHAKE_TIMEOUT, TlsStream, no_end_within};
+use crate::limit::within;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub struct TlsConnector {
 impl TlsConnector {
     /// A connector with settings of rustls: which roots to trust, ALPN, a certificate of the client.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
-        Self { connector: config.into().into(), limit: limit::DEFAULT }
+        Self { connector: config.into().into(), limit: HANDSHAKE_TIMEOUT }
     }
 
     /// The settings of rustls.
@@ -68,8 +69,8 @@ impl TlsConnector {
             );
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
-        let session = limit::within(self.limit, self.connector.connect(server, stream)).await?;
-        Ok(session.into())
+        let handshake = self.connector.connect(server, stream);
+        Ok(within(self.limit, handshake, no_end_within).await?.into())
     }
 }
 

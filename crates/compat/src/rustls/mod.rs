@@ -66,12 +66,19 @@
 
 mod acceptor;
 mod connector;
-mod gathered;
-mod limit;
 mod listener;
 mod stream;
+
+use std::time::Duration;
 
 pub use acceptor::TlsAcceptor;
 pub use connector::TlsConnector;
 pub use listener::TlsListener;
 pub use stream::{TlsInfo, TlsStream};
+
+/// The limit of a handshake, unless another is set.
+const HANDSHAKE_TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
+
+fn no_end_within(limit: Duration) -> String {
+    format!("the TLS handshake has not ended within its limit of {limit:?}")
+}

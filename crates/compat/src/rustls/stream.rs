@@ -1,8 +1,9 @@
 //! A session over a stream.
 
-use super::gathered::Gathered;
 use annulus::Chunk;
 use annulus::io::{AsyncRecv, AsyncSend};
+use bytes::{Buf, BytesMut};
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -59,11 +60,10 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug)]
 pub struct TlsStream<S> {
     pub(super) session: tokio_rustls::TlsStream<S>,
     /// Plaintext that was taken out of the session, since more was asked for than one record has.
-    gathered: Gathered,
+    gathered: BytesMut,
     /// After this no byte of the session can be trusted.
     failed: Option<Error>,
 }
@@ -133,9 +133,16 @@ impl<S> From<&TlsStream<S>> for TlsInfo {
     }
 }
 
+/// Without the plaintext.
+impl<S: fmt::Debug> fmt::Debug for TlsStream<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TlsStream").field(&self.session).finish()
+    }
+}
+
 impl<S> From<tokio_rustls::TlsStream<S>> for TlsStream<S> {
     fn from(session: tokio_rustls::TlsStream<S>) -> Self {
-        Self { session, gathered: Gathered::default(), failed: None }
+        Self { session, gathered: BytesMut::new(), failed: None }
     }
 }
 
@@ -186,29 +193,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
-        while self.gathered.shown().len() < n.max(1) {
+        while self.gathered.len() < n.max(1) {
             let polled = self.poll_plaintext(cx);
             // One task at a time has the stream, so this replaces no other's waker.
             self.pass_on(cx);
             let shown = ready!(polled)?;
-            if shown == 0 || (shown >= n && self.gathered.shown().is_empty()) {
+            if shown == 0 || (shown >= n && self.gathered.is_empty()) {
                 break;
             }
             let Self { session, gathered, .. } = self;
-            gathered.add(ready!(Pin::new(&mut *session).poll_fill_buf(cx))?);
+            gathered.extend_from_slice(ready!(Pin::new(&mut *session).poll_fill_buf(cx))?);
             Pin::new(session).consume(shown);
         }
-        if self.gathered.shown().is_empty() {
+        if self.gathered.is_empty() {
             return Pin::new(&mut self.session).poll_fill_buf(cx);
         }
-        Poll::Ready(Ok(self.gathered.shown()))
+        Poll::Ready(Ok(&self.gathered))
     }
 
     fn consume(&mut self, n: usize) {
-        if self.gathered.shown().is_empty() {
-            self.session().consume(n);
-        } else {
-            self.gathered.consume(n);
+        let shown = self.gathered.len();
+        if shown == 0 {
+            return self.session().consume(n);
+        }
+        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
+        self.gathered.advance(n);
+        if n == shown {
+            // Frees the memory.
+            self.gathered = BytesMut::new();
         }
     }
 }
@@ -254,15 +266,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let gathered = this.gathered.shown();
-        if gathered.is_empty() {
+        if this.gathered.is_empty() {
             this.check()?;
             let read = ready!(this.session().poll_read(cx, buf));
             return Poll::Ready(read.inspect_err(|error| this.note(error)));
         }
-        let count = gathered.len().min(buf.remaining());
-        buf.put_slice(&gathered[..count]);
-        this.gathered.consume(count);
+        let count = this.gathered.len().min(buf.remaining());
+        buf.put_slice(&this.gathered[..count]);
+        AsyncRecv::consume(this, count);
         Poll::Ready(Ok(()))
     }
 }
@@ -270,11 +281,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncBufRead for TlsStream<S> {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
-        if this.gathered.shown().is_empty() {
+        if this.gathered.is_empty() {
             ready!(this.poll_plaintext(cx))?;
             return Pin::new(&mut this.session).poll_fill_buf(cx);
         }
-        Poll::Ready(Ok(this.gathered.shown()))
+        Poll::Ready(Ok(&this.gathered))
     }
 
     fn consume(self: Pin<&mut Self>, n: usize) {

@@ -10,8 +10,8 @@ use super::service::Counted;
 use super::stream::CountedStream;
 use super::timer::{Late, Timer};
 use crate::hyper::{BoxError, Executor, HttpService};
+use crate::limit::within;
 use annulus::io::{AsyncRecv, AsyncSend};
-use annulus::time::timeout;
 use hyper::http::Extensions;
 use hyper::server::conn::{http1, http2};
 use std::future::{Future, poll_fn};
@@ -19,7 +19,6 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The settings that all connections of a server share.
@@ -44,7 +43,9 @@ pub(super) async fn run<T, S>(
     S: HttpService<Future: 'static> + 'static,
 {
     let mut served = pin!(async {
-        let stream = after_handshake(stream, settings.limits.header);
+        let stream = within(settings.limits.header, stream, |limit| {
+            format!("the handshake was not over within {limit:?}")
+        });
         match settings.stop.run_until_cancelled(stream).await {
             Some(stream) => serve(stream?, service, open, &settings, &report).await,
             None => Ok(()),
@@ -57,18 +58,6 @@ pub(super) async fn run<T, S>(
     if let Err(error) = ended.await {
         report(error);
     }
-}
-
-/// The stream, once its handshake is over.
-async fn after_handshake<T>(
-    stream: impl Future<Output = io::Result<T>>,
-    limit: Option<Duration>,
-) -> io::Result<T> {
-    let Some(limit) = limit else { return stream.await };
-    timeout(limit, stream).await.unwrap_or_else(|_| {
-        let text = format!("the handshake was not over within {limit:?}");
-        Err(io::Error::new(io::ErrorKind::TimedOut, text))
-    })
 }
 
 async fn serve<T, S>(
