@@ -5,7 +5,7 @@ mod preprocess;
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use fs_err as fs;
 
 use crate::files::{below, remove};
@@ -72,10 +72,9 @@ fn complete() -> Result<()> {
     }
     let summary = fs::read_to_string(docs.join("SUMMARY.md"))?;
     let compiled = fs::read_to_string(root.join("crates/annulus/README.md"))?;
-    match wrong(&pages, &summary, &compiled).first() {
-        None => Ok(()),
-        Some(first) => bail!("book: {first}"),
-    }
+    let wrong = wrong(&pages, &summary, &compiled);
+    ensure!(wrong.is_empty(), "book: {}", wrong.join("; "));
+    Ok(())
 }
 
 fn wrong(pages: &[(String, String)], summary: &str, compiled: &str) -> Vec<String> {

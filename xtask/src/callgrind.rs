@@ -41,11 +41,8 @@ pub(crate) fn files(dump: &str, least: u64) -> Vec<&str> {
             *files.entry(file).or_insert(0) += cost;
         }
     }
-    let counted = files.into_iter();
-    counted
-        .filter(|(file, cost)| *cost >= least && !file.starts_with("sim/"))
-        .map(|it| it.0)
-        .collect()
+    files.retain(|file, cost| *cost >= least && !file.starts_with("sim/"));
+    files.into_keys().collect()
 }
 
 #[cfg(test)]

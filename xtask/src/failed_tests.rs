@@ -17,7 +17,6 @@ static UNSTEADY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub(crate) struct FailedTests {
     report: Vec<String>,
     inside: bool,
-    omitted: usize,
     failed: Vec<String>,
     passed: Vec<String>,
     /// Failures by the harness' own count: names are lost if a test writes between them.
@@ -47,10 +46,7 @@ impl FailedTests {
         if !self.inside {
             return;
         }
-        match self.report.len() < MOST_LINES {
-            true => self.report.push(line.to_owned()),
-            false => self.omitted += 1,
-        }
+        self.report.push(line.to_owned());
         self.inside = !line.starts_with("test result: ");
     }
 
@@ -97,12 +93,10 @@ impl FailedTests {
 
     /// All of them, and how many lines were left out; empty if no test failed.
     pub(crate) fn report(&self) -> String {
-        let mut text = self.report.join("\n");
-        if self.omitted > 0 {
-            text.push_str(&format!(
-                "\n({} more lines are in the output of the tests)",
-                self.omitted
-            ));
+        let omitted = self.report.len().saturating_sub(MOST_LINES);
+        let mut text = self.report[..self.report.len() - omitted].join("\n");
+        if omitted > 0 {
+            text += &format!("\n({omitted} more lines are in the output of the tests)");
         }
         text
     }
@@ -118,12 +112,10 @@ fn counted(result: &str, end: &str) -> usize {
 /// The report on tests that failed beside others and passed alone; empty if there were none.
 pub(crate) fn unsteady() -> String {
     let reports = UNSTEADY.lock().expect("no thread panics with it").join("\n");
-    match reports.as_str() {
-        "" => reports,
-        reports => format!(
-            "\n== tests that failed beside others and passed alone: mend them\n{reports}\n\n"
-        ),
+    if reports.is_empty() {
+        return reports;
     }
+    format!("\n== tests that failed beside others and passed alone: mend them\n{reports}\n\n")
 }
 
 #[cfg(test)]

@@ -74,14 +74,13 @@ fn program(name: &str) -> PathBuf {
 
 /// Calls `run` for each name, as many at once as there are cores; returns the failures.
 fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<()> + Sync) -> Vec<String> {
-    let (next, failed) = (Mutex::new(names.iter()), Mutex::new(Vec::new()));
+    let (names, failed) = (Mutex::new(names.iter()), Mutex::new(Vec::new()));
+    let next = || names.lock().expect("no thread panics with it").next();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
-                    let name = next.lock().expect("no thread panics with it").next();
-                    let Some(name) = name else { break };
+                while let Some(name) = next() {
                     if let Err(why) = run(name) {
                         failed.lock().expect("no thread panics with it").push(format!("{why:#}"));
                     }

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 mod advisories;
 mod api;
@@ -34,12 +34,6 @@ use step::Outcome;
 /// Exit code: 0 passed, 1 something failed, 2 usage. A step that cannot run here is skipped and named.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
-struct Called {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Subcommand)]
 enum Verb {
     /// style, format, licences, results, clippy, rustdoc, book
     Check,
@@ -148,7 +142,7 @@ fn run(verb: Verb) -> Outcome {
 
 /// Runs the verb, and prints the last line.
 fn main() -> ExitCode {
-    let outcome = run(Called::parse().verb);
+    let outcome = run(Verb::parse());
     let name = std::env::args().nth(1).unwrap_or_default();
     eprint!("{}", failed_tests::unsteady());
     match outcome {

@@ -47,11 +47,8 @@ fn forget() -> Result<()> {
 fn remove_unpacked(registries: &Path) -> Result<()> {
     let registries = entries(registries).unwrap_or_default();
     for registry in registries.iter().filter(|path| name(path).starts_with('-')) {
-        let packages = entries(registry)?;
-        packages
-            .iter()
-            .filter(|path| name(path).starts_with("annulus-"))
-            .try_for_each(fs::remove_dir_all)?;
+        let is_ours = |path: &&PathBuf| name(path).starts_with("annulus-");
+        entries(registry)?.iter().filter(is_ours).try_for_each(fs::remove_dir_all)?;
     }
     Ok(())
 }

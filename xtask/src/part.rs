@@ -41,8 +41,14 @@ impl Part {
 struct Ended {
     name: &'static str,
     took: Duration,
-    outcome: Outcome,
+    verdict: &'static str,
+    /// Without what it ran, or the reason for which it failed.
+    detail: String,
+    /// What a failure tells beside its reason.
+    report: String,
 }
+
+const FAILED: &str = "FAILED";
 
 /// Runs every part, those after a failure too, so that one run finds all; then prints what became of each.
 pub(crate) fn run(parts: impl IntoIterator<Item = &'static Part>) -> Outcome {
@@ -51,21 +57,30 @@ pub(crate) fn run(parts: impl IntoIterator<Item = &'static Part>) -> Outcome {
     summary(ended)
 }
 
+#[allow(clippy::disallowed_methods)] // How long a part took is reported, and decides nothing.
 fn attempt(part: &Part, is_ci: bool) -> Ended {
     eprintln!("\n== {}", part.name);
-    let began = now();
+    let began = Instant::now();
     let outcome = match (part.run)() {
         Ok(skipped) if part.required && is_ci && !skipped.is_empty() => {
             Err(anyhow!("CI may not skip it; skipped: {}", skipped.join("; ")))
         }
         outcome => outcome,
     };
-    let took = now() - began;
-    eprintln!("== {}: {} after {}", part.name, verdict(&outcome), seconds(took));
+    let took = began.elapsed();
+    let (verdict, detail, report) = match outcome {
+        Ok(skipped) if skipped.is_empty() => ("ok", String::new(), String::new()),
+        Ok(skipped) => ("skipped", skipped.join("; "), String::new()),
+        Err(error) => {
+            let (reason, report) = reason_and_report(&error);
+            (FAILED, reason, report)
+        }
+    };
+    eprintln!("== {}: {verdict} after {}", part.name, seconds(took));
     if is_ci {
         clear(&target(), part.leaves);
     }
-    Ended { name: part.name, took, outcome }
+    Ended { name: part.name, took, verdict, detail, report }
 }
 
 /// Removes directories that may be missing.
@@ -79,61 +94,31 @@ fn clear(above: &Path, directories: &[&str]) {
 
 /// The reports of failed parts beside their reason, each under a headline.
 fn reports(ended: &[Ended]) -> String {
-    let mut text = String::new();
-    for Ended { name, outcome, .. } in ended {
-        let report =
-            outcome.as_ref().err().map_or(String::new(), |error| reason_and_report(error).1);
-        if !report.is_empty() {
-            _ = writeln!(text, "\n== {name} failed\n{report}");
-        }
-    }
-    text
+    let failed = ended.iter().filter(|part| !part.report.is_empty());
+    failed.map(|part| format!("\n== {} failed\n{}\n", part.name, part.report)).collect()
 }
 
 /// All that was skipped, or all that failed.
 fn summary(ended: Vec<Ended>) -> Outcome {
-    let (mut skipped, mut failed) = (Vec::new(), Vec::new());
-    for Ended { name, outcome, .. } in ended {
-        match outcome {
-            Ok(without) => skipped.extend(without),
-            Err(error) => failed.push(format!("{name} ({})", reason_and_report(&error).0)),
-        }
-    }
+    let failed = ended.iter().filter(|part| part.verdict == FAILED);
+    let failed: Vec<_> = failed.map(|part| format!("{} ({})", part.name, part.detail)).collect();
     ensure!(failed.is_empty(), failed.join("; "));
-    Ok(skipped)
+    Ok(ended.into_iter().map(|part| part.detail).filter(|detail| !detail.is_empty()).collect())
 }
 
 fn table(ended: &[Ended]) -> String {
     let mut text = String::new();
-    let total: Duration = ended.iter().map(|part| part.took).sum();
-    for Ended { name, took, outcome } in ended {
-        let detail = match outcome {
-            Ok(skipped) => skipped.join("; "),
-            Err(error) => reason_and_report(error).0,
-        };
-        let (verdict, took) = (verdict(outcome), seconds(*took));
-        let line = format!("{name:<14} {verdict:<8} {took:>9}  {detail}");
+    for Ended { name, took, verdict, detail, .. } in ended {
+        let line = format!("{name:<14} {verdict:<8} {:>9}  {detail}", seconds(*took));
         _ = writeln!(text, "{}", line.trim_end());
     }
-    _ = writeln!(text, "{:<14} {:<8} {:>9}", "total", "", seconds(total));
+    let total = seconds(ended.iter().map(|part| part.took).sum());
+    _ = writeln!(text, "{:<14} {:<8} {total:>9}", "total", "");
     text
-}
-
-fn verdict(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Ok(skipped) if skipped.is_empty() => "ok",
-        Ok(_) => "skipped",
-        Err(_) => "FAILED",
-    }
 }
 
 fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
-}
-
-#[allow(clippy::disallowed_methods)] // How long a part took is reported, and decides nothing.
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
@@ -156,10 +141,10 @@ mod tests {
 
     #[test]
     fn what_ci_requires_may_be_skipped_elsewhere_only() {
-        assert!(attempt(&part(true, skips), true).outcome.is_err());
-        assert!(attempt(&part(true, skips), false).outcome.is_ok());
-        assert!(attempt(&part(false, skips), true).outcome.is_ok());
-        assert!(attempt(&part(true, || Ok(Vec::new())), true).outcome.is_ok());
+        assert_eq!(attempt(&part(true, skips), true).verdict, FAILED);
+        assert_eq!(attempt(&part(true, skips), false).verdict, "skipped");
+        assert_eq!(attempt(&part(false, skips), true).verdict, "skipped");
+        assert_eq!(attempt(&part(true, || Ok(Vec::new())), true).verdict, "ok");
     }
 
     #[test]

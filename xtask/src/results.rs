@@ -46,10 +46,8 @@ const RUNS: [Run; 15] = [
 
 /// Fails if the page or the picture is not that of the files, or writes both anew.
 pub(crate) fn run(write: bool) -> Outcome {
-    let mut compared = Vec::new();
-    for run in &RUNS {
-        compared.push((run, comparison(run)?));
-    }
+    let compared = RUNS.iter().map(|run| Ok((run, comparison(run)?)));
+    let compared = compared.collect::<Result<Vec<_>>>()?;
     for (path, wanted) in [(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))] {
         let file = root().join(path);
         if write {

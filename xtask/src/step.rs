@@ -1,8 +1,8 @@
 //! One command: what it is called on the screen, and running it from the workspace's root.
 
-use std::collections::VecDeque;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,9 +26,11 @@ pub(crate) fn reason_and_report(error: &Error) -> (String, String) {
 const REPEATED: usize = 40;
 
 /// A command about to run. It reads nothing from stdin.
+#[derive(Clone)]
 pub(crate) struct Step {
-    command: Command,
-    line: String,
+    program: OsString,
+    arguments: Vec<OsString>,
+    variables: Vec<(String, String)>,
     /// Commands that start when the first of its tests runs.
     beside: Vec<Step>,
 }
@@ -36,24 +38,19 @@ pub(crate) struct Step {
 impl Step {
     /// Runs `program` with `arguments`, separated by single spaces.
     pub(crate) fn new(program: &str, arguments: &str) -> Self {
-        let mut command = Command::new(resolve(program));
-        command.current_dir(root()).stdin(Stdio::null()).args(arguments.split_whitespace());
-        let line = format!("{program} {arguments}").trim_end().to_owned();
-        Self { command, line, beside: Vec::new() }
+        let arguments = arguments.split_whitespace().map(Into::into).collect();
+        Self { program: program.into(), arguments, variables: Vec::new(), beside: Vec::new() }
     }
 
     /// Adds one argument as it is, spaces and all.
     pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
-        let argument = argument.into();
-        self.line.push_str(&format!(" {}", argument.display()));
-        self.command.arg(argument);
+        self.arguments.push(argument.into());
         self
     }
 
     /// Sets an environment variable for this command.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
-        self.line = format!("{name}='{value}' {}", self.line);
-        self.command.env(name, value);
+        self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -65,44 +62,48 @@ impl Step {
 
     /// Prints the command, runs it, and fails unless it succeeds. In CI, where other parts follow, the failure repeats the last lines
     /// of its stderr.
-    pub(crate) fn run(mut self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let (status, last) = match is_ci() {
             true => self.watch()?,
             false => (self.status()?, String::new()),
         };
-        ensure!(status.success(), "`{}` ended with {status}\n{last}", self.line);
+        ensure!(status.success(), "`{self}` ended with {status}\n{last}");
         Ok(Vec::new())
     }
 
     /// Prints the command and starts it, in the processor's time that others leave. What it prints is not shown.
     pub(crate) fn start(self) -> Outcome {
-        let mut command = self.again("nice".as_ref(), &[self.command.get_program()], &[]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        Self { command, ..self }.spawn()?;
+        let mut nice = Self { program: "nice".into(), ..self.clone() };
+        nice.arguments.insert(0, resolve(self.program));
+        nice.spawn(|command| command.stdout(Stdio::null()).stderr(Stdio::null()))?;
         Ok(Vec::new())
     }
 
-    /// Prints the command and starts it.
-    fn spawn(&mut self) -> Result<Child> {
-        eprintln!("$ {}", self.line);
-        self.command.spawn().with_context(|| format!("`{}` did not start", self.line))
+    fn command(&self) -> Command {
+        let mut command = Command::new(resolve(self.program.clone()));
+        command.current_dir(root()).stdin(Stdio::null()).args(&self.arguments);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Prints the command and starts it, with its output where it is to go.
+    fn spawn(&self, output: impl FnOnce(&mut Command) -> &mut Command) -> Result<Child> {
+        eprintln!("$ {self}");
+        output(&mut self.command()).spawn().with_context(|| format!("`{self}` did not start"))
     }
 
     /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of its stderr.
-    fn watch(&mut self) -> Result<(ExitStatus, String)> {
-        self.command.stderr(Stdio::piped());
-        let mut child = self.spawn()?;
+    fn watch(&self) -> Result<(ExitStatus, String)> {
+        let mut child = self.spawn(|command| command.stderr(Stdio::piped()))?;
         let errors = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
-        let mut last = VecDeque::with_capacity(REPEATED);
+        let mut lines = Vec::new();
         for line in errors.split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
             eprintln!("{line}");
-            if last.len() == REPEATED {
-                last.pop_front();
-            }
-            last.push_back(line);
+            lines.push(line);
         }
-        Ok((child.wait()?, Vec::from(last).join("\n")))
+        let last = &lines[lines.len().saturating_sub(REPEATED)..];
+        Ok((child.wait()?, last.join("\n")))
     }
 
     /// As [`run`](Self::run), for a cargo command that runs tests. Those that fail are repeated alone, one after the other: what then
@@ -135,15 +136,14 @@ impl Step {
     /// # Errors
     /// A test failed, or none passed: a filter that matches none ends with status 0.
     fn ended(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
-        ensure!(status.success(), "`{}` ended with {status}\n{}", self.line, tests.report());
-        ensure!(!tests.are_none(), "`{}` ran no test: does its filter match one?", self.line);
+        ensure!(status.success(), "`{self}` ended with {status}\n{}", tests.report());
+        ensure!(!tests.are_none(), "`{self}` ran no test: does its filter match one?");
         Ok(Vec::new())
     }
 
     /// Prints the command, runs it, and reads what it says of tests.
     fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
-        self.command.stdout(Stdio::piped());
-        let mut child = self.spawn()?;
+        let mut child = self.spawn(|command| command.stdout(Stdio::piped()))?;
         let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
         // Cargo writes there when it has built all, and has let go of the lock of what is built.
         if output.fill_buf().is_ok() {
@@ -151,47 +151,43 @@ impl Step {
         }
         let tests = FailedTests::read(output, io::stdout());
         let status = child.wait()?;
-        let unread = || format!("the output of `{}` was not read to the end", self.line);
+        let unread = || format!("the output of `{self}` was not read to the end");
         Ok((status, tests.with_context(unread)?))
     }
 
     /// The same command for these tests only, one after the other.
     fn alone(&self, names: &[String]) -> Self {
-        let separator = (!self.command.get_args().any(|argument| argument == "--")).then_some("--");
-        let filter = separator.into_iter().chain(["--exact", "--test-threads=1"]);
-        let filter: Vec<&str> = filter.chain(names.iter().map(String::as_str)).collect();
-        let command = self.again(self.command.get_program(), &[], &filter);
-        let line = format!("{} {}", self.line, filter.join(" "));
-        Self { command, line, beside: Vec::new() }
-    }
-
-    /// The same command by another program, with arguments before and behind its own.
-    fn again(&self, program: &OsStr, before: &[&OsStr], behind: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        let own = self.command.get_args();
-        command.current_dir(root()).stdin(Stdio::null()).args(before).args(own).args(behind);
-        for (name, value) in self.command.get_envs() {
-            value.map(|value| command.env(name, value));
+        let mut alone = Self { beside: Vec::new(), ..self.clone() };
+        if !alone.arguments.iter().any(|argument| argument == "--") {
+            alone = alone.argument("--");
         }
-        command
+        names.iter().fold(alone.argument("--exact").argument("--test-threads=1"), Self::argument)
     }
 
     /// Prints the command, runs it, and returns how it ended.
-    pub(crate) fn status(&mut self) -> Result<ExitStatus> {
-        Ok(self.spawn()?.wait()?)
+    pub(crate) fn status(&self) -> Result<ExitStatus> {
+        Ok(self.spawn(|command| command)?.wait()?)
     }
 
     /// Prints the command, runs it, and returns how it ended and what it wrote to stdout.
-    pub(crate) fn capture(mut self) -> Result<(ExitStatus, String)> {
-        self.command.stdout(Stdio::piped());
-        let output = self.spawn()?.wait_with_output()?;
+    pub(crate) fn capture(self) -> Result<(ExitStatus, String)> {
+        let output = self.spawn(|command| command.stdout(Stdio::piped()))?.wait_with_output()?;
         Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
     /// The stdout of the command, if it can be run here and succeeds. Nothing is printed.
-    pub(crate) fn probe(mut self) -> Option<String> {
-        let output = self.command.stderr(Stdio::null()).output().ok()?;
+    pub(crate) fn probe(self) -> Option<String> {
+        let output = self.command().stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// As a shell takes it.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.variables.iter().try_for_each(|(name, value)| write!(f, "{name}='{value}' "))?;
+        write!(f, "{}", self.program.display())?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {}", argument.display()))
     }
 }
 
@@ -213,9 +209,9 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// The cargo that runs us is the cargo that we run.
-fn resolve(program: &str) -> OsString {
+fn resolve(program: OsString) -> OsString {
     let running = if program == "cargo" { env::var_os("CARGO") } else { None };
-    running.unwrap_or_else(|| program.into())
+    running.unwrap_or(program)
 }
 
 #[cfg(test)]
@@ -250,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_of_stderr_are_kept() {
-        let mut step = Step::new("sh", "-c").argument("seq 100 >&2; exit 3");
+        let step = Step::new("sh", "-c").argument("seq 100 >&2; exit 3");
         let Ok((status, last)) = step.watch() else { panic!("sh did not start") };
         let lines: Vec<&str> = last.lines().collect();
         assert_eq!((status.code(), lines.len()), (Some(3), REPEATED));

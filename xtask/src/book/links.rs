@@ -1,11 +1,11 @@
 //! Dead links of the book that was built: files that are not there, and places that a page does not have.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 use fs_err as fs;
 
+use super::preprocess::attributes;
 use crate::files::below;
 
 /// Up to so many are listed.
@@ -25,11 +25,11 @@ pub(super) fn check(book: &Path) -> Result<()> {
 fn dead(book: &Path) -> Result<Vec<String>> {
     let left_out = |path: &Path| path.ends_with("api") || path.ends_with("404.html");
     let is_page = |path: &Path| path.extension().is_some_and(|ending| ending == "html");
-    let mut texts = HashMap::new();
     let mut dead = Vec::new();
     for page in below(book, &left_out)?.iter().filter(|path| is_page(path)) {
         let text = fs::read_to_string(page)?;
-        for link in links(&text).filter(is_local) {
+        let links = attributes(&text, " href=\"").chain(attributes(&text, " src=\""));
+        for link in links.filter(is_local) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let mut target = match path.split('?').next() {
                 None | Some("") => page.clone(),
@@ -38,27 +38,15 @@ fn dead(book: &Path) -> Result<Vec<String>> {
             if target.is_dir() {
                 target.push("index.html");
             }
-            let read = || fs::read_to_string(&target).unwrap_or_default();
-            let leads = target.is_file()
-                && (anchor.is_empty()
-                    || texts
-                        .entry(target.clone())
-                        .or_insert_with(read)
-                        .contains(&format!("id=\"{anchor}\"")));
+            let id = format!("id=\"{anchor}\"");
+            let has_anchor = || fs::read_to_string(&target).is_ok_and(|text| text.contains(&id));
+            let leads = target.is_file() && (anchor.is_empty() || has_anchor());
             if !leads {
                 dead.push(format!("{}: {link}", page.strip_prefix(book)?.display()));
             }
         }
     }
     Ok(dead)
-}
-
-/// The destinations of the page's links and pictures.
-fn links(text: &str) -> impl Iterator<Item = &str> {
-    let named = |attribute: &'static str| {
-        text.split(attribute).skip(1).filter_map(|rest| rest.split('"').next())
-    };
-    named(" href=\"").chain(named(" src=\""))
 }
 
 fn is_local(link: &&str) -> bool {

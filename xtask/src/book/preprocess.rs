@@ -9,7 +9,7 @@ use fs_err as fs;
 use regex_lite::{Captures, Regex};
 use serde_json::Value;
 
-use crate::features::manifest;
+use crate::features::{list, metadata};
 use crate::files::joined;
 use crate::step::{Outcome, target};
 
@@ -20,7 +20,9 @@ const LINK: &str = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()]+(?:\(\))?)\)";
 pub(crate) fn run() -> Outcome {
     let parsed: Result<[Value; 2], _> = serde_json::from_reader(io::stdin());
     let [_, mut book] = parsed.context("book: not a book of mdBook")?;
-    let repository = manifest("repository")?.map(|url| url.trim_end_matches('/').to_owned());
+    let metadata = metadata("--no-deps")?;
+    let mut urls = list(&metadata, "packages").filter_map(|package| package["repository"].as_str());
+    let repository = urls.next().map(|url| url.trim_end_matches('/').to_owned());
     Pages { rustdoc: target().join("doc/annulus"), repository }.chapters(&mut book)?;
     println!("{book}");
     Ok(Vec::new())
@@ -119,7 +121,7 @@ impl Pages {
     fn page(&self, modules: &[&str], name: &str, is_call: bool) -> Option<String> {
         let directory: String = modules.iter().map(|module| format!("{module}/")).collect();
         let text = fs::read_to_string(self.rustdoc.join(&directory).join("index.html")).ok()?;
-        let links: Vec<&str> = attributes(&text, "href").collect();
+        let links: Vec<&str> = attributes(&text, "href=\"").collect();
         // Files are named by kind and name.
         let is_item = |link: &str| {
             let file = link.rsplit('/').next().and_then(|file| file.strip_suffix(".html"));
@@ -138,15 +140,14 @@ impl Pages {
         let page = self.page(modules, item, false)?;
         let text = fs::read_to_string(self.rustdoc.join(&page)).ok()?;
         let is_part = |id: &&str| id.split_once('.').is_some_and(|(_, name)| name == part);
-        let anchor = attributes(&text, "id").find(is_part)?;
+        let anchor = attributes(&text, "id=\"").find(is_part)?;
         Some(format!("{page}#{anchor}"))
     }
 }
 
-/// The values of an attribute.
-fn attributes<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
-    let values: Vec<&str> = text.split(&format!("{name}=\"")).skip(1).collect();
-    values.into_iter().filter_map(|rest| rest.split('"').next())
+/// The values of an attribute that begins like this, with its first quotation mark.
+pub(super) fn attributes<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(start).skip(1).filter_map(|rest| rest.split('"').next())
 }
 
 #[cfg(test)]

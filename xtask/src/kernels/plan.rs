@@ -42,9 +42,31 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    fn has(self, test: &Built) -> bool {
-        let test = (test.package.as_str(), test.test.as_deref());
+    fn has(self, test: (&str, Option<&str>)) -> bool {
         CHOSEN.contains(&test) && !(self == Self::Quick && LONG.contains(&test))
+    }
+
+    /// The test in a message of cargo, if there is one that is run.
+    fn test_of(self, message: &Value, annulus: &Path) -> Option<Check> {
+        let executable =
+            message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
+        let target = &message["target"];
+        let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+        let package = directory.file_name()?.to_str()?.to_owned();
+        let is_library = target["kind"].as_array()?.iter().any(|kind| kind == "lib");
+        let name = target["name"].as_str()?;
+        let test = (!is_library).then_some(name);
+        if !self.has((&package, test)) {
+            return None;
+        }
+        let mut command = quoted(Path::new(executable)) + self.options(test);
+        // These tests are the only ones that have nothing to run without a ring.
+        if package == "ring" && test.is_some() {
+            command =
+                format!("{} doctor --require uring >&2 || exit 77; {command}", quoted(annulus));
+        }
+        let name = test.map_or(package.clone(), |test| format!("{package}-{test}"));
+        Some(Check { name, seconds: TEST, directory, command })
     }
 
     /// The files that cargo reports as built. Optimized tests are faster on an emulated processor, and take longer to build.
@@ -79,16 +101,6 @@ pub(super) struct Check {
     command: String,
 }
 
-/// A test that cargo has built.
-struct Built {
-    /// The package's directory, and its last part.
-    directory: PathBuf,
-    package: String,
-    /// The name of the test or the program; none for the tests in a library.
-    test: Option<String>,
-    executable: PathBuf,
-}
-
 /// All that is run, in order.
 pub(super) struct Plan {
     pub(super) checks: Vec<Check>,
@@ -105,9 +117,8 @@ impl Plan {
         }
         let annulus = built.iter().find_map(program_of);
         let annulus = annulus.context("cargo built no `annulus`")?;
-        let tests = built.iter().filter_map(test_of);
-        let tests = tests.filter(|test| scope.has(test));
-        let mut tests: Vec<_> = tests.map(|test| Check::of(test, scope, &annulus)).collect();
+        let tests = built.iter().filter_map(|message| scope.test_of(message, &annulus));
+        let mut tests: Vec<_> = tests.collect();
         // Cargo reports them in the order in which it finishes them.
         tests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let mut checks = vec![doctor(&annulus)];
@@ -148,21 +159,6 @@ impl Plan {
     }
 }
 
-impl Check {
-    fn of(test: Built, scope: Scope, annulus: &Path) -> Self {
-        // These tests are the only ones that have nothing to run without a ring.
-        let needs_ring = test.package == "ring" && test.test.is_some();
-        let ring = format!("{} doctor --require uring >&2 || exit 77; ", quoted(annulus));
-        let name = match &test.test {
-            None => test.package,
-            Some(name) => format!("{}-{name}", test.package),
-        };
-        let command = quoted(&test.executable) + scope.options(test.test.as_deref());
-        let command = if needs_ring { ring + &command } else { command };
-        Self { name, seconds: TEST, directory: test.directory, command }
-    }
-}
-
 /// The arguments of cargo for the chosen tests. It builds more than those, since a test's name applies to all packages.
 fn chosen() -> String {
     let tests = CHOSEN.iter().filter_map(|(_, test)| *test).map(|test| format!(" --test {test}"));
@@ -189,19 +185,6 @@ fn echoes(annulus: &Path, scope: Scope) -> Vec<Check> {
         command: format!("sh {script} {} {driver}", quoted(annulus)),
     };
     drivers.map(check).collect()
-}
-
-/// The test in a message of cargo, if there is one.
-fn test_of(message: &Value) -> Option<Built> {
-    let executable =
-        message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
-    let target = &message["target"];
-    let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
-    let package = directory.file_name()?.to_str()?.to_owned();
-    let is_library = target["kind"].as_array()?.iter().any(|kind| kind == "lib");
-    let name = target["name"].as_str()?.to_owned();
-    let test = (!is_library).then_some(name);
-    Some(Built { directory, package, test, executable: executable.into() })
 }
 
 /// The program in a message of cargo, if there is one.
@@ -233,6 +216,34 @@ mod tests {
             assert!(places.iter().any(|place| place.is_file()), "none of {places:?}");
         }
         assert!(LONG.iter().all(|test| CHOSEN.contains(test)));
+    }
+
+    #[test]
+    fn a_test_that_is_chosen_is_a_check() {
+        let test_of = |scope: Scope, package: &str, kind: &str, name: &str| {
+            let message = serde_json::json!({
+                "executable": "/built/it", "profile": { "test": true },
+                "target": { "kind": [kind], "name": name },
+                "manifest_path": format!("/crates/{package}/Cargo.toml"),
+            });
+            let check = scope.test_of(&message, Path::new("/annulus"))?;
+            Some((check.name, check.directory.display().to_string(), check.command))
+        };
+        let check = |name: &str, directory: &str, command: &str| {
+            Some((name.to_owned(), directory.to_owned(), command.to_owned()))
+        };
+        assert_eq!(
+            test_of(Scope::Usual, "ring", "test", "linux"),
+            check(
+                "ring-linux",
+                "/crates/ring",
+                "'/annulus' doctor --require uring >&2 || exit 77; '/built/it' --show-output"
+            )
+        );
+        let driver = check("driver", "/crates/driver", "'/built/it' --show-output");
+        assert_eq!(test_of(Scope::Usual, "driver", "lib", "annulus_driver"), driver);
+        assert_eq!(test_of(Scope::Quick, "driver", "lib", "annulus_driver"), None, "it is long");
+        assert_eq!(test_of(Scope::Usual, "driver", "test", "other"), None, "it is not chosen");
     }
 
     #[test]

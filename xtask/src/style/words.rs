@@ -38,44 +38,30 @@ impl Words {
                 instead.insert(word.to_owned(), advice.trim().to_owned());
             }
         }
-        let allowed = entries(allowed).map(|line| {
-            let mut fields = line.split_whitespace();
-            match (fields.next(), fields.next(), fields.next()) {
-                (Some(path), Some(word), Some(_)) => Ok((path.to_owned(), word.to_owned())),
+        let allowed =
+            entries(allowed).map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+                [path, word, _, ..] => Ok((path.to_owned(), word.to_owned())),
                 _ => bail!("allowed.txt: '{line}' is not: PATH WORD REASON"),
-            }
-        });
+            });
         Ok(Words { instead, allowed: allowed.collect::<Result<_>>()? })
     }
 
-    /// Every line with a listed word.
-    pub(super) fn find(&self, tree: &Tree) -> Vec<String> {
-        tree.files.iter().flat_map(|file| self.find_in(file)).collect()
-    }
-
-    /// Entries of `allowed.txt` that allow nothing.
-    pub(super) fn unused(&self, tree: &Tree) -> Vec<String> {
-        let is_used = |(path, word): &&(String, String)| {
-            let file = tree.file(path);
-            file.is_some_and(|file| {
-                self.listed(file).any(|(_, found)| word == "*" || *word == found)
-            })
-        };
-        let unused = self.allowed.iter().filter(|entry| !is_used(entry));
-        unused.map(|(path, word)| format!("{path} {word}")).collect()
-    }
-
-    fn find_in(&self, file: &SourceFile) -> Vec<String> {
-        let is_allowed = |word: &str| {
-            let is_here = |path: &str| path == file.path;
-            self.allowed.iter().any(|(path, any)| is_here(path) && (any == "*" || any == word))
-        };
-        let listed = self.listed(file).filter(|(_, word)| !is_allowed(word));
-        listed
-            .map(|(line, word)| {
-                finding(&file.path, line, &format!("'{word}': {}", self.instead[&word]))
-            })
-            .collect()
+    /// Where words of the list stand that are not allowed there; and the entries of `allowed.txt` that allow nothing.
+    pub(super) fn find(&self, tree: &Tree) -> (Vec<String>, Vec<String>) {
+        let (mut found, mut unused) = (Vec::new(), self.allowed.clone());
+        for file in &tree.files {
+            for (line, word) in self.listed(file) {
+                let allows = |(path, any): &(String, String)| {
+                    *path == file.path && (any == "*" || *any == word)
+                };
+                unused.retain(|entry| !allows(entry));
+                if !self.allowed.iter().any(allows) {
+                    let text = format!("'{word}': {}", self.instead[&word]);
+                    found.push(finding(&file.path, line, &text));
+                }
+            }
+        }
+        (found, unused.iter().map(|(path, word)| format!("{path} {word}")).collect())
     }
 
     /// Listed words in a file, each with its line.
@@ -129,7 +115,7 @@ mod tests {
 
     fn found(allowed: &str, files: &[(&str, &str)]) -> Vec<String> {
         let words = Words::parse(WORDS, allowed).unwrap();
-        words.find(&Tree::of(files)).iter().map(ToString::to_string).collect()
+        words.find(&Tree::of(files)).0
     }
 
     #[test]
@@ -166,7 +152,7 @@ mod tests {
     fn an_entry_that_allows_nothing_is_found() {
         let words =
             Words::parse(WORDS, "a.md who reason\na.md parcel reason\nno.md * reason").unwrap();
-        assert_eq!(words.unused(&Tree::of(&[("a.md", "who")])), ["a.md parcel", "no.md *"]);
+        assert_eq!(words.find(&Tree::of(&[("a.md", "who")])).1, ["a.md parcel", "no.md *"]);
     }
 
     #[test]
