@@ -7,7 +7,7 @@ use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Budget, Pool, PoolSize};
-use crate::token::Token;
+use crate::slots::Token;
 use crate::uring::Uring;
 use crate::wait::Wait;
 use annulus_kernel::{Fd, Kernel};

@@ -1,6 +1,6 @@
 //! The outcome of an operation.
 
-use crate::token::Token;
+use crate::slots::Token;
 use rustix::io::Errno;
 
 /// One completion.

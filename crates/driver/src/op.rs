@@ -1,6 +1,6 @@
 //! The operations of a driver.
 
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 

@@ -8,7 +8,7 @@ mod job;
 mod poll_thread;
 
 use crate::event::Event;
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_kernel::{EventFd, Fd};
 pub(crate) use job::Job;
 use poll_thread::PendingCall;
@@ -227,7 +227,7 @@ fn fd_of(eventfd: &EventFd) -> Fd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Kind;
+    use crate::slots::Kind;
     use annulus_kernel::file::FileCall;
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::FlockOperation;

@@ -2,8 +2,7 @@
 
 use super::Runtime;
 use super::choice::DriverChoice;
-use super::core::Core;
-use super::inner::Inner;
+use super::core::{Core, Inner};
 use super::lockdown::deny_further_rings;
 use crate::base::budget;
 use crate::base::io::{Bounds, Io};

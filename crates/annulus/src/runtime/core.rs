@@ -4,18 +4,24 @@
 use super::arrivals::Arrivals;
 use super::fork::ForkGuard;
 use super::host::Host;
-use super::inner::Inner;
 use super::last_writes::LastWrites;
+use crate::base::io::Io;
 use crate::base::kernel_held::KernelHeld;
 use crate::blocking::Blocking;
 use crate::bytes::thread_bound::stays;
 use crate::file_policy::InlinePolicy;
+use crate::slots::connects::Connects;
+use crate::slots::datagrams::Datagrams;
+use crate::slots::file_ops::FileOps;
+use crate::slots::listeners::Listeners;
+use crate::slots::nops::Nops;
+use crate::slots::polls::Polls;
+use crate::slots::streams::Streams;
 use crate::stats::recorder::{Measuring, Recorder};
 use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
 use crate::timers::clock::HostClock;
-use crate::unwind::wake_each;
-use annulus_driver::Counters;
+use annulus_driver::{Counters, PoolSize};
 use annulus_kernel::{Fd, Kernel};
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
@@ -25,8 +31,35 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wakes and drops may cause further wakes and drops: a turn handles this many rounds of them, and leaves the rest to the next.
-const ROUNDS: u32 = 8;
+/// Everything that is borrowed at once, for moments, and never while user code runs.
+pub(crate) struct Inner {
+    pub(crate) io: Io,
+    pub(crate) streams: Streams,
+    pub(crate) listeners: Listeners,
+    pub(crate) connects: Connects,
+    pub(crate) polls: Polls,
+    pub(crate) nops: Nops,
+    pub(crate) file_ops: FileOps,
+    pub(crate) datagrams: Datagrams,
+    /// The poll of the descriptor by which other threads wake the loop.
+    pub(crate) wake_poll: Option<u32>,
+}
+
+impl Inner {
+    pub(crate) fn new(io: Io, datagrams: PoolSize) -> Self {
+        Self {
+            streams: Streams::new(&io),
+            listeners: Listeners::default(),
+            connects: Connects::default(),
+            polls: Polls::default(),
+            nops: Nops::default(),
+            file_ops: FileOps::default(),
+            datagrams: Datagrams::new(datagrams),
+            wake_poll: None,
+            io,
+        }
+    }
+}
 
 /// The part of a runtime that its streams, timers and tasks hold.
 pub(crate) struct Core {
@@ -229,38 +262,6 @@ impl Core {
     pub(crate) fn publish_streams(&self) -> io::Result<()> {
         self.remote.publish_streams(self.enter()?.streams.len());
         Ok(())
-    }
-
-    /// Wakes and drops what was noted under borrows, in rounds up to a bound. True if nothing is left.
-    pub(crate) fn settle(&self) -> io::Result<bool> {
-        Ok(self.settle_lent(self.enter()?)?.1)
-    }
-
-    /// As [`settle`](Self::settle), with the state as it is lent to the caller, which gets it back.
-    #[inline]
-    pub(super) fn settle_lent<'a>(
-        &'a self,
-        mut inner: RefMut<'a, Inner>,
-    ) -> io::Result<(RefMut<'a, Inner>, bool)> {
-        for _ in 0..ROUNDS {
-            if inner.io.after.is_empty() {
-                return Ok((inner, true));
-            }
-            let mut wakes = mem::take(&mut inner.io.after.wakes);
-            let drops = inner.io.after.has_drops().then(|| mem::take(&mut inner.io.after));
-            drop(inner);
-            wake_each(wakes.drain(..));
-            if let Some(drops) = drops {
-                drops.discard();
-            }
-            inner = self.enter()?;
-            if inner.io.after.wakes.is_empty() {
-                // Keeps the list's allocation.
-                inner.io.after.wakes = wakes;
-            }
-        }
-        let nothing_left = inner.io.after.is_empty();
-        Ok((inner, nothing_left))
     }
 }
 

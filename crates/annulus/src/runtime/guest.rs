@@ -1,8 +1,7 @@
 //! A runtime whose turns another event loop takes.
 
 use super::Runtime;
-use super::core::Core;
-use super::inner::Inner;
+use super::core::{Core, Inner};
 use crate::base::budget;
 use crate::runtime::current::{self, Entered};
 use crate::tasks::owner;

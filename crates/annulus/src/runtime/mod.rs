@@ -10,7 +10,6 @@ pub(crate) mod fork;
 mod guest;
 pub(crate) mod handle;
 mod host;
-pub(crate) mod inner;
 mod inspect;
 pub(crate) mod join_set;
 pub(crate) mod last_writes;

@@ -6,8 +6,7 @@
 //! the loop's own code, or if the end itself unwinds.
 #![allow(unsafe_code)]
 
-use super::core::Core;
-use super::inner::Inner;
+use super::core::{Core, Inner};
 use crate::base::kernel_held::KernelHeld;
 use crate::runtime::current;
 use crate::tasks::RootWaker;

@@ -1,7 +1,6 @@
 //! Taking the stats of a runtime.
 
-use super::core::Core;
-use super::inner::Inner;
+use super::core::{Core, Inner};
 use crate::base::driver_kind::DriverKind;
 use crate::base::queues::Queues;
 use crate::memory::MemoryLimit;

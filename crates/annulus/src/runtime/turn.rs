@@ -3,20 +3,28 @@
 //! If tasks are ready and nothing is queued for the kernel, a turn leaves the kernel out, for a bounded number of polls: tasks that wake one
 //! another cost no system calls, and what arrives meanwhile is taken together.
 
-use super::core::Core;
-use super::inner::Inner;
+use super::core::{Core, Inner};
+use crate::base::io::AHEAD;
+use crate::base::recheck::{Recheck, RecheckQueue};
 use crate::stats::recorder::Recorder;
 use crate::tasks::RootWaker;
 use crate::tasks::probe::{Probe, Unmeasured};
 use crate::tasks::remote::Remote;
 use crate::timers::TimerAction;
-use annulus_driver::Wait;
+use crate::unwind::wake_each;
+use annulus_driver::{Event, Kind, Wait};
+use std::cell::RefMut;
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::pin::pin;
+use std::rc::Weak;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+/// Wakes and drops may cause further wakes and drops: a turn handles this many rounds of them, and leaves the rest to the next.
+const ROUNDS: u32 = 8;
 
 /// Tasks that a turn runs at most before it enters the kernel.
 const BUDGET: usize = 1024;
@@ -98,6 +106,38 @@ impl Core {
             self.run_queue.note_look();
         }
         self.settle_lent(inner).map(drop)
+    }
+
+    /// Wakes and drops what was noted under borrows, in rounds up to a bound. True if nothing is left.
+    pub(crate) fn settle(&self) -> io::Result<bool> {
+        Ok(self.settle_lent(self.enter()?)?.1)
+    }
+
+    /// As [`settle`](Self::settle), with the state as it is lent to the caller, which gets it back.
+    #[inline]
+    fn settle_lent<'a>(
+        &'a self,
+        mut inner: RefMut<'a, Inner>,
+    ) -> io::Result<(RefMut<'a, Inner>, bool)> {
+        for _ in 0..ROUNDS {
+            if inner.io.after.is_empty() {
+                return Ok((inner, true));
+            }
+            let mut wakes = mem::take(&mut inner.io.after.wakes);
+            let drops = inner.io.after.has_drops().then(|| mem::take(&mut inner.io.after));
+            drop(inner);
+            wake_each(wakes.drain(..));
+            if let Some(drops) = drops {
+                drops.discard();
+            }
+            inner = self.enter()?;
+            if inner.io.after.wakes.is_empty() {
+                // Keeps the list's allocation.
+                inner.io.after.wakes = wakes;
+            }
+        }
+        let nothing_left = inner.io.after.is_empty();
+        Ok((inner, nothing_left))
     }
 }
 
@@ -204,6 +244,96 @@ impl Inner {
         !busy && self.io.driver.is_clear()
     }
 
+    /// Passes every event that is there to its slot, then settles the sends without an event.
+    #[inline]
+    fn take_events(&mut self) {
+        // Before any event is handled: that may submit more.
+        if self.io.driver.all_taken() {
+            self.streams.all_taken();
+        }
+        // Only slots of streams are prefetched: there are many, and an event for each.
+        let prefetches = self.streams.len() > 0;
+        if prefetches {
+            (0..AHEAD).take_while(|ahead| self.prefetch(*ahead)).for_each(drop);
+        }
+        while let Some(event) = self.io.driver.next_event() {
+            if prefetches {
+                self.prefetch(AHEAD - 1);
+            }
+            self.dispatch(event);
+        }
+        if self.io.driver.settled() {
+            self.streams.settle_sends(&mut self.io);
+            self.datagrams.settle_sends(&mut self.io);
+        }
+        if self.io.driver.take_trimmed() {
+            // The driver has given back memory that was not needed: the rest does the same.
+            self.io.spares.clear();
+            self.streams.trim(&self.io);
+        }
+    }
+
+    /// Asks for the slot of an event to come. False if there is none.
+    #[inline]
+    fn prefetch(&self, ahead: u32) -> bool {
+        let token = self.io.driver.upcoming(ahead);
+        if let Some(token) = token
+            && matches!(token.kind(), Kind::Recv | Kind::Send)
+        {
+            self.streams.prefetch(token);
+        }
+        token.is_some()
+    }
+
+    #[inline]
+    fn dispatch(&mut self, event: Event) {
+        let io = &mut self.io;
+        match event.token.kind() {
+            Kind::Recv => self.streams.on_recv(io, event),
+            Kind::RecvReady => self.streams.on_ready(io, event),
+            Kind::Send => self.streams.on_send(io, event),
+            Kind::Accept => self.listeners.on_accept(io, event),
+            Kind::AcceptReady => self.listeners.on_accept_ready(io, event),
+            Kind::Connect => self.connects.on_event(io, event),
+            Kind::Poll => self.polls.on_event(io, event),
+            Kind::Nop => self.nops.on_event(io, event),
+            Kind::File => self.file_ops.on_event(io, event),
+            Kind::RecvDatagram => self.datagrams.on_recv(io, event),
+            Kind::SendDatagram => self.datagrams.on_sent(io, event),
+            Kind::DatagramWritable => self.datagrams.on_writable(io, event),
+            Kind::SendZeroCopy => self.streams.on_zero_copy(io, event),
+            Kind::Ignored => {}
+        }
+    }
+
+    /// Notifies the next waiters of the items that the first have not taken. True if the loop must not sleep.
+    #[inline]
+    fn recheck_waiters(&mut self) -> bool {
+        !self.io.rechecks.is_empty() && self.recheck_due()
+    }
+
+    #[cold]
+    fn recheck_due(&mut self) -> bool {
+        for recheck in self.io.rechecks.take_due() {
+            match recheck {
+                Recheck::Accept(id) => self.listeners.recheck(&mut self.io, id),
+                Recheck::Receive(id) => self.datagrams.recheck_receivers(&mut self.io, id),
+                Recheck::Queue(queue) => self.recheck_queue(queue),
+            }
+        }
+        !self.io.rechecks.is_empty() || !self.io.after.wakes.is_empty()
+    }
+
+    fn recheck_queue(&mut self, weak: Weak<dyn RecheckQueue>) {
+        if let Some(queue) = weak.upgrade() {
+            if queue.recheck(&mut self.io.after.wakes) {
+                self.io.rechecks.push(Recheck::Queue(weak));
+            }
+            // It may be the last to hold what has the queue, whose drop enters the runtime.
+            self.io.after.kept.push(Box::new(queue));
+        }
+    }
+
     fn fire_timers(&mut self) {
         if self.io.timers.next().is_none() {
             return;
@@ -224,3 +354,6 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

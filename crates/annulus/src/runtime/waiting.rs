@@ -1,7 +1,6 @@
 //! The events that each task waits for, to find out why a program hangs.
 
-use super::core::Core;
-use super::inner::Inner;
+use super::core::{Core, Inner};
 use crate::slots::waits::Waits;
 use crate::stats::TaskInfo;
 use crate::tasks::Task;

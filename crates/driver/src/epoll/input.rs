@@ -3,7 +3,7 @@
 
 use super::{Epoll, calls};
 use crate::event::Event;
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_kernel::{Fd, Layout, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;

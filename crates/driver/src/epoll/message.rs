@@ -4,7 +4,7 @@
 use super::Epoll;
 use crate::event::Event;
 use crate::pool::Pool;
-use crate::token::{Kind, Token};
+use crate::slots::{Kind, Token};
 use annulus_kernel::{Fd, IoVec, Kernel, Layout, Message, MessageSlot, MsgHeader};
 use rustix::io::Errno;
 use std::ptr;

@@ -25,7 +25,7 @@ use crate::common::Common;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Budget, Pool, PoolSize, Trim};
-use crate::token::{Kind, Token};
+use crate::slots::{Kind, Token};
 use crate::wait::Wait;
 use crate::workers::{Job, Workers};
 use annulus_kernel::{Fd, IoVec, Kernel, Layout, MsgHeader, named};

@@ -5,7 +5,7 @@ use super::poller::ARRIVALS;
 use super::{Epoll, calls};
 use crate::event::Event;
 use crate::op::MemoryOp;
-use crate::token::{Kind, Token};
+use crate::slots::{Kind, Token};
 use annulus_kernel::{Fd, IoVec, Kernel, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;

@@ -1,7 +1,7 @@
 //! The state of each descriptor: its readiness, and the operations that wait for it.
 
 use super::input::Input;
-use crate::token::{Kind, Token};
+use crate::slots::{Kind, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::epoll::EventFlags;
 

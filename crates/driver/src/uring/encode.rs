@@ -2,7 +2,7 @@
 
 use super::pool_ring::{self, STREAMS};
 use crate::op::{MemoryOp, Op};
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_kernel::{Fd, msg};
 use annulus_ring::op::{self, poll};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};

@@ -6,7 +6,7 @@
 
 use super::Uring;
 use crate::event::Event;
-use crate::token::Token;
+use crate::slots::Token;
 use crate::workers::{Job, Workers};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{EventFd, Kernel};
@@ -167,7 +167,7 @@ impl Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Kind;
+    use crate::slots::Kind;
     use annulus_kernel::Linux;
     use annulus_ring::Ring;
     use rustix::event::{PollFd, PollFlags, poll as poll_fds};

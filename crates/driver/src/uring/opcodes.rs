@@ -57,7 +57,7 @@ impl Supported {
 mod tests {
     use super::*;
     use crate::op::{MemoryOp, Op};
-    use crate::token::Token;
+    use crate::slots::Token;
     use crate::uring::encode::Encoder;
     use crate::uring::trim_timer::TrimTimer;
     use annulus_kernel::{Fd, MsgHeader};

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::pool::{Pool, PoolMemory, PoolSize, Trim};
-use crate::token::{Kind, Token};
+use crate::slots::{Kind, Token};
 use annulus_kernel::Kernel;
 use annulus_ring::{BufferRing, Ring, SetupError, SetupFlags};
 use std::fmt;

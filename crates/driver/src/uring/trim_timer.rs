@@ -5,7 +5,7 @@
 //! nothing, and an idle ring has none.
 
 use crate::pool::Trim;
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_ring::SafeEntry;
 use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::event::Event;
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_kernel::file::{CURSOR, FileCall, Lingers};
 use annulus_kernel::{Fd, Kernel, Linux, descriptor};
 use annulus_ring::op::file;

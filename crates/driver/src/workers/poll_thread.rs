@@ -5,7 +5,7 @@
 //! another reader or writer was quicker. Until it is done it can be cancelled.
 
 use super::{Job, Shared, State, fd_of};
-use crate::token::Token;
+use crate::slots::Token;
 use annulus_kernel::{Fd, Linux, descriptor};
 use rustix::event::PollFlags;
 use rustix::fd::RawFd;

@@ -1,19 +1,66 @@
 //! How a stream ends: stop new operations, cancel operations in flight, wait for the terminal events, close.
 
-use super::recv_state::End;
-use super::send_state::SendState;
-use super::{Life, Released, Shared, Stream, Streams};
+use super::recv::End;
+use super::send::{SendPhase, SendState};
+use super::{Life, Released, Shared, Stream, Streams, carriers};
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
 use crate::timers::TimerAction;
-use annulus_driver::SlotId;
+use annulus_driver::{Kind, SlotId};
 use annulus_kernel::SocketOption;
+use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 impl Stream {
+    /// Ends the write side as soon as everything has gone.
+    pub(crate) fn end_when_sent(&mut self, io: &mut Io) {
+        self.tx.ending = true;
+        self.stop_polling(io);
+        self.end_if_sent(io);
+    }
+
+    pub(super) fn end_if_sent(&mut self, io: &mut Io) {
+        if !self.tx.ended && self.tx.is_idle() {
+            self.tx.ended = true;
+            if let Err(errno) = carriers::end(self, io) {
+                self.tx.error.get_or_insert(errno);
+            }
+            io.after.wakes.extend(self.tx.waker.take());
+        }
+    }
+
+    /// Drops accepted bytes that are not in flight.
+    pub(super) fn discard_unsent(&mut self, io: &mut Io) {
+        let tx = &mut self.tx;
+        if tx.phase == SendPhase::Idle {
+            while let Some(chunk) = tx.queue.pop() {
+                chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
+            }
+            (tx.bytes, tx.first_sent) = (0, 0);
+            carriers::discard(self);
+        }
+    }
+
+    /// Gives up on everything that was accepted: a send that waits for space is cancelled, the rest discarded.
+    pub(super) fn stop_sending(&mut self, shared: &mut Shared, io: &mut Io) {
+        let tx = &mut self.tx;
+        tx.error.get_or_insert(Errno::CANCELED);
+        match tx.phase {
+            SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
+            SendPhase::Polling => self.stop_polling(io),
+            SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
+            SendPhase::Idle | SendPhase::Retrying => {
+                tx.phase = SendPhase::Idle;
+                self.discard_unsent(io);
+            }
+            // The outcome of the send or the poll shows within this turn, or soon.
+            SendPhase::Now | SendPhase::StoppingPoll => {}
+        }
+    }
+
     /// Sets the time within which a dropped stream must have sent the bytes it had accepted.
     pub(super) fn linger(&mut self, io: &mut Io) {
         if self.is_dropped() {

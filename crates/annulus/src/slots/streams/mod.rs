@@ -10,12 +10,11 @@
 
 mod carriers;
 mod close;
-mod enqueue;
 mod memory_paused;
 mod recv;
-mod recv_state;
+mod recv_heap;
 mod send;
-mod send_state;
+mod send_waits;
 mod silent;
 mod vectors;
 
@@ -29,9 +28,9 @@ use annulus_kernel::{Address, Fd};
 pub(crate) use carriers::PageSink;
 use carriers::{Carrier, Common};
 use memory_paused::MemoryPaused;
-use recv_state::{Links, RecvState};
+use recv::{Links, RecvState};
 use rustix::io::Errno;
-use send_state::SendState;
+use send::SendState;
 use silent::Heard;
 use std::io;
 use std::net::SocketAddr;

@@ -5,17 +5,16 @@
 //! of a multishot takes all that the socket holds before a completion of it is seen. The states are those of [`Arming`].
 #![allow(unsafe_code)]
 
-use super::recv_state::{End, OnHeap, REGULARLY};
+use super::recv_heap::{HEAP_A_TURN, OnHeap};
 use super::{Shared, Stream, Streams, carriers};
 use crate::base::budget;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
 use crate::bytes::lease::Lease;
-use crate::memory::HeapMemory;
 use crate::slots::arming::{Arming, ends_operation_only};
 use crate::slots::find_or_late;
-use annulus_driver::{Event, Kind, MemoryOp, Op, prefetch};
+use annulus_driver::{Event, Kind, Op, prefetch};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
@@ -23,18 +22,49 @@ use std::task::{Context, Poll, Waker, ready};
 /// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
 /// may have taken them first, or hold them while they wait, as reads on Linux 6.1 do.
 const MISSES: u8 = 2;
-/// Most bytes of a receive into heap memory, which is zeroed first.
-const HEAP: u32 = 16 * 1024;
-/// Receives into heap memory that a turn starts at most. It is less than the tasks that a turn runs, so that what these receives bring
-/// is taken before more are started: if the pool is too small for what comes to thousands of streams at once, the rest waits in the
-/// sockets.
-const HEAP_A_TURN: usize = 64;
 /// Pieces up to this size share a buffer while none is taken, so that many of them do not hold one each: bytes.
 const PIECE: u32 = 8 * 1024;
 /// The least that a receive is armed for, if all was delivered: bytes.
 const LITTLE: usize = 4 * 1024;
 /// Bytes of a task's memory that are prefetched ahead of its run.
 const TASK: usize = 256;
+
+/// How a stream ended. Sticky, and behind the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Eof,
+    Failed(Errno),
+}
+
+/// The receiving half of a stream's slot.
+#[derive(Default)]
+pub(super) struct RecvState {
+    pub(super) arming: Arming,
+    pub(super) end: Option<End>,
+    /// The last poll for readiness has said that there is something to receive.
+    pub(super) is_ready: bool,
+    pub(super) brought: Brought,
+    /// Bytes that the multishot receive was armed to bring.
+    pub(super) limit: u32,
+    /// Received and not yet taken.
+    pub(super) queue: BufferQueue,
+    /// Bytes received and not yet taken, in the queue and on the heap.
+    pub(super) bytes: u32,
+    /// Heap memory of a single receive in flight, or received; ahead of the queue.
+    pub(super) heap: Option<Box<OnHeap>>,
+    pub(super) waker: Option<Waker>,
+}
+
+/// The recent results of the receives: a receive into a lent buffer compares them once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Brought {
+    /// Something has come in this period: see `silent`.
+    pub(super) is_heard: bool,
+    /// Receives in a row that found no buffer and brought nothing.
+    pub(super) misses: u8,
+}
+
+pub(super) const REGULARLY: Brought = Brought { is_heard: true, misses: 0 };
 
 impl Stream {
     /// The next bytes; `None` at the end of the stream.
@@ -186,34 +216,6 @@ impl Stream {
         };
         rx.arming = arming;
         io.start(self.id.token(Kind::Recv), op);
-        true
-    }
-
-    /// Arms without the pool. Memory is taken only for bytes that are there: thousands of streams may wait for some.
-    #[cold]
-    fn arm_on_heap(&mut self, io: &mut Io, left: &mut usize) -> bool {
-        let rx = &mut self.rx;
-        if rx.waker.is_none() {
-            // No task waits: the next poll asks again.
-            rx.arming = Arming::Idle;
-            return true;
-        }
-        if !rx.is_ready {
-            self.poll_readiness(io);
-            return true;
-        }
-        if *left == 0 {
-            return false;
-        }
-        *left -= 1;
-        (rx.is_ready, rx.brought.misses, rx.arming) = (false, 0, Arming::Single);
-        let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
-        let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
-        let heap = rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
-        io.driver.counters().heap_receives += 1;
-        let op = MemoryOp::Recv { fd: self.fd, buffer: heap.memory.as_mut_ptr(), len: size };
-        // SAFETY: the memory stays in the slot until the terminal event; only that event and what follows it touch it.
-        unsafe { io.start_memory(self.id.token(Kind::Recv), op) };
         true
     }
 
@@ -422,3 +424,75 @@ impl Streams {
         self.slots.values().filter(too_long).for_each(|stream| stream.stop_recv(io));
     }
 }
+
+/// No buffer.
+const NONE: u16 = u16::MAX;
+
+/// Received bytes of one stream in lent buffers, in the order in which they came: the first buffer and the last.
+pub(super) struct BufferQueue {
+    first: u16,
+    last: u16,
+}
+
+/// For each buffer of the pool: how much is in it, and which one is next in its stream's queue. They lie in one table, so that the queue of
+/// a stream takes four bytes and no allocation.
+#[derive(Default)]
+pub(super) struct Links(Box<[Link]>);
+
+#[derive(Clone, Copy)]
+struct Link {
+    len: u32,
+    next: u16,
+}
+
+impl Links {
+    pub(super) fn new(buffers: u32) -> Self {
+        Self(vec![Link { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
+    }
+}
+
+impl Default for BufferQueue {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+impl BufferQueue {
+    /// The last buffer, and how much is in it.
+    #[inline]
+    pub(super) fn last_mut<'a>(&self, links: &'a mut Links) -> Option<(u16, &'a mut u32)> {
+        (self.first != NONE).then(|| (self.last, &mut links.0[usize::from(self.last)].len))
+    }
+
+    /// Adds a buffer with `len` bytes at the end.
+    #[inline]
+    pub(super) fn push(&mut self, links: &mut Links, id: u16, len: u32) {
+        if self.first == NONE {
+            self.first = id;
+        } else {
+            links.0[usize::from(self.last)].next = id;
+        }
+        self.last = id;
+        links.0[usize::from(id)] = Link { len, next: NONE };
+    }
+
+    /// How much is in the first buffer.
+    pub(super) fn first_len(&self, links: &Links) -> Option<u32> {
+        (self.first != NONE).then(|| links.0[usize::from(self.first)].len)
+    }
+
+    /// Takes the first buffer, with its length.
+    #[inline]
+    pub(super) fn pop(&mut self, links: &Links) -> Option<(u16, u32)> {
+        let id = self.first;
+        if id == NONE {
+            return None;
+        }
+        let Link { len, next } = links.0[usize::from(id)];
+        self.first = next;
+        Some((id, len))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,22 +4,127 @@
 //! it went, no event is posted, so that the response to a request does not end the loop's wait for the next one. If no event
 //! has come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest is
 //! sent *waiting*. Large sends may go without a copy: see `zero_copy`.
+//!
+//! A zero-copy send is in *zero-copy* until its first event, and if not all went, in *awaiting memory* until its notification.
+//! *Retrying* waits for a timer, with nothing in flight; *polling* waits for space in the socket, for `pages`, and *stopping poll* for the
+//! end of that. From each, the phase goes back to *idle*.
 #![allow(unsafe_code)]
 
-use super::send_state::SendPhase;
 use super::vectors::MOST;
 use super::{Shared, Stream, Streams, carriers};
+use crate::base::budget;
 use crate::base::io::{AHEAD, Io};
+use crate::bytes::chunk::Chunk;
 use crate::slots::find_or_late;
-use crate::timers::TimerAction;
+use crate::timers::{TimerAction, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
+use annulus_kernel::pipe::SigPipe;
 use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
 use std::mem;
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// The time until a retry if the system is short of memory.
 const RETRY: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SendPhase {
+    #[default]
+    Idle,
+    /// In flight, not to wait for space in the socket. Without an event until the driver is settled, all of it went.
+    Now,
+    /// In flight, waiting for space in the socket.
+    Waiting,
+    /// In flight without a copy; how much went is not known.
+    ZeroCopy,
+    /// Not all bytes of a zero-copy send went: its outcome is handled once its memory is free.
+    AwaitingMemory,
+    /// The system was short of memory: tried again by a timer.
+    Retrying,
+    /// Nothing is in flight but a poll for space, for pages of a file: see `pages`.
+    Polling,
+    /// As polling, but the poll was cancelled.
+    StoppingPoll,
+}
+
+/// The sending half of a stream's slot.
+#[derive(Default)]
+pub(super) struct SendState {
+    pub(super) queue: ChunkQueue,
+    /// Bytes of the first chunk that went already.
+    pub(super) first_sent: usize,
+    /// Bytes accepted and not sent, those in flight included: in a pipe (see `splice`), then in the queue, of which no chunk is empty.
+    pub(super) bytes: usize,
+    /// The bytes and chunks in flight, among these.
+    pub(super) flying: usize,
+    pub(super) flying_chunks: u8,
+    pub(super) phase: SendPhase,
+    /// The last zero-copy send.
+    pub(super) zero_copy: u32,
+    /// Zero-copy sends whose memory the kernel may still read.
+    pub(super) unnotified: u32,
+    /// The socket cannot send without a copy.
+    pub(super) copies: bool,
+    /// The socket was made ready for pages of files.
+    pub(super) pages: Option<SigPipe>,
+    /// On the list of streams with something to send.
+    pub(super) listed: bool,
+    /// The write side ends when everything has gone.
+    pub(super) ending: bool,
+    pub(super) ended: bool,
+    pub(super) error: Option<Errno>,
+    pub(super) waker: Option<Waker>,
+    /// The timer to give up, once the stream was dropped.
+    pub(super) linger: Option<TimerKey>,
+}
+
+impl SendState {
+    /// Waits for space at the peer, or for memory.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        !matches!(self.phase, SendPhase::Idle | SendPhase::Now)
+    }
+
+    /// Nothing queued and nothing in flight.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == SendPhase::Idle && self.bytes == 0
+    }
+
+    /// The kernel has taken everything: a poll for space may be in flight.
+    pub(super) fn is_drained(&self) -> bool {
+        use SendPhase::{Idle, Polling, StoppingPoll};
+        matches!(self.phase, Idle | Polling | StoppingPoll) && self.bytes == 0
+    }
+
+    /// Nothing queued, nothing in flight, and no memory with the kernel. Memory of a send that was given up does not count: closing
+    /// gets it back.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_idle() && (self.unnotified == 0 || self.error.is_some())
+    }
+
+    /// Nothing can be sent any more.
+    #[inline]
+    pub(super) fn refuses(&self) -> bool {
+        self.error.is_some() || self.ending
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        self.bytes += chunk.len();
+        self.queue.push(chunk);
+    }
+
+    /// Nothing is in flight any more.
+    #[inline]
+    pub(super) fn set_idle(&mut self) {
+        self.phase = SendPhase::Idle;
+        (self.flying, self.flying_chunks) = (0, 0);
+    }
+}
 
 /// The memory of a send.
 pub(crate) enum Gathered {
@@ -28,6 +133,56 @@ pub(crate) enum Gathered {
 }
 
 impl Stream {
+    /// Queues a chunk for sending, unless so much is queued already that the caller has to wait.
+    ///
+    /// # Errors
+    /// The error that an earlier send failed with, or that the stream was shut down.
+    #[inline]
+    pub(crate) fn poll_enqueue(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        chunk: &mut Option<Chunk>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(io.poll_budget(cx));
+        if self.tx.refuses() {
+            budget::take();
+            return Poll::Ready(Err(self.refusal(io)));
+        }
+        if self.is_at_send_bound(io) {
+            self.wait_for_room(shared, io, cx);
+            return Poll::Pending;
+        }
+        let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
+        budget::take();
+        self.enqueue(shared, io, chunk);
+        Poll::Ready(Ok(()))
+    }
+
+    /// So much is queued that a send has to wait.
+    #[inline]
+    pub(super) fn is_at_send_bound(&self, io: &Io) -> bool {
+        let bytes = self.tx.bytes;
+        bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
+    }
+
+    /// The bound of the queued bytes.
+    pub(super) fn send_bound(&self, io: &Io) -> usize {
+        if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
+    }
+
+    /// Queues a chunk; the caller has asked whether it can.
+    #[inline]
+    pub(super) fn enqueue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+        if chunk.is_empty() || self.tx.is_waiting() {
+            return self.enqueue_aside(shared, io, chunk);
+        }
+        io.memory.meter.add(chunk.weight());
+        self.tx.push(chunk);
+        self.list_send(shared);
+    }
+
     /// Puts the stream on the list of those with something to send.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
@@ -197,52 +352,6 @@ impl Stream {
         self.tx.set_idle();
         self.resume_send(shared, io);
     }
-
-    /// Ends the write side as soon as everything has gone.
-    pub(crate) fn end_when_sent(&mut self, io: &mut Io) {
-        self.tx.ending = true;
-        self.stop_polling(io);
-        self.end_if_sent(io);
-    }
-
-    fn end_if_sent(&mut self, io: &mut Io) {
-        if !self.tx.ended && self.tx.is_idle() {
-            self.tx.ended = true;
-            if let Err(errno) = carriers::end(self, io) {
-                self.tx.error.get_or_insert(errno);
-            }
-            io.after.wakes.extend(self.tx.waker.take());
-        }
-    }
-
-    /// Drops accepted bytes that are not in flight.
-    pub(super) fn discard_unsent(&mut self, io: &mut Io) {
-        let tx = &mut self.tx;
-        if tx.phase == SendPhase::Idle {
-            while let Some(chunk) = tx.queue.pop() {
-                chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
-            }
-            (tx.bytes, tx.first_sent) = (0, 0);
-            carriers::discard(self);
-        }
-    }
-
-    /// Gives up on everything that was accepted: a send that waits for space is cancelled, the rest discarded.
-    pub(super) fn stop_sending(&mut self, shared: &mut Shared, io: &mut Io) {
-        let tx = &mut self.tx;
-        tx.error.get_or_insert(Errno::CANCELED);
-        match tx.phase {
-            SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
-            SendPhase::Polling => self.stop_polling(io),
-            SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
-            SendPhase::Idle | SendPhase::Retrying => {
-                tx.phase = SendPhase::Idle;
-                self.discard_unsent(io);
-            }
-            // The outcome of the send or the poll shows within this turn, or soon.
-            SendPhase::Now | SendPhase::StoppingPoll => {}
-        }
-    }
 }
 
 impl Streams {
@@ -323,5 +432,61 @@ impl Streams {
             stream.resume_send(&mut self.shared, io);
             self.close_if_done(io, id.index);
         }
+    }
+}
+
+/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
+#[derive(Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "slots are small, and hardly any stream queues a second chunk"
+)]
+pub(super) struct ChunkQueue {
+    pub(super) first: Option<Chunk>,
+    rest: Option<Box<VecDeque<Chunk>>>,
+}
+
+impl ChunkQueue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.rest.get_or_insert_default().push_back(chunk);
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Chunk> {
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        mem::replace(&mut self.first, next)
+    }
+
+    /// The chunk, if there is only one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&Chunk> {
+        self.first.as_ref().filter(|_| self.rest.as_ref().is_none_or(|rest| rest.is_empty()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
+        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
+    }
+
+    /// The bytes of each chunk, but for those of the first that went already.
+    pub(super) fn unsent(&self, mut gone: usize) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(move |chunk| &chunk.as_ref()[mem::take(&mut gone)..])
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 }

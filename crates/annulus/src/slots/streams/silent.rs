@@ -4,7 +4,7 @@
 //! hung up (Linux 6.18: 39 of 504,411 such connections; `tools/peers/lost-wake-up.c` shows it without annulus). So a stream that has received
 //! and has then been silent for a while is looked at once, all such together, by a poll that does not wait. A receive on a socket that
 //! has hung up is cancelled; armed again, it returns the reason.
-use super::recv_state::REGULARLY;
+use super::recv::REGULARLY;
 use super::{Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;

@@ -12,7 +12,7 @@ use super::Carrier;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::chunk::Chunk;
-use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Shared, Stream};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
@@ -28,7 +28,30 @@ const MOST: usize = 1024 * 1024;
 /// The most chunks and slices of a call.
 const PARTS: usize = 32;
 
+/// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
+const PIECE: usize = 8 * 1024;
+
 impl Stream {
+    /// Accepts a chunk that is empty, or behind one that waits for its peer: small ones are copied together.
+    #[inline(never)]
+    pub(in crate::slots::streams) fn enqueue_aside(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        chunk: Chunk,
+    ) {
+        if chunk.is_empty() {
+            return chunk.retire(&mut io.spares, &mut io.after);
+        }
+        if chunk.len() <= PIECE && chunk.control().is_empty() {
+            self.append_copy(shared, io, &[IoSlice::new(chunk.as_ref())], 0..chunk.len());
+            return chunk.retire(&mut io.spares, &mut io.after);
+        }
+        // A send is in flight: bytes that it leaves are sent when it has ended.
+        io.memory.meter.add(chunk.weight());
+        self.tx.push(chunk);
+    }
+
     /// Ready once [`try_copy`](Self::try_copy) accepts something.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ mod scm_rights;
 mod splice;
 mod zero_copy;
 
-use super::send_state::SendPhase;
+use super::send::SendPhase;
 use super::{Life, Shared, Stream, Streams};
 use crate::base::io::Io;
 use crate::slots::arming::Arming;

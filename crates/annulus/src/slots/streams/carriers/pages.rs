@@ -2,7 +2,7 @@
 //! has no space, its driver says when it has some.
 
 use crate::base::io::Io;
-use crate::slots::streams::send_state::{SendPhase, SendState};
+use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, Streams};
 use annulus_driver::Kind;
 use annulus_kernel::file::pages;

@@ -10,8 +10,8 @@
 use super::link::Forward;
 use crate::base::io::Io;
 use crate::slots::arming::Arming;
-use crate::slots::streams::recv_state::End;
-use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::recv::End;
+use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Life, Shared, Stream, Streams};
 use annulus_driver::SlotId;
 use annulus_kernel::file::pages;

@@ -12,9 +12,9 @@
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::slots::find_or_late;
+use crate::slots::streams::send::ChunkQueue;
 use crate::slots::streams::send::Gathered;
-use crate::slots::streams::send_state::ChunkQueue;
-use crate::slots::streams::send_state::SendPhase;
+use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::vectors::Vector;
 use crate::slots::streams::{Shared, Stream, Streams};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId, Token};

@@ -1,69 +1,14 @@
-//! Queueing for sending: chunks and copies within the bound. Tasks wait here for space, until the kernel has taken everything, or for the end.
+//! Tasks that wait for sends: for space within the bound, until the kernel has taken everything, or for the end; and the errors that they get.
 
-use super::send_state::SendState;
+use super::send::SendState;
 use super::{Shared, Stream};
-use crate::base::budget;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
-use crate::bytes::chunk::Chunk;
-use std::io::{self, IoSlice};
-use std::task::{Context, Poll, ready};
-
-/// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
-const PIECE: usize = 8 * 1024;
+use std::io;
+use std::task::{Context, Poll};
 
 impl Stream {
-    /// Queues a chunk for sending, unless so much is queued already that the caller has to wait.
-    ///
-    /// # Errors
-    /// The error that an earlier send failed with, or that the stream was shut down.
-    #[inline]
-    pub(crate) fn poll_enqueue(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        chunk: &mut Option<Chunk>,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(io.poll_budget(cx));
-        if self.tx.refuses() {
-            budget::take();
-            return Poll::Ready(Err(self.refusal(io)));
-        }
-        if self.is_at_send_bound(io) {
-            self.wait_for_room(shared, io, cx);
-            return Poll::Pending;
-        }
-        let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
-        budget::take();
-        self.enqueue(shared, io, chunk);
-        Poll::Ready(Ok(()))
-    }
-
-    /// So much is queued that a send has to wait.
-    #[inline]
-    pub(super) fn is_at_send_bound(&self, io: &Io) -> bool {
-        let bytes = self.tx.bytes;
-        bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
-    }
-
-    /// The bound of the queued bytes.
-    pub(super) fn send_bound(&self, io: &Io) -> usize {
-        if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
-    }
-
-    /// Queues a chunk; the caller has asked whether it can.
-    #[inline]
-    pub(super) fn enqueue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
-        if chunk.is_empty() || self.tx.is_waiting() {
-            return self.enqueue_aside(shared, io, chunk);
-        }
-        io.memory.meter.add(chunk.weight());
-        self.tx.push(chunk);
-        self.list_send(shared);
-    }
-
     /// Ready once the queued bytes fit the bound.
     ///
     /// # Errors
@@ -132,21 +77,6 @@ impl Stream {
         if self.tx.bytes > memory.allowance && self.tx.bytes <= memory.most.send {
             self.hold_back(shared, io);
         }
-    }
-
-    /// Accepts a chunk that is empty, or behind one that waits for its peer: small ones are copied together.
-    #[inline(never)]
-    fn enqueue_aside(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
-        if chunk.is_empty() {
-            return chunk.retire(&mut io.spares, &mut io.after);
-        }
-        if chunk.len() <= PIECE && chunk.control().is_empty() {
-            self.append_copy(shared, io, &[IoSlice::new(chunk.as_ref())], 0..chunk.len());
-            return chunk.retire(&mut io.spares, &mut io.after);
-        }
-        // A send is in flight: bytes that it leaves are sent when it has ended.
-        io.memory.meter.add(chunk.weight());
-        self.tx.push(chunk);
     }
 
     /// The error of a send, if there was one.
