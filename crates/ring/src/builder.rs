@@ -1,12 +1,18 @@
 //! Sets up a ring, with the best set-up flags that the kernel has.
 #![allow(unsafe_code)]
 
+use crate::entry::Entry;
 use crate::error::SetupError;
-use crate::params::{SetupFlags, SqPoll};
+use crate::memory::{Handle, RingMemory};
+use crate::params::{KernelFeatures, RingUpdate, SetupFlags, SqPoll};
 use crate::restrictions::restrict;
-use crate::ring::Ring;
-use annulus_kernel::{Fd, Kernel, Linux, Params};
+use crate::ring::{Completed, Ring, Submission};
+use annulus_kernel::{Fd, Kernel, Linux, Params, Register, RingId};
+use std::os::fd::RawFd;
 use std::rc::Rc;
+
+const OFF_RINGS: u64 = 0;
+const OFF_ENTRIES: u64 = 0x1000_0000;
 
 /// Most submission entries the kernel allows.
 const MAX_ENTRIES: u32 = 32_768;
@@ -57,6 +63,70 @@ impl Ring {
             sq_poll: None,
             only: None,
         }
+    }
+
+    /// Maps a ring that was set up. Takes the descriptor over.
+    fn open(kernel: Rc<dyn Kernel>, fd: Fd, params: &Params) -> Result<Self, SetupError> {
+        let handle = Handle { kernel, fd };
+        let features = KernelFeatures::from_bits_retain(params.features);
+        let needed = [
+            (KernelFeatures::SINGLE_MMAP, "a single mapping (5.4)"),
+            (KernelFeatures::NODROP, "lossless completion overflow (5.5)"),
+            (KernelFeatures::SUBMIT_STABLE, "stable submissions (5.5)"),
+            (KernelFeatures::EXT_ARG, "timeouts inside the wait (5.11)"),
+            (KernelFeatures::CQE_SKIP, "skipped completions (5.17)"),
+        ];
+        if let Some((_, name)) = needed.iter().find(|(flag, _)| !features.contains(*flag)) {
+            return Err(SetupError::Lacks(name));
+        }
+        let setup = SetupFlags::from_bits_retain(params.flags);
+        let array =
+            if setup.contains(SetupFlags::NO_SQARRAY) { 0 } else { params.sq_entries as usize * 4 };
+        let sq_end = if array == 0 { 0 } else { params.sq_off.array as usize + array };
+        let cq_end = params.cq_off.cqes as usize + params.cq_entries as usize * 16;
+        let map = |offset, len| {
+            RingMemory::map(&handle.kernel, fd, offset, len)
+                .map_err(|e| SetupError::Step("mapping the ring", e))
+        };
+        let rings = map(OFF_RINGS, sq_end.max(cq_end))?;
+        let entries = map(OFF_ENTRIES, params.sq_entries as usize * size_of::<Entry>())?;
+        if array != 0 {
+            fill_identity(&rings, params.sq_off.array, params.sq_entries);
+        }
+        // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps, and drops after the queues.
+        let (submission, completed) = unsafe {
+            let submission = Submission::new(rings.area(), entries.area(), &params.sq_off);
+            (submission, Completed::new(rings.area(), &params.cq_off))
+        };
+        Ok(Self {
+            submission,
+            completed,
+            features,
+            setup,
+            id: RingId { fd: fd.raw(), registered: false },
+            _rings: rings,
+            _entries: entries,
+            handle,
+        })
+    }
+
+    /// Enables the ring on this thread and registers its descriptor, so that an enter looks up no file.
+    fn enable(&mut self) -> Result<(), SetupError> {
+        self.register(Register::EnableRings, std::ptr::null_mut(), 0)
+            .map_err(|e| SetupError::Step("enabling the ring", e))?;
+        let mut update =
+            RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd.raw() as u64 };
+        // On an older kernel, or if the thread has 16 rings already, the plain descriptor is used.
+        if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
+            self.id = RingId { fd: update.offset as RawFd, registered: true };
+        }
+        Ok(())
+    }
+
+    fn limit_workers(&mut self, mut most: [u32; 2]) -> Result<(), SetupError> {
+        self.register(Register::IowqMaxWorkers, (&raw mut most).cast(), 2)
+            .map_err(|e| SetupError::Step("limiting the kernel's workers", e))?;
+        Ok(())
     }
 }
 
@@ -165,4 +235,13 @@ impl Builder {
 
 fn in_range(what: &'static str, given: u32, limit: u32) -> Result<(), SetupError> {
     if (1..=limit).contains(&given) { Ok(()) } else { Err(SetupError::Size { what, given, limit }) }
+}
+
+/// Initializes the index array of an older kernel: slot n names entry n permanently.
+fn fill_identity(rings: &RingMemory, array: u32, entries: u32) {
+    let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
+    for index in 0..entries {
+        // SAFETY: `at` has checked that the array lies inside the mapping, and the kernel does not read it before a submission.
+        unsafe { first.add(index as usize).write(index) };
+    }
 }

@@ -1,4 +1,4 @@
-//! Why a ring could not be set up.
+//! Why a ring could not be set up, or takes no entry.
 
 use annulus_kernel::process::has_capability;
 use rustix::thread::CapabilitySet;
@@ -91,6 +91,18 @@ impl From<SetupError> for io::Error {
         io::Error::new(kind, error)
     }
 }
+
+/// The submission queue has no free entry: enter first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the submission queue is full; enter the kernel before pushing more")
+    }
+}
+
+impl std::error::Error for Full {}
 
 #[cfg(test)]
 mod tests {

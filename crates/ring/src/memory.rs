@@ -1,10 +1,23 @@
-//! The memory of a ring, which the kernel reads and writes concurrently.
+//! The descriptor of a ring, and its memory, which the kernel reads and writes concurrently.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The descriptor of the ring, closed on drop.
+pub(crate) struct Handle {
+    pub(crate) kernel: Rc<dyn Kernel>,
+    pub(crate) fd: Fd,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.kernel.close(self.fd);
+    }
+}
 
 /// A mapping of a ring, unmapped on drop.
 pub(crate) struct RingMemory {
@@ -62,5 +75,29 @@ impl Area {
         );
         // SAFETY: offset and size lie inside the range, as asserted.
         unsafe { self.start.as_ptr().add(offset as usize) }
+    }
+}
+
+/// A 32-bit word that is shared with the kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Word(*const AtomicU32);
+
+impl Word {
+    /// # Safety
+    /// The area must stay mapped as long as the word and its copies are used, and `offset` must be a multiple of four.
+    pub(crate) unsafe fn at(area: Area, offset: u32) -> Self {
+        Self(area.at(offset, size_of::<u32>()).cast())
+    }
+
+    #[inline]
+    pub(crate) fn load(self, order: Ordering) -> u32 {
+        // SAFETY: the word is mapped and aligned, as `at` demands, and both sides access it atomically only.
+        unsafe { (*self.0).load(order) }
+    }
+
+    #[inline]
+    pub(crate) fn store(self, value: u32, order: Ordering) {
+        // SAFETY: the word is mapped and aligned, as `at` demands, and both sides access it atomically only.
+        unsafe { (*self.0).store(value, order) }
     }
 }

@@ -1,21 +1,26 @@
-//! A ring: both queues, and the call that drives them.
+//! A ring: both queues, in memory shared with the kernel, and the call that drives them.
+//!
+//! Indices count through all of `u32`, and are masked only to access a slot. Differences are taken with `wrapping_sub`, so that
+//! the wrap at 2^32 needs no special case.
 #![allow(unsafe_code)]
 
 use crate::completion::Completion;
 use crate::entry::{Entry, SafeEntry};
-use crate::error::SetupError;
-use crate::memory::RingMemory;
+use crate::error::Full;
+use crate::memory::{Area, Handle, RingMemory, Word};
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags};
 use crate::probe::Probe;
-use crate::queue::{Completed, Completions, Full, Submission};
-use annulus_kernel::{EnterArg, EnterFlags, Fd, Kernel, Params, Register, RingId};
+use annulus_kernel::{
+    CompletionOffsets, EnterArg, EnterFlags, Kernel, Register, RingId, SubmissionOffsets, prefetch,
+};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-const OFF_RINGS: u64 = 0;
-const OFF_ENTRIES: u64 = 0x1000_0000;
+/// How many entries ahead the submission queue is prefetched.
+const AHEAD: u32 = 3;
 
 /// The condition that [`Ring::enter`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,99 +58,19 @@ pub enum Entered {
 /// It belongs to the thread that built it. Dropping it closes the descriptor; the kernel then cancels what is in flight
 /// *asynchronously*, so cancel and drain before you free memory that operations name.
 pub struct Ring {
-    submission: Submission,
-    completed: Completed,
-    features: KernelFeatures,
-    setup: SetupFlags,
-    id: RingId,
+    pub(crate) submission: Submission,
+    pub(crate) completed: Completed,
+    pub(crate) features: KernelFeatures,
+    pub(crate) setup: SetupFlags,
+    pub(crate) id: RingId,
     // After the queues, which point into these mappings.
-    _rings: RingMemory,
-    _entries: RingMemory,
+    pub(crate) _rings: RingMemory,
+    pub(crate) _entries: RingMemory,
     // Last: memory is unmapped before the descriptor is closed.
-    handle: Handle,
-}
-
-/// The descriptor of the ring, closed on drop.
-struct Handle {
-    kernel: Rc<dyn Kernel>,
-    fd: Fd,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.kernel.close(self.fd);
-    }
+    pub(crate) handle: Handle,
 }
 
 impl Ring {
-    /// Maps a ring that was set up. Takes the descriptor over.
-    pub(crate) fn open(
-        kernel: Rc<dyn Kernel>,
-        fd: Fd,
-        params: &Params,
-    ) -> Result<Self, SetupError> {
-        let handle = Handle { kernel, fd };
-        let features = KernelFeatures::from_bits_retain(params.features);
-        let needed = [
-            (KernelFeatures::SINGLE_MMAP, "a single mapping (5.4)"),
-            (KernelFeatures::NODROP, "lossless completion overflow (5.5)"),
-            (KernelFeatures::SUBMIT_STABLE, "stable submissions (5.5)"),
-            (KernelFeatures::EXT_ARG, "timeouts inside the wait (5.11)"),
-            (KernelFeatures::CQE_SKIP, "skipped completions (5.17)"),
-        ];
-        if let Some((_, name)) = needed.iter().find(|(flag, _)| !features.contains(*flag)) {
-            return Err(SetupError::Lacks(name));
-        }
-        let setup = SetupFlags::from_bits_retain(params.flags);
-        let array =
-            if setup.contains(SetupFlags::NO_SQARRAY) { 0 } else { params.sq_entries as usize * 4 };
-        let sq_end = if array == 0 { 0 } else { params.sq_off.array as usize + array };
-        let cq_end = params.cq_off.cqes as usize + params.cq_entries as usize * 16;
-        let map = |offset, len| {
-            RingMemory::map(&handle.kernel, fd, offset, len)
-                .map_err(|e| SetupError::Step("mapping the ring", e))
-        };
-        let rings = map(OFF_RINGS, sq_end.max(cq_end))?;
-        let entries = map(OFF_ENTRIES, params.sq_entries as usize * size_of::<Entry>())?;
-        if array != 0 {
-            fill_identity(&rings, params.sq_off.array, params.sq_entries);
-        }
-        // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps, and drops after the queues.
-        let (submission, completed) = unsafe {
-            let submission = Submission::new(rings.area(), entries.area(), &params.sq_off);
-            (submission, Completed::new(rings.area(), &params.cq_off))
-        };
-        Ok(Self {
-            submission,
-            completed,
-            features,
-            setup,
-            id: RingId { fd: fd.raw(), registered: false },
-            _rings: rings,
-            _entries: entries,
-            handle,
-        })
-    }
-
-    /// Enables the ring on this thread and registers its descriptor, so that an enter looks up no file.
-    pub(crate) fn enable(&mut self) -> Result<(), SetupError> {
-        self.register(Register::EnableRings, std::ptr::null_mut(), 0)
-            .map_err(|e| SetupError::Step("enabling the ring", e))?;
-        let mut update =
-            RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd.raw() as u64 };
-        // On an older kernel, or if the thread has 16 rings already, the plain descriptor is used.
-        if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
-            self.id = RingId { fd: update.offset as RawFd, registered: true };
-        }
-        Ok(())
-    }
-
-    pub(crate) fn limit_workers(&mut self, mut most: [u32; 2]) -> Result<(), SetupError> {
-        self.register(Register::IowqMaxWorkers, (&raw mut most).cast(), 2)
-            .map_err(|e| SetupError::Step("limiting the kernel's workers", e))?;
-        Ok(())
-    }
-
     /// Queues an entry that names no memory; the kernel sees it at the next [`enter`](Ring::enter). An entry that names memory does
     /// not compile:
     ///
@@ -341,15 +266,6 @@ impl Drop for Ring {
     }
 }
 
-/// Initializes the index array of an older kernel: slot n names entry n permanently.
-fn fill_identity(rings: &RingMemory, array: u32, entries: u32) {
-    let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
-    for index in 0..entries {
-        // SAFETY: `at` has checked that the array lies inside the mapping, and the kernel does not read it before a submission.
-        unsafe { first.add(index as usize).write(index) };
-    }
-}
-
 fn outcome(error: io::Error) -> io::Result<Entered> {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -368,3 +284,214 @@ impl std::fmt::Debug for Ring {
             .finish_non_exhaustive()
     }
 }
+
+/// `IORING_SQ_NEED_WAKEUP`
+const NEED_WAKEUP: u32 = 1 << 0;
+/// `IORING_SQ_CQ_OVERFLOW`
+const CQ_OVERFLOW: u32 = 1 << 1;
+/// `IORING_SQ_TASKRUN`
+const TASKRUN: u32 = 1 << 2;
+
+/// `IORING_CQ_EVENTFD_DISABLED`
+const EVENTFD_DISABLED: u32 = 1 << 0;
+
+/// The submission queue.
+pub(crate) struct Submission {
+    head: Word,
+    shared_tail: Word,
+    flags: Word,
+    entries: *mut Entry,
+    mask: u32,
+    len: u32,
+    tail: u32,
+}
+
+impl Submission {
+    /// # Safety
+    /// The areas must be mappings of the ring whose offsets these are, and stay mapped as long as the queue is used.
+    pub(crate) unsafe fn new(ring: Area, entries: Area, offsets: &SubmissionOffsets) -> Self {
+        // SAFETY: the offsets are the kernel's for this area, which stays mapped; both are demanded by this function.
+        let word = |offset| unsafe { Word::at(ring, offset) };
+        let len = word(offsets.ring_entries).load(Ordering::Relaxed);
+        let shared_tail = word(offsets.tail);
+        Self {
+            head: word(offsets.head),
+            shared_tail,
+            flags: word(offsets.flags),
+            entries: entries.at(0, len as usize * size_of::<Entry>()).cast(),
+            mask: word(offsets.ring_mask).load(Ordering::Relaxed),
+            len,
+            tail: shared_tail.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes one entry; the kernel sees it after [`publish`](Self::publish).
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), Full> {
+        if self.pending() == self.len {
+            return Err(Full);
+        }
+        // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the slot, since `head` has passed it.
+        unsafe { self.entries.add((self.tail & self.mask) as usize).write(entry) };
+        // By the next round of the queue, an entry has left the nearest cache.
+        let ahead = self.tail.wrapping_add(AHEAD) & self.mask;
+        prefetch(self.entries.wrapping_add(ahead as usize), size_of::<Entry>());
+        self.tail = self.tail.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Entries written and not yet consumed by the kernel.
+    #[inline]
+    pub(crate) fn pending(&self) -> u32 {
+        // Acquire pairs with the kernel's release store of `head`, after it has read the entries below: only then may they be
+        // overwritten.
+        self.tail.wrapping_sub(self.head.load(Ordering::Acquire))
+    }
+
+    /// Whether the kernel thread sleeps, and must be woken to see what was published.
+    #[inline]
+    pub(crate) fn poller_sleeps(&self) -> bool {
+        // The thread sets the flag, then reads the tail once more, and sleeps only if it has not changed. This side has stored
+        // the tail, and now reads the flag. At least one must see the store of the other, which takes a full fence on both
+        // sides: a release store and a later load may be reordered.
+        fence(Ordering::SeqCst);
+        self.flags.load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+
+    /// Publishes every entry pushed so far.
+    #[inline]
+    pub(crate) fn publish(&self) {
+        // Release pairs with the kernel's acquire load of `tail`: if it sees the tail, it sees the entries below.
+        self.shared_tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Entries the queue can hold.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the kernel holds completions that found no space; an enter flushes them.
+    #[inline]
+    pub(crate) fn overflowed(&self) -> bool {
+        // Relaxed: a hint. The enter that follows synchronizes with the kernel.
+        self.flags.load(Ordering::Relaxed) & CQ_OVERFLOW != 0
+    }
+
+    /// Deferred work waits for an enter.
+    #[inline]
+    pub(crate) fn work_pending(&self) -> bool {
+        // Relaxed: a hint. The enter that follows synchronizes with the kernel.
+        self.flags.load(Ordering::Relaxed) & TASKRUN != 0
+    }
+}
+
+/// The completion queue.
+pub(crate) struct Completed {
+    shared_head: Word,
+    tail: Word,
+    flags: Word,
+    overflow: Word,
+    completions: *const Completion,
+    mask: u32,
+    len: u32,
+    head: u32,
+}
+
+impl Completed {
+    /// # Safety
+    /// The area must be the mapping of the ring whose offsets these are, and stay mapped as long as the queue is used.
+    pub(crate) unsafe fn new(ring: Area, offsets: &CompletionOffsets) -> Self {
+        // SAFETY: the offsets are the kernel's for this area, which stays mapped; both are demanded by this function.
+        let word = |offset| unsafe { Word::at(ring, offset) };
+        let len = word(offsets.ring_entries).load(Ordering::Relaxed);
+        let shared_head = word(offsets.head);
+        Self {
+            shared_head,
+            tail: word(offsets.tail),
+            flags: word(offsets.flags),
+            overflow: word(offsets.overflow),
+            completions: ring.at(offsets.cqes, len as usize * size_of::<Completion>()).cast(),
+            mask: word(offsets.ring_mask).load(Ordering::Relaxed),
+            len,
+            head: shared_head.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Completions the queue can hold.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the registered eventfd is signalled for what comes from now on. Once it is on, look for what came before.
+    #[inline]
+    pub(crate) fn notify(&self, on: bool) {
+        self.flags.store(if on { 0 } else { EVENTFD_DISABLED }, Ordering::Relaxed);
+        if on {
+            // The kernel posts, or notes deferred work, then reads the flag. This side has cleared the flag, and its caller now
+            // reads what was posted. At least one must see the store of the other, which takes a full fence on both sides.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// How many completions wait to be taken.
+    #[inline]
+    pub(crate) fn ready(&self) -> u32 {
+        // Acquire pairs with the kernel's release store of `tail`: if this side sees the tail, it sees the completions below.
+        self.tail.load(Ordering::Acquire).wrapping_sub(self.head)
+    }
+
+    /// The completion `ahead` completions after the next one, without taking it.
+    #[inline]
+    pub(crate) fn peek(&self, ahead: u32) -> Option<Completion> {
+        let slot = (self.head.wrapping_add(ahead) & self.mask) as usize;
+        // SAFETY: the masked index lies inside the mapped array. The slot is below the tail that was acquired, and not below the
+        // head that the kernel sees, so that the kernel does not write it.
+        (ahead < self.ready()).then(|| unsafe { self.completions.add(slot).read() })
+    }
+
+    /// Takes the completions that are ready now.
+    #[inline]
+    pub(crate) fn drain(&mut self) -> Completions<'_> {
+        let end = self.head.wrapping_add(self.ready());
+        Completions { queue: self, end }
+    }
+
+    /// Completions that the kernel dropped: none on a kernel with `NODROP`.
+    pub(crate) fn dropped(&self) -> u32 {
+        self.overflow.load(Ordering::Relaxed)
+    }
+}
+
+/// The completions that were ready when it was made. Dropping it gives the slots of those that were taken back, with one store.
+pub struct Completions<'a> {
+    queue: &'a mut Completed,
+    end: u32,
+}
+
+impl Iterator for Completions<'_> {
+    type Item = Completion;
+
+    #[inline]
+    fn next(&mut self) -> Option<Completion> {
+        if self.queue.head == self.end {
+            return None;
+        }
+        let slot = (self.queue.head & self.queue.mask) as usize;
+        // SAFETY: the masked index lies inside the mapped array. The slot is below the tail that was acquired, and not below the
+        // head that the kernel sees, so that the kernel does not write it.
+        let completion = unsafe { self.queue.completions.add(slot).read() };
+        self.queue.head = self.queue.head.wrapping_add(1);
+        Some(completion)
+    }
+}
+
+impl Drop for Completions<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the kernel's acquire load of `head`: it reuses a slot only after the reads above.
+        self.queue.shared_head.store(self.queue.head, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -199,6 +199,15 @@ impl Datagrams {
     /// The driver is settled: sends without an event are done. Datagrams that can be sent now are sent in the next turn.
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
+        if self.shared.turn.has_unsettled() {
+            self.settle_batches(io);
+        }
+        self.shared.turn.must_settle = self.shared.turn.has_sends();
+    }
+
+    /// Not inlined: a turn without datagrams has none of its cost.
+    #[inline(never)]
+    fn settle_batches(&mut self, io: &mut Io) {
         while let Some(index) = self.shared.turn.unsettled.pop() {
             let slot = self.slots.get(index);
             slot.settle_batch(&mut self.shared, io);
@@ -206,7 +215,6 @@ impl Datagrams {
                 self.close(io, index);
             }
         }
-        self.shared.turn.must_settle = !self.shared.turn.sends.is_empty();
     }
 
     /// A send has an outcome; its batch is settled as a whole later.
