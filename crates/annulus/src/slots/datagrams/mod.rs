@@ -19,7 +19,6 @@ mod peer_address;
 mod received;
 mod recv;
 mod send;
-mod send_state;
 
 pub(crate) use format::{Format, RecvMsgBuf};
 pub(crate) use outgoing::SendMeta;
@@ -33,7 +32,7 @@ use annulus_driver::{PoolSize, Slab, SlotId};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;
 use recv::RecvState;
-use send_state::SendState;
+use send::SendState;
 use std::io;
 
 /// A datagram socket's slot.
