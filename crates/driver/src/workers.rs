@@ -1,7 +1,7 @@
 //! Threads for file calls that io_uring cannot make: a system call that blocks holds up one of them, not the loop.
 //!
-//! They start when they are first needed, and only as many as there are calls. An eventfd signals to the driver that calls are
-//! done. Calls that may wait for another process, not for a device, go to a thread of their own: see `poll_thread`.
+//! They start when they are first needed, and only as many as there are calls. An eventfd, there from the start, signals to the driver
+//! that calls are done. Calls that may wait for another process, not for a device, go to a thread of their own: see `poll_thread`.
 #![allow(unsafe_code)]
 
 mod job;

@@ -10,7 +10,7 @@ use common::{
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn many_messages_take_one_receive() {
@@ -20,7 +20,7 @@ fn many_messages_take_one_receive() {
         spawn(echo(server));
         client.send("x").await?;
         receive(&mut client, 1).await?;
-        let (before, began) = (counters().unwrap(), Instant::now());
+        let (before, began) = (counters().unwrap(), annulus::time::Instant::now());
         for _ in 0..1000 {
             client.send("x").await?;
             receive(&mut client, 1).await?;
@@ -28,7 +28,7 @@ fn many_messages_take_one_receive() {
         let after = counters().unwrap();
         let sends = 2000;
         // Two streams, 1000 bytes each: no receive comes to its limit. Each ten seconds a timer is started that trims the pool.
-        let timers = (began.elapsed().as_secs() + 9) / 10;
+        let timers = began.elapsed().as_secs().div_ceil(10);
         let others = after.sqes - before.sqes - sends - receives;
         assert!(others <= timers, "{others} other entries were submitted");
         Ok(())

@@ -83,7 +83,7 @@ impl Epoll {
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         let (poller, trim_timer) = (Poller::new(&kernel)?, TrimTimer::new(&kernel)?);
         poller.add(trim_timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
-        Ok(Self {
+        let mut epoll = Self {
             poller,
             watches: Watches::default(),
             outputs: Outputs::default(),
@@ -97,8 +97,13 @@ impl Epoll {
             trim_timer,
             trim: None,
             workers: None,
-            common: Common::new(kernel.clone(), Pool::new(pool, kernel)?),
-        })
+            common: Common::new(kernel.clone(), Pool::new(pool, kernel.clone())?),
+        };
+        if kernel.real_descriptors() {
+            // A call must not fail later because no descriptor is left for the workers.
+            _ = epoll.workers();
+        }
+        Ok(epoll)
     }
 
     #[inline]

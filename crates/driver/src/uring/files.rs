@@ -46,11 +46,13 @@ impl Files {
     /// The `user_data` of the poll of the workers' eventfd.
     pub(super) const WORKERS_DONE: Token = Token::ignored(2);
 
-    pub(super) fn new(probe: Probe, restricted: bool) -> Self {
+    pub(super) fn new(probe: Probe, restricted: bool, kernel: &dyn Kernel) -> Self {
+        // A call must not fail later because no descriptor is left for the workers.
+        let workers = kernel.real_descriptors().then(Workers::new);
         Self {
             probe,
             restricted,
-            workers: None,
+            workers: workers.and_then(Result::ok),
             notifier: None,
             polling: false,
             done: VecDeque::new(),
@@ -176,9 +178,7 @@ mod tests {
     #[test]
     fn one_poll_of_the_workers_is_in_flight_from_the_first_call_on() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
-        let mut files = Files::new(ring.probe().unwrap(), false);
-        // Even if the workers exist already, because their first thread could not be started.
-        files.workers = Some(Workers::new().unwrap());
+        let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
         let call = FileCall::Lock { fd: -1, operation: 0 };
         let token = Token::new(Kind::File, 1, 1);
         // SAFETY: the call names no memory, and no descriptor: it fails with EBADF.
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn no_call_that_keeps_a_file_beyond_its_completion_is_an_entry() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
-        let mut files = Files::new(ring.probe().unwrap(), false);
+        let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
         let path = std::env::temp_dir().join(format!("annulus-route-{}", std::process::id()));
         let file = std::fs::File::create(&path).unwrap();
         std::fs::remove_file(path).unwrap();

@@ -149,7 +149,7 @@ impl Uring {
             encoder: Encoder { reports_copies: features.has("zero-copy report") },
             features,
             supported,
-            files: Files::new(probe, config.restricted),
+            files: Files::new(probe, config.restricted, &*common.kernel),
             early: 0,
             common,
         })

@@ -189,7 +189,7 @@ impl Mode {
 
     /// The deadline that turns a hang into a failure. Simulated time costs nothing.
     fn deadline(self) -> Duration {
-        Duration::from_secs(if self.profile().is_some() { 1_000_000 } else { 100 })
+        Duration::from_secs(if self.profile().is_some() { 1_000_000 } else { 1000 })
     }
 
     fn builder(self) -> Builder {

@@ -4,7 +4,7 @@ use crate::common::again::{self, again};
 use crate::common::touch;
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
-use annulus::fs::{self, CachedFile, Dir, FileCache, Policy};
+use annulus::fs::{self, CachedFile, Dir, File, FileCache, Policy};
 use annulus::io::copy_range;
 use proptest::prelude::*;
 use std::io::{self, ErrorKind};
@@ -300,15 +300,41 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
 
 #[test]
 fn files_that_are_open_are_found_without_a_free_descriptor() {
+    // In a process of its own: descriptors are the process's.
+    if again::is_alone(again!(files_that_are_open_are_found_without_a_free_descriptor)) {
+        with_few_descriptors(without_descriptors);
+    }
+}
+
+#[test]
+fn open_files_are_read_without_a_free_descriptor() {
+    if again::is_alone(again!(open_files_are_read_without_a_free_descriptor)) {
+        with_few_descriptors(read_without_descriptors);
+    }
+}
+
+/// Runs a body in every mode, in a process that may have few descriptors.
+fn with_few_descriptors<F: Future<Output = io::Result<()>>>(
+    body: impl Fn(Place) -> F + Copy + Send + 'static,
+) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    // In a process of its own: descriptors are the process's.
-    if !again::is_alone(again!(files_that_are_open_are_found_without_a_free_descriptor)) {
-        return;
-    }
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum }).expect("it is lower");
-    Mode::all().into_iter().for_each(|mode| mode.run(without_descriptors));
+    everywhere(body);
+}
+
+/// The first call of a runtime that a worker makes, at a cursor or not, takes no descriptor.
+async fn read_without_descriptors(place: Place) -> io::Result<()> {
+    std::fs::write(place.join("file"), "its bytes")?;
+    let mut file = File::from_std(std::fs::File::open(place.join("file"))?)?;
+    let taken = take_descriptors();
+    let (read, bytes) = file.read(Vec::with_capacity(100)).await;
+    assert_eq!((read?, &bytes[..]), (9, &b"its bytes"[..]));
+    let (read, _) = file.read_at(bytes, 4).await;
+    assert_eq!(read?, 5);
+    drop(taken);
+    Ok(())
 }
 
 /// A change of one of three files.
