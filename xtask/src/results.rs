@@ -26,7 +26,7 @@ const HEAD: &str = "\
 type Run = (&'static str, &'static str);
 
 /// The rows: published tables, then programs.
-const RUNS: [Run; 15] = [
+const RUNS: [Run; 16] = [
     ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
     ("udp", "echo over UDP, with a C epoll loop"),
     ("go-uring", "echo, with Go's poller and a ring under Go"),
@@ -37,6 +37,7 @@ const RUNS: [Run; 15] = [
     ("nop", "NOPs, with liburing and the io-uring crate"),
     ("http", "hyper, on tokio, monoio and compio"),
     ("https", "hyper under rustls, on tokio"),
+    ("axum-2", "axum on all cores, with tokio's multi-threaded runtime"),
     ("files", "static files, with nginx"),
     ("store", "the protocol of Redis, with redis-server"),
     ("proxy", "a TCP proxy, with HAProxy, nginx and socat"),
