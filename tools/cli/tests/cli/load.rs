@@ -54,7 +54,9 @@ fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     finished.fails_with(1, &[kind, &address.to_string(), "client "]);
     let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
-    let (scratch, timeout) = (Scratch::new("load-once"), args.get(1).unwrap_or(&"5"));
+    let timeout = args.get(1).unwrap_or(&"5");
+    // A directory of its own: tests run beside one another in one process.
+    let scratch = Scratch::new(&format!("load-once-{}", address.port()));
     let file = scratch.path("load.toml");
     let text = format!(
         "target = \"{address}\"\nclients = 3\nlength = 1000\nreconnect = false\n\
