@@ -8,23 +8,29 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Notes its driver and its arguments, announces an address, and uses its core for a moment a hundred times a second: to start a process
-/// counts as its own time.
-const SERVER: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n\
-    echo 'listening on 127.0.0.1:9' >&2\nwhile :; do /bin/sleep 0.01; done\n";
+/// Notes its driver and its arguments, announces an address, and marks that it runs a hundred times a second: to start a process counts as
+/// its own time.
+const SERVER: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n: >\"$0.$$.runs\"\n\
+    echo 'listening on 127.0.0.1:9' >&2\nwhile /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
 /// Listens where its configuration says, if the file to serve is where that says, too; uses its core in the same way.
-const NGINX: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n\
+const NGINX: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n: >\"$0.$$.runs\"\n\
     [ -s \"$root/4k\" ] || { echo nothing to serve >&2; exit 1; }\n\
     ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
-    while :; do /bin/sleep 0.01; done\n";
+    while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
 /// Listens where its configuration says; uses its core in the same way.
-const REDIS_SERVER: &str = "#!/bin/sh\nANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
-    while :; do /bin/sleep 0.01; done\n";
+const REDIS_SERVER: &str = "#!/bin/sh\n: >\"$0.$$.runs\"\n\
+    ANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
+    while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
+
+/// Returns after a while in which every server has run, however busy its core is: one that used no time has no figure.
+const SLICE: &str = "/bin/sleep 0.2; marks=$(echo \"${0%/*}\"/../*/*.runs)\n/bin/rm -f $marks\n\
+    for mark in $marks; do process=${mark%.runs}\n\
+    while ! [ -e $mark ] && kill -0 ${process##*.} 2>/dev/null; do /bin/sleep 0.01; done; done\n";
 
 /// Notes its arguments, and prints a table, as redis-benchmark does.
-const REDIS_BENCHMARK: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\n/bin/sleep 0.2\n\
+const REDIS_BENCHMARK: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSLICE\n\
     echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
     echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
 
@@ -34,7 +40,7 @@ const HAPROXY: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\
 
 /// Answers as wrk does by the script of the lab.
 const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
-    /bin/sleep 0.2; echo measured 1000 50000 30 20 90 95 0 0\n";
+    SLICE\n echo measured 1000 50000 30 20 90 95 0 0\n";
 
 /// A directory with peers and clients, removed when dropped.
 struct Pretended(PathBuf);
@@ -58,7 +64,10 @@ impl Pretended {
     }
 
     fn install(&self, name: &str, script: &str) {
-        program(&self.0.join("installed").join(name), &script.replace("ANNULUS", ANNULUS));
+        program(
+            &self.0.join("installed").join(name),
+            &script.replace("SLICE", SLICE).replace("ANNULUS", ANNULUS),
+        );
     }
 
     /// Copies a configuration from the repository.
