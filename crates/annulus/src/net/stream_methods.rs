@@ -21,8 +21,8 @@ macro_rules! shared {
         /// # Errors
         /// `ConnectionReset`, …, after all bytes that came before it; from then on every time.
         #[inline]
-        pub async fn recv(&mut self) -> io::Result<Option<Lease>> {
-            poll_fn(|cx| self.poll_recv(cx)).await
+        pub fn recv(&mut self) -> impl Future<Output = io::Result<Option<Lease>>> {
+            poll_fn(|cx| self.poll_recv(cx))
         }
 
         /// As [`recv`](Self::recv), by polling.
