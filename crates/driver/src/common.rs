@@ -6,7 +6,8 @@ use annulus_kernel::Kernel;
 use std::fmt;
 use std::rc::Rc;
 
-/// What the layers above ask of either driver, with the memory that it receives into.
+/// What the layers above ask of either driver, with the memory that it receives into. It is the first field of each, of which `repr(C)`
+/// makes the first bytes, so that it is found without asking which driver it is.
 pub(crate) struct Common {
     pub(crate) kernel: Rc<dyn Kernel>,
     /// The pool that streams receive into.

@@ -51,7 +51,9 @@ const ROUNDS: u32 = 32;
 const BUDGET: u32 = 256 * 1024;
 
 /// An epoll instance, the descriptors it watches, and those that are to be tried.
+#[repr(C)]
 pub struct Epoll {
+    pub(crate) common: Common,
     poller: Poller,
     watches: Watches,
     outputs: Outputs,
@@ -72,7 +74,6 @@ pub struct Epoll {
     /// The trim to do.
     trim: Option<Trim>,
     workers: Option<Workers>,
-    pub(crate) common: Common,
 }
 
 impl Epoll {

@@ -81,7 +81,9 @@ impl UringConfig {
 
 /// A ring, its buffer rings, and the operations that wait for space in it.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Uring {
+    pub(crate) common: Common,
     ring: Ring,
     streams: PoolRing,
     /// Made with the first datagram socket.
@@ -102,7 +104,6 @@ pub struct Uring {
     files: Files,
     /// File calls for a device that were queued since the last enter.
     early: u32,
-    pub(crate) common: Common,
 }
 
 /// Whether the kernel has the features that the configuration needs.

@@ -32,6 +32,7 @@ impl Datagrams {
         settings: Settings,
     ) -> io::Result<u32> {
         io.driver.open_datagram_pool(self.pool_size)?;
+        self.shared.pool = io.driver.datagram_pool().cloned();
         Ok(self.slots.insert_with(|id| DatagramSlot::new(id, fd, format, settings)))
     }
 
@@ -40,7 +41,7 @@ impl Datagrams {
         let slot = self.slots.get(index);
         slot.dropped = true;
         slot.stop_recv(io);
-        slot.discard_received(io);
+        slot.discard_received(&self.shared, io);
         if !slot.send.is_idle() {
             slot.start_linger(io);
         }
@@ -64,7 +65,7 @@ impl Datagrams {
     #[cold]
     pub(super) fn close(&mut self, io: &mut Io, index: u32) {
         let mut slot = self.slots.remove(index);
-        slot.discard_received(io);
+        slot.discard_received(&self.shared, io);
         _ = slot.count_drops(io);
         if let Some(key) = slot.send.linger {
             io.timers.remove(key);

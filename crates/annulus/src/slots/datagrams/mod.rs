@@ -28,12 +28,13 @@ pub(crate) use received::ReceivedMessage;
 use crate::base::io::Io;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
-use annulus_driver::{PoolSize, Slab, SlotId};
+use annulus_driver::{Pool, PoolSize, Slab, SlotId};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;
 use recv::RecvState;
 use send::SendState;
 use std::io;
+use std::rc::Rc;
 
 /// A datagram socket's slot.
 pub(crate) struct DatagramSlot {
@@ -102,9 +103,11 @@ pub(crate) struct Datagrams {
     pool_size: PoolSize,
 }
 
-/// State that the sockets share: outgoing datagrams, and the work of the turn.
+/// State that the sockets share: received and outgoing datagrams, and the work of the turn.
 #[derive(Default)]
 pub(crate) struct Shared {
+    /// The buffers that they receive into, once there is a socket.
+    pool: Option<Rc<Pool>>,
     outgoing: Slab<OutgoingDatagram>,
     turn: TurnLists,
 }

@@ -15,7 +15,7 @@ use crate::bytes::lease::Lease;
 use crate::slots::arming::{Arming, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::waiters::{Wait, WaiterId, Waiters};
-use annulus_driver::{Event, Kind, MemoryOp, SlotId};
+use annulus_driver::{Event, Kind, MemoryOp, Pool, SlotId};
 use annulus_kernel::{Domain, SocketQuery};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -157,7 +157,7 @@ impl DatagramSlot {
         wait: Wait<'_>,
     ) -> Option<(Lease, SocketAddr)> {
         let Some(&RawDatagram::Lent { id, len }) = self.recv.queue.front() else { return None };
-        let pool = io.driver.datagram_pool()?;
+        let pool = shared.pool.as_ref()?;
         if self.recv.rest.is_some() || pool.is_short() {
             return None;
         }
@@ -232,7 +232,7 @@ impl DatagramSlot {
             let errno = self.recv.error.take()?;
             return Some(Err(self.recv_failed(io, errno)));
         };
-        let mut message = ReceivedMessage::parse(lease(io, raw, true), self.format);
+        let mut message = ReceivedMessage::parse(lease(shared, io, raw, true), self.format);
         let first = if split { message.split_first() } else { None };
         match first {
             Some(first) => {
@@ -281,10 +281,9 @@ impl DatagramSlot {
         }
     }
 
-    fn arm(&mut self, io: &mut Io, has_buffers: bool) {
+    fn arm(&mut self, pool: &Pool, io: &mut Io, has_buffers: bool) {
         let (fd, format, recv) = (self.fd, self.format, &mut self.recv);
-        let size = io.driver.datagram_pool().map_or(0, |pool| pool.buffer_size() as usize);
-        let fits = size.saturating_sub(format.layout.payload_at());
+        let fits = (pool.buffer_size() as usize).saturating_sub(format.layout.payload_at());
         let wanted = recv.max_datagram.unwrap_or(fits);
         let op = if has_buffers && wanted <= fits {
             recv.arming = Arming::Multishot;
@@ -319,7 +318,7 @@ impl DatagramSlot {
             Err(errno) => self.recv.error = Some(errno),
         }
         if self.dropped {
-            return self.discard_received(io);
+            return self.discard_received(shared, io);
         }
         self.notify_receivers(io);
         if self.recv.wants_more() {
@@ -337,21 +336,21 @@ impl DatagramSlot {
     }
 
     /// Gives back received datagrams that will not be taken. Descriptors that came with them are closed.
-    pub(super) fn discard_received(&mut self, io: &mut Io) {
+    pub(super) fn discard_received(&mut self, shared: &Shared, io: &mut Io) {
         self.recv.rest = None;
         for raw in mem::take(&mut self.recv.queue) {
-            drop(ReceivedMessage::parse(lease(io, raw, false), self.format));
+            drop(ReceivedMessage::parse(lease(shared, io, raw, false), self.format));
         }
     }
 }
 
 /// A datagram's memory. One that is `kept` is copied out if the pool is short; one that is dropped at once is not.
 #[inline]
-fn lease(io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
+fn lease(shared: &Shared, io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
     match raw {
         RawDatagram::Leased(lease) => *lease,
         RawDatagram::Lent { id, len } => {
-            let pool = io.driver.datagram_pool().expect("the datagram lies in one of its buffers");
+            let pool = shared.pool.as_ref().expect("the datagram lies in one of its buffers");
             let lease = Lease::lent(pool.clone(), id, len as usize);
             if kept && pool.is_short() { io.copied_out(lease) } else { lease }
         }
@@ -385,14 +384,16 @@ impl Datagrams {
     }
 
     fn arm_listed(&mut self, io: &mut Io) {
-        let buffers = io.driver.datagram_pool().map_or(0, |pool| pool.with_kernel() as usize);
+        // There is one as soon as there is a slot.
+        let Some(pool) = &self.shared.pool else { return };
+        let buffers = pool.with_kernel() as usize;
         let is_listed = |slot: &&mut DatagramSlot| slot.recv.arming == Arming::Listed;
         let slots = &mut self.slots;
         let some_left = self.shared.turn.arms.arm(buffers, |index| {
             let slot = slots.peek(index).filter(is_listed);
-            slot.map(|slot| slot.arm(io, buffers > 0)).is_some()
+            slot.map(|slot| slot.arm(pool, io, buffers > 0)).is_some()
         });
-        if let Some(pool) = io.driver.datagram_pool().filter(|_| some_left) {
+        if some_left {
             pool.starved();
         }
     }

@@ -88,7 +88,7 @@ impl Streams {
         stream.life = Life::Dropped;
         stream.drop_wakers(io);
         stream.stop_recv(io);
-        stream.discard_received(&self.shared, io);
+        stream.discard_received(&self.shared);
         stream.stop_polling(io);
         // Bytes that go out at the first attempt need no linger; the send sets it if its count is short.
         if stream.tx.is_waiting() {
@@ -124,7 +124,7 @@ impl Streams {
             stream.end_when_sent(io);
             return stream.linger(io);
         }
-        stream.discard_received(&self.shared, io);
+        stream.discard_received(&self.shared);
         let stream = self.remove(io, slot);
         if let Some(key) = stream.tx.linger {
             io.timers.remove(key);

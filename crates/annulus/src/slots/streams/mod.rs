@@ -23,7 +23,7 @@ use crate::base::io::Io;
 use crate::base::op_error::{OpError, Operation};
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
-use annulus_driver::{Slab, SlotId, Token};
+use annulus_driver::{Pool, Slab, SlotId, Token};
 use annulus_kernel::{Address, Fd};
 pub(crate) use carriers::PageSink;
 use carriers::{Carrier, Common};
@@ -34,6 +34,7 @@ use send::SendState;
 use silent::Heard;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use vectors::Vectors;
 
 /// After so many streams have closed, the heap's free memory goes back to the system.
@@ -72,8 +73,9 @@ pub(crate) struct Stream {
 }
 
 /// State that all streams share, beside `Io`.
-#[derive(Default)]
 pub(crate) struct Shared {
+    /// The buffers that they receive into.
+    pool: Rc<Pool>,
     links: Links,
     vectors: Vectors,
     carriers: Common,
@@ -145,8 +147,16 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn new(io: &Io) -> Self {
-        let links = Links::new(io.driver.pool().capacity());
-        let shared = Shared { links, ..Shared::default() };
+        let pool = io.driver.pool().clone();
+        let shared = Shared {
+            links: Links::new(pool.capacity()),
+            pool,
+            vectors: Vectors::default(),
+            carriers: Common::default(),
+            turn: TurnLists::default(),
+            memory_paused: MemoryPaused::default(),
+            heard: Heard::default(),
+        };
         Self { slots: Slab::new(), shared, most: 0 }
     }
 

@@ -151,7 +151,7 @@ impl Stream {
         } else {
             let (id, len) = rx.queue.pop(&shared.links)?;
             rx.bytes -= len;
-            let pool = io.driver.pool();
+            let pool = &shared.pool;
             let lease = Lease::lent(pool.clone(), id, len as usize);
             if pool.wastes(id, len) { io.copied_out(lease) } else { lease }
         };
@@ -233,7 +233,7 @@ impl Stream {
                 if self.rx.brought != REGULARLY {
                     self.heard(shared, io);
                 }
-                self.queue(shared, io, id, len);
+                self.queue(shared, id, len);
             }
             (Ok(len @ 1..), None) => {
                 if let Some(heap) = &mut self.rx.heap {
@@ -242,7 +242,7 @@ impl Stream {
                 }
             }
             (result, buffer) => {
-                buffer.into_iter().for_each(|id| io.driver.pool().give_back(id));
+                buffer.into_iter().for_each(|id| shared.pool.give_back(id));
                 self.on_nothing(result);
             }
         }
@@ -300,8 +300,8 @@ impl Stream {
 
     /// Puts a filled buffer at the end of the queue, or a small piece's bytes into the last buffer.
     #[inline]
-    fn queue(&mut self, shared: &mut Shared, io: &Io, id: u16, len: u32) {
-        let pool = io.driver.pool();
+    fn queue(&mut self, shared: &mut Shared, id: u16, len: u32) {
+        let pool = &shared.pool;
         if self.is_dropped() {
             return pool.give_back(id);
         }
@@ -331,10 +331,10 @@ impl Stream {
     }
 
     /// Gives back received bytes that will not be taken.
-    pub(super) fn discard_received(&mut self, shared: &Shared, io: &Io) {
+    pub(super) fn discard_received(&mut self, shared: &Shared) {
         let rx = &mut self.rx;
         while let Some((id, _)) = rx.queue.pop(&shared.links) {
-            io.driver.pool().give_back(id);
+            shared.pool.give_back(id);
         }
         rx.bytes = 0;
         // Memory in flight goes with the slot.
@@ -359,7 +359,7 @@ impl Streams {
         if arms.is_empty() {
             return;
         }
-        let pool = io.driver.pool();
+        let pool = &self.shared.pool;
         let buffers = pool.with_kernel() as usize;
         let share = (buffers > 0).then(|| pool.share(buffers.min(arms.len())));
         let slots = &mut self.slots;
@@ -375,7 +375,7 @@ impl Streams {
         });
         later.into_iter().for_each(|slot| arms.push(slot));
         if some_left {
-            io.driver.pool().starved();
+            pool.starved();
         }
     }
 
