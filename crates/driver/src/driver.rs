@@ -12,6 +12,7 @@ use crate::uring::Uring;
 use crate::wait::Wait;
 use annulus_kernel::{Fd, Kernel};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
@@ -130,12 +131,12 @@ impl Driver {
         }
     }
 
-    /// The token of the event that comes `ahead` events after the next one, if that is known already: a hint.
+    /// Tells the tokens of the events that come so many events `ahead` of the next one, as far as they are known already: hints.
     #[inline]
-    pub fn upcoming(&self, ahead: u32) -> Option<Token> {
+    pub fn upcoming(&self, ahead: Range<u32>, tell: impl FnMut(Token)) {
         match self {
-            Self::Uring(uring) => uring.upcoming(ahead),
-            Self::Epoll(epoll) => epoll.upcoming(ahead),
+            Self::Uring(uring) => uring.upcoming(ahead).for_each(tell),
+            Self::Epoll(epoll) => epoll.upcoming(ahead).for_each(tell),
         }
     }
 

@@ -248,17 +248,18 @@ impl Inner {
     #[inline]
     fn take_events(&mut self) {
         // Before any event is handled: that may submit more.
-        if self.io.driver.all_taken() {
+        if self.streams.lends_vectors() && self.io.driver.all_taken() {
             self.streams.all_taken();
         }
-        // Only slots of streams are prefetched: there are many, and an event for each.
-        let prefetches = self.streams.len() > 0;
-        if prefetches {
-            (0..AHEAD).take_while(|ahead| self.prefetch(*ahead)).for_each(drop);
+        // So many events to come had their slots asked for: those of streams only, of which there may be many. A few stay in the cache.
+        let mut asked = u32::MAX;
+        if self.streams.len() > AHEAD as usize {
+            asked = self.prefetch(0);
         }
         while let Some(event) = self.io.driver.next_event() {
-            if prefetches {
-                self.prefetch(AHEAD - 1);
+            asked -= 1;
+            if asked <= AHEAD / 2 {
+                asked = self.prefetch(asked);
             }
             self.dispatch(event);
         }
@@ -273,16 +274,15 @@ impl Inner {
         }
     }
 
-    /// Asks for the slot of an event to come. False if there is none.
+    /// Asks for the slots of events to come, but for the first ones, of which that was `asked`. How many were asked for then.
     #[inline]
-    fn prefetch(&self, ahead: u32) -> bool {
-        let token = self.io.driver.upcoming(ahead);
-        if let Some(token) = token
-            && matches!(token.kind(), Kind::Recv | Kind::Send)
-        {
-            self.streams.prefetch(token);
-        }
-        token.is_some()
+    fn prefetch(&self, asked: u32) -> u32 {
+        self.io.driver.upcoming(asked..AHEAD, |token| {
+            if matches!(token.kind(), Kind::Recv | Kind::Send) {
+                self.streams.prefetch(token);
+            }
+        });
+        AHEAD
     }
 
     #[inline]

@@ -37,6 +37,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr;
 use std::rc::Rc;
@@ -390,11 +391,11 @@ impl Epoll {
         if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
     }
 
-    /// The token of a likely event, `ahead` descriptors further on.
+    /// The tokens of likely events, so many descriptors `ahead`.
     #[inline]
-    pub(crate) fn upcoming(&self, ahead: u32) -> Option<Token> {
-        let ahead = ahead as usize;
-        if ahead < self.due { self.watches.reader(self.work[ahead]) } else { None }
+    pub(crate) fn upcoming(&self, ahead: Range<u32>) -> impl Iterator<Item = Token> {
+        let due = ahead.start as usize..self.due.min(ahead.end as usize);
+        due.filter_map(|ahead| self.watches.reader(self.work[ahead]))
     }
 
     /// True if nothing is left of what the last turn brought. A `…Now` send was tried when it was submitted.

@@ -27,6 +27,7 @@ use pool_ring::{DATAGRAMS, PoolRing, STREAMS};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use trim_timer::TrimTimer;
@@ -350,8 +351,9 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn upcoming(&self, ahead: u32) -> Option<Token> {
-        self.ring.peek(ahead).and_then(|completion| Token::from_bits(completion.user_data))
+    pub(crate) fn upcoming(&self, ahead: Range<u32>) -> impl Iterator<Item = Token> {
+        let known = ahead.map_while(|ahead| self.ring.peek(ahead));
+        known.filter_map(|completion| Token::from_bits(completion.user_data))
     }
 
     /// The event of a completion; `None` if the operation was the driver's own, or its token is ignored.

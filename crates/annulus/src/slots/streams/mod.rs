@@ -207,8 +207,13 @@ impl Streams {
         self.shared.turn.is_busy() || self.shared.memory_paused.sweep > 0
     }
 
-    /// Everything submitted so far has been taken by the kernel.
+    /// Memory is lent until the kernel has taken what was submitted.
     #[inline]
+    pub(crate) fn lends_vectors(&self) -> bool {
+        self.shared.vectors.are_lent()
+    }
+
+    /// Everything submitted so far has been taken by the kernel.
     pub(crate) fn all_taken(&mut self) {
         self.shared.vectors.free_all();
     }

@@ -52,9 +52,14 @@ impl Vectors {
         self.free.push(vector);
     }
 
-    /// Everything submitted so far has been taken by the kernel.
+    /// The kernel may still read some of them.
     #[inline]
-    pub(crate) fn free_all(&mut self) {
+    pub(super) fn are_lent(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// Everything submitted so far has been taken by the kernel.
+    pub(super) fn free_all(&mut self) {
         self.free.append(&mut self.busy);
     }
 }
