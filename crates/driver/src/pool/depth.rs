@@ -58,13 +58,21 @@ impl Depth {
     #[inline]
     pub(super) fn end_turn(&mut self) {
         self.most_taken = self.most_taken.max(self.taken);
+        let is_low = self.short || self.purpose.with_spare(self.taken) > self.now;
+        if is_low || self.large > WARM {
+            self.fit();
+        }
+        (self.taken, self.large, self.short) = (0, 0, false);
+    }
+
+    #[inline(never)]
+    fn fit(&mut self) {
         let warm = self.warm();
         if self.large > WARM {
             self.now = self.now.min(warm);
-        } else if self.short || self.purpose.with_spare(self.taken) > self.now {
+        } else {
             self.now = self.purpose.with_spare(self.now).min(warm).max(self.now).min(self.limit);
         }
-        (self.taken, self.large, self.short) = (0, 0, false);
     }
 
     /// Ends a period: the depth falls to the most that one of its turns took, and what is to spare.

@@ -292,6 +292,14 @@ impl Datagrams {
         if io.has_looked {
             self.shared.turn.sent_directly = 0;
         }
+        if self.shared.turn.has_sends() {
+            self.start_batches(io);
+        }
+    }
+
+    /// Not inlined: a turn without datagrams has none of its cost.
+    #[inline(never)]
+    fn start_batches(&mut self, io: &mut Io) {
         let mut listed = mem::take(&mut self.shared.turn.sends);
         for index in listed.drain(..) {
             if let Some(slot) = self.slots.peek(index)
@@ -314,7 +322,7 @@ impl Datagrams {
         self.shared.turn.must_settle = self.shared.turn.has_sends();
     }
 
-    /// Not inlined: a turn without datagrams has none of its cost.
+    /// Not inlined, as [`start_batches`](Self::start_batches).
     #[inline(never)]
     fn settle_batches(&mut self, io: &mut Io) {
         while let Some(index) = self.shared.turn.unsettled.pop() {

@@ -9,6 +9,7 @@
 //! flight always finds its own.
 
 mod carriers;
+mod chunk_queue;
 mod close;
 mod memory_paused;
 mod recv;
@@ -16,7 +17,6 @@ mod recv_heap;
 mod send;
 mod send_waits;
 mod silent;
-mod vectors;
 
 use crate::base::connection_limit::Permit;
 use crate::base::io::Io;
@@ -27,6 +27,7 @@ use annulus_driver::{Pool, Slab, SlotId, Token};
 use annulus_kernel::{Address, Fd};
 pub(crate) use carriers::PageSink;
 use carriers::{Carrier, Common};
+use chunk_queue::Vectors;
 use memory_paused::MemoryPaused;
 use recv::{Links, RecvState};
 use rustix::io::Errno;
@@ -35,7 +36,6 @@ use silent::Heard;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use vectors::Vectors;
 
 /// After so many streams have closed, the heap's free memory goes back to the system.
 const CROWD: usize = 64;

@@ -10,7 +10,7 @@
 //! end of that. From each, the phase goes back to *idle*.
 #![allow(unsafe_code)]
 
-use super::vectors::MOST;
+use super::chunk_queue::{ChunkQueue, MOST};
 use super::{Shared, Stream, Streams, carriers};
 use crate::base::budget;
 use crate::base::io::{AHEAD, Io};
@@ -21,7 +21,6 @@ use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
 use annulus_kernel::pipe::SigPipe;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::task::{Context, Poll, Waker, ready};
@@ -286,13 +285,11 @@ impl Stream {
         let short = count < tx.flying;
         tx.bytes -= count;
         let mut gone = tx.first_sent + count;
-        while let Some(first) = &tx.queue.first
-            && first.len() <= gone
-        {
-            gone -= first.len();
-            if let Some(chunk) = tx.queue.pop() {
-                chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
-            }
+        // If nothing is left, as most often, every chunk went: how long they were is not asked.
+        let all_went = tx.bytes == 0;
+        while let Some(chunk) = tx.queue.pop_if(|first| all_went || first.len() <= gone) {
+            gone = if all_went { 0 } else { gone - chunk.len() };
+            chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
         }
         tx.first_sent = gone;
         tx.set_idle();
@@ -432,61 +429,5 @@ impl Streams {
             stream.resume_send(&mut self.shared, io);
             self.close_if_done(io, id.index);
         }
-    }
-}
-
-/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
-#[derive(Default)]
-#[expect(
-    clippy::box_collection,
-    reason = "slots are small, and hardly any stream queues a second chunk"
-)]
-pub(super) struct ChunkQueue {
-    pub(super) first: Option<Chunk>,
-    rest: Option<Box<VecDeque<Chunk>>>,
-}
-
-impl ChunkQueue {
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, chunk: Chunk) {
-        if self.first.is_none() {
-            self.first = Some(chunk);
-        } else {
-            self.rest.get_or_insert_default().push_back(chunk);
-        }
-    }
-
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<Chunk> {
-        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
-        mem::replace(&mut self.first, next)
-    }
-
-    /// The chunk, if there is only one.
-    #[inline]
-    pub(super) fn only(&self) -> Option<&Chunk> {
-        self.first.as_ref().filter(|_| self.rest.as_ref().is_none_or(|rest| rest.is_empty()))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
-    }
-
-    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
-        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
-    }
-
-    /// The bytes of each chunk, but for those of the first that went already.
-    pub(super) fn unsent(&self, mut gone: usize) -> impl Iterator<Item = &[u8]> {
-        self.iter().map(move |chunk| &chunk.as_ref()[mem::take(&mut gone)..])
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
-        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 }

@@ -7,10 +7,10 @@
 use super::Carrier;
 use crate::base::io::Io;
 use crate::memory::HeapMemory;
+use crate::slots::streams::chunk_queue::MOST;
 use crate::slots::streams::recv::End;
 use crate::slots::streams::recv_heap::OnHeap;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::vectors::MOST;
 use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::Fd;
 use annulus_kernel::pipe::{self, SigPipe};

@@ -12,10 +12,9 @@
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::slots::find_or_late;
-use crate::slots::streams::send::ChunkQueue;
+use crate::slots::streams::chunk_queue::{ChunkQueue, Vector};
 use crate::slots::streams::send::Gathered;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::vectors::Vector;
 use crate::slots::streams::{Shared, Stream, Streams};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId, Token};
 use rustix::io::Errno;

@@ -1,7 +1,71 @@
-//! Headers and vectors of sends that carry several chunks, in boxes that do not move.
+//! Chunks that wait to be sent; and the headers and vectors of sends that carry several of them, in boxes that do not move.
 
+use crate::bytes::chunk::Chunk;
 use annulus_kernel::{IoVec, MsgHeader};
-use std::ptr;
+use std::collections::VecDeque;
+use std::{mem, ptr};
+
+/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
+#[derive(Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "slots are small, and hardly any stream queues a second chunk"
+)]
+pub(super) struct ChunkQueue {
+    pub(super) first: Option<Chunk>,
+    rest: Option<Box<VecDeque<Chunk>>>,
+}
+
+impl ChunkQueue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.rest.get_or_insert_default().push_back(chunk);
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Chunk> {
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        mem::replace(&mut self.first, next)
+    }
+
+    /// The first chunk, if it is one to take.
+    #[inline]
+    pub(super) fn pop_if(&mut self, wanted: impl FnOnce(&Chunk) -> bool) -> Option<Chunk> {
+        if self.first.as_ref().is_some_and(wanted) { self.pop() } else { None }
+    }
+
+    /// The chunk, if there is only one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&Chunk> {
+        self.first.as_ref().filter(|_| self.rest.as_ref().is_none_or(|rest| rest.is_empty()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
+        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
+    }
+
+    /// The bytes of each chunk, but for those of the first that went already.
+    pub(super) fn unsent(&self, mut gone: usize) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(move |chunk| &chunk.as_ref()[mem::take(&mut gone)..])
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
+    }
+}
 
 /// Most chunks a send carries.
 pub(crate) const MOST: usize = 64;
