@@ -37,12 +37,16 @@ impl DatagramHandle {
         Ok(Self { core: core.clone(), slot })
     }
 
-    /// The next message; with `split`, one datagram of those that the kernel coalesced.
+    /// Waits for what `poll` receives.
     #[inline]
-    pub(super) fn recv(&self, split: bool) -> RecvDatagram<'_> {
-        RecvDatagram { handle: self, split, id: None }
+    pub(super) fn recv<T>(
+        &self,
+        poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
+    ) -> impl Future<Output = io::Result<T>> {
+        RecvDatagram { handle: self, poll, id: None }
     }
 
+    /// The next message; with `split`, one datagram of those that the kernel coalesced.
     #[inline]
     pub(super) fn poll_recv(
         &self,
@@ -55,6 +59,18 @@ impl DatagramHandle {
         slot.poll_recv(shared, &mut inner.io, split, wait, cx)
     }
 
+    /// The next datagram and its sender, on an internet socket.
+    #[inline]
+    pub(super) fn poll_recv_from(
+        &self,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<(Lease, SocketAddr)>> {
+        let inner = &mut *self.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(self.slot);
+        slot.poll_recv_from(shared, &mut inner.io, wait, cx)
+    }
+
     pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
             let inner = &mut *self.core.enter_running()?;
@@ -63,10 +79,10 @@ impl DatagramHandle {
         })
     }
 
-    pub(super) fn try_recv(&self, split: bool) -> io::Result<ReceivedMessage> {
+    pub(super) fn try_recv(&self) -> io::Result<ReceivedMessage> {
         let inner = &mut *self.core.enter_running()?;
         let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.try_recv(shared, &mut inner.io, split)
+        slot.try_recv(shared, &mut inner.io)
     }
 
     #[inline]
@@ -143,24 +159,26 @@ impl Drop for DatagramHandle {
 }
 
 /// A receive that may wait. When it is dropped, no datagram is lost: the next waiter is notified of the one that is there.
-#[must_use = "futures do nothing unless they are awaited"]
-pub(super) struct RecvDatagram<'a> {
+struct RecvDatagram<'a, P> {
     handle: &'a DatagramHandle,
-    split: bool,
+    poll: P,
     id: Option<WaiterId>,
 }
 
-impl Future for RecvDatagram<'_> {
-    type Output = io::Result<ReceivedMessage>;
+impl<P, T> Future for RecvDatagram<'_, P>
+where
+    P: Fn(&DatagramHandle, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
+{
+    type Output = io::Result<T>;
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<ReceivedMessage>> {
-        let Self { handle, split, id } = &mut *self;
-        handle.poll_recv(*split, Wait::InLine(id), cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let Self { handle, poll, id } = &mut *self;
+        poll(handle, Wait::InLine(id), cx)
     }
 }
 
-impl Drop for RecvDatagram<'_> {
+impl<P> Drop for RecvDatagram<'_, P> {
     #[inline]
     fn drop(&mut self) {
         if self.id.is_some()
@@ -170,16 +188,6 @@ impl Drop for RecvDatagram<'_> {
             let (slot, _) = inner.datagrams.get(self.handle.slot);
             slot.leave_recv(&mut inner.io, &mut self.id);
         }
-    }
-}
-
-impl RecvDatagram<'_> {
-    /// The next datagram and its sender, if it is a plain one, on an internet socket. `None` says nothing about what there is.
-    #[inline]
-    pub(super) fn take_plain(&mut self) -> io::Result<Option<(Lease, SocketAddr)>> {
-        let inner = &mut *self.handle.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.handle.slot);
-        Ok(slot.take_plain(shared, &mut inner.io, Wait::InLine(&mut self.id)))
     }
 }
 

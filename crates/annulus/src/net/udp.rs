@@ -6,7 +6,7 @@ pub use options::UdpOptions;
 
 use super::addresses::ToSocketAddrs;
 use super::datagram::{Datagram, Transmit};
-use super::datagram_handle::{DatagramHandle, RecvDatagram, SendDatagram};
+use super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::new_fd::NewFd;
 use super::option_methods::{self, *};
 use super::resolve::{first_of, resolve};
@@ -15,13 +15,12 @@ use crate::base::op_error::Operation;
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
+use crate::slots::datagrams::{Format, SendMeta, Settings};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, SocketOption, SocketQuery};
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::{fmt, io};
@@ -111,7 +110,7 @@ impl UdpSocket {
     /// for a datagram larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
     #[inline]
     pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
-        RecvFrom(self.handle.recv(true))
+        self.handle.recv(DatagramHandle::poll_recv_from)
     }
 
     /// As [`recv_from`](Self::recv_from), without the address.
@@ -129,7 +128,7 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see [`Datagram::is_truncated`].
     #[inline]
     pub async fn recv_datagram(&self) -> io::Result<Datagram> {
-        Datagram::new(self.handle.recv(false).await?)
+        Datagram::new(self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?)
     }
 
     /// As [`recv_from`](Self::recv_from), by polling. Every task that polled is woken.
@@ -138,7 +137,7 @@ impl UdpSocket {
     /// As there.
     #[inline]
     pub fn poll_recv_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Lease, SocketAddr)>> {
-        self.handle.poll_recv(true, Wait::Polling, cx)?.map(whole)
+        self.handle.poll_recv_from(Wait::Polling, cx)
     }
 
     /// As [`recv_datagram`](Self::recv_datagram), by polling. Every task that polled is woken.
@@ -165,7 +164,7 @@ impl UdpSocket {
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; as [`recv_from`](Self::recv_from).
     pub fn try_recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
-        whole(self.handle.try_recv(true)?)
+        self.handle.try_recv()?.into_inet()
     }
 
     /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's send bound. It leaves at the
@@ -389,39 +388,4 @@ fn goes_over_v4(ip: IpAddr) -> bool {
         IpAddr::V4(_) => true,
         IpAddr::V6(ip) => ip.to_ipv4_mapped().is_some(),
     }
-}
-
-/// A receive that may wait. Dropped, it is as the one in it.
-#[must_use = "futures do nothing unless they are awaited"]
-struct RecvFrom<'a>(RecvDatagram<'a>);
-
-impl Future for RecvFrom<'_> {
-    type Output = io::Result<(Lease, SocketAddr)>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.0.take_plain()? {
-            Some(plain) => Poll::Ready(Ok(plain)),
-            None => Pin::new(&mut self.0).poll(cx).map(|message| whole(message?)),
-        }
-    }
-}
-
-/// The bytes and the sender of a datagram that was not cut.
-fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
-    if message.is_cut() {
-        return Err(cut(&message));
-    }
-    let source = message.inet_source()?;
-    Ok((message.into_bytes(), source))
-}
-
-/// The error for a datagram that was cut.
-pub(super) fn cut(message: &ReceivedMessage) -> io::Error {
-    let text = format!(
-        "a datagram of {} bytes was cut to {}; ask for larger ones with max_datagram",
-        message.whole_len(),
-        message.len()
-    );
-    io::Error::new(io::ErrorKind::InvalidData, text)
 }

@@ -6,7 +6,6 @@ use super::super::option_methods::{self, *};
 use super::super::parts::check_real;
 use super::super::resolve::failed;
 use super::super::socket::Socket;
-use super::super::udp::cut;
 use super::UnixOptions;
 use super::path::BoundPath;
 use crate::base::op_error::Operation;
@@ -192,7 +191,7 @@ impl UnixDatagram {
     /// next datagram.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
-        whole(self.handle.recv(true).await?)
+        whole(self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?)
     }
 
     /// As [`recv_from`](Self::recv_from), without the address.
@@ -209,7 +208,9 @@ impl UnixDatagram {
     /// # Errors
     /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see [`UnixMessage::is_truncated`].
     pub async fn recv_message(&self) -> io::Result<UnixMessage> {
-        UnixMessage::new(self.handle.recv(false).await?)
+        UnixMessage::new(
+            self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?,
+        )
     }
 
     /// As [`recv_message`](Self::recv_message), by polling. Every task that polled is woken.
@@ -305,9 +306,7 @@ impl fmt::Debug for UnixDatagram {
 
 /// The bytes and the sender of a datagram that was not cut.
 fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
-    if message.is_cut() {
-        return Err(cut(&message));
-    }
+    message.check_whole()?;
     let source = to_std(&message.source())?;
     Ok((message.into_bytes(), source))
 }

@@ -111,6 +111,29 @@ impl ReceivedMessage {
         self.whole_len() > self.len()
     }
 
+    /// # Errors
+    /// `InvalidData` if some of the bytes are missing.
+    pub(crate) fn check_whole(&self) -> io::Result<()> {
+        if !self.is_cut() {
+            return Ok(());
+        }
+        let (whole, len) = (self.whole_len(), self.len());
+        let text = format!(
+            "a datagram of {whole} bytes was cut to {len}; ask for larger ones with max_datagram"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
+    /// The bytes and the sender of a datagram on an internet socket.
+    ///
+    /// # Errors
+    /// `InvalidData` if it was cut.
+    pub(crate) fn into_inet(self) -> io::Result<(Lease, SocketAddr)> {
+        self.check_whole()?;
+        let source = self.inet_source()?;
+        Ok((self.into_bytes(), source))
+    }
+
     /// Whether descriptors were sent with it that could not be opened here.
     pub(crate) fn lost_descriptors(&self) -> bool {
         self.format.has_descriptors() && self.head().flags & msg::CTRUNC != 0

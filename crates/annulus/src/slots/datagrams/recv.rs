@@ -129,7 +129,7 @@ impl DatagramSlot {
         Poll::Pending
     }
 
-    /// As [`poll_recv`](Self::poll_recv), without waiting.
+    /// The next datagram, without waiting.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; as there.
@@ -137,9 +137,8 @@ impl DatagramSlot {
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
-        split: bool,
     ) -> io::Result<ReceivedMessage> {
-        let Some(outcome) = self.take_next(shared, io, split) else {
+        let Some(outcome) = self.take_next(shared, io, true) else {
             self.list_to_arm(shared);
             return Err(io::ErrorKind::WouldBlock.into());
         };
@@ -147,15 +146,29 @@ impl DatagramSlot {
         outcome
     }
 
-    /// The next datagram and its sender, if it is [plain](plain_source) and lies in a lent buffer, as nearly all do: taken without the
-    /// steps that the others need. `None` says nothing about what there is.
+    /// The next datagram and its sender, on an internet socket.
+    ///
+    /// # Errors
+    /// As [`poll_recv`](Self::poll_recv); `InvalidData` for a datagram that was cut.
     #[inline]
-    pub(crate) fn take_plain(
+    pub(crate) fn poll_recv_from(
         &mut self,
         shared: &mut Shared,
         io: &mut Io,
         wait: Wait<'_>,
-    ) -> Option<(Lease, SocketAddr)> {
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<(Lease, SocketAddr)>> {
+        if let Some(plain) = self.take_plain(shared) {
+            self.note_taken(io, wait);
+            return Poll::Ready(Ok(plain));
+        }
+        self.poll_recv(shared, io, true, wait, cx)?.map(ReceivedMessage::into_inet)
+    }
+
+    /// The next datagram and its sender, if it is [plain](plain_source) and lies in a lent buffer, as nearly all do: taken without the
+    /// steps that the others need. `None` says nothing about what there is.
+    #[inline]
+    fn take_plain(&mut self, shared: &mut Shared) -> Option<(Lease, SocketAddr)> {
         let Some(&RawDatagram::Lent { id, len }) = self.recv.queue.front() else { return None };
         let pool = shared.pool.as_ref()?;
         if self.recv.rest.is_some() || pool.is_short() {
@@ -168,7 +181,6 @@ impl DatagramSlot {
             return None;
         };
         lease.advance(self.format.layout.payload_at());
-        self.note_taken(io, wait);
         Some((lease, source))
     }
 
