@@ -190,6 +190,7 @@ impl Lease {
         }
     }
 
+    #[inline]
     fn checked(&self, n: usize) -> usize {
         assert!(n <= self.len, "{n} bytes of a lease of {}", self.len);
         n

@@ -33,6 +33,7 @@ impl Datagrams {
     ) -> io::Result<u32> {
         io.driver.open_datagram_pool(self.pool_size)?;
         self.shared.pool = io.driver.datagram_pool().cloned();
+        self.shared.addresses_sends = io.driver.addresses_sends();
         Ok(self.slots.insert_with(|id| DatagramSlot::new(id, fd, format, settings)))
     }
 

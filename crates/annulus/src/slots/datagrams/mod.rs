@@ -11,7 +11,6 @@
 //! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
 
 mod close;
-mod enqueue;
 mod errors;
 mod format;
 mod outgoing;
@@ -108,6 +107,8 @@ pub(crate) struct Datagrams {
 pub(crate) struct Shared {
     /// The buffers that they receive into, once there is a socket.
     pool: Option<Rc<Pool>>,
+    /// The driver sends bytes to an address without a header.
+    addresses_sends: bool,
     outgoing: Slab<OutgoingDatagram>,
     turn: TurnLists,
 }

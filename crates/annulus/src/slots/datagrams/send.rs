@@ -127,7 +127,7 @@ impl SendState {
     /// Takes back the weight of a datagram that has left, or is given up. Its slot is to be freed next.
     #[inline]
     pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
-        self.weight -= datagram.weight();
+        self.weight -= datagram.weight;
         datagram.chunk.release_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
     }
 
@@ -169,7 +169,7 @@ impl DatagramSlot {
     fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
         let (name, datagram) = shared.outgoing.get_with_id(id);
         datagram.state = OutgoingState::Submitted;
-        let op = datagram.send_now(self.fd, io.driver.addresses_sends());
+        let op = datagram.send_now(self.fd, shared.addresses_sends);
         // SAFETY: the memory that the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed at the
         // event, or once the driver is settled.
         unsafe { io.driver.submit_memory(name.token(Kind::SendDatagram), op) };
@@ -216,8 +216,7 @@ impl DatagramSlot {
         let Some(size) = datagram.meta.segment_size.filter(|_| splits) else {
             return self.send.queue.push_front(id);
         };
-        let weight = datagram.weight();
-        let OutgoingDatagram { mut chunk, meta, .. } = shared.outgoing.remove(id);
+        let OutgoingDatagram { mut chunk, meta, weight, .. } = shared.outgoing.remove(id);
         self.send.weight -= weight;
         io.memory.meter.sub(chunk.weight());
         let behind = mem::take(&mut self.send.queue);
