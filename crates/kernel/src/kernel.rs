@@ -111,10 +111,8 @@ pub unsafe trait Kernel {
     /// Monotonic time since some fixed moment: the only clock of the layers above.
     fn now(&self) -> Duration;
 
-    /// As [`now`](Self::now), some milliseconds late at most, and cheaper.
-    fn tick(&self) -> Duration {
-        self.now()
-    }
+    /// As [`now`](Self::now), in nanoseconds, some milliseconds late at most, and cheaper.
+    fn tick(&self) -> u64;
 
     /// `socket(2)`, close-on-exec, non-blocking if asked for. Returns the descriptor.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd>;

@@ -190,9 +190,9 @@ unsafe impl Kernel for Linux {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
-    fn tick(&self) -> Duration {
+    fn tick(&self) -> u64 {
         let time = clock_gettime(ClockId::MonotonicCoarse);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {

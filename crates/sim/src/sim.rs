@@ -205,7 +205,11 @@ unsafe impl Kernel for Sim {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.world.borrow().net.time.now())
+        Duration::from_nanos(self.tick())
+    }
+
+    fn tick(&self) -> u64 {
+        self.world.borrow().net.time.now()
     }
 
     /// Operations of a ring wait even on a non-blocking descriptor; only a Unix connect does not. Calls never wait.

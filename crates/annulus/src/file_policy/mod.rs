@@ -214,7 +214,7 @@ impl InlinePolicy {
     #[inline]
     fn read_clock(&self, kernel: &dyn Kernel) -> bool {
         self.since_reading.set(0);
-        let now = kernel.tick();
+        let now = Duration::from_nanos(kernel.tick());
         now.saturating_sub(self.last_reading.replace(now)) >= STALL
     }
 }

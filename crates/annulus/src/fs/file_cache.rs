@@ -324,7 +324,7 @@ impl FileCache {
     }
 
     fn now(&self) -> Duration {
-        self.shared.dir.core().kernel.tick()
+        Duration::from_nanos(self.shared.dir.core().kernel.tick())
     }
 
     fn count(&self, add: impl FnOnce(&mut FileCacheStats)) {

@@ -10,7 +10,6 @@ use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
 use crate::file_policy::{InlinePolicy, Policy};
 use crate::memory::{Memory, MemoryLimit, StreamBounds};
 use crate::runtime::fork::ForkGuard;
-use crate::stats::recorder::Measuring;
 use crate::tasks::EVENT_INTERVAL;
 use crate::tasks::remote::Remote;
 use annulus_driver::{Driver, PoolSize, UringConfig};
@@ -40,7 +39,8 @@ pub struct Builder {
     task_budget: u32,
     event_interval: u32,
     blocking: Limits,
-    measuring: Measuring,
+    measures: bool,
+    slow_poll: Option<Duration>,
     resolver: Option<Arc<Lookup>>,
 }
 
@@ -83,7 +83,8 @@ impl Default for Builder {
             task_budget: budget::DEFAULT,
             event_interval: EVENT_INTERVAL,
             blocking: Limits::default(),
-            measuring: Measuring::Nothing,
+            measures: false,
+            slow_poll: None,
             resolver: None,
         }
     }
@@ -268,29 +269,23 @@ impl Builder {
         self
     }
 
-    /// Measures how long turns and polls take and how long woken tasks wait, for [`Stats::timings`](crate::stats::Stats::timings), and
-    /// notes for each task when it was polled last. Off by default. It reads the clock in two turns every 100 ms, and a coarse clock in the
-    /// others: 1 % more instructions a small message in user space, and far less of its time.
+    /// Makes histograms of how long turns and polls take and how long woken tasks wait, for [`Stats::timings`](crate::stats::Stats::timings).
+    /// Off by default. They count the two turns every 100 ms that the [flight recorder](crate::stats::Trace) times in any case; the others cost
+    /// nothing more.
     pub fn measure(mut self, measures: bool) -> Self {
-        self.measuring = match (measures, self.measuring) {
-            (false, _) => Measuring::Nothing,
-            (true, Measuring::Nothing) => Measuring::Sampled,
-            (true, measuring) => measuring,
-        };
+        self.measures = measures;
+        self.slow_poll = self.slow_poll.filter(|_| measures);
         self
     }
 
     /// Counts polls of tasks that take this long or longer and so keep the others waiting, and keeps the last of them with the places
     /// that spawned their tasks: [`Stats::timings`](crate::stats::Stats::timings). With the feature `tracing` each is a warning, too.
     ///
-    /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll.
+    /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll; all are in the
+    /// [trace](crate::stats::Trace), which then reaches back less far.
     /// A poll that never returns is not found: nothing else runs then; [`Handle::stats`](crate::Handle::stats) is not answered.
     pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
-        self.measuring = match (limit.into(), self.measuring) {
-            (Some(limit), _) => Measuring::EveryPoll(limit),
-            (None, Measuring::EveryPoll(_)) => Measuring::Nothing,
-            (None, measuring) => measuring,
-        };
+        self.slow_poll = limit.into();
         self
     }
 
@@ -361,48 +356,35 @@ impl Builder {
         self.config.restricted
     }
 
-    fn not_above(&self, what: &str, given: Duration, most: Duration) -> io::Result<()> {
-        if given <= most {
-            return Ok(());
-        }
-        let text = format!("{what} of {given:?} is above {most:?}; take less");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
-    }
-
     fn check(&self) -> io::Result<()> {
-        self.not_above("busy_poll", self.config.busy_poll, MAX_BUSY_POLL)?;
-        if self.task_budget == 0 {
-            let text = "task_budget of 0 would let no task go on; take at least 1";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        if self.event_interval == 0 {
-            let text = "event_interval of 0 would let no task run; take at least 1";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        if self.blocking.threads == 0 {
-            let text = "blocking_threads of 0 would let no blocking call begin; take at least 1";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        if self.measuring == Measuring::EveryPoll(Duration::ZERO) {
-            let text =
-                "slow_poll of 0 would make every poll slow; take at least 1 ns, or measure(true)";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let zero = [
-            ("recv_bound", self.stream_bounds.receive == 0),
-            ("send_bound", self.stream_bounds.send == 0),
+        let (bounds, busy_poll) = (self.stream_bounds, self.config.busy_poll);
+        let spins = format!("busy_poll of {busy_poll:?} is above {MAX_BUSY_POLL:?}; take less");
+        let above = format!("recv_bound of {} is above {}", bounds.receive, i32::MAX);
+        let faults = [
+            (busy_poll > MAX_BUSY_POLL, &*spins),
+            (self.task_budget == 0, "task_budget of 0 would let no task go on; take at least 1"),
+            (
+                self.event_interval == 0,
+                "event_interval of 0 would let no task run; take at least 1",
+            ),
+            (
+                self.blocking.threads == 0,
+                "blocking_threads of 0 would let no blocking call begin; take at least 1",
+            ),
+            (
+                self.slow_poll == Some(Duration::ZERO),
+                "slow_poll of 0 would make every poll slow; take at least 1 ns, or measure(true)",
+            ),
+            (bounds.receive > i32::MAX as u32, &above),
+            (
+                bounds.receive == 0,
+                "recv_bound of 0 would let nothing through; take at least 1 byte",
+            ),
+            (bounds.send == 0, "send_bound of 0 would let nothing through; take at least 1 byte"),
         ];
-        if self.stream_bounds.receive > i32::MAX as u32 {
-            let text =
-                format!("recv_bound of {} is above {}", self.stream_bounds.receive, i32::MAX);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+        match faults.into_iter().find(|(is_fault, _)| *is_fault) {
+            Some((_, text)) => Err(io::Error::new(io::ErrorKind::InvalidInput, text)),
             None => Ok(()),
-            Some((name, _)) => {
-                let text = format!("{name} of 0 would let nothing through; take at least 1 byte");
-                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
-            }
         }
     }
 
@@ -428,10 +410,10 @@ impl Builder {
         let inline_policy = InlinePolicy::new(self.file_policy);
         let blocking =
             Blocking { pool: Pool::new(self.blocking), resolver: self.resolver_for(is_real) };
-        let core =
-            Core::new(inner, Arc::new(remote), inline_policy, blocking, guard, self.measuring);
-        core.run_queue.set_task_budget(self.task_budget);
-        core.run_queue.set_event_interval(self.event_interval);
+        let measuring = (self.measures, self.slow_poll);
+        let core = Core::new(inner, Arc::new(remote), inline_policy, blocking, guard, measuring);
+        core.run_queue.task_budget.set(self.task_budget);
+        core.run_queue.event_interval.set(self.event_interval);
         Ok(core)
     }
 }

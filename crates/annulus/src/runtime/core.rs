@@ -17,7 +17,7 @@ use crate::slots::listeners::Listeners;
 use crate::slots::nops::Nops;
 use crate::slots::polls::Polls;
 use crate::slots::streams::Streams;
-use crate::stats::recorder::{Measuring, Recorder};
+use crate::stats::recorder::Recorder;
 use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
 use crate::timers::clock::HostClock;
@@ -69,13 +69,12 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) inline_policy: InlinePolicy,
-    /// Descriptors that handles had lent when the runtime ended.
-    kept: RefCell<Vec<OwnedFd>>,
+    /// Descriptors that handles had lent when the runtime ended: kept until the last handle is gone.
+    pub(super) kept: RefCell<Vec<OwnedFd>>,
     pub(super) last_writes: LastWrites,
     pub(crate) blocking: Blocking,
     guard: ForkGuard,
-    /// If turns and polls are measured.
-    pub(crate) recorder: Option<Box<Recorder>>,
+    pub(crate) recorder: Recorder,
     /// When it was built, by the kernel's clock.
     pub(crate) began: Duration,
     /// The other event loop that this one is a guest of.
@@ -89,7 +88,7 @@ pub(crate) struct Core {
     /// A panic has interrupted the loop's own code.
     broken: Cell<bool>,
     /// It has ended, and the kernel uses none of its memory.
-    over: Cell<bool>,
+    pub(super) over: Cell<bool>,
 }
 
 stays!(Sync Core);
@@ -101,12 +100,12 @@ impl Core {
         inline_policy: InlinePolicy,
         blocking: Blocking,
         guard: ForkGuard,
-        measuring: Measuring,
+        (measures, slow_poll): (bool, Option<Duration>),
     ) -> Self {
         let kernel = inner.io.driver.kernel().clone();
         let run_queue = Rc::new(RunQueue::new());
         Self {
-            recorder: Recorder::new(measuring, kernel.clone(), run_queue.clone()),
+            recorder: Recorder::new(measures, slow_poll, kernel.clone(), run_queue.clone()),
             began: kernel.now(),
             kernel,
             inner: RefCell::new(Some(KernelHeld::new(inner))),
@@ -219,21 +218,12 @@ impl Core {
         if self.broken.get() { Err(broken()) } else { Ok(()) }
     }
 
-    /// Keeps descriptors until the last handle is gone.
-    pub(crate) fn keep_open(&self, descriptors: Vec<OwnedFd>) {
-        self.kept.borrow_mut().extend(descriptors);
-    }
-
     /// Lends a descriptor of a handle, which stays open as long as the handle. `None` after the end, and under a simulated kernel,
     /// whose descriptors mean nothing to other code.
     pub(crate) fn expose(&self, fd: io::Result<Fd>) -> Option<Fd> {
         let fd = fd.ok().filter(|_| self.kernel.real_descriptors())?;
         self.enter().ok()?.io.expose(fd);
         Some(fd)
-    }
-
-    pub(crate) fn set_over(&self, over: bool) {
-        self.over.set(over);
     }
 
     /// True after the end, if the kernel uses none of its memory. False in a forked child.

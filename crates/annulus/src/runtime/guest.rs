@@ -113,7 +113,6 @@ impl Runtime {
         let entered = current::enter(&self.core)?;
         // Outside its turns, wakes of its tasks take the way of other threads, which ends the host's wait.
         owner::leave();
-        self.core.recorder.iter().for_each(|recorder| recorder.turn_begins());
         budget::renew_for_host(HOST_BUDGET, request_turn);
         Ok(Guest { notifier: notifier.into(), entered: Some(entered), runtime: self })
     }
@@ -217,7 +216,7 @@ impl Core {
     pub(crate) fn turn_for_host(&self) -> io::Result<bool> {
         self.check_whole()?;
         self.remote.unpark();
-        self.recorder.iter().for_each(|recorder| recorder.turn_resumes());
+        self.recorder.turn_resumes();
         self.run_tasks()?;
         self.turn(true, None)?;
         let settled = self.settle()?;

@@ -139,17 +139,12 @@ impl Handle {
         self.ask(Core::stats).await
     }
 
-    /// The turns, polls and waits of the last seconds that were timed, for a viewer of traces. Asks as [`stats`](Self::stats) does.
+    /// The turns, polls and waits of the last seconds, for a viewer of traces. Asks as [`stats`](Self::stats) does.
     ///
     /// # Errors
-    /// `Unsupported` unless the runtime was built with [`Builder::measure`](crate::Builder::measure) or
-    /// [`slow_poll`](crate::Builder::slow_poll). After the runtime's end.
+    /// After the runtime's end.
     pub async fn trace(&self) -> io::Result<Trace> {
-        self.ask(Core::trace).await?.ok_or_else(|| {
-            let text =
-                "this runtime records no turns; build it with Builder::measure(true) or slow_poll";
-            io::Error::new(io::ErrorKind::Unsupported, text)
-        })
+        self.ask(Core::trace).await
     }
 
     /// Every task of the runtime that has not ended, where it was spawned and what it waits for. Asks as [`stats`](Self::stats) does; the

@@ -60,8 +60,8 @@ impl Core {
         wake_each(inside.all_waiting());
         inside.stop_everything();
         let drained = self.reap(&mut inside) && self.check_whole().is_ok();
-        self.keep_open(inside.io.take_kept());
-        self.set_over(inside.close(drained));
+        self.kept.borrow_mut().extend(inside.io.take_kept());
+        self.over.set(inside.close(drained));
     }
 
     /// Runs turns until everything queued has been sent, and everything accepted written, up to the deadline.
@@ -96,7 +96,8 @@ impl Core {
             }
             let left = deadline.duration_since(inside.io.now());
             let hurry = !inside.io.driver.is_clear();
-            if left.is_zero() || inside.turn(hurry, false, Some(left), &self.remote, None).is_err()
+            if left.is_zero()
+                || inside.turn(hurry, false, Some(left), &self.remote, &self.recorder).is_err()
             {
                 return false;
             }

@@ -25,14 +25,14 @@ impl Core {
             datagram_buffers: inner.io.driver.datagram_pool().map(|pool| buffers(pool)),
             memory: inner.memory(),
             counters,
-            timings: self.recorder.as_ref().map(|recorder| recorder.timings()),
+            timings: self.recorder.timings(),
         })
     }
 
-    /// The trace, `None` within if nothing is timed; `None` in a forked child and after the end.
-    pub(crate) fn trace(&self) -> Option<Option<Trace>> {
+    /// The trace; `None` in a forked child and after the end.
+    pub(crate) fn trace(&self) -> Option<Trace> {
         self.enter().ok()?;
-        Some(self.recorder.as_ref().map(|recorder| recorder.trace()))
+        Some(self.recorder.trace())
     }
 }
 

@@ -37,10 +37,10 @@ impl Core {
         let waker = Waker::from(flag.clone());
         self.check_whole()?;
         let mut cx = Context::from_waker(&waker);
-        self.recorder.iter().for_each(|recorder| recorder.turn_begins());
+        self.recorder.turn_resumes();
         loop {
-            self.run_queue.renew_budget();
             if flag.take() {
+                self.run_queue.poll_begins(None);
                 self.timing().inspect(|recorder| recorder.polls_begin());
                 let polled = future.as_mut().poll(&mut cx);
                 self.timing().inspect(|recorder| recorder.polled(None));
@@ -60,7 +60,7 @@ impl Core {
     /// The recorder, in a turn in which the clock is read.
     #[inline]
     fn timing(&self) -> Option<&Recorder> {
-        self.recorder.as_deref().filter(|recorder| recorder.is_timed())
+        Some(&self.recorder).filter(|recorder| recorder.is_timed())
     }
 
     #[cold]
@@ -100,8 +100,7 @@ impl Core {
         }
         self.remote.publish_streams(inner.streams.len());
         let busy = ready || !settled || !self.run_queue.is_empty();
-        let recorder = self.recorder.as_deref();
-        self.poison_on_panic(|| inner.turn(busy, goes_on, upto, &self.remote, recorder))?;
+        self.poison_on_panic(|| inner.turn(busy, goes_on, upto, &self.remote, &self.recorder))?;
         if inner.io.has_looked {
             self.run_queue.note_look();
         }
@@ -155,20 +154,18 @@ impl Inner {
         goes_on: bool,
         upto: Option<Duration>,
         remote: &Remote,
-        recorder: Option<&Recorder>,
+        recorder: &Recorder,
     ) -> io::Result<()> {
         let mut busy = ready || self.has_unsettled();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
-        if let Some(recorder) = recorder {
-            recorder.turn_ends(self.io.driver.counters());
-        }
         self.io.has_looked = !goes_on || !self.io.driver.has_nothing_queued();
         if self.io.has_looked {
+            recorder.turn_ends(&mut self.io.driver);
             self.look(busy, upto, remote)?;
-        }
-        if let Some(recorder) = recorder {
             recorder.turn_begins();
+        } else {
+            recorder.turn_goes_on(&mut self.io.driver);
         }
         self.take_events();
         self.fire_timers();

@@ -18,14 +18,13 @@ impl Core {
             .iter()
             .for_each(|waker| waits.note(waker, || "for a signal".into()));
         let now = self.kernel.now();
-        let is_measured = |task: &Task| task.polls > 0 && self.recorder.is_some();
         let info = |(task, waits_for): (Task, Vec<String>)| TaskInfo {
             id: task.id,
             spawned_at: task.spawned_at,
             is_ready: task.queued,
             waits_for,
             polls: task.polls,
-            last_poll: is_measured(&task).then(|| now.saturating_sub(task.polled_at)),
+            last_poll: (task.polls > 0).then(|| now.saturating_sub(task.polled_at)),
         };
         Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
     }

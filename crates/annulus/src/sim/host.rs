@@ -128,7 +128,6 @@ impl Running {
         let runtime = builder.build()?;
         runtime.core().remote.keep_lost_panics();
         let entered = current::enter(runtime.core())?;
-        runtime.core().recorder.iter().for_each(|recorder| recorder.turn_begins());
         let main = spawn_at(main, added_at);
         drop(entered);
         Ok(Self { main: Some(main), runtime, deadline: None })

@@ -24,7 +24,8 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 10..=34;
 pub fn prometheus<'a>(runtimes: impl IntoIterator<Item = (&'a str, &'a Stats)>) -> String {
     let mut text = Text { out: String::new(), runtimes: runtimes.into_iter().collect() };
     text.info();
-    text.seconds("uptime_seconds", "Time since the runtime was built.", |stats| stats.uptime);
+    let help = "Time since the runtime was built.";
+    text.samples("uptime_seconds", help, "gauge", |stats| Some(Seconds(stats.uptime)));
     text.count("turns", "Turns of the loop.", |stats| stats.turns);
     text.tasks();
     text.resources();
@@ -37,6 +38,7 @@ pub fn prometheus<'a>(runtimes: impl IntoIterator<Item = (&'a str, &'a Stats)>) 
     text.out
 }
 
+/// Writing to its string does not fail.
 struct Text<'a> {
     out: String,
     runtimes: Vec<(&'a str, &'a Stats)>,
@@ -47,10 +49,7 @@ impl Text<'_> {
         self.head("info", "The driver that runs.", "gauge");
         for (shard, stats) in &self.runtimes {
             let (shard, driver) = (Escaped(shard), stats.driver);
-            write(
-                &mut self.out,
-                format_args!("annulus_info{{shard=\"{shard}\",driver=\"{driver}\"}} 1"),
-            );
+            _ = writeln!(self.out, "annulus_info{{shard=\"{shard}\",driver=\"{driver}\"}} 1");
         }
     }
 
@@ -146,8 +145,8 @@ impl Text<'_> {
     }
 
     fn head(&mut self, name: &str, help: &str, kind: &str) {
-        write(&mut self.out, format_args!("# HELP annulus_{name} {help}"));
-        write(&mut self.out, format_args!("# TYPE annulus_{name} {kind}"));
+        _ = writeln!(self.out, "# HELP annulus_{name} {help}");
+        _ = writeln!(self.out, "# TYPE annulus_{name} {kind}");
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: impl Fn(&Stats) -> usize) {
@@ -156,10 +155,6 @@ impl Text<'_> {
 
     fn count(&mut self, name: &str, help: &str, value: impl Fn(&Stats) -> u64) {
         self.samples(&format!("{name}_total"), help, "counter", |stats| Some(value(stats)));
-    }
-
-    fn seconds(&mut self, name: &str, help: &str, value: impl Fn(&Stats) -> Duration) {
-        self.samples(name, help, "gauge", |stats| Some(Seconds(value(stats))));
     }
 
     /// A metric, with a sample for each runtime that has it.
@@ -177,7 +172,7 @@ impl Text<'_> {
         for (shard, stats) in &self.runtimes {
             if let Some(value) = value(stats) {
                 let shard = Escaped(shard);
-                write(&mut self.out, format_args!("annulus_{name}{{shard=\"{shard}\"}} {value}"));
+                _ = writeln!(self.out, "annulus_{name}{{shard=\"{shard}\"}} {value}");
             }
         }
     }
@@ -188,32 +183,18 @@ impl Text<'_> {
             let Some(histogram) = of(stats) else { continue };
             let shard = Escaped(shard);
             let mut line = |what: &str, le: &dyn Display, value: &dyn Display| {
-                write(
-                    &mut self.out,
-                    format_args!("annulus_{name}{what}{{shard=\"{shard}\"{le}}} {value}"),
-                );
+                _ = writeln!(self.out, "annulus_{name}{what}{{shard=\"{shard}\"{le}}} {value}");
             };
             for bound in BOUNDS.map(|power| Duration::from_nanos((1 << power) - 1)) {
                 let le = format_args!(",le=\"{}\"", Seconds(bound)).to_string();
-                line("_bucket", &le, &up_to(histogram, bound));
+                let within = histogram.buckets().take_while(|(longest, _)| *longest <= bound);
+                line("_bucket", &le, &within.map(|(_, count)| count).sum::<u64>());
             }
             line("_bucket", &",le=\"+Inf\"", &histogram.count());
             line("_sum", &"", &Seconds(histogram.sum()));
             line("_count", &"", &histogram.count());
         }
     }
-}
-
-/// How many durations were no longer than a bound of a bucket.
-fn up_to(histogram: &Histogram, bound: Duration) -> u64 {
-    let within = histogram.buckets().take_while(|(longest, _)| *longest <= bound);
-    within.map(|(_, count)| count).sum()
-}
-
-/// Writes a line.
-fn write(out: &mut String, line: fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
-    _ = writeln!(out, "{line}");
 }
 
 /// The value of a label.

@@ -1,171 +1,203 @@
-//! The probe of a runtime that is measured.
+//! The recorder of a runtime's turns: for its flight recorder always, and for histograms if they were asked for.
 
 use super::timings::{SlowPoll, Timings};
 use super::trace::{FlightRecorder, Trace, What};
 use super::wake_marks::WakeMarks;
 use crate::tasks::RunQueue;
 use crate::tasks::probe::Probe;
-use annulus_driver::Counters;
+use annulus_driver::{Counters, Driver};
 use annulus_kernel::Kernel;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The least time between two rounds of timed turns, in nanoseconds: it bounds what timing costs. The first turn after that time begins a
-/// round, so that a turn that follows a long pause is always timed.
-const PERIOD: u64 = 100_000_000;
+/// The least time between two rounds of timed turns: it bounds what timing costs. The first turn after that time begins a round, so that a
+/// turn that follows a long pause is always timed.
+const PERIOD: Duration = Duration::from_millis(100);
 /// Turns of a round: two, since tasks that are woken by tasks run one turn later.
 const TIMED: u8 = 2;
+/// The least time that turns which are not timed share a record: below the tick of most kernels' coarse clock, 4 ms.
+const SHARED: Duration = Duration::from_millis(3);
+/// A turn that is not timed has a record of its own if it takes this long: longer than any tick of the coarse clock, 10 ms at most.
+const LONG: Duration = Duration::from_millis(12);
+/// Polls of a timed turn that are recorded; of the rest those that take so long.
+const POLLS: u64 = 64;
+const LONG_POLL: Duration = Duration::from_millis(1);
 /// Slow polls that are kept.
 const KEPT: usize = 16;
 /// Marks of a turn: one for each poll, and a few.
 const MARKS: usize = 1100;
 
-/// The measurements to make.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Measuring {
-    #[default]
-    Nothing,
-    /// Some turns.
-    Sampled,
-    /// All turns; polls that take this long or longer are slow.
-    EveryPoll(Duration),
-}
-
-/// Measures turns and polls.
+/// Records turns and polls. Of turns that are not timed it only reads the coarse clock, twice.
 pub(crate) struct Recorder {
     kernel: Rc<dyn Kernel>,
     run_queue: Rc<RunQueue>,
+    /// All turns are timed, and polls that take this long or longer are slow.
     slow_poll: Option<Duration>,
     /// When the runtime was built.
     began: Duration,
     /// Turns of this round that are left, this one included; constant if all turns are timed.
     timed: Cell<u8>,
-    /// When the next round begins, in nanoseconds of the kernel's clock.
-    next: Cell<u64>,
-    /// In a timed turn: when it began, and the last reading.
+    /// When the next round begins.
+    next_round: Cell<Duration>,
+    /// When the record that turns share is due, in nanoseconds; 0 in a timed turn.
+    due: Cell<u64>,
+    /// When that record or the timed turn began, the turns since, and all polls before.
     turn_began: Cell<Duration>,
+    turns: Cell<u32>,
+    polls_before: Cell<u64>,
+    /// In a timed turn: the last reading.
     last: Cell<Duration>,
-    /// A timed turn has ended, and the next has not begun.
-    in_kernel: Cell<bool>,
-    wakes: RefCell<WakeMarks>,
-    timings: RefCell<Timings>,
     flight: RefCell<FlightRecorder>,
+    /// If that was asked for.
+    measured: Option<RefCell<(Timings, WakeMarks)>>,
 }
 
 impl Recorder {
-    /// `None` if nothing is to be measured.
+    /// With `measures`, or a limit for polls, it has histograms.
     pub(crate) fn new(
-        measuring: Measuring,
+        measures: bool,
+        slow_poll: Option<Duration>,
         kernel: Rc<dyn Kernel>,
         run_queue: Rc<RunQueue>,
-    ) -> Option<Box<Self>> {
-        let slow_poll = match measuring {
-            Measuring::Nothing => return None,
-            Measuring::Sampled => None,
-            Measuring::EveryPoll(limit) => Some(limit),
-        };
+    ) -> Self {
         let began = kernel.now();
-        let timings = Timings { last_slow_polls: Vec::with_capacity(KEPT), ..Timings::default() };
-        Some(Box::new(Self {
+        let measured = (measures || slow_poll.is_some()).then(|| {
+            let last_slow_polls = Vec::with_capacity(KEPT);
+            let timings = Timings { last_slow_polls, ..Timings::default() };
+            RefCell::new((timings, WakeMarks::with_capacity(MARKS)))
+        });
+        Self {
             kernel,
             run_queue,
             slow_poll,
             began,
             timed: Cell::new(slow_poll.map_or(0, |_| TIMED)),
-            next: Cell::new(0),
+            next_round: Cell::default(),
+            due: Cell::default(),
             turn_began: Cell::new(began),
+            turns: Cell::default(),
+            polls_before: Cell::default(),
             last: Cell::new(began),
-            in_kernel: Cell::new(false),
-            wakes: RefCell::new(WakeMarks::with_capacity(MARKS)),
-            timings: RefCell::new(timings),
             flight: RefCell::new(FlightRecorder::new()),
-        }))
+            measured,
+        }
     }
 
-    /// The timings that were measured so far.
-    pub(crate) fn timings(&self) -> Timings {
-        self.timings.borrow().clone()
+    /// The timings that were measured so far, if any are.
+    pub(crate) fn timings(&self) -> Option<Timings> {
+        self.measured.as_ref().map(|measured| measured.borrow().0.clone())
     }
 
-    /// The timed turns of the last seconds.
+    /// The turns of the last seconds.
     pub(crate) fn trace(&self) -> Trace {
         self.flight.borrow().trace()
     }
 
-    /// The loop has returned from the kernel.
+    /// The next turn begins: the loop has looked for events.
     #[inline]
     pub(crate) fn turn_begins(&self) {
-        if self.is_timed() {
-            return self.after_timed_turn();
-        }
-        let now = nanos(self.kernel.tick());
+        let now = self.kernel.tick();
         self.run_queue.set_time(now);
-        if now >= self.next.get() {
-            self.next.set(now + PERIOD);
-            self.timed.set(TIMED);
-            self.timed_turn_begins(self.kernel.now());
+        if now >= self.due.get() {
+            self.waited();
         }
     }
 
-    #[cold]
-    fn after_timed_turn(&self) {
-        let now = self.kernel.now();
-        if self.in_kernel.take() {
-            self.record(What::Wait, self.last.get(), now);
-        }
-        if self.slow_poll.is_none() {
-            self.timed.set(self.timed.get() - 1);
-        }
+    /// Tasks go on before the loop looks for events. If turns are timed, that is the next one.
+    #[inline]
+    pub(crate) fn turn_goes_on(&self, driver: &mut Driver) {
         if self.is_timed() {
-            return self.timed_turn_begins(now);
+            self.turned(driver);
+            self.waited();
         }
-        self.wakes.borrow_mut().pause();
-        self.run_queue.set_time(nanos(self.kernel.tick()));
     }
 
     /// The turn goes on after its thread did something else, as that of a guest does.
     pub(crate) fn turn_resumes(&self) {
-        if self.is_timed() {
-            let now = self.kernel.now();
-            self.run_queue.set_time(nanos(now));
-            self.turn_began.set(now);
-            self.last.set(now);
-        }
+        if self.is_timed() { self.begin(self.kernel.now()) } else { self.turn_begins() }
     }
 
-    #[cold]
-    fn timed_turn_begins(&self, now: Duration) {
-        self.run_queue.set_time(nanos(now));
+    /// A timed turn, or turns that share a record, begin.
+    fn begin(&self, now: Duration) {
+        self.run_queue.set_time(now.as_nanos() as u64);
         self.turn_began.set(now);
+        self.turns.set(0);
+        self.polls_before.set(self.run_queue.polls());
         self.last.set(now);
-        self.note_wakes(now);
+        let due = if self.is_timed() { 0 } else { (now + SHARED).as_nanos() as u64 };
+        self.due.set(due);
+        self.measure(|_, wakes| {
+            if self.is_timed() { wakes.note(self.run_queue.len(), now) } else { wakes.pause() }
+        });
     }
 
-    /// The loop is about to enter the kernel.
-    #[inline]
-    pub(crate) fn turn_ends(&self, counters: &Counters) {
+    /// The loop returns from the kernel after a timed turn, or when the record of turns is due.
+    #[cold]
+    fn waited(&self) {
+        let now = self.kernel.now();
         if self.is_timed() {
-            self.timed_turn_ends(counters);
+            self.record(What::Wait, self.last.get(), now);
+            if self.slow_poll.is_none() {
+                self.timed.set(self.timed.get() - 1);
+            }
+        } else {
+            self.record_shared(true, now);
+            if now >= self.next_round.get() {
+                self.next_round.set(now + PERIOD);
+                self.timed.set(TIMED);
+            }
+        }
+        self.begin(now);
+    }
+
+    /// The turn ends: the loop is about to look for events.
+    #[inline]
+    pub(crate) fn turn_ends(&self, driver: &mut Driver) {
+        self.turns.set(self.turns.get().wrapping_add(1));
+        if self.kernel.tick() >= self.due.get() {
+            self.turned(driver);
         }
     }
 
+    /// A timed turn ends, or another one when the record of turns is due.
     #[cold]
-    fn timed_turn_ends(&self, counters: &Counters) {
-        self.lap();
-        let (began, now) = (self.turn_began.get(), self.last.get());
-        self.timings.borrow_mut().turn.record(now.saturating_sub(began));
-        self.in_kernel.set(true);
-        self.record(What::Turn, began, now);
-        self.flight.borrow_mut().note_completions(counters, now);
+    fn turned(&self, driver: &mut Driver) {
+        let now = self.kernel.now();
+        let began = self.turn_began.get();
+        if self.is_timed() {
+            self.last.set(now);
+            self.measure(|timings, _| timings.turn.record(now.saturating_sub(began)));
+            self.record(What::Turn, began, now);
+        } else {
+            let began = Duration::from_nanos(self.run_queue.time()).max(began);
+            if now.saturating_sub(began) < LONG {
+                self.record_shared(false, now);
+            } else {
+                self.turns.set(self.turns.get() - 1);
+                self.record_shared(false, began);
+                self.record(What::Turn, began, now);
+                let mut flight = self.flight.borrow_mut();
+                self.run_queue.polled().for_each(|place| flight.add_poll(place, began));
+            }
+            self.begin(now);
+        }
+        let Counters { cqes: all, late_completions: late, .. } = *driver.counters();
+        self.record(What::Completions { all, late }, now, now);
+    }
+
+    fn record_shared(&self, waited: bool, ended: Duration) {
+        let polls = (self.run_queue.polls() - self.polls_before.get()) as u32;
+        let what = What::Turns { turns: self.turns.get(), polls, waited };
+        self.record(what, self.turn_began.get(), ended);
     }
 
     fn record(&self, what: What, began: Duration, ended: Duration) {
         self.flight.borrow_mut().push(what, began, ended.saturating_sub(began));
     }
 
-    /// Whether the clock is read in this turn.
+    /// Whether the exact clock is read in this turn.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.timed.get() > 0
@@ -178,22 +210,29 @@ impl Recorder {
         now.saturating_sub(self.last.replace(now))
     }
 
-    fn note_wakes(&self, since: Duration) {
-        self.wakes.borrow_mut().note(self.run_queue.len(), since);
+    fn measure(&self, work: impl FnOnce(&mut Timings, &mut WakeMarks)) {
+        if let Some(measured) = &self.measured {
+            let (timings, wakes) = &mut *measured.borrow_mut();
+            work(timings, wakes);
+        }
     }
 
+    /// Notes a slow poll, in the log too, if there is one.
     #[cold]
     fn slow(&self, spawned_at: Option<&'static Location<'static>>, took: Duration) {
         let ended = self.last.get().saturating_sub(self.began);
         let slow = SlowPoll { spawned_at, took, ended };
-        let mut timings = self.timings.borrow_mut();
-        timings.slow_polls += 1;
-        if timings.last_slow_polls.len() == KEPT {
-            timings.last_slow_polls.remove(0);
-        }
-        timings.last_slow_polls.push(slow);
-        drop(timings);
-        log_slow(&slow);
+        self.measure(|timings, _| {
+            timings.slow_polls += 1;
+            if timings.last_slow_polls.len() == KEPT {
+                timings.last_slow_polls.remove(0);
+            }
+            timings.last_slow_polls.push(slow);
+        });
+        #[cfg(feature = "tracing")]
+        crate::unwind::contained(|| {
+            tracing::warn!(target: "annulus", took = ?slow.took, "{slow}");
+        });
     }
 }
 
@@ -205,38 +244,29 @@ impl Probe for Recorder {
 
     fn task_taken(&self) {
         let last = self.last.get();
-        let woken = self.wakes.borrow_mut().take();
-        if let Some(woken) = woken {
-            self.timings.borrow_mut().wake_to_poll.record(last.saturating_sub(woken));
-        }
-        // For the tasks that this poll wakes.
-        self.note_wakes(last);
+        self.measure(|timings, wakes| {
+            if let Some(woken) = wakes.take() {
+                timings.wake_to_poll.record(last.saturating_sub(woken));
+            }
+            // For the tasks that this poll wakes.
+            wakes.note(self.run_queue.len(), last);
+        });
     }
 
     fn polled(&self, spawned_at: Option<&'static Location<'static>>) {
         let took = self.lap();
-        self.timings.borrow_mut().poll.record(took);
+        self.measure(|timings, _| timings.poll.record(took));
         let ended = self.last.get();
-        self.record(What::Poll(spawned_at), ended.saturating_sub(took), ended);
+        let nth = self.run_queue.polls() - self.polls_before.get();
+        if nth <= POLLS || took >= LONG_POLL || self.slow_poll.is_some() {
+            self.record(What::Poll(spawned_at), ended.saturating_sub(took), ended);
+        }
         if self.slow_poll.is_some_and(|limit| took >= limit) {
             self.slow(spawned_at, took);
         }
     }
 
     fn polls_end(&self) {
-        self.note_wakes(self.last.get());
+        self.measure(|_, wakes| wakes.note(self.run_queue.len(), self.last.get()));
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    time.as_nanos() as u64
-}
-
-/// Notes a slow poll in the log, if there is one.
-fn log_slow(slow: &SlowPoll) {
-    #[cfg(feature = "tracing")]
-    crate::unwind::contained(|| {
-        tracing::warn!(target: "annulus", took = ?slow.took, "{slow}");
-    });
-    _ = slow;
 }

@@ -33,8 +33,8 @@ pub struct TaskInfo {
     pub waits_for: Vec<String>,
     /// How often it was polled.
     pub polls: u64,
-    /// How long ago it was polled last, if the runtime was built with [`Builder::measure`](crate::Builder::measure): a task that is not
-    /// ready has waited for so long. Up to a few milliseconds too long, since the clock is a coarse one. `None` before the first poll.
+    /// How long ago it was polled last: a task that is not ready has waited for so long. Up to a few milliseconds too long, since the clock is
+    /// a coarse one. `None` before the first poll.
     pub last_poll: Option<Duration>,
 }
 

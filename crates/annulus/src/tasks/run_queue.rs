@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Polls of tasks between two looks for events, unless [`Builder::event_interval`](crate::Builder::event_interval) says otherwise.
 pub(crate) const EVENT_INTERVAL: u32 = 61;
 
+/// Polls whose places are kept.
+const RECENT: usize = 256;
+
 /// The tasks of one runtime. It is not `Send`: it stays on its runtime's thread, which is the owner of its tasks.
 pub(crate) struct RunQueue {
     /// Tasks that can run, in the order they were woken.
@@ -32,13 +35,16 @@ pub(crate) struct RunQueue {
     /// Tasks linked so far.
     spawned: Cell<u64>,
     /// The operations that a task may do each time it is polled: see `budget`.
-    task_budget: Cell<u32>,
-    /// Polls after which the loop looks for events although tasks are ready, and those since it did.
-    event_interval: Cell<u32>,
-    polls: Cell<u32>,
+    pub(crate) task_budget: Cell<u32>,
+    /// Polls after which the loop looks for events although tasks are ready; all polls so far, and those of them before it last did.
+    pub(crate) event_interval: Cell<u32>,
+    polls: Cell<u64>,
+    looked: Cell<u64>,
+    /// The places that spawned the tasks that were polled last, by the number of the poll; `None` is the future of `block_on`.
+    recent: [Cell<Option<&'static Location<'static>>>; RECENT],
     /// The task that runs, or [`Id::NONE`].
     running: Cell<Id>,
-    /// When the tasks that run now are noted to have run, in nanoseconds; 0 if that is not measured.
+    /// When the tasks that run now are noted to have run, in nanoseconds.
     time: Cell<u64>,
     _not_send: PhantomData<*const ()>,
 }
@@ -52,7 +58,7 @@ pub(crate) struct Task {
     pub(crate) queued: bool,
     /// How often it was polled.
     pub(crate) polls: u64,
-    /// When it was polled last, if there was a poll and the queue was given the time.
+    /// When it was polled last, if there was a poll.
     pub(crate) polled_at: Duration,
 }
 
@@ -62,39 +68,32 @@ impl RunQueue {
         let (live, closed) = (RefCell::new(Slab::new()), Cell::new(false));
         let (spawned, time) = (Cell::new(0), Cell::new(0));
         let task_budget = Cell::new(budget::DEFAULT);
-        let (event_interval, polls) = (Cell::new(EVENT_INTERVAL), Cell::new(0));
         Self {
             queue,
             live,
             closed,
             spawned,
             task_budget,
-            event_interval,
-            polls,
+            event_interval: Cell::new(EVENT_INTERVAL),
+            polls: Cell::new(0),
+            looked: Cell::new(0),
+            recent: [const { Cell::new(None) }; RECENT],
             running: Cell::new(Id::NONE),
             time,
             _not_send: PhantomData,
         }
     }
 
-    pub(crate) fn set_task_budget(&self, budget: u32) {
-        self.task_budget.set(budget);
-    }
-
-    pub(crate) fn set_event_interval(&self, polls: u32) {
-        self.event_interval.set(polls);
-    }
-
     /// Whether tasks may go on before the loop looks for events.
     #[inline]
     pub(crate) fn may_go_on(&self) -> bool {
-        self.polls.get() < self.event_interval.get()
+        self.polls.get() - self.looked.get() < u64::from(self.event_interval.get())
     }
 
     /// The loop has looked for events.
     #[inline]
     pub(crate) fn note_look(&self) {
-        self.polls.set(0);
+        self.looked.set(self.polls.get());
     }
 
     /// The time of the tasks that are polled from now on, in nanoseconds.
@@ -103,10 +102,29 @@ impl RunQueue {
         self.time.set(nanos);
     }
 
-    /// A task is about to be polled.
+    /// When the loop last looked for events, in nanoseconds: a little before, by as much as the clock is late.
+    pub(crate) fn time(&self) -> u64 {
+        self.time.get()
+    }
+
+    /// Polls so far.
+    pub(crate) fn polls(&self) -> u64 {
+        self.polls.get()
+    }
+
+    /// The places that spawned the tasks that were polled since the loop last looked for events, but for those of old polls.
+    pub(crate) fn polled(&self) -> impl Iterator<Item = Option<&'static Location<'static>>> {
+        let (from, to) = (self.looked.get(), self.polls.get());
+        let from = from.max(to.saturating_sub(RECENT as u64));
+        (from..to).map(|number| self.recent[number as usize % RECENT].get())
+    }
+
+    /// A task is about to be polled that was spawned at this place, or the future of `block_on`.
     #[inline]
-    pub(crate) fn renew_budget(&self) {
-        self.polls.set(self.polls.get().saturating_add(1));
+    pub(crate) fn poll_begins(&self, place: Option<&'static Location<'static>>) {
+        let number = self.polls.get();
+        self.recent[number as usize % RECENT].set(place);
+        self.polls.set(number + 1);
         budget::renew(self.task_budget.get());
     }
 
@@ -155,7 +173,7 @@ impl RunQueue {
         for _ in 0..count {
             let Some(task) = self.pop() else { break };
             probe.task_taken();
-            self.renew_budget();
+            self.poll_begins(Some(task.spawned_at()));
             self.running.set(task.id());
             // SAFETY: tasks in the queue are queued.
             let state = unsafe { self.owned(&task).run() };

@@ -38,8 +38,14 @@ fn nothing_is_measured_unless_it_was_asked_for() {
     for builder in builders() {
         let off = builder.clone().slow_poll(LIMIT).measure(true).measure(false);
         for builder in [builder, off] {
-            let measured = run_on(builder, async { Ok(stats().await?.timings.is_some()) });
-            assert!(!measured);
+            run_on(builder, async {
+                assert!(stats().await?.timings.is_none());
+                // The flight recorder is always on.
+                yield_now().await;
+                let events = events(&annulus::handle()?.trace().await?);
+                assert!(events.iter().any(|event| event.0 == "turn"), "{events:?}");
+                Ok(())
+            });
         }
     }
 }
@@ -213,9 +219,44 @@ fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
 }
 
 #[test]
-fn a_trace_is_bounded_and_refused_where_nothing_is_timed() {
+fn a_stall_of_a_runtime_that_measures_nothing_is_in_its_trace_with_the_tasks_that_it_polled() {
     for builder in builders() {
-        run_on(builder.clone().slow_poll(Duration::from_secs(100)), async {
+        run_on(builder, async {
+            let line = line!() + 1;
+            let holding = || spawn(async { hold(4 * LIMIT) });
+            let polled = format!("polled {}:{line}", file!());
+            let mut known = None;
+            // Two turns of each tenth of a second are timed, and have the poll itself.
+            let events = loop {
+                annulus::time::sleep(LIMIT).await;
+                holding().await.expect("no panic");
+                annulus::time::sleep(LIMIT).await;
+                let trace = annulus::handle()?.trace().await?;
+                let stall = trace.last_stall(4 * LIMIT);
+                assert!(stall > known, "{trace}");
+                known = stall;
+                let events = events(&trace);
+                if events.iter().any(|event| event.0 == polled) {
+                    break events;
+                }
+            };
+            let at = events.iter().position(|event| event.0 == polled).expect("it is there");
+            let turn = events[..at].iter().rfind(|event| event.0 == "turn").expect("its turn");
+            assert!(u128::from(turn.3) >= (4 * LIMIT).as_nanos(), "{events:?}");
+            assert_eq!(turn.2, events[at].2, "{events:?}");
+            let trace = annulus::handle()?.trace().await?;
+            let is_shared = |event: &(String, String, u64, u64)| event.0.starts_with("turns");
+            assert!(events.iter().any(is_shared), "{trace}");
+            assert_eq!(trace.last_stall(Duration::from_secs(3600)), None);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_trace_is_bounded() {
+    for builder in builders() {
+        run_on(builder.slow_poll(Duration::from_secs(100)), async {
             for _ in 0..6000 {
                 yield_now().await;
             }
@@ -223,9 +264,5 @@ fn a_trace_is_bounded_and_refused_where_nothing_is_timed() {
             assert_eq!(events(&annulus::handle()?.trace().await?).len(), 4096 + 1);
             Ok(())
         });
-        let refused = run_on(builder, async { Ok(annulus::handle()?.trace().await) });
-        let refused = refused.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
-        assert!(refused.to_string().contains("Builder::measure(true)"), "{refused}");
     }
 }

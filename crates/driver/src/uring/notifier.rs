@@ -31,16 +31,11 @@ impl Uring {
         self.is_clear() && self.files.is_empty() && !self.ring.overflowed()
     }
 
-    fn has_deferred(&self) -> bool {
-        self.ring.work_pending() || self.ring.overflowed()
-    }
-
     #[inline]
     pub(crate) fn arm(&mut self) -> bool {
         self.ring.notify(true);
         // Completions came before it was on, or deferred work waits for an enter; neither is signalled again.
-        let has_news = self.ring.ready() > 0 || self.has_deferred();
-        self.is_clear() && self.files.is_empty() && !has_news
+        self.has_nothing_queued() && self.ring.ready() == 0 && !self.ring.work_pending()
     }
 
     #[inline]

@@ -68,6 +68,10 @@ unsafe impl Kernel for Bent {
         Linux.now()
     }
 
+    fn tick(&self) -> u64 {
+        Linux.tick()
+    }
+
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
         Linux.socket(domain, kind, nonblocking)
     }
