@@ -132,29 +132,18 @@ pub(crate) fn tables(report: &Report) -> String {
 /// A column of a table: a metric, and the kind of value to show.
 type Shown<'a> = (&'a Metric, Column);
 
-/// Every column: values first, then ratios, if contenders are compared.
+/// Every column: values first, then ratios, that of the primary metric first.
 fn columns(report: &Report) -> Vec<Shown<'_>> {
-    let all = report
-        .settings
-        .metrics
-        .iter()
-        .flat_map(|m| m.columns.iter().map(move |column| (m, *column)));
-    let compared = !report.controls.is_empty();
-    let (mut ratios, values): (Vec<_>, Vec<_>) = all.partition(|shown| shown.1 == Column::Ratio);
-    ratios.sort_by_key(|(metric, _)| metric.role != Role::Primary);
-    values.into_iter().chain(ratios.into_iter().filter(|_| compared)).collect()
+    let mut columns = report.columns(Column::is_in_text);
+    columns
+        .sort_by_key(|&(metric, column)| column == Column::Ratio && metric.role != Role::Primary);
+    columns
 }
 
 fn title(report: &Report, (metric, column): Shown<'_>) -> String {
     let baseline = &report.settings.contenders.baseline;
-    match column {
-        Column::Value => metric.title.clone(),
-        Column::Best => "best".to_owned(),
-        Column::Ratio if baseline.chars().count() > BASELINE => {
-            format!("{} ÷ baseline", metric.noun)
-        }
-        Column::Ratio => format!("{} ÷ {baseline}", metric.noun),
-    }
+    let is_long = baseline.chars().count() > BASELINE;
+    column.title(metric, if is_long { "baseline" } else { baseline })
 }
 
 fn cells(report: &Report) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::column::Column;
 use super::formula::Formula;
 
 /// The result of one slice: numbers by name, as reported by the contender or the load.
@@ -84,18 +85,6 @@ pub enum Role {
     Guard(f64),
 }
 
-/// A column that a table has for a metric.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Column {
-    /// The combined value.
-    Value,
-    /// The best round.
-    Best,
-    /// The ratio to the baseline.
-    Ratio,
-}
-
 /// A number format.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -169,6 +158,12 @@ impl Metric {
     /// A number of the sample that is in CSV and JSON, and in no table.
     pub fn hidden(key: &str) -> Metric {
         Metric { columns: Vec::new(), ..Metric::plain(key, "", Formula::number(key)) }
+    }
+
+    /// The name of the values of the metric; empty if they are not shown.
+    pub(crate) fn label(&self) -> &str {
+        let is_shown = self.columns.contains(&Column::Value) || self.noun.is_empty();
+        if is_shown && !self.title.is_empty() { &self.title } else { &self.noun }
     }
 
     /// Whether it has ratios.

@@ -5,6 +5,7 @@
 //! common to all benches.
 
 mod cell;
+mod column;
 mod contenders;
 mod contest;
 mod envelope;
@@ -33,15 +34,16 @@ use crate::proc::Memory;
 use crate::scratch::Scratch;
 
 pub use cell::{Cell, Value};
+pub use column::{Column, Figure};
 pub use contenders::Contenders;
 pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
 pub use envelope::{Against, Best, Distance, Distances, Envelope, OURS, Worst};
 pub use formula::Formula;
 pub use metric::{
-    Better, Column, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped, megabytes, rate,
+    Better, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped, megabytes, rate,
 };
 pub use record::{Outcome, Record};
-pub use report::{Comparison, Figure, Footprint, NOTHING, Report, Row, SliceRow};
+pub use report::{Comparison, Footprint, NOTHING, Report, Row, SliceRow};
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use summary::Summary;

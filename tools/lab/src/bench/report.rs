@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Bench;
 use super::cell::Cell;
+use super::column::{Column, Figure};
 use super::envelope::{Against, Envelope};
-use super::metric::{Column, Fold, Metric, Role, Sample, grouped};
+use super::metric::{Metric, Sample, grouped};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::summary::Summary;
@@ -97,16 +98,21 @@ impl Report {
         }
     }
 
+    /// The columns that a table has: values first, then ratios, if contenders are compared.
+    pub fn columns(&self, has: impl Fn(Column, &Metric) -> bool) -> Vec<(&Metric, Column)> {
+        let of = |metric| Column::ALL.map(|column| (metric, column));
+        let all = self.settings.metrics.iter().flat_map(of);
+        let has = all.filter(|&(metric, column)| has(column, metric));
+        let (ratios, values): (Vec<_>, Vec<_>) = has.partition(|one| one.1 == Column::Ratio);
+        let is_compared = !self.controls.is_empty();
+        values.into_iter().chain(ratios.into_iter().filter(|_| is_compared)).collect()
+    }
+
     /// The text in a table for a metric in a row.
     pub fn shown(&self, row: &Row, metric: &Metric, column: Column) -> String {
-        let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
         let is_baseline = row.contender == self.settings.contenders.baseline;
-        let text = row.figures.get(&metric.key).and_then(|figure| match column {
-            Column::Value => number(figure.value),
-            Column::Best => number(figure.best),
-            Column::Ratio if is_baseline => figure.ratio.map(|_| "1".to_owned()),
-            Column::Ratio => figure.ratio.map(|ratio| ratio.to_string()),
-        });
+        let figure = row.figures.get(&metric.key);
+        let text = figure.and_then(|figure| column.text(metric, figure, is_baseline));
         text.unwrap_or_else(|| NOTHING.into())
     }
 
@@ -163,35 +169,9 @@ pub struct Row {
     pub error: Option<String>,
 }
 
-/// The combined value of a metric.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Figure {
-    /// The median, or the sum; `null` if there are no values.
-    pub value: Option<f64>,
-    /// The best round: noise on a shared machine only slows down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub best: Option<f64>,
-    /// The ratio to the baseline, taken within the rounds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ratio: Option<Ratio>,
-    /// Whether the control must be equal by this metric.
-    #[serde(skip)]
-    checked: bool,
-}
-
 impl Row {
     fn of(bench: &Bench, record: &Record, contender: usize, against: usize, cell: usize) -> Row {
-        let figure = |metric: &Metric| Figure {
-            value: record.value(metric, contender, cell),
-            best: (metric.fold == Fold::Median)
-                .then(|| record.best(metric, contender, cell))
-                .flatten(),
-            ratio: metric
-                .is_compared()
-                .then(|| record.ratio(metric, contender, against, cell))
-                .flatten(),
-            checked: matches!(metric.role, Role::Checked | Role::Primary),
-        };
+        let figure = |metric: &Metric| Figure::of(record, metric, [contender, against], cell);
         let outcomes = || record.outcomes(contender, cell);
         let errors = || outcomes().filter_map(|outcome| outcome.as_ref().err());
         Row {
@@ -216,11 +196,6 @@ impl Row {
     /// The combined value of a metric.
     pub fn value(&self, key: &str) -> Option<f64> {
         self.figures.get(key)?.value
-    }
-
-    /// The ratios by which a control must be equal.
-    pub(super) fn checked(&self) -> impl Iterator<Item = Ratio> {
-        self.figures.values().filter(|figure| figure.checked).filter_map(|figure| figure.ratio)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The metrics of requests to servers: latencies, and guards, by which a winner by CPU time must not be worse than the others.
 
+use super::column::Column;
 use super::formula::Formula;
-use super::metric::{Column, Format, LEAST_RATE, Metric, Role, rate};
+use super::metric::{Format, LEAST_RATE, Metric, Role, rate};
 use super::warnings::CLIENT_CPU_SHARE;
 
 /// The winner must not have a higher p99 than this, as a multiple of the other's.

@@ -3,6 +3,7 @@
 use super::Bench;
 use super::cell::Cell;
 use super::contest::control_failed;
+use super::metric::{Metric, Role};
 use super::record::Record;
 use super::report::Row;
 use crate::cores::Cores;
@@ -22,7 +23,7 @@ pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<Strin
         interrupted(bench, record),
         imprecise(bench, record),
         saturated(bench, record),
-        control(controls),
+        control(bench, controls),
     ];
     all.into_iter().flatten().collect()
 }
@@ -77,8 +78,13 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     ))
 }
 
-fn control(controls: &[Row]) -> Option<String> {
-    let deviating = controls.iter().filter(|row| row.checked().any(control_failed));
+fn control(bench: &Bench, controls: &[Row]) -> Option<String> {
+    let decides = |metric: &&Metric| matches!(metric.role, Role::Checked | Role::Primary);
+    let deviates = |row: &&Row| {
+        let figures = bench.metrics.iter().filter(decides).map(|of| row.figures.get(&of.key));
+        figures.filter_map(|figure| figure?.ratio).any(control_failed)
+    };
+    let deviating = controls.iter().filter(deviates);
     let cells = list(deviating.map(|row| &row.cell))?;
     Some(format!(
         "the same contender, measured twice, did not come out the same at {cells}: only effects far above that count \

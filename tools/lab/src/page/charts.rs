@@ -5,16 +5,10 @@ use std::ops::Range;
 use annulus_load::stats::Verdict;
 use annulus_page::{Axis, Figure, IntervalChart, IntervalRow, text};
 
-use crate::bench::{Against, Metric, Report};
+use crate::bench::{Against, Report};
 
 /// The colours of a row: better, worse, and what is undecided or the same.
 const COLOURS: [usize; 3] = [2, 1, 5];
-
-/// The name of a metric's values; empty if they are not shown.
-pub(super) fn label(metric: &Metric) -> &str {
-    let is_shown = metric.columns.contains(&crate::bench::Column::Value) || metric.noun.is_empty();
-    if is_shown && !metric.title.is_empty() { &metric.title } else { &metric.noun }
-}
 
 /// The contender that the run is about, against the best of its rivals in each cell, by the primary metric; none with a single contender.
 pub(super) fn ratios(report: &Report) -> Option<Figure> {

@@ -1,24 +1,10 @@
 //! A row for each figure, as comma-separated values.
 
 use super::Document;
-use super::values::Values;
-use crate::bench::{Cell, Row};
+use crate::bench::{Cell, Figure, Metric, Row};
 
-/// The columns that follow the contender and the parameters of the cell.
-const COLUMNS: [&str; 12] = [
-    "metric",
-    "value",
-    "low",
-    "high",
-    "best",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "slices",
-    "failed",
-    "error",
-    "finished",
-];
+/// The columns behind the numbers of a metric.
+const LAST: [&str; 4] = ["slices", "failed", "error", "finished"];
 
 impl Document<'_> {
     /// A row for each contender, cell and metric, below a row with the names of the columns: the contender, each parameter of the cells,
@@ -31,29 +17,16 @@ impl Document<'_> {
                 names.push(name);
             }
         }
-        let head = ["contender"].into_iter().chain(names.iter().copied()).chain(COLUMNS);
+        let numbers = Figure::default().numbers().map(|(name, _)| name);
+        let head = ["contender"].into_iter().chain(names.iter().copied());
+        let head = head.chain(["metric"]).chain(numbers).chain(LAST);
         let mut text = line(head.map(str::to_owned));
-        let values = Values::new(self.report);
         for row in self.report.rows() {
-            let cell = self.report.settings.cells.iter().position(|cell| *cell == row.cell);
-            for metric in &self.report.settings.metrics {
-                let estimate = cell.and_then(|cell| values.estimate(metric, &row.contender, cell));
-                let interval = estimate.and_then(|of| of.interval);
-                let figure = row.figures.get(&*metric.key);
-                let ratio = figure.and_then(|figure| figure.ratio);
-                let ratio_interval = ratio.and_then(|ratio| ratio.interval);
-                let numbers = [
-                    estimate.map(|of| of.value),
-                    interval.map(|of| of.low),
-                    interval.map(|of| of.high),
-                    figure.and_then(|figure| figure.best),
-                    ratio.map(|of| of.median),
-                    ratio_interval.map(|of| of.low),
-                    ratio_interval.map(|of| of.high),
-                ];
-                let cells = first(row, &names).chain([metric.key.to_string()]);
-                let cells = cells.chain(numbers.map(number)).chain(self.last(row));
-                text += &line(cells);
+            for Metric { key, .. } in &self.report.settings.metrics {
+                let figure = row.figures.get(key).copied().unwrap_or_default();
+                let numbers = figure.numbers().map(|(_, value)| number(value));
+                let cells = first(row, &names).chain([key.clone()]).chain(numbers);
+                text += &line(cells.chain(self.last(row)));
             }
         }
         text

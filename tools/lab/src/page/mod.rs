@@ -38,7 +38,6 @@ mod summary;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use annulus_page::{Block, Link, Page, Section};
 

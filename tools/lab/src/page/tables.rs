@@ -2,8 +2,7 @@
 
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
-use super::charts::label;
-use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOTHING, Report, Role};
+use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOTHING, Report};
 use crate::suite::{PUBLISHED, TableReport};
 
 /// Up to here a distance is marked as good as the best.
@@ -36,7 +35,7 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
     let warning = if any('?') { " ?: no verdict; such rows count in no mean." } else { "" };
     Some(Matrix {
-        title: format!("{}: × the best of each row", label(metric)),
+        title: format!("{}: × the best of each row", metric.label()),
         note: format!(
             "1 is the best, 2 is twice as bad; bold is within {}.{warning}",
             text::percent(NEAR - 1.0)
@@ -99,9 +98,12 @@ pub(super) fn published(table: &TableReport) -> Matrix {
 
 /// Every figure that is shown of every contender, the control included.
 pub(super) fn all(report: &Report) -> Matrix {
-    let shown = columns(report);
+    let measured = |metric: &Metric| report.rows().any(|row| row.value(&metric.key).is_some());
+    let mut shown = report.columns(Column::is_on_page);
+    shown.retain(|(metric, _)| measured(metric));
+    let baseline = &report.settings.contenders.baseline;
     let head = ["", ""].map(String::from).into_iter();
-    let head = head.chain(shown.iter().map(|&(metric, column)| title(report, metric, column)));
+    let head = head.chain(shown.iter().map(|(metric, column)| column.title(metric, baseline)));
     let head: Vec<String> = head.chain(["failed".to_owned()]).collect();
     let mut rows = Vec::new();
     for cell in &report.settings.cells {
@@ -118,27 +120,6 @@ pub(super) fn all(report: &Report) -> Matrix {
     }
     let note = "Medians of the rounds; ÷ is the ratio within them, with its 95 % interval. The control is the first contender, measured twice.";
     Matrix { title: "Every figure".into(), note: note.into(), head, rows, ..Matrix::default() }
-}
-
-type Shown<'a> = (&'a Metric, Column);
-
-/// The value of each metric with a title, and the ratios of those that decide.
-fn columns(report: &Report) -> Vec<Shown<'_>> {
-    let metrics = report.settings.metrics.iter().filter(|metric| !label(metric).is_empty());
-    let values = metrics.clone().map(|metric| (metric, Column::Value));
-    let decide =
-        |metric: &&Metric| metric.role == Role::Primary || metric.columns.contains(&Column::Ratio);
-    let is_compared = !report.controls.is_empty();
-    let ratios = metrics.filter(decide).map(|metric| (metric, Column::Ratio));
-    let measured = |shown: &Shown<'_>| report.rows().any(|row| row.value(&shown.0.key).is_some());
-    values.chain(ratios.filter(|_| is_compared)).filter(measured).collect()
-}
-
-fn title(report: &Report, metric: &Metric, column: Column) -> String {
-    match column {
-        Column::Ratio => format!("{} ÷ {}", metric.noun, report.settings.contenders.baseline),
-        _ => label(metric).to_owned(),
-    }
 }
 
 /// The memory of each contender.

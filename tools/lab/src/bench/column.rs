@@ -1,0 +1,113 @@
+//! The columns of a report: what a metric has of one contender in one cell. A new one is a field of `Figure`, which JSON has as it is, its numbers in CSV,
+//! a variant of `Column`, and its arms below: text, CSV, JSON and page are made of these.
+
+use annulus_load::stats::{Interval, MISS, Ratio, interval};
+use serde::{Deserialize, Serialize};
+
+use super::metric::{Fold, Metric, Role};
+use super::record::Record;
+
+/// The combined values of a metric.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Figure {
+    /// The median, or the sum; `null` if there are no values.
+    pub value: Option<f64>,
+    /// The interval of the median; none with too few rounds, or for a sum.
+    #[serde(skip)]
+    interval: Option<Interval>,
+    /// The best round: noise on a shared machine only slows down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<f64>,
+    /// The ratio to the baseline, taken within the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Ratio>,
+}
+
+impl Figure {
+    pub(super) fn of(
+        record: &Record,
+        metric: &Metric,
+        [contender, against]: [usize; 2],
+        cell: usize,
+    ) -> Figure {
+        let (is_median, is_compared) = (metric.fold == Fold::Median, metric.is_compared());
+        let values = || record.values(metric, contender, cell);
+        let value = record.value(metric, contender, cell);
+        let has_interval = is_median && value.is_some_and(f64::is_finite);
+        Figure {
+            value,
+            interval: has_interval.then(|| interval(&values(), MISS)).flatten(),
+            best: is_median.then(|| record.best(metric, contender, cell)).flatten(),
+            ratio: is_compared.then(|| record.ratio(metric, contender, against, cell)).flatten(),
+        }
+    }
+
+    /// Its numbers in CSV, with the names of their columns.
+    pub(crate) fn numbers(&self) -> [(&'static str, Option<f64>); 7] {
+        let ratio = self.ratio.and_then(|ratio| ratio.interval);
+        [
+            ("value", self.value),
+            ("low", self.interval.map(|of| of.low)),
+            ("high", self.interval.map(|of| of.high)),
+            ("best", self.best),
+            ("ratio", self.ratio.map(|of| of.median)),
+            ("ratio_low", ratio.map(|of| of.low)),
+            ("ratio_high", ratio.map(|of| of.high)),
+        ]
+    }
+}
+
+/// A column that a table has for a metric. Files of results name those of their metrics.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Column {
+    /// The combined value.
+    Value,
+    /// The best round.
+    Best,
+    /// The ratio to the baseline.
+    Ratio,
+}
+
+impl Column {
+    /// Every column, as they follow each other in a table.
+    pub(super) const ALL: [Column; 3] = [Column::Value, Column::Best, Column::Ratio];
+
+    /// Whether the tables of text have it.
+    pub fn is_in_text(self, metric: &Metric) -> bool {
+        match self {
+            Column::Value | Column::Best | Column::Ratio => metric.columns.contains(&self),
+        }
+    }
+
+    /// Whether the page's table of every figure has it: of each metric with a name.
+    pub(crate) fn is_on_page(self, metric: &Metric) -> bool {
+        let decides = metric.role == Role::Primary || metric.columns.contains(&Column::Ratio);
+        !metric.label().is_empty()
+            && match self {
+                Column::Value => true,
+                Column::Best => false,
+                Column::Ratio => decides,
+            }
+    }
+
+    /// The title of the column.
+    pub fn title(self, metric: &Metric, baseline: &str) -> String {
+        match self {
+            Column::Value => metric.label().to_owned(),
+            Column::Best => "best".to_owned(),
+            Column::Ratio => format!("{} ÷ {baseline}", metric.noun),
+        }
+    }
+
+    /// The text of a cell, if there is a number.
+    pub(super) fn text(self, metric: &Metric, of: &Figure, is_baseline: bool) -> Option<String> {
+        let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
+        match self {
+            Column::Value => number(of.value),
+            Column::Best => number(of.best),
+            Column::Ratio if is_baseline => of.ratio.map(|_| "1".to_owned()),
+            Column::Ratio => of.ratio.map(|ratio| ratio.to_string()),
+        }
+    }
+}
