@@ -1,8 +1,7 @@
 //! Operations in flight.
 
 use crate::descriptors::FileId;
-use crate::fs::Call;
-use crate::memory::Header;
+use crate::memory::{Call, Header};
 use crate::net::{SendMeta, Side, SocketId};
 use crate::op_id::OpId;
 use crate::piece::{Piece, Seal};
@@ -167,19 +166,19 @@ pub(crate) struct FileWork {
 impl FileWork {
     /// Begins to check its memory.
     pub(crate) fn watch(&mut self, span: usize) {
-        match &self.call {
-            Some(Call::Read { into, .. }) => into.iter().for_each(|piece| piece.poison(span)),
-            Some(Call::Write { from, .. }) => self.seal = seal(from, span),
-            _ => {}
+        let Some(call) = &self.call else { return };
+        match call.fills {
+            true => call.memory.iter().for_each(|piece| piece.poison(span)),
+            false => self.seal = seal(&call.memory, span),
         }
     }
 
     /// Whether its memory is unchanged.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
-        match &self.call {
-            Some(Call::Read { into, .. }) => into.iter().all(|piece| piece.touched(span).is_none()),
-            Some(Call::Write { from, .. }) => self.seal == seal(from, span),
-            _ => true,
+        let Some(call) = &self.call else { return true };
+        match call.fills {
+            true => call.memory.iter().all(|piece| piece.touched(span).is_none()),
+            false => self.seal == seal(&call.memory, span),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A disk with a file system on it: open files, and the calls on them.
 
-use super::call::{Answer, Call, Pieces, StartedPath};
 use super::device::Device;
 use super::names;
 use super::pages::{PAGE, Pages};
@@ -18,6 +17,16 @@ const SEEK_END: u32 = 2;
 
 /// The number of an open file.
 pub(crate) type OpenId = u32;
+
+/// A path, and the directory from which it starts; the root if none. An empty path names that file itself.
+#[derive(Debug)]
+pub(crate) struct StartedPath {
+    pub(crate) dir: Option<OpenId>,
+    pub(crate) path: Vec<u8>,
+}
+
+/// The memory of a call.
+pub(crate) type Pieces = Box<[Piece]>;
 
 /// A simulated disk: a device, and files on it.
 ///
@@ -66,70 +75,29 @@ impl Disk {
         self.tree.files_mut().for_each(Pages::drop_cache);
     }
 
-    /// How long a call takes; one that fails at once takes no time.
-    pub(crate) fn duration(&self, call: &Call) -> Nanos {
-        let Device { read, write, sync, .. } = self.device;
-        match call {
-            Call::Read { nowait: true, .. } => 0,
-            Call::Read { file, into, offset, .. } => {
-                let Ok(pages) = self.pages(*file) else { return 0 };
-                let at = offset.unwrap_or(self.opens.at(*file).cursor);
-                let hit = pages.is_cached(at, len(into)) && !self.is_direct(*file);
-                if hit { 0 } else { nanos(read) }
-            }
-            Call::Write { file, .. } if self.is_synchronous(*file) => nanos(write) + nanos(sync),
-            Call::Write { file, .. } if self.is_direct(*file) => nanos(write),
-            Call::Sync { file } => {
-                let dirty = self.pages(*file).is_ok_and(Pages::is_dirty);
-                nanos(sync) + if dirty { nanos(write) } else { 0 }
-            }
-            // They change names and cached pages, which wait for no device; what they leave in the cache takes its time at the sync.
-            Call::Open { .. }
-            | Call::Write { .. }
-            | Call::Copy { .. }
-            | Call::Stat { .. }
-            | Call::SetLen { .. }
-            | Call::Allocate { .. }
-            | Call::Seek { .. }
-            | Call::Nothing
-            | Call::Remove { .. }
-            | Call::Rename { .. }
-            | Call::Link { .. }
-            | Call::MakeDir { .. }
-            | Call::SetMode { .. }
-            | Call::SetModeOf { .. }
-            | Call::ReadDir { .. } => 0,
+    /// How long a read takes that must wait for the device if the cache lacks a page.
+    pub(crate) fn read_time(&self, file: OpenId, into: &Pieces, offset: Option<u64>) -> Nanos {
+        let Ok(pages) = self.pages(file) else { return 0 };
+        let at = offset.unwrap_or(self.opens.at(file).cursor);
+        let hit = pages.is_cached(at, len(into)) && !self.is_direct(file);
+        if hit { 0 } else { nanos(self.device.read) }
+    }
+
+    /// How long a write takes. One to cached pages waits for no device: they take their time at the sync.
+    pub(crate) fn write_time(&self, file: OpenId) -> Nanos {
+        let Device { write, sync, .. } = self.device;
+        match () {
+            () if self.is_synchronous(file) => nanos(write) + nanos(sync),
+            () if self.is_direct(file) => nanos(write),
+            () => 0,
         }
     }
 
-    /// Makes a call.
-    pub(crate) fn perform(&mut self, call: Call) -> Result<Answer, Errno> {
-        let count = match call {
-            Call::Open { at, flags, mode } => {
-                return self.open(&at, flags, mode).map(Answer::Opened);
-            }
-            Call::Read { file, into, offset, nowait } => self.read(file, &into, offset, nowait)?,
-            Call::Write { file, from, offset } => self.write(file, &from, offset)?,
-            Call::Copy { from, from_offset, to, to_offset, len } => {
-                self.copy((from, from_offset), (to, to_offset), len as usize)?
-            }
-            Call::Sync { file } => self.sync(file)?,
-            Call::Stat { at, itself, into } => self.stat(&at, itself, into)?,
-            Call::SetLen { file, len } => self.set_len(file, len)?,
-            Call::Allocate { file, keep_len, offset, len } => {
-                self.allocate(file, keep_len, offset, len)?
-            }
-            Call::Seek { file, offset, origin, into } => self.seek(file, offset, origin, into)?,
-            Call::Nothing => 0,
-            Call::Remove { at, directory } => self.remove(&at, directory)?,
-            Call::Rename { from, to, replace } => self.rename(&from, &to, replace)?,
-            Call::Link { from, to } => self.link(&from, &to)?,
-            Call::MakeDir { at, mode } => self.make_dir(&at, mode)?,
-            Call::SetMode { at, mode } => self.set_mode(&at, mode)?,
-            Call::SetModeOf { file, mode } => self.set_mode_of(self.ino(file), mode),
-            Call::ReadDir { file, into } => self.read_dir(file, into)?,
-        };
-        Ok(Answer::Count(count as u32))
+    /// How long a sync takes.
+    pub(crate) fn sync_time(&self, file: OpenId) -> Nanos {
+        let Device { write, sync, .. } = self.device;
+        let dirty = self.pages(file).is_ok_and(Pages::is_dirty);
+        nanos(sync) + if dirty { nanos(write) } else { 0 }
     }
 
     /// Closes an open file.
@@ -139,7 +107,7 @@ impl Disk {
         self.tree.sweep();
     }
 
-    fn open(&mut self, at: &StartedPath, flags: u32, mode: u32) -> Result<OpenId, Errno> {
+    pub(crate) fn open(&mut self, at: &StartedPath, flags: u32, mode: u32) -> Result<usize, Errno> {
         let flags = OFlags::from_bits_retain(flags);
         let from = self.start(at)?;
         let found = if at.path.is_empty() && at.dir.is_some() {
@@ -169,7 +137,7 @@ impl Disk {
             pages.set_len(0);
         }
         self.tree.inode_mut(ino).opens += 1;
-        Ok(self.opens.insert(Open { ino, flags, cursor: 0 }))
+        Ok(self.opens.insert(Open { ino, flags, cursor: 0 }) as usize)
     }
 
     /// The inode where a path starts.
@@ -185,7 +153,7 @@ impl Disk {
         self.opens.at(file).cursor
     }
 
-    pub(super) fn ino(&self, file: OpenId) -> Ino {
+    pub(crate) fn ino(&self, file: OpenId) -> Ino {
         self.opens.at(file).ino
     }
 
@@ -220,7 +188,7 @@ impl Disk {
         }
     }
 
-    fn read(
+    pub(crate) fn read(
         &mut self,
         file: OpenId,
         into: &Pieces,
@@ -243,7 +211,12 @@ impl Disk {
         Ok(bytes.len())
     }
 
-    fn write(&mut self, file: OpenId, from: &Pieces, offset: Option<u64>) -> Result<usize, Errno> {
+    pub(crate) fn write(
+        &mut self,
+        file: OpenId,
+        from: &Pieces,
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
         self.check_alignment(file, from, offset)?;
         let bytes: Vec<u8> = from.iter().flat_map(|piece| piece.bytes()).collect();
         let count = self.put(file, &bytes, offset)?;
@@ -285,7 +258,7 @@ impl Disk {
     }
 
     /// Moves the cursor, and writes where it is then.
-    fn seek(
+    pub(crate) fn seek(
         &mut self,
         file: OpenId,
         offset: i64,
@@ -327,7 +300,7 @@ impl Disk {
         if sound || !self.is_direct(file) { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    fn copy(
+    pub(crate) fn copy(
         &mut self,
         (from, from_offset): (OpenId, Option<u64>),
         (to, to_offset): (OpenId, Option<u64>),
@@ -340,7 +313,7 @@ impl Disk {
         Ok(count)
     }
 
-    fn sync(&mut self, file: OpenId) -> Result<usize, Errno> {
+    pub(crate) fn sync(&mut self, file: OpenId) -> Result<usize, Errno> {
         if let Ok(pages) = self.pages_mut(file) {
             pages.sync();
         }
@@ -348,12 +321,12 @@ impl Disk {
         Ok(0)
     }
 
-    fn set_len(&mut self, file: OpenId, len: u64) -> Result<usize, Errno> {
+    pub(crate) fn set_len(&mut self, file: OpenId, len: u64) -> Result<usize, Errno> {
         self.writable(file).map_err(|_| Errno::INVAL)?.set_len(len);
         Ok(0)
     }
 
-    fn allocate(
+    pub(crate) fn allocate(
         &mut self,
         file: OpenId,
         keep: bool,
@@ -376,7 +349,12 @@ impl Disk {
         Ok(0)
     }
 
-    fn stat(&mut self, at: &StartedPath, itself: bool, into: Piece) -> Result<usize, Errno> {
+    pub(crate) fn stat(
+        &mut self,
+        at: &StartedPath,
+        itself: bool,
+        into: Piece,
+    ) -> Result<usize, Errno> {
         let ino = match at.dir.filter(|_| itself && at.path.is_empty()) {
             Some(file) => self.ino(file),
             None => self.tree.find(self.start(at)?, &at.path)?,

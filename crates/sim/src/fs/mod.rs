@@ -1,13 +1,11 @@
 //! Files on a simulated disk. They know no rings and no descriptors.
 
-mod call;
 mod device;
 mod disk;
 mod names;
 mod pages;
 mod tree;
 
-pub(crate) use call::{Answer, Call, Pieces, StartedPath};
 pub use device::Device;
 pub use disk::Disk;
-pub(crate) use disk::OpenId;
+pub(crate) use disk::{OpenId, Pieces, StartedPath};

@@ -1,7 +1,6 @@
 //! Calls on names: create, rename, remove and list.
 
-use super::call::StartedPath;
-use super::disk::{Disk, OpenId};
+use super::disk::{Disk, OpenId, StartedPath};
 use super::pages::PAGE;
 use super::tree::{Ino, Node};
 use crate::piece::Piece;
@@ -17,7 +16,7 @@ impl Disk {
         matches!(self.tree.inode(ino).node, Node::Dir { .. })
     }
 
-    pub(super) fn remove(&mut self, at: &StartedPath, directory: bool) -> Result<usize, Errno> {
+    pub(crate) fn remove(&mut self, at: &StartedPath, directory: bool) -> Result<usize, Errno> {
         let from = self.start(at)?;
         let ino = self.tree.find(from, &at.path)?;
         self.check_removal(ino, directory)?;
@@ -47,7 +46,7 @@ impl Disk {
         self.tree.sweep();
     }
 
-    pub(super) fn rename(
+    pub(crate) fn rename(
         &mut self,
         from: &StartedPath,
         to: &StartedPath,
@@ -98,7 +97,7 @@ impl Disk {
         }
     }
 
-    pub(super) fn link(&mut self, from: &StartedPath, to: &StartedPath) -> Result<usize, Errno> {
+    pub(crate) fn link(&mut self, from: &StartedPath, to: &StartedPath) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(from)?, &from.path)?;
         if self.is_directory(ino) {
             return Err(Errno::PERM);
@@ -109,7 +108,7 @@ impl Disk {
         Ok(0)
     }
 
-    pub(super) fn make_dir(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
+    pub(crate) fn make_dir(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
         let name = self.free_name(at)?;
         self.tree.create(name, Node::directory(name.0), mode & 0o7777);
         self.tree.inode_mut(name.0).links += 1;
@@ -125,18 +124,18 @@ impl Disk {
         self.tree.parent_and_name(start, &at.path)
     }
 
-    pub(super) fn set_mode(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
+    pub(crate) fn set_mode(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(at)?, &at.path)?;
-        Ok(self.set_mode_of(ino, mode))
+        self.set_mode_of(ino, mode)
     }
 
-    pub(super) fn set_mode_of(&mut self, ino: Ino, mode: u32) -> usize {
+    pub(crate) fn set_mode_of(&mut self, ino: Ino, mode: u32) -> Result<usize, Errno> {
         self.tree.inode_mut(ino).mode = mode & 0o7777;
-        0
+        Ok(0)
     }
 
     /// As many entries as fit, each a `struct linux_dirent64`, from the cursor on.
-    pub(super) fn read_dir(&mut self, file: OpenId, into: Piece) -> Result<usize, Errno> {
+    pub(crate) fn read_dir(&mut self, file: OpenId, into: Piece) -> Result<usize, Errno> {
         let ino = self.ino(file);
         let Node::Dir { parent, entries } = &self.tree.inode(ino).node else {
             return Err(Errno::NOTDIR);

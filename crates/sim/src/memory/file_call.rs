@@ -3,14 +3,16 @@
 
 use super::Submitted;
 use super::header::pieces;
-use crate::fs::{Call, OpenId, Pieces, StartedPath};
+use crate::fs::{Disk, OpenId, Pieces, StartedPath};
 use crate::piece::Piece;
+use crate::timeline::Nanos;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
 use annulus_ring::op::rwf;
 use annulus_ring::opcode;
 use rustix::io::Errno;
 use std::ffi::{CStr, c_char};
+use std::fmt;
 use std::os::fd::RawFd;
 
 /// The operations of a ring that are file calls: those that `as_call` reads. Sockets have the first four too.
@@ -55,106 +57,177 @@ impl FileRequest {
         Self(*call)
     }
 
-    /// Reads what the call points to, except the bytes that it transfers.
-    pub(crate) fn read(&self, find: Find<'_>) -> Result<Call, Errno> {
-        let at = |path: PathAt| read_path(path, find);
-        Ok(match self.0 {
-            FileCall::Open { at: path, how } => {
-                // SAFETY: `how` is valid until the call is done, as `new` demands.
-                let OpenHow { flags, mode, resolve } = unsafe { how.read() };
-                let at = at(path)?;
-                if resolve & OpenHow::BENEATH != 0 && leads_out(&at.path) {
-                    return Err(Errno::XDEV);
-                }
-                Call::Open { at, flags: flags as u32, mode: mode as u32 }
-            }
-            FileCall::Stat { at: path, flags, stat } => Call::Stat {
-                at: at(path)?,
-                itself: flags & AT_EMPTY_PATH != 0,
-                into: piece(stat.cast(), size_of::<FileStat>()),
-            },
-            FileCall::Remove { at: path, directory } => Call::Remove { at: at(path)?, directory },
-            FileCall::Rename { from, to, flags } if flags & !RENAME_NOREPLACE == 0 => {
-                Call::Rename { from: at(from)?, to: at(to)?, replace: flags == 0 }
-            }
-            FileCall::Link { from, to, .. } => Call::Link { from: at(from)?, to: at(to)? },
-            FileCall::MakeDir { at: path, mode } => Call::MakeDir { at: at(path)?, mode },
-            FileCall::SetMode { at: path, mode } => Call::SetMode { at: at(path)?, mode },
-            FileCall::SetModeOf { fd, mode } => Call::SetModeOf { file: find(fd)?, mode },
-            _ => return self.read_file(find),
-        })
-    }
-
-    /// The calls on an open file.
-    fn read_file(&self, find: Find<'_>) -> Result<Call, Errno> {
+    /// Reads what the call points to, except the bytes that it transfers: what it does to a disk. A call that is not simulated is refused.
+    pub(crate) fn read(&self, disk: &Disk, find: Find<'_>) -> Result<Call, Errno> {
         let offset = |at: u64| (at != CURSOR).then_some(at);
         Ok(match self.0 {
             FileCall::Read { fd, buffer, len, offset: at, nowait } => {
                 let into = Box::new([piece(buffer, len as usize)]);
-                Call::Read { file: find(fd)?, into, offset: offset(at), nowait }
+                Call::read(disk, find(fd)?, into, offset(at), nowait)
+            }
+            FileCall::ReadVector { fd, vectors, count, offset: at, nowait } => {
+                Call::read(disk, find(fd)?, vectors_of(vectors, count), offset(at), nowait)
             }
             FileCall::Write { fd, buffer, len, offset: at } => {
                 let from = Box::new([piece(buffer.cast_mut(), len as usize)]);
-                Call::Write { file: find(fd)?, from, offset: offset(at) }
-            }
-            FileCall::ReadVector { fd, vectors, count, offset: at, nowait } => {
-                let into = vectors_of(vectors, count);
-                Call::Read { file: find(fd)?, into, offset: offset(at), nowait }
+                Call::write(disk, find(fd)?, from, offset(at))
             }
             FileCall::WriteVector { fd, vectors, count, offset: at } => {
-                let from = vectors_of(vectors, count);
-                Call::Write { file: find(fd)?, from, offset: offset(at) }
+                Call::write(disk, find(fd)?, vectors_of(vectors, count), offset(at))
             }
-            FileCall::Sync { fd, .. } => Call::Sync { file: find(fd)? },
-            FileCall::SetLen { fd, len } => Call::SetLen { file: find(fd)?, len },
+            FileCall::Sync { fd, .. } => {
+                let file = find(fd)?;
+                Call { takes: disk.sync_time(file), ..Call::new(move |disk| disk.sync(file)) }
+            }
+            FileCall::SetLen { fd, len } => {
+                let file = find(fd)?;
+                Call::new(move |disk| disk.set_len(file, len))
+            }
             FileCall::Allocate { fd, mode, offset, len } if mode <= FALLOCATE_KEEP_SIZE => {
-                Call::Allocate { file: find(fd)?, keep_len: mode != 0, offset, len }
+                let file = find(fd)?;
+                Call::new(move |disk| disk.allocate(file, mode != 0, offset, len))
             }
             // There are no pipes: status flags do not matter here.
             FileCall::Advise { fd, .. } | FileCall::SetFlags { fd, .. } => {
                 find(fd)?;
-                Call::Nothing
+                Call::new(|_| Ok(0))
             }
             FileCall::ReadDir { fd, buffer, len } => {
-                Call::ReadDir { file: find(fd)?, into: piece(buffer, len as usize) }
+                let (file, into) = (find(fd)?, piece(buffer, len as usize));
+                Call::new(move |disk| disk.read_dir(file, into))
             }
             FileCall::Seek { fd, offset, origin, position } => {
-                let into = piece(position.cast(), size_of::<u64>());
-                Call::Seek { file: find(fd)?, offset, origin, into }
+                let (file, into) = (find(fd)?, piece(position.cast(), size_of::<u64>()));
+                Call::new(move |disk| disk.seek(file, offset, origin, into))
             }
-            FileCall::Copy { from, from_offset, to, to_offset, len } => Call::Copy {
-                from: find(from)?,
-                from_offset: offset(from_offset),
-                to: find(to)?,
-                to_offset: offset(to_offset),
-                len,
-            },
+            FileCall::Copy { from, from_offset, to, to_offset, len } => {
+                let from = (find(from)?, offset(from_offset));
+                let to = (find(to)?, offset(to_offset));
+                Call::new(move |disk| disk.copy(from, to, len as usize))
+            }
+            FileCall::Open { .. }
+            | FileCall::Stat { .. }
+            | FileCall::Remove { .. }
+            | FileCall::Rename { .. }
+            | FileCall::Link { .. }
+            | FileCall::MakeDir { .. }
+            | FileCall::SetMode { .. }
+            | FileCall::SetModeOf { .. } => return self.read_names(find),
             // There are no links of paths, no flags besides those above, and no sockets to send files to.
             FileCall::Symlink { .. }
             | FileCall::ReadLink { .. }
             | FileCall::Lock { .. }
             | FileCall::Send { .. }
-            | FileCall::Rename { .. }
             | FileCall::Allocate { .. } => return Err(Errno::OPNOTSUPP),
-            FileCall::Open { .. }
-            | FileCall::Stat { .. }
-            | FileCall::Remove { .. }
-            | FileCall::Link { .. }
-            | FileCall::MakeDir { .. }
-            | FileCall::SetMode { .. }
-            | FileCall::SetModeOf { .. } => unreachable!("read by `read`"),
         })
+    }
+
+    /// The calls on names, and on what they lead to.
+    fn read_names(&self, find: Find<'_>) -> Result<Call, Errno> {
+        let path = |at: PathAt| read_path(at, find);
+        Ok(match self.0 {
+            FileCall::Open { at, how } => {
+                // SAFETY: `how` is valid until the call is done, as `new` demands.
+                let OpenHow { flags, mode, resolve } = unsafe { how.read() };
+                let at = path(at)?;
+                if resolve & OpenHow::BENEATH != 0 && leads_out(&at.path) {
+                    return Err(Errno::XDEV);
+                }
+                let open = move |disk: &mut Disk| disk.open(&at, flags as u32, mode as u32);
+                Call { opens: true, ..Call::new(open) }
+            }
+            FileCall::Stat { at, flags, stat } => {
+                let (at, into) = (path(at)?, piece(stat.cast(), size_of::<FileStat>()));
+                Call::new(move |disk| disk.stat(&at, flags & AT_EMPTY_PATH != 0, into))
+            }
+            FileCall::Remove { at, directory } => {
+                let at = path(at)?;
+                Call::new(move |disk| disk.remove(&at, directory))
+            }
+            FileCall::Rename { from, to, flags } if flags & !RENAME_NOREPLACE == 0 => {
+                let (from, to) = (path(from)?, path(to)?);
+                Call::new(move |disk| disk.rename(&from, &to, flags == 0))
+            }
+            FileCall::Link { from, to, .. } => {
+                let (from, to) = (path(from)?, path(to)?);
+                Call::new(move |disk| disk.link(&from, &to))
+            }
+            FileCall::MakeDir { at, mode } => {
+                let at = path(at)?;
+                Call::new(move |disk| disk.make_dir(&at, mode))
+            }
+            FileCall::SetMode { at, mode } => {
+                let at = path(at)?;
+                Call::new(move |disk| disk.set_mode(&at, mode))
+            }
+            FileCall::SetModeOf { fd, mode } => {
+                let file = find(fd)?;
+                Call::new(move |disk| disk.set_mode_of(disk.ino(file), mode))
+            }
+            _ => return Err(Errno::OPNOTSUPP),
+        })
+    }
+}
+
+/// The answer of a call: a count, zero, or the number of a file that it has opened.
+type Done = Result<usize, Errno>;
+
+type Action = dyn FnOnce(&mut Disk, &Pieces) -> Done;
+
+/// What a file call does to a disk, with its arguments copied.
+pub(crate) struct Call {
+    /// How long the device needs for it; zero if it waits for none, or fails at once.
+    pub(crate) takes: Nanos,
+    /// The memory of the bytes that it transfers.
+    pub(crate) memory: Pieces,
+    /// It fills that memory.
+    pub(crate) fills: bool,
+    /// It opens a file.
+    pub(crate) opens: bool,
+    action: Box<Action>,
+}
+
+impl Call {
+    /// A call that waits for no device: it changes names and cached pages.
+    fn new(action: impl FnOnce(&mut Disk) -> Done + 'static) -> Self {
+        Self::transfer(Box::default(), move |disk, _| action(disk))
+    }
+
+    fn transfer(memory: Pieces, action: impl FnOnce(&mut Disk, &Pieces) -> Done + 'static) -> Self {
+        Self { takes: 0, memory, fills: false, opens: false, action: Box::new(action) }
+    }
+
+    fn read(disk: &Disk, file: OpenId, into: Pieces, offset: Option<u64>, nowait: bool) -> Self {
+        let takes = if nowait { 0 } else { disk.read_time(file, &into, offset) };
+        let read = move |disk: &mut Disk, into: &Pieces| disk.read(file, into, offset, nowait);
+        Self { takes, fills: true, ..Self::transfer(into, read) }
+    }
+
+    fn write(disk: &Disk, file: OpenId, from: Pieces, offset: Option<u64>) -> Self {
+        let write = move |disk: &mut Disk, from: &Pieces| disk.write(file, from, offset);
+        Self { takes: disk.write_time(file), ..Self::transfer(from, write) }
+    }
+
+    /// Makes the call.
+    pub(crate) fn perform(self, disk: &mut Disk) -> Done {
+        (self.action)(disk, &self.memory)
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("takes", &self.takes).finish_non_exhaustive()
     }
 }
 
 impl Submitted {
     /// The file call of an entry, if it is one.
-    pub(crate) fn file_call(&self, find: Find<'_>) -> Result<Call, Errno> {
+    pub(crate) fn file_call(&self, disk: &Disk, find: Find<'_>) -> Result<Call, Errno> {
         let mut how = OpenHow::default();
         let call = self.as_call(&mut how).ok_or(Errno::INVAL)?;
         // SAFETY: the entry was published under the contract of `Kernel::enter`: names are valid until it is consumed,
         // which is now, and bytes until the terminal completion.
-        unsafe { FileRequest::new(&call) }.read(find)
+        unsafe { FileRequest::new(&call) }.read(disk, find)
     }
 
     fn as_call(&self, how: &mut OpenHow) -> Option<FileCall> {

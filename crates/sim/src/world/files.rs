@@ -3,8 +3,8 @@
 use super::World;
 use super::check::is_of_files;
 use crate::descriptors::{File, FileId};
-use crate::fs::{Answer as Done, Call, OpenId};
-use crate::memory::{FILE_CALLS, FileRequest, Submitted};
+use crate::fs::OpenId;
+use crate::memory::{Call, FILE_CALLS, FileRequest, Submitted};
 use crate::op::{Answer, Body, FileWork, Op};
 use rustix::io::Errno;
 
@@ -14,8 +14,8 @@ impl World {
         if self.net.host().is_some_and(|host| self.net.is_down(host)) {
             return Err(Errno::IO);
         }
-        let call = request.read(&|fd| self.open_file(fd))?;
-        self.pass(self.disk.duration(&call));
+        let call = request.read(&self.disk, &|fd| self.open_file(fd))?;
+        self.pass(call.takes);
         self.perform_call(call).map(|count| count as u32)
     }
 
@@ -28,13 +28,15 @@ impl World {
 
     /// Makes a call; a file that it opens gets a descriptor.
     pub(super) fn perform_call(&mut self, call: Call) -> Result<usize, Errno> {
-        if matches!(call, Call::Open { .. }) && !self.files.has_free() {
+        let opens = call.opens;
+        if opens && !self.files.has_free() {
             return Err(Errno::MFILE);
         }
-        match self.disk.perform(call)? {
-            Done::Count(count) => Ok(count as usize),
-            Done::Opened(file) => self.files.open(File::Open(file)).map(|fd| fd as usize),
+        let answer = call.perform(&mut self.disk)?;
+        if !opens {
+            return Ok(answer);
         }
+        self.files.open(File::Open(answer as OpenId)).map(|fd| fd as usize)
     }
 
     /// Whether an entry is a file operation: by its opcode, or, if sockets have it too, by its descriptor.
@@ -55,11 +57,11 @@ impl World {
         if self.is_down(ring) {
             return Some(Answer::error(Errno::IO));
         }
-        let call = match entry.file_call(&|fd| self.open_file(fd)) {
+        let call = match entry.file_call(&self.disk, &|fd| self.open_file(fd)) {
             Ok(call) => call,
             Err(errno) => return Some(Answer::error(errno)),
         };
-        let after = self.disk.duration(&call);
+        let after = call.takes;
         if after == 0 {
             return Some(self.perform_call(call).into());
         }
