@@ -70,7 +70,7 @@ fn socket_with_peer(remote: UdpSocket) -> (Fd, UdpSocket) {
 fn datagrams_arrive_whole_with_their_sender() {
     on_each_driver(|rig| {
         let (fd, peer) = socket();
-        Linux.set_option(fd, SocketOption::RecvTos(annulus_kernel::Ip::V4, true)).unwrap();
+        Linux.set_option(fd, SocketOption::RecvTos(annulus_kernel::Ip::V4), 1).unwrap();
         let mut token = open(rig, fd);
         for len in [1, 0, 1000, 0, 8192] {
             peer.send(&vec![7; len]).unwrap();

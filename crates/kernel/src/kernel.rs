@@ -5,7 +5,7 @@ use crate::address::Address;
 use crate::epoll::{Edge, Registration};
 use crate::fd::Fd;
 use crate::file::FileCall;
-use crate::option::{Credentials, DeviceName, SocketOption, SocketQuery};
+use crate::option::{Credentials, DeviceName, Multicast, SocketOption};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use crate::vectors::{IoVec, MessageSlot, MsgHeader};
@@ -230,10 +230,28 @@ pub unsafe trait Kernel {
     }
 
     /// `setsockopt(2)`.
-    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()>;
+    fn set_option(&self, fd: Fd, option: SocketOption, value: u32) -> io::Result<()>;
 
     /// `getsockopt(2)`.
-    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32>;
+    fn option(&self, fd: Fd, option: SocketOption) -> io::Result<u32>;
+
+    /// `setsockopt(2)` for multicast.
+    ///
+    /// # Errors
+    /// `Unsupported` by default.
+    fn set_multicast(&self, fd: Fd, change: Multicast) -> io::Result<()> {
+        _ = (fd, change);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// `SO_BINDTODEVICE`: binds a socket to an interface.
+    ///
+    /// # Errors
+    /// `Unsupported` by default.
+    fn set_device(&self, fd: Fd, name: DeviceName) -> io::Result<()> {
+        _ = (fd, name);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// `SO_PEERCRED`: the process that connected, listened, or made the pair, at that time.
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials>;

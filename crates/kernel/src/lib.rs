@@ -42,7 +42,7 @@ pub use kernel::Kernel;
 pub use linux::Linux;
 pub use mapping::Mapping;
 pub use message::{Layout, Message};
-pub use option::{Credentials, DeviceName, Ip, SocketOption, SocketQuery};
+pub use option::{Credentials, DeviceName, Ip, Multicast, OptionRow, SocketOption};
 pub use prefetch::prefetch;
 pub use resource::{Limit, Resource};
 pub use socket::{Domain, Shutdown, SocketType};

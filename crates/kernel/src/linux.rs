@@ -7,7 +7,7 @@ use crate::epoll::{Edge, EventData, Registration};
 use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
-use crate::option::{self, Credentials, DeviceName, SocketOption, SocketQuery};
+use crate::option::{self, Credentials, DeviceName, Multicast, SocketOption};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
 use crate::vectors::{IoVec, MessageSlot, MsgHeader};
@@ -346,12 +346,20 @@ unsafe impl Kernel for Linux {
         Self::borrow(fd).try_clone_to_owned()
     }
 
-    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
-        option::set(Self::borrow(fd), option).map_err(named("setsockopt"))
+    fn set_option(&self, fd: Fd, option: SocketOption, value: u32) -> io::Result<()> {
+        option::set(Self::borrow(fd), option, value).map_err(named("setsockopt"))
     }
 
-    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
-        option::read(Self::borrow(fd), query)
+    fn option(&self, fd: Fd, option: SocketOption) -> io::Result<u32> {
+        option::read(Self::borrow(fd), option)
+    }
+
+    fn set_multicast(&self, fd: Fd, change: Multicast) -> io::Result<()> {
+        option::set_multicast(Self::borrow(fd), change).map_err(named("setsockopt"))
+    }
+
+    fn set_device(&self, fd: Fd, name: DeviceName) -> io::Result<()> {
+        option::set_device(Self::borrow(fd), name).map_err(named("setsockopt"))
     }
 
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {

@@ -1,12 +1,13 @@
-//! Socket options with their values, and as `setsockopt(2)` and `getsockopt(2)` have them.
+//! The table of socket options: what they are, where `setsockopt(2)` and `getsockopt(2)` have them, and what a simulated socket begins with. A
+//! new one is a variant and its row; a row in `annulus`'s `net/option_methods.rs` makes its methods.
 #![allow(unsafe_code)]
 
 use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, SOL_UDP};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::time::Duration;
 
 /// The internet protocol of an option. A socket of [`Domain::Inet6`](crate::Domain::Inet6) that also has IPv4 peers has both: each
 /// applies to the datagrams of its protocol.
@@ -18,138 +19,26 @@ pub enum Ip {
     V6,
 }
 
-/// A socket option with its value.
+/// A socket option, whose value is a number: 0 is off, and 1 is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
     /// `SO_REUSEADDR`.
-    ReuseAddress(bool),
-    /// `SO_REUSEPORT`.
-    ReusePort(bool),
-    /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect, which knows the peer.
-    BindAddressNoPort(bool),
-    /// `SO_INCOMING_CPU`: of sockets that share a port, prefer this one for what the CPU handles (6.2).
-    IncomingCpu(u32),
-    /// `TCP_NODELAY`.
-    NoDelay(bool),
-    /// `TCP_CORK`; turned off, what was sent with `MSG_MORE` leaves.
-    Cork(bool),
-    /// `TCP_QUICKACK`: what is received is acknowledged at once. The kernel turns it off again by itself.
-    QuickAck(bool),
-    /// `TCP_USER_TIMEOUT`, in milliseconds: how long sent bytes may stay unacknowledged; zero is the system's rule.
-    UserTimeout(u32),
-    /// `SO_KEEPALIVE`.
-    KeepAlive(bool),
-    /// `TCP_KEEPIDLE`, in seconds.
-    KeepAliveTime(u32),
-    /// `TCP_KEEPINTVL`, in seconds.
-    KeepAliveInterval(u32),
-    /// `TCP_KEEPCNT`.
-    KeepAliveRetries(u32),
-    /// `SO_BINDTODEVICE`.
-    Device(DeviceName),
-    /// `SO_LINGER`; `Some(ZERO)` makes a close a reset.
-    Linger(Option<Duration>),
-    /// `IPV6_V6ONLY`.
-    V6Only(bool),
-    /// `SO_RCVBUF`, in bytes. Linux doubles it.
-    RecvBuffer(usize),
-    /// `SO_SNDBUF`, in bytes. Linux doubles it.
-    SendBuffer(usize),
-    /// `SO_BROADCAST`: sends to broadcast addresses are allowed.
-    Broadcast(bool),
-    /// `IP_ADD_MEMBERSHIP`, on the interface with this address; if unspecified, the system chooses one.
-    JoinV4 {
-        /// The multicast group.
-        group: Ipv4Addr,
-        /// An address of the interface.
-        interface: Ipv4Addr,
-    },
-    /// `IP_DROP_MEMBERSHIP`.
-    LeaveV4 {
-        /// The multicast group.
-        group: Ipv4Addr,
-        /// An address of the interface.
-        interface: Ipv4Addr,
-    },
-    /// `IPV6_ADD_MEMBERSHIP`, on the interface with this number; if zero, the system chooses one.
-    JoinV6 {
-        /// The multicast group.
-        group: Ipv6Addr,
-        /// The number of the interface.
-        interface: u32,
-    },
-    /// `IPV6_DROP_MEMBERSHIP`.
-    LeaveV6 {
-        /// The multicast group.
-        group: Ipv6Addr,
-        /// The number of the interface.
-        interface: u32,
-    },
-    /// `IP_MULTICAST_IF`: the interface of outgoing multicast datagrams, by its address.
-    MulticastInterfaceV4(Ipv4Addr),
-    /// `IPV6_MULTICAST_IF`: the same, by its number.
-    MulticastInterfaceV6(u32),
-    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: members on this host receive what it sends.
-    MulticastLoop(Ip, bool),
-    /// `IP_MULTICAST_TTL`, `IPV6_MULTICAST_HOPS`.
-    MulticastTtl(Ip, u8),
-    /// `IP_TTL`, `IPV6_UNICAST_HOPS`.
-    Ttl(Ip, u8),
-    /// `IP_TOS`, `IPV6_TCLASS`: six bits of service class, two of congestion notification.
-    Tos(Ip, u8),
-    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams have a [`Control::Tos`](crate::Control::Tos).
-    RecvTos(Ip, bool),
-    /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: they have a [`Control::PacketInfo`](crate::Control::PacketInfo).
-    PacketInfo(Ip, bool),
-    /// `SO_TIMESTAMPNS`: they have a [`Control::Timestamp`](crate::Control::Timestamp).
-    Timestamps(bool),
-    /// `SO_RXQ_OVFL`: they have a [`Control::Drops`](crate::Control::Drops), once some were dropped.
-    DropCount(bool),
-    /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are queued separately, and reported to unconnected sockets too.
-    RecvErrors(Ip, bool),
-    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`. If on, a datagram is never fragmented, and one larger than the MTU of the interface
-    /// is refused (`IP_PMTUDISC_PROBE`); if off, the system fragments (`IP_PMTUDISC_DONT`).
-    DontFragment(Ip, bool),
-    /// `UDP_SEGMENT`: each send is split into datagrams of this size; zero is off.
-    SegmentSize(u16),
-    /// `UDP_GRO`: datagrams of one flow may be coalesced, with a [`Control::SegmentSize`](crate::Control::SegmentSize).
-    Coalesce(bool),
-    /// `SO_PASSCRED`: what a Unix socket receives has a [`Control::Credentials`](crate::Control::Credentials).
-    PassCredentials(bool),
-}
-
-/// A socket option to read, whose value is a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketQuery {
-    /// `SO_RCVBUF`, in bytes, as doubled.
-    RecvBuffer,
-    /// `SO_SNDBUF`, in bytes, as doubled.
-    SendBuffer,
-    /// `SO_ERROR`: the pending error, which is cleared; zero if there is none.
-    Error,
-    /// `IP_TTL`, `IPV6_UNICAST_HOPS`.
-    Ttl(Ip),
-    /// `IP_TOS`, `IPV6_TCLASS`.
-    Tos(Ip),
-    /// `SO_BROADCAST`, 0 or 1.
-    Broadcast,
-    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`, 0 or 1.
-    MulticastLoop(Ip),
-    /// `IP_MULTICAST_TTL`, `IPV6_MULTICAST_HOPS`.
-    MulticastTtl(Ip),
-    /// `SO_REUSEADDR`, 0 or 1.
     ReuseAddress,
-    /// `SO_REUSEPORT`, 0 or 1.
+    /// `SO_REUSEPORT`.
     ReusePort,
-    /// `IPV6_V6ONLY`, 0 or 1.
-    V6Only,
-    /// `TCP_NODELAY`, 0 or 1.
+    /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect, which knows the peer.
+    BindAddressNoPort,
+    /// `SO_INCOMING_CPU`: of sockets that share a port, prefer this one for what the CPU handles (6.2).
+    IncomingCpu,
+    /// `TCP_NODELAY`.
     NoDelay,
-    /// `TCP_QUICKACK`, 0 or 1.
+    /// `TCP_CORK`; turned off, what was sent with `MSG_MORE` leaves.
+    Cork,
+    /// `TCP_QUICKACK`: what is received is acknowledged at once. The kernel turns it off again by itself.
     QuickAck,
-    /// `TCP_USER_TIMEOUT`, in milliseconds.
+    /// `TCP_USER_TIMEOUT`, in milliseconds: how long sent bytes may stay unacknowledged; zero is the system's rule.
     UserTimeout,
-    /// `SO_KEEPALIVE`, 0 or 1.
+    /// `SO_KEEPALIVE`.
     KeepAlive,
     /// `TCP_KEEPIDLE`, in seconds.
     KeepAliveTime,
@@ -157,26 +46,193 @@ pub enum SocketQuery {
     KeepAliveInterval,
     /// `TCP_KEEPCNT`.
     KeepAliveRetries,
-    /// `SO_LINGER`: seconds, or [`NO_LINGER`](SocketQuery::NO_LINGER).
+    /// `SO_LINGER`: seconds, or [`NO_LINGER`](Self::NO_LINGER); zero makes a close a reset.
     Linger,
-    /// `SO_DOMAIN`: an address family of Linux.
+    /// `IPV6_V6ONLY`.
+    V6Only,
+    /// `SO_RCVBUF`, in bytes. Linux doubles it.
+    RecvBuffer,
+    /// `SO_SNDBUF`, in bytes. Linux doubles it.
+    SendBuffer,
+    /// `SO_BROADCAST`: sends to broadcast addresses are allowed.
+    Broadcast,
+    /// `IPV6_MULTICAST_IF`: the interface of outgoing multicast datagrams, by its number.
+    MulticastInterfaceV6,
+    /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: members on this host receive what it sends.
+    MulticastLoop(Ip),
+    /// `IP_MULTICAST_TTL`, `IPV6_MULTICAST_HOPS`.
+    MulticastTtl(Ip),
+    /// `IP_TTL`, `IPV6_UNICAST_HOPS`.
+    Ttl(Ip),
+    /// `IP_TOS`, `IPV6_TCLASS`: six bits of service class, two of congestion notification.
+    Tos(Ip),
+    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams have a [`Control::Tos`](crate::Control::Tos).
+    RecvTos(Ip),
+    /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: they have a [`Control::PacketInfo`](crate::Control::PacketInfo).
+    PacketInfo(Ip),
+    /// `SO_TIMESTAMPNS`: they have a [`Control::Timestamp`](crate::Control::Timestamp).
+    Timestamps,
+    /// `SO_RXQ_OVFL`: they have a [`Control::Drops`](crate::Control::Drops), once some were dropped.
+    DropCount,
+    /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are queued separately, and reported to unconnected sockets too.
+    RecvErrors(Ip),
+    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`. If on, a datagram is never fragmented, and one larger than the MTU of the interface
+    /// is refused (`IP_PMTUDISC_PROBE`); if off, the system fragments (`IP_PMTUDISC_DONT`).
+    DontFragment(Ip),
+    /// `UDP_SEGMENT`: each send is split into datagrams of this size; zero is off.
+    SegmentSize,
+    /// `UDP_GRO`: datagrams of one flow may be coalesced, with a [`Control::SegmentSize`](crate::Control::SegmentSize).
+    Coalesce,
+    /// `SO_PASSCRED`: what a Unix socket receives has a [`Control::Credentials`](crate::Control::Credentials).
+    PassCredentials,
+    /// `SO_ERROR`, to read: the pending error, which is cleared; zero if there is none.
+    Error,
+    /// `SO_DOMAIN`, to read: an address family of Linux.
     Domain,
-    /// `SO_TYPE`: a socket type of Linux.
+    /// `SO_TYPE`, to read: a socket type of Linux.
     Type,
-    /// `SO_PROTOCOL`: a protocol of Linux, such as [`TCP`](SocketQuery::TCP).
+    /// `SO_PROTOCOL`, to read: a protocol of Linux, such as [`TCP`](Self::TCP).
     Protocol,
-    /// `SO_ACCEPTCONN`: 1 if it listens.
+    /// `SO_ACCEPTCONN`, to read: 1 if it listens.
     Listens,
-    /// `SO_MEMINFO` (4.12): how many datagrams were dropped so far because the buffer was full, modulo 2^32.
+    /// `SO_MEMINFO` (4.12), to read: how many datagrams were dropped so far because the buffer was full, modulo 2^32.
     Drops,
 }
 
-impl SocketQuery {
-    /// The answer to [`Protocol`](Self::Protocol) of a TCP socket.
+/// An option in the table.
+#[derive(Clone, Debug)]
+pub struct OptionRow {
+    level: i32,
+    name: i32,
+    /// The value that a socket begins with. Without one no simulated socket has the option, and setting it is an error there.
+    pub initial: Option<u32>,
+    /// The values that Linux takes.
+    pub range: RangeInclusive<u32>,
+}
+
+impl OptionRow {
+    fn new(level: i32, name: i32) -> Self {
+        Self { level, name, initial: None, range: 0..=u32::MAX }
+    }
+
+    /// Simulated sockets have it, too.
+    fn simulated(self, initial: u32) -> Self {
+        Self { initial: Some(initial), ..self }
+    }
+
+    /// The protocol that a socket needs for the option. TCP is one of IPv4, which IPv6 sockets have, too.
+    pub fn protocol(&self) -> Option<Ip> {
+        match self.level {
+            SOL_IP | SOL_TCP => Some(Ip::V4),
+            SOL_IPV6 => Some(Ip::V6),
+            _ => None,
+        }
+    }
+}
+
+impl SocketOption {
+    /// The value of [`Protocol`](Self::Protocol) of a TCP socket.
     pub const TCP: u32 = 6;
 
-    /// The answer to [`Linger`](Self::Linger) of a socket that does not linger. No time has this value.
+    /// The value of [`Linger`](Self::Linger) of a socket that does not linger. No time has this value.
     pub const NO_LINGER: u32 = u32::MAX;
+
+    /// The table.
+    pub fn row(self) -> OptionRow {
+        let socket = |name| OptionRow::new(SOL_SOCKET, name);
+        let tcp = |name| OptionRow::new(SOL_TCP, name);
+        let seconds = 1..=32_767;
+        match self {
+            Self::ReuseAddress => socket(libc::SO_REUSEADDR).simulated(0),
+            Self::ReusePort => socket(libc::SO_REUSEPORT).simulated(0),
+            Self::BindAddressNoPort => {
+                OptionRow::new(SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT).simulated(0)
+            }
+            Self::IncomingCpu => socket(libc::SO_INCOMING_CPU).simulated(0),
+            Self::NoDelay => tcp(libc::TCP_NODELAY).simulated(0),
+            // Only pages of files are held back for, which no simulation sends.
+            Self::Cork => tcp(libc::TCP_CORK),
+            Self::QuickAck => tcp(libc::TCP_QUICKACK).simulated(1),
+            Self::UserTimeout => tcp(libc::TCP_USER_TIMEOUT).simulated(0),
+            Self::KeepAlive => socket(libc::SO_KEEPALIVE).simulated(0),
+            Self::KeepAliveTime => {
+                OptionRow { range: seconds, ..tcp(libc::TCP_KEEPIDLE).simulated(7200) }
+            }
+            Self::KeepAliveInterval => {
+                OptionRow { range: seconds, ..tcp(libc::TCP_KEEPINTVL).simulated(75) }
+            }
+            Self::KeepAliveRetries => {
+                OptionRow { range: 1..=127, ..tcp(libc::TCP_KEEPCNT).simulated(9) }
+            }
+            Self::Linger => socket(libc::SO_LINGER).simulated(Self::NO_LINGER),
+            Self::V6Only => OptionRow::new(SOL_IPV6, libc::IPV6_V6ONLY).simulated(0),
+            // Simulated links say what buffers begin with.
+            Self::RecvBuffer => socket(libc::SO_RCVBUF).simulated(0),
+            Self::SendBuffer => socket(libc::SO_SNDBUF).simulated(0),
+            Self::Broadcast => socket(libc::SO_BROADCAST).simulated(0),
+            Self::MulticastInterfaceV6 => {
+                OptionRow::new(SOL_IPV6, libc::IPV6_MULTICAST_IF).simulated(0)
+            }
+            Self::MulticastLoop(ip) => {
+                of(ip, libc::IP_MULTICAST_LOOP, libc::IPV6_MULTICAST_LOOP).simulated(1)
+            }
+            Self::MulticastTtl(ip) => {
+                of(ip, libc::IP_MULTICAST_TTL, libc::IPV6_MULTICAST_HOPS).simulated(1)
+            }
+            Self::Ttl(ip) => of(ip, libc::IP_TTL, libc::IPV6_UNICAST_HOPS).simulated(64),
+            Self::Tos(ip) => of(ip, libc::IP_TOS, libc::IPV6_TCLASS).simulated(0),
+            Self::RecvTos(ip) => of(ip, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS).simulated(0),
+            Self::PacketInfo(ip) => of(ip, libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO).simulated(0),
+            Self::Timestamps => socket(libc::SO_TIMESTAMPNS).simulated(0),
+            Self::DropCount => socket(libc::SO_RXQ_OVFL).simulated(0),
+            Self::RecvErrors(ip) => of(ip, libc::IP_RECVERR, libc::IPV6_RECVERR).simulated(0),
+            Self::DontFragment(ip) => {
+                of(ip, libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER).simulated(0)
+            }
+            Self::SegmentSize => OptionRow::new(SOL_UDP, libc::UDP_SEGMENT).simulated(0),
+            Self::Coalesce => OptionRow::new(SOL_UDP, libc::UDP_GRO).simulated(0),
+            Self::PassCredentials => socket(libc::SO_PASSCRED).simulated(0),
+            // To read: a simulated socket answers to some of them from elsewhere.
+            Self::Error => socket(libc::SO_ERROR),
+            Self::Domain => socket(libc::SO_DOMAIN),
+            Self::Type => socket(libc::SO_TYPE),
+            Self::Protocol => socket(libc::SO_PROTOCOL),
+            Self::Listens => socket(libc::SO_ACCEPTCONN),
+            Self::Drops => socket(libc::SO_MEMINFO),
+        }
+    }
+}
+
+fn of(ip: Ip, v4: i32, v6: i32) -> OptionRow {
+    match ip {
+        Ip::V4 => OptionRow::new(SOL_IP, v4),
+        Ip::V6 => OptionRow::new(SOL_IPV6, v6),
+    }
+}
+
+/// A change of the multicast groups of a socket, or of the interface of what it sends to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multicast {
+    /// `IP_ADD_MEMBERSHIP` or `IP_DROP_MEMBERSHIP`.
+    V4 {
+        /// The socket joins, or leaves.
+        joins: bool,
+        /// The multicast group.
+        group: Ipv4Addr,
+        /// An address of the interface; if unspecified, the system chooses one.
+        interface: Ipv4Addr,
+    },
+    /// `IPV6_ADD_MEMBERSHIP` or `IPV6_DROP_MEMBERSHIP`.
+    V6 {
+        /// The socket joins, or leaves.
+        joins: bool,
+        /// The multicast group.
+        group: Ipv6Addr,
+        /// The number of the interface; if zero, the system chooses one.
+        interface: u32,
+    },
+    /// `IP_MULTICAST_IF`: the interface of outgoing multicast datagrams, by its address.
+    InterfaceV4(Ipv4Addr),
 }
 
 /// The name of a network interface, such as `eth0`.
@@ -224,37 +280,50 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// The value of an option in the kernel's layout: at most `struct ipv6_mreq`.
-struct Value {
-    bytes: [u8; 20],
-    len: usize,
-}
-
-impl Value {
-    fn new(parts: &[&[u8]]) -> Self {
-        let (mut bytes, mut len) = ([0; 20], 0);
-        for part in parts {
-            bytes[len..len + part.len()].copy_from_slice(part);
-            len += part.len();
+pub(crate) fn set(fd: BorrowedFd<'_>, option: SocketOption, value: u32) -> io::Result<()> {
+    let OptionRow { level, name, .. } = option.row();
+    // The largest number that the kernel takes.
+    let most = value.min(i32::MAX as u32);
+    match option {
+        SocketOption::Linger => {
+            let lingers = u32::from(value != SocketOption::NO_LINGER);
+            put(fd, level, name, &[lingers, most].map(u32::to_ne_bytes).concat())
         }
-        Self { bytes, len }
-    }
-
-    fn int(value: impl Into<i32>) -> Self {
-        Self::new(&[&value.into().to_ne_bytes()])
-    }
-
-    /// A number, or the largest that the kernel takes.
-    fn capped(value: impl TryInto<i32>) -> Self {
-        Self::int(value.try_into().unwrap_or(i32::MAX))
+        SocketOption::DontFragment(_) => {
+            // The values are the same for both protocols.
+            let value = if value != 0 { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT };
+            put(fd, level, name, &value.to_ne_bytes())
+        }
+        _ => put(fd, level, name, &most.to_ne_bytes()),
     }
 }
 
-pub(crate) fn set(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<()> {
-    let ((level, name), Value { bytes, len }) = encoded(option);
-    let (fd, len) = (fd.as_raw_fd(), len as libc::socklen_t);
+pub(crate) fn set_multicast(fd: BorrowedFd<'_>, change: Multicast) -> io::Result<()> {
+    match change {
+        Multicast::V4 { joins, group, interface } => {
+            let name = if joins { libc::IP_ADD_MEMBERSHIP } else { libc::IP_DROP_MEMBERSHIP };
+            put(fd, SOL_IP, name, &[group.octets(), interface.octets()].concat())
+        }
+        Multicast::V6 { joins, group, interface } => {
+            let name = if joins { libc::IPV6_ADD_MEMBERSHIP } else { libc::IPV6_DROP_MEMBERSHIP };
+            let value = [&group.octets()[..], &interface.to_ne_bytes()].concat();
+            put(fd, SOL_IPV6, name, &value)
+        }
+        Multicast::InterfaceV4(interface) => {
+            put(fd, SOL_IP, libc::IP_MULTICAST_IF, &interface.octets())
+        }
+    }
+}
+
+pub(crate) fn set_device(fd: BorrowedFd<'_>, name: DeviceName) -> io::Result<()> {
+    put(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &name.0)
+}
+
+/// Sets an option to a value in the kernel's layout.
+fn put(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let (bytes, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     // SAFETY: the call reads `len` bytes, which are initialised.
-    match unsafe { libc::setsockopt(fd, level, name, bytes.as_ptr().cast(), len) } {
+    match unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, bytes, len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -264,54 +333,24 @@ pub(crate) fn set(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<()> {
 const DROPS: usize = 8;
 const MEMORY: usize = 9;
 
-pub(crate) fn read(fd: BorrowedFd<'_>, query: SocketQuery) -> io::Result<u32> {
-    match query {
-        SocketQuery::Drops => {
+pub(crate) fn read(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<u32> {
+    let OptionRow { level, name, .. } = option.row();
+    match option {
+        SocketOption::Drops => {
             let mut memory = [0u32; MEMORY];
-            fill(fd, SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
+            fill(fd, level, name, &mut memory)?;
             Ok(memory[DROPS])
         }
-        SocketQuery::Linger => {
+        SocketOption::Linger => {
             let mut linger = [0u32; 2];
-            fill(fd, SOL_SOCKET, libc::SO_LINGER, &mut linger)?;
-            Ok(if linger[0] == 0 { SocketQuery::NO_LINGER } else { linger[1] })
+            fill(fd, level, name, &mut linger)?;
+            Ok(if linger[0] == 0 { SocketOption::NO_LINGER } else { linger[1] })
         }
         _ => {
-            let (level, name) = query_name(query);
             let mut value = 0u32;
             fill(fd, level, name, &mut value)?;
             Ok(value)
         }
-    }
-}
-
-/// The level and the name of a query whose answer is one number.
-fn query_name(query: SocketQuery) -> (i32, i32) {
-    match query {
-        SocketQuery::Drops => (SOL_SOCKET, libc::SO_MEMINFO),
-        SocketQuery::Linger => (SOL_SOCKET, libc::SO_LINGER),
-        SocketQuery::RecvBuffer => (SOL_SOCKET, libc::SO_RCVBUF),
-        SocketQuery::SendBuffer => (SOL_SOCKET, libc::SO_SNDBUF),
-        SocketQuery::Error => (SOL_SOCKET, libc::SO_ERROR),
-        SocketQuery::Broadcast => (SOL_SOCKET, libc::SO_BROADCAST),
-        SocketQuery::Ttl(ip) => of(ip, libc::IP_TTL, libc::IPV6_UNICAST_HOPS),
-        SocketQuery::Tos(ip) => of(ip, libc::IP_TOS, libc::IPV6_TCLASS),
-        SocketQuery::MulticastLoop(ip) => multicast_loop(ip),
-        SocketQuery::MulticastTtl(ip) => multicast_ttl(ip),
-        SocketQuery::ReuseAddress => (SOL_SOCKET, libc::SO_REUSEADDR),
-        SocketQuery::ReusePort => (SOL_SOCKET, libc::SO_REUSEPORT),
-        SocketQuery::V6Only => (SOL_IPV6, libc::IPV6_V6ONLY),
-        SocketQuery::NoDelay => (SOL_TCP, libc::TCP_NODELAY),
-        SocketQuery::QuickAck => (SOL_TCP, libc::TCP_QUICKACK),
-        SocketQuery::UserTimeout => (SOL_TCP, libc::TCP_USER_TIMEOUT),
-        SocketQuery::KeepAlive => (SOL_SOCKET, libc::SO_KEEPALIVE),
-        SocketQuery::KeepAliveTime => (SOL_TCP, libc::TCP_KEEPIDLE),
-        SocketQuery::KeepAliveInterval => (SOL_TCP, libc::TCP_KEEPINTVL),
-        SocketQuery::KeepAliveRetries => (SOL_TCP, libc::TCP_KEEPCNT),
-        SocketQuery::Domain => (SOL_SOCKET, libc::SO_DOMAIN),
-        SocketQuery::Type => (SOL_SOCKET, libc::SO_TYPE),
-        SocketQuery::Protocol => (SOL_SOCKET, libc::SO_PROTOCOL),
-        SocketQuery::Listens => (SOL_SOCKET, libc::SO_ACCEPTCONN),
     }
 }
 
@@ -359,93 +398,4 @@ fn fill<T: Integers>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-fn of(ip: Ip, v4: i32, v6: i32) -> (i32, i32) {
-    match ip {
-        Ip::V4 => (SOL_IP, v4),
-        Ip::V6 => (SOL_IPV6, v6),
-    }
-}
-
-/// The level and the name of an option, and its value.
-fn encoded(option: SocketOption) -> ((i32, i32), Value) {
-    use SocketOption as Set;
-    let (socket, tcp) = (|name| (SOL_SOCKET, name), |name| (SOL_TCP, name));
-    match option {
-        Set::ReuseAddress(on) => (socket(libc::SO_REUSEADDR), Value::int(on)),
-        Set::ReusePort(on) => (socket(libc::SO_REUSEPORT), Value::int(on)),
-        Set::BindAddressNoPort(on) => ((SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT), Value::int(on)),
-        Set::IncomingCpu(cpu) => (socket(libc::SO_INCOMING_CPU), Value::capped(cpu)),
-        Set::NoDelay(on) => (tcp(libc::TCP_NODELAY), Value::int(on)),
-        Set::Cork(on) => (tcp(libc::TCP_CORK), Value::int(on)),
-        Set::QuickAck(on) => (tcp(libc::TCP_QUICKACK), Value::int(on)),
-        Set::UserTimeout(time) => (tcp(libc::TCP_USER_TIMEOUT), Value::capped(time)),
-        Set::KeepAlive(on) => (socket(libc::SO_KEEPALIVE), Value::int(on)),
-        Set::KeepAliveTime(time) => (tcp(libc::TCP_KEEPIDLE), Value::capped(time)),
-        Set::KeepAliveInterval(time) => (tcp(libc::TCP_KEEPINTVL), Value::capped(time)),
-        Set::KeepAliveRetries(count) => (tcp(libc::TCP_KEEPCNT), Value::capped(count)),
-        Set::Device(name) => (socket(libc::SO_BINDTODEVICE), Value::new(&[&name.0])),
-        Set::Linger(time) => (socket(libc::SO_LINGER), linger(time)),
-        Set::V6Only(on) => ((SOL_IPV6, libc::IPV6_V6ONLY), Value::int(on)),
-        Set::RecvBuffer(bytes) => (socket(libc::SO_RCVBUF), Value::capped(bytes)),
-        Set::SendBuffer(bytes) => (socket(libc::SO_SNDBUF), Value::capped(bytes)),
-        Set::Broadcast(on) => (socket(libc::SO_BROADCAST), Value::int(on)),
-        Set::JoinV4 { group, interface } => {
-            let value = Value::new(&[&group.octets(), &interface.octets()]);
-            ((SOL_IP, libc::IP_ADD_MEMBERSHIP), value)
-        }
-        Set::LeaveV4 { group, interface } => {
-            let value = Value::new(&[&group.octets(), &interface.octets()]);
-            ((SOL_IP, libc::IP_DROP_MEMBERSHIP), value)
-        }
-        Set::JoinV6 { group, interface } => {
-            let value = Value::new(&[&group.octets(), &interface.to_ne_bytes()]);
-            ((SOL_IPV6, libc::IPV6_ADD_MEMBERSHIP), value)
-        }
-        Set::LeaveV6 { group, interface } => {
-            let value = Value::new(&[&group.octets(), &interface.to_ne_bytes()]);
-            ((SOL_IPV6, libc::IPV6_DROP_MEMBERSHIP), value)
-        }
-        Set::MulticastInterfaceV4(interface) => {
-            ((SOL_IP, libc::IP_MULTICAST_IF), Value::new(&[&interface.octets()]))
-        }
-        Set::MulticastInterfaceV6(interface) => {
-            ((SOL_IPV6, libc::IPV6_MULTICAST_IF), Value::new(&[&interface.to_ne_bytes()]))
-        }
-        Set::MulticastLoop(ip, on) => (multicast_loop(ip), Value::int(on)),
-        Set::MulticastTtl(ip, ttl) => (multicast_ttl(ip), Value::int(ttl)),
-        Set::Ttl(ip, ttl) => (of(ip, libc::IP_TTL, libc::IPV6_UNICAST_HOPS), Value::int(ttl)),
-        Set::Tos(ip, tos) => (of(ip, libc::IP_TOS, libc::IPV6_TCLASS), Value::int(tos)),
-        Set::RecvTos(ip, on) => (of(ip, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS), Value::int(on)),
-        Set::PacketInfo(ip, on) => {
-            (of(ip, libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO), Value::int(on))
-        }
-        Set::Timestamps(on) => (socket(libc::SO_TIMESTAMPNS), Value::int(on)),
-        Set::DropCount(on) => (socket(libc::SO_RXQ_OVFL), Value::int(on)),
-        Set::RecvErrors(ip, on) => (of(ip, libc::IP_RECVERR, libc::IPV6_RECVERR), Value::int(on)),
-        Set::DontFragment(ip, on) => {
-            // The values are the same for both protocols.
-            let value = if on { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT };
-            (of(ip, libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER), Value::int(value))
-        }
-        Set::SegmentSize(size) => ((SOL_UDP, libc::UDP_SEGMENT), Value::int(size)),
-        Set::Coalesce(on) => ((SOL_UDP, libc::UDP_GRO), Value::int(on)),
-        Set::PassCredentials(on) => (socket(libc::SO_PASSCRED), Value::int(on)),
-    }
-}
-
-fn multicast_loop(ip: Ip) -> (i32, i32) {
-    of(ip, libc::IP_MULTICAST_LOOP, libc::IPV6_MULTICAST_LOOP)
-}
-
-fn multicast_ttl(ip: Ip) -> (i32, i32) {
-    of(ip, libc::IP_MULTICAST_TTL, libc::IPV6_MULTICAST_HOPS)
-}
-
-/// `struct linger`: whole seconds, rounded up.
-fn linger(time: Option<Duration>) -> Value {
-    let seconds = time.unwrap_or_default().as_nanos().div_ceil(1_000_000_000);
-    let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
-    Value::new(&[&i32::from(time.is_some()).to_ne_bytes(), &seconds.to_ne_bytes()])
 }

@@ -11,7 +11,7 @@ use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Fd, IoVec, Kernel, MessageSlot, MsgHeader,
-    Params, Register, RingId, Shutdown, SocketOption, SocketQuery, SocketType, msg,
+    Multicast, Params, Register, RingId, Shutdown, SocketOption, SocketType, msg,
 };
 use annulus_ring::{Entry, op};
 use rustix::event::PollFlags;
@@ -229,8 +229,8 @@ unsafe impl Kernel for Sim {
         self.world.borrow_mut().net.unlink(address);
     }
 
-    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
-        self.call(|world| world.option(fd.raw(), query))
+    fn option(&self, fd: Fd, option: SocketOption) -> io::Result<u32> {
+        self.call(|world| world.option(fd.raw(), option))
     }
 
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {
@@ -336,8 +336,12 @@ unsafe impl Kernel for Sim {
         self.world.borrow_mut().set_timer(timer.raw(), after)
     }
 
-    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
-        self.call(|world| world.set_option(fd.raw(), option))
+    fn set_option(&self, fd: Fd, option: SocketOption, value: u32) -> io::Result<()> {
+        self.call(|world| world.set_option(fd.raw(), option, value))
+    }
+
+    fn set_multicast(&self, fd: Fd, change: Multicast) -> io::Result<()> {
+        self.call(|world| world.set_multicast(fd.raw(), change))
     }
 
     fn local_address(&self, fd: Fd) -> io::Result<Address> {

@@ -15,7 +15,7 @@ use crate::memory::{Memory, MemoryLimit};
 use crate::timers::clock::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
-use annulus_kernel::{Fd, Shutdown, SocketQuery, descriptor};
+use annulus_kernel::{Fd, Shutdown, SocketOption, descriptor};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -152,7 +152,7 @@ impl Io {
         }
         self.driver.release(fd);
         let kernel = self.driver.kernel();
-        if kernel.option(fd, SocketQuery::Listens).ok() != Some(1) && !descriptor::reset(fd) {
+        if kernel.option(fd, SocketOption::Listens).ok() != Some(1) && !descriptor::reset(fd) {
             // Fails for sockets without a peer, and for pipes.
             _ = kernel.shutdown(fd, Shutdown::Both);
         }

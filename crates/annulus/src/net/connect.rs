@@ -15,7 +15,7 @@ use crate::runtime::current;
 use crate::tasks::consume_budget;
 use crate::timers::Instant;
 use crate::trace;
-use annulus_kernel::{Address, Fd, Ip, SocketOption};
+use annulus_kernel::{Address, Fd, SocketOption};
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -49,7 +49,7 @@ pub struct ConnectOptions {
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        let socket = SocketSettings::of(&[SocketOption::NoDelay(true)]);
+        let socket = SocketSettings::on(&[SocketOption::NoDelay]);
         Self { timeout: None, socket, local: None }
     }
 }
@@ -113,7 +113,7 @@ impl ConnectOptions {
         let socket = NewFd::tcp_for(&core.kernel, address)?;
         self.socket.apply(&socket)?;
         if let Some(local) = self.local {
-            socket.set(SocketOption::BindAddressNoPort(local.port() == 0))?;
+            socket.set(SocketOption::BindAddressNoPort, u32::from(local.port() == 0))?;
             let bound = socket.bind(&Address::from(local));
             bound.map_err(|error| failed(error, Operation::Bind, local))?;
         }

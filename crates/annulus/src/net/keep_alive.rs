@@ -47,15 +47,15 @@ impl KeepAlive {
     ///
     /// # Errors
     /// `InvalidInput` for a value that Linux does not have.
-    pub(super) fn options(self) -> io::Result<[SocketOption; 4]> {
+    pub(super) fn options(self) -> io::Result<[(SocketOption, u32); 4]> {
         if !RETRIES.contains(&self.retries) {
             return Err(out_of_range("retries", &self.retries.to_string(), "1 to 127"));
         }
         Ok([
-            SocketOption::KeepAliveTime(seconds("time", self.time)?),
-            SocketOption::KeepAliveInterval(seconds("interval", self.interval)?),
-            SocketOption::KeepAliveRetries(self.retries),
-            SocketOption::KeepAlive(true),
+            (SocketOption::KeepAliveTime, seconds("time", self.time)?),
+            (SocketOption::KeepAliveInterval, seconds("interval", self.interval)?),
+            (SocketOption::KeepAliveRetries, self.retries),
+            (SocketOption::KeepAlive, 1),
         ])
     }
 }

@@ -5,7 +5,7 @@ use super::descriptors::listening;
 use super::keep_alive::KeepAlive;
 use super::listener_handle::{ListenSettings, ListenerHandle};
 use super::new_fd::NewFd;
-use super::option_methods::{self, *};
+use super::option_methods::*;
 use super::parts::{Parts, owned};
 use super::rebind::patiently;
 use super::resolve::first;
@@ -20,7 +20,7 @@ use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::listeners::Accepted;
 use crate::waiters::Wait;
-use annulus_kernel::{Address, Ip, Kernel, Linux, SocketOption, SocketQuery};
+use annulus_kernel::{Address, Kernel, Linux, SocketOption};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -55,10 +55,7 @@ impl Default for ListenOptions {
     fn default() -> Self {
         Self {
             // Accepted sockets inherit the second.
-            socket: SocketSettings::of(&[
-                SocketOption::ReuseAddress(true),
-                SocketOption::NoDelay(true),
-            ]),
+            socket: SocketSettings::on(&[SocketOption::ReuseAddress, SocketOption::NoDelay]),
             reuse_port: false,
             listen: ListenSettings::default(),
         }
@@ -82,7 +79,7 @@ impl ListenOptions {
     /// The kernel prefers this listener, of those that share a port, for connections whose packets this CPU handles
     /// (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
-        self.socket.put(SocketOption::IncomingCpu(cpu));
+        self.socket.put(SocketOption::IncomingCpu, None, cpu);
         self
     }
 
@@ -110,7 +107,7 @@ impl ListenOptions {
 
     fn bind_one(&self, kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<NewFd> {
         let socket = self.prepared(kernel, address)?;
-        socket.set(SocketOption::ReusePort(self.reuse_port))?;
+        socket.set(SocketOption::ReusePort, self.reuse_port.into())?;
         socket.bind(&Address::from(address))?;
         socket.listen(self.listen.backlog)?;
         Ok(socket)
@@ -147,7 +144,7 @@ impl ListenOptions {
                 socket.bind(&Address::from(address))?;
                 address = kernel.local_address(socket.fd())?.to_inet()?;
             }
-            socket.set(SocketOption::ReusePort(self.reuse_port || count > 1))?;
+            socket.set(SocketOption::ReusePort, u32::from(self.reuse_port || count > 1))?;
             if index > 0 {
                 socket.bind(&Address::from(address))?;
             }
@@ -234,8 +231,8 @@ impl TcpListener {
     }
 
     /// Sets an option of this listener's socket.
-    pub(crate) fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.handle.set(option)
+    pub(crate) fn set(&self, option: SocketOption, value: u32) -> io::Result<()> {
+        self.handle.set(option, value)
     }
 
     options!(getters: bind share);

@@ -2,29 +2,32 @@
 
 use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
-use super::socket::{Socket, set_ip};
-use annulus_kernel::{DeviceName, SocketOption};
+use super::socket::Socket;
+use annulus_kernel::{Ip, SocketOption};
 use std::io;
-use std::mem::discriminant;
 
-/// Options that are set on a socket when it is made, in the order in which they were asked for. Options of one protocol stand here as those
-/// of IPv4, and are set for each protocol of the socket.
+/// Options that are set on a socket when it is made, in the order in which they were asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SocketSettings {
-    options: Vec<SocketOption>,
+    options: Vec<(SocketOption, Option<OfEach>, u32)>,
     device: Option<String>,
     keepalive: Option<KeepAlive>,
 }
 
+/// The option of each protocol of a socket.
+type OfEach = fn(Ip) -> SocketOption;
+
 impl SocketSettings {
-    pub(super) fn of(options: &[SocketOption]) -> Self {
-        Self { options: options.to_vec(), ..Self::default() }
+    /// These options are on.
+    pub(super) fn on(options: &[SocketOption]) -> Self {
+        let on = options.iter().map(|&option| (option, None, 1));
+        Self { options: on.collect(), ..Self::default() }
     }
 
-    /// Sets an option; an earlier value is forgotten.
-    pub(super) fn put(&mut self, option: SocketOption) {
-        self.options.retain(|earlier| discriminant(earlier) != discriminant(&option));
-        self.options.push(option);
+    /// Sets an option, or that of each protocol; an earlier value is forgotten.
+    pub(super) fn put(&mut self, option: SocketOption, each: Option<OfEach>, value: u32) {
+        self.options.retain(|(earlier, ..)| *earlier != option);
+        self.options.push((option, each, value));
     }
 
     pub(super) fn bind_device(&mut self, name: String) {
@@ -38,23 +41,15 @@ impl SocketSettings {
     /// # Errors
     /// `InvalidInput` for values that the system does not have; or if it refuses an option.
     pub(super) fn apply(&self, socket: &NewFd) -> io::Result<()> {
-        for option in &self.options {
-            match *option {
-                SocketOption::Ttl(_, hops) => {
-                    socket
-                        .call(|kernel, fd| set_ip(kernel, fd, |ip| SocketOption::Ttl(ip, hops)))?;
-                }
-                SocketOption::Tos(_, tos) => {
-                    socket
-                        .call(|kernel, fd| set_ip(kernel, fd, |ip| SocketOption::Tos(ip, tos)))?;
-                }
-                option => socket.set(option)?,
-            }
+        for &(option, each, value) in &self.options {
+            each.map_or_else(|| socket.set(option, value), |each| socket.set_ip(each, value))?;
         }
-        if let Some(keepalive) = self.keepalive {
-            keepalive.options()?.into_iter().try_for_each(|option| socket.set(option))?;
+        if self.keepalive.is_some() {
+            socket.set_keepalive(self.keepalive)?;
         }
-        let Some(device) = &self.device else { return Ok(()) };
-        socket.set(SocketOption::Device(DeviceName::new(device)?))
+        if self.device.is_some() {
+            socket.bind_device(self.device.as_deref())?;
+        }
+        Ok(())
     }
 }

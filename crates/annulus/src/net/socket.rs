@@ -5,7 +5,7 @@ use super::keep_alive::KeepAlive;
 use super::listener_handle::ListenerHandle;
 use super::new_fd::NewFd;
 use super::stream_handle::StreamHandle;
-use annulus_kernel::{DeviceName, Fd, Ip, Kernel, SocketOption, SocketQuery};
+use annulus_kernel::{DeviceName, Fd, Ip, Kernel, Multicast, SocketOption};
 use std::io;
 use std::time::Duration;
 
@@ -17,32 +17,43 @@ pub(super) trait Socket {
     /// After the runtime's end; or those of `f`.
     fn call<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R>;
 
-    fn set(&self, option: SocketOption) -> io::Result<()> {
-        self.call(|kernel, fd| kernel.set_option(fd, option))
+    fn set(&self, option: SocketOption, value: u32) -> io::Result<()> {
+        self.call(|kernel, fd| kernel.set_option(fd, option, value))
     }
 
-    fn query(&self, query: SocketQuery) -> io::Result<u32> {
-        self.call(|kernel, fd| kernel.option(fd, query))
+    fn query(&self, option: SocketOption) -> io::Result<u32> {
+        self.call(|kernel, fd| kernel.option(fd, option))
     }
 
-    /// Sets the option of each protocol that the socket has.
-    fn set_ip(&self, option: impl Fn(Ip) -> SocketOption) -> io::Result<()> {
-        self.call(|kernel, fd| set_ip(kernel, fd, &option))
+    /// Sets the option of each protocol that the socket has: an IPv6 socket may have IPv4 peers, too.
+    fn set_ip(&self, option: fn(Ip) -> SocketOption, value: u32) -> io::Result<()> {
+        self.call(|kernel, fd| {
+            let ip = protocol(kernel, fd)?;
+            if ip == Ip::V6 {
+                // Fails if the socket is for IPv6 only, and has no effect then.
+                _ = kernel.set_option(fd, option(Ip::V4), value);
+            }
+            kernel.set_option(fd, option(ip), value)
+        })
     }
 
-    fn query_ip(&self, query: impl Fn(Ip) -> SocketQuery) -> io::Result<u32> {
-        self.call(|kernel, fd| kernel.option(fd, query(protocol(kernel, fd)?)))
+    fn query_ip(&self, option: fn(Ip) -> SocketOption) -> io::Result<u32> {
+        self.call(|kernel, fd| kernel.option(fd, option(protocol(kernel, fd)?)))
+    }
+
+    fn set_multicast(&self, change: Multicast) -> io::Result<()> {
+        self.call(|kernel, fd| kernel.set_multicast(fd, change))
     }
 
     /// The pending error, which is cleared.
     fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let errno = self.query(SocketQuery::Error)?;
+        let errno = self.query(SocketOption::Error)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno as i32)))
     }
 
     fn bind_device(&self, name: Option<&str>) -> io::Result<()> {
         let name = name.map_or(Ok(DeviceName::NONE), DeviceName::new)?;
-        self.set(SocketOption::Device(name))
+        self.call(|kernel, fd| kernel.set_device(fd, name))
     }
 
     fn device(&self) -> io::Result<Option<String>> {
@@ -51,19 +62,19 @@ pub(super) trait Socket {
     }
 
     fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
-        let Some(keepalive) = keepalive else { return self.set(SocketOption::KeepAlive(false)) };
-        keepalive.options()?.into_iter().try_for_each(|option| self.set(option))
+        let Some(keepalive) = keepalive else { return self.set(SocketOption::KeepAlive, 0) };
+        keepalive.options()?.into_iter().try_for_each(|(option, value)| self.set(option, value))
     }
 
     fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
-        if self.query(SocketQuery::KeepAlive)? == 0 {
+        if self.query(SocketOption::KeepAlive)? == 0 {
             return Ok(None);
         }
         let seconds = |query| Ok::<_, io::Error>(Duration::from_secs(self.query(query)?.into()));
         Ok(Some(KeepAlive {
-            time: seconds(SocketQuery::KeepAliveTime)?,
-            interval: seconds(SocketQuery::KeepAliveInterval)?,
-            retries: self.query(SocketQuery::KeepAliveRetries)?,
+            time: seconds(SocketOption::KeepAliveTime)?,
+            interval: seconds(SocketOption::KeepAliveInterval)?,
+            retries: self.query(SocketOption::KeepAliveRetries)?,
         }))
     }
 }
@@ -80,23 +91,9 @@ macro_rules! sockets {
 
 sockets!(StreamHandle, ListenerHandle, DatagramHandle, NewFd);
 
-/// Sets the option of each protocol that a socket has: an IPv6 socket may have IPv4 peers, too.
-pub(super) fn set_ip(
-    kernel: &dyn Kernel,
-    fd: Fd,
-    option: impl Fn(Ip) -> SocketOption,
-) -> io::Result<()> {
-    let ip = protocol(kernel, fd)?;
-    if ip == Ip::V6 {
-        // Fails if the socket is for IPv6 only, and has no effect then.
-        _ = kernel.set_option(fd, option(Ip::V4));
-    }
-    kernel.set_option(fd, option(ip))
-}
-
 /// The internet protocol that a socket was made for.
 fn protocol(kernel: &dyn Kernel, fd: Fd) -> io::Result<Ip> {
-    let domain = kernel.option(fd, SocketQuery::Domain)?;
+    let domain = kernel.option(fd, SocketOption::Domain)?;
     let is_v6 = domain == u32::from(rustix::net::AddressFamily::INET6.as_raw());
     Ok(if is_v6 { Ip::V6 } else { Ip::V4 })
 }

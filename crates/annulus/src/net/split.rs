@@ -6,7 +6,7 @@ use super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::stream_methods::shared;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
-use annulus_kernel::SocketQuery;
+use annulus_kernel::SocketOption;
 use rustix::net::AddressFamily;
 use std::fmt;
 use std::future::poll_fn;
@@ -151,7 +151,7 @@ pub(super) enum Family {
 
 impl Family {
     fn of(handle: &StreamHandle) -> io::Result<Self> {
-        let domain = handle.query(SocketQuery::Domain)?;
+        let domain = handle.query(SocketOption::Domain)?;
         let is_unix = domain == u32::from(AddressFamily::UNIX.as_raw());
         Ok(if is_unix { Self::Unix } else { Self::Tcp })
     }

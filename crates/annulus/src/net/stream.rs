@@ -3,7 +3,7 @@
 use super::addresses::ToSocketAddrs;
 use super::connect::ConnectOptions;
 use super::keep_alive::KeepAlive;
-use super::option_methods::{self, *};
+use super::option_methods::*;
 use super::parts::Parts;
 use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
@@ -13,7 +13,7 @@ use super::stream_methods::shared;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::current;
-use annulus_kernel::{SocketOption, SocketQuery};
+use annulus_kernel::SocketOption;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -150,7 +150,7 @@ impl TcpStream {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        self.handle.set(SocketOption::Linger(linger))
+        self.handle.set(SocketOption::Linger, linger.map_or(SocketOption::NO_LINGER, |_| 0))
     }
 
     /// The setting for closing the socket: see [`set_linger`](Self::set_linger).
@@ -158,8 +158,8 @@ impl TcpStream {
     /// # Errors
     /// After the runtime's end.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
-        let seconds = self.handle.query(SocketQuery::Linger)?;
-        Ok((seconds != SocketQuery::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
+        let seconds = self.handle.query(SocketOption::Linger)?;
+        Ok((seconds != SocketOption::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
     }
 }
 

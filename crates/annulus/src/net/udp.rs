@@ -8,7 +8,7 @@ use super::addresses::ToSocketAddrs;
 use super::datagram::{Datagram, Transmit};
 use super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::new_fd::NewFd;
-use super::option_methods::{self, *};
+use super::option_methods::*;
 use super::resolve::{first_of, resolve};
 use super::socket::Socket;
 use crate::base::op_error::Operation;
@@ -17,7 +17,7 @@ use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, SendMeta, Settings};
 use crate::waiters::Wait;
-use annulus_kernel::{Address, SocketOption, SocketQuery};
+use annulus_kernel::{Address, Multicast, SocketOption};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -291,7 +291,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_recv_tos(&self, on: bool) -> io::Result<()> {
-        self.handle.set_ip(|ip| SocketOption::RecvTos(ip, on))
+        self.handle.set_ip(SocketOption::RecvTos, on.into())
     }
 
     /// Whether received datagrams have the local address and the interface at which they arrived: [`Datagram::local`].
@@ -299,7 +299,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_packet_info(&self, on: bool) -> io::Result<()> {
-        self.handle.set_ip(|ip| SocketOption::PacketInfo(ip, on))
+        self.handle.set_ip(SocketOption::PacketInfo, on.into())
     }
 
     /// Whether received datagrams have the time at which the kernel received them: [`Datagram::timestamp`].
@@ -307,7 +307,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_timestamps(&self, on: bool) -> io::Result<()> {
-        self.handle.set(SocketOption::Timestamps(on))
+        self.handle.set(SocketOption::Timestamps, on.into())
     }
 
     /// Whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, 5.0), which costs it less.
@@ -316,7 +316,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_coalescing(&self, on: bool) -> io::Result<()> {
-        self.handle.set(SocketOption::Coalesce(on))
+        self.handle.set(SocketOption::Coalesce, on.into())
     }
 
     /// Whether datagrams must not be fragmented, as path MTU discovery needs it. Datagrams larger than the interface allows are
@@ -325,7 +325,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
-        self.handle.set_ip(|ip| SocketOption::DontFragment(ip, on))
+        self.handle.set_ip(SocketOption::DontFragment, on.into())
     }
 
     /// Joins a multicast group on the interface with this address; if it is unspecified, the system chooses one.
@@ -333,7 +333,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn join_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        self.handle.set(SocketOption::JoinV4 { group, interface })
+        self.handle.set_multicast(Multicast::V4 { joins: true, group, interface })
     }
 
     /// Leaves a multicast group.
@@ -341,7 +341,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn leave_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        self.handle.set(SocketOption::LeaveV4 { group, interface })
+        self.handle.set_multicast(Multicast::V4 { joins: false, group, interface })
     }
 
     /// Joins a multicast group on the interface of this index; if it is zero, the system chooses one.
@@ -349,7 +349,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn join_multicast_v6(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.handle.set(SocketOption::JoinV6 { group, interface })
+        self.handle.set_multicast(Multicast::V6 { joins: true, group, interface })
     }
 
     /// Leaves a multicast group.
@@ -357,7 +357,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn leave_multicast_v6(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.handle.set(SocketOption::LeaveV6 { group, interface })
+        self.handle.set_multicast(Multicast::V6 { joins: false, group, interface })
     }
 
     /// The interface through which multicast datagrams leave, by one of its addresses.
@@ -365,7 +365,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_multicast_interface_v4(&self, interface: Ipv4Addr) -> io::Result<()> {
-        self.handle.set(SocketOption::MulticastInterfaceV4(interface))
+        self.handle.set_multicast(Multicast::InterfaceV4(interface))
     }
 
     /// The interface through which multicast datagrams leave, by its index.
@@ -373,7 +373,7 @@ impl UdpSocket {
     /// # Errors
     /// See above.
     pub fn set_multicast_interface_v6(&self, interface: u32) -> io::Result<()> {
-        self.handle.set(SocketOption::MulticastInterfaceV6(interface))
+        self.handle.set(SocketOption::MulticastInterfaceV6, interface)
     }
 }
 

@@ -160,7 +160,7 @@ impl Unopened {
             Self::Listener(socket) => {
                 let listener = TcpListener::from_socket_with_limit(socket, limit)?;
                 if let Some(cpu) = cpu {
-                    listener.set(SocketOption::IncomingCpu(cpu as u32))?;
+                    listener.set(SocketOption::IncomingCpu, cpu as u32)?;
                 }
                 Ok(Source::Listener(listener))
             }

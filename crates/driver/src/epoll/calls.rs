@@ -1,7 +1,7 @@
 //! The system calls of operations that need more than the kernel's answer.
 #![allow(unsafe_code)]
 
-use annulus_kernel::{Address, Fd, IoVec, Kernel, MsgHeader, SocketQuery};
+use annulus_kernel::{Address, Fd, IoVec, Kernel, MsgHeader, SocketOption};
 use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 use std::{ptr, slice};
@@ -15,7 +15,7 @@ pub(super) fn is_ready(kernel: &dyn Kernel, fd: Fd, events: PollFlags) -> Result
 /// was passed, and before bytes of another sender.
 #[cold]
 pub(super) fn is_tcp(kernel: &dyn Kernel, fd: Fd) -> bool {
-    kernel.option(fd, SocketQuery::Protocol).is_ok_and(|protocol| protocol == SocketQuery::TCP)
+    kernel.option(fd, SocketOption::Protocol).is_ok_and(|protocol| protocol == SocketOption::TCP)
 }
 
 /// Sends the parts that a header names, with its control messages.

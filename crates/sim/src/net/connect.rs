@@ -114,7 +114,7 @@ impl Net {
     /// The accepting end of a connection.
     fn child(&mut self, listener: SocketId, client: SocketId) -> SocketId {
         let parent = self.socket(listener);
-        let mut child = Socket::new(parent.domain, parent.options);
+        let mut child = Socket::new(parent.domain, parent.options.clone());
         let (local, remote) = (self.socket(client).remote, self.socket(client).local);
         let seen = |address: SocketAddr| match child.domain {
             Domain::Inet6 => mapped(address),

@@ -30,7 +30,7 @@ use crate::op_id::OpId;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::{Nanos, Timeline};
-use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketQuery, SocketType};
+use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketType};
 use datagram_queue::DatagramQueue;
 use links::Links;
 use names::Names;
@@ -38,6 +38,7 @@ use options::Options;
 use partition::Partitions;
 use ports::{Binding, Ports};
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
 use socket::Listening;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -187,27 +188,30 @@ impl Net {
         self.time.schedule(self.time.now().saturating_add(after), Event::Clock(timer, setting));
     }
 
-    pub(crate) fn set_option(&mut self, id: SocketId, option: SocketOption) -> Result<(), Errno> {
-        if let Some(answer) = self.membership(id, option) {
-            return answer;
-        }
+    pub(crate) fn set_option(
+        &mut self,
+        id: SocketId,
+        option: SocketOption,
+        value: u32,
+    ) -> Result<(), Errno> {
         let socket = self.sockets.at_mut(id);
-        let late = matches!(option, SocketOption::V6Only(_)) && socket.local.is_some();
+        let late = option == SocketOption::V6Only && socket.local.is_some();
         if late && socket.domain == Domain::Inet6 {
             return Err(Errno::INVAL);
         }
-        socket.options.set(socket.domain, option)
+        socket.options.set(socket.domain, option, value)
     }
 
-    pub(crate) fn option(&mut self, id: SocketId, query: SocketQuery) -> Result<u32, Errno> {
+    pub(crate) fn option(&mut self, id: SocketId, option: SocketOption) -> Result<u32, Errno> {
         let socket = self.sockets.at_mut(id);
-        match query {
-            SocketQuery::Error => {
+        match option {
+            SocketOption::Error => {
                 Ok(socket.error.take().map_or(0, |error| error.raw_os_error() as u32))
             }
-            SocketQuery::Protocol => Ok(protocol_of(socket)),
-            SocketQuery::Drops => Ok(socket.datagrams.as_ref().map_or(0, |queue| queue.drops)),
-            _ => socket.options.query(socket.domain, query),
+            SocketOption::Protocol => Ok(protocol_of(socket)),
+            SocketOption::Domain => Ok(family(socket.domain)),
+            SocketOption::Drops => Ok(socket.datagrams.as_ref().map_or(0, |queue| queue.drops)),
+            _ => socket.options.query(socket.domain, option),
         }
     }
 
@@ -237,9 +241,9 @@ impl Net {
         let binding = Binding {
             socket: id,
             ip: if datagram { to.ip().to_canonical() } else { to.ip() },
-            v6_only: socket.options.v6_only,
-            reuse_address: socket.options.reuse_address,
-            reuse_port: socket.options.reuse_port,
+            v6_only: socket.options.is_on(SocketOption::V6Only),
+            reuse_address: socket.options.is_on(SocketOption::ReuseAddress),
+            reuse_port: socket.options.is_on(SocketOption::ReusePort),
             listening: false,
         };
         let port = self.ports_of(id).bind(to.port(), binding)?;
@@ -406,12 +410,22 @@ impl Net {
     }
 }
 
+/// `SO_DOMAIN`: the number that Linux has for a family.
+fn family(domain: Domain) -> u32 {
+    let family = match domain {
+        Domain::Inet => AddressFamily::INET,
+        Domain::Inet6 => AddressFamily::INET6,
+        Domain::Unix => AddressFamily::UNIX,
+    };
+    family.as_raw().into()
+}
+
 /// `SO_PROTOCOL`
 fn protocol_of(socket: &Socket) -> u32 {
     match (socket.domain, socket.is_datagram()) {
         (Domain::Unix, _) => 0,
         (_, true) => UDP,
-        (_, false) => SocketQuery::TCP,
+        (_, false) => SocketOption::TCP,
     }
 }
 

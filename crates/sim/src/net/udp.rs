@@ -2,11 +2,12 @@
 
 use super::datagram_queue::Datagram;
 use super::datagrams::{OutgoingDatagram, SendMeta};
+use super::options::known;
 use super::ports::{Binding, mapped, reachable};
 use super::socket::{Side, SocketId};
 use super::{Event, Net};
 use crate::random::mix;
-use annulus_kernel::{Domain, Ip, SocketOption};
+use annulus_kernel::{Domain, Ip, Multicast, SocketOption};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -34,13 +35,13 @@ impl Net {
         if socket.domain == Domain::Inet && !to.is_ipv4() {
             return Err(Errno::AFNOSUPPORT);
         }
-        if socket.options.v6_only && to.is_ipv4() {
+        if socket.options.is_on(SocketOption::V6Only) && to.is_ipv4() {
             return Err(Errno::NETUNREACH);
         }
         if to.port() == 0 {
             return Err(Errno::INVAL);
         }
-        if is_broadcast(to.ip()) && !socket.options.broadcast {
+        if is_broadcast(to.ip()) && !socket.options.is_on(SocketOption::Broadcast) {
             return Err(Errno::ACCESS);
         }
         Ok(reachable(self.on_host(to)))
@@ -86,8 +87,9 @@ impl Net {
             return Err(Errno::AGAIN);
         }
         let route = (self.source(id, &outgoing.meta, to)?, to);
-        let options = *self.socket(id).options.ip(protocol(to.ip()));
-        let tos = outgoing.meta.tos.unwrap_or(options.tos);
+        let usual = SocketOption::Tos(protocol(to.ip()));
+        let usual = self.socket(id).options.value(usual) as u8;
+        let tos = outgoing.meta.tos.unwrap_or(usual);
         let bytes = gather();
         let mut parts = bytes.chunks(size);
         // An empty datagram is sent, too.
@@ -102,7 +104,8 @@ impl Net {
 
     /// The size of the datagrams that a send is split into: at least one byte.
     fn segment(&self, id: SocketId, outgoing: &OutgoingDatagram<'_>) -> Result<usize, Errno> {
-        let asked = outgoing.meta.segment.unwrap_or(self.socket(id).options.segment);
+        let usual = self.socket(id).options.value(SocketOption::SegmentSize) as u16;
+        let asked = outgoing.meta.segment.unwrap_or(usual);
         if asked == 0 {
             return Ok(outgoing.len.max(1));
         }
@@ -154,7 +157,8 @@ impl Net {
 
     fn deliver_to(&mut self, id: SocketId, datagram: Datagram) {
         let socket = self.socket_mut(id);
-        let (capacity, coalesce) = (socket.options.receive_buffer, socket.options.coalesce);
+        let options = &socket.options;
+        let (capacity, coalesce) = (options.receive_buffer, options.is_on(SocketOption::Coalesce));
         if let Some(queue) = &mut socket.datagrams
             && queue.receive(datagram, capacity, coalesce)
         {
@@ -178,8 +182,8 @@ impl Net {
         let datagram = self.in_flight.remove(datagram);
         if let (Some(id), Some((_, to))) = (datagram.sender, datagram.route) {
             let socket = self.socket_mut(id);
-            let reported =
-                socket.remote == Some(to) || socket.options.ip(protocol(to.ip())).report_errors;
+            let errors = SocketOption::RecvErrors(protocol(to.ip()));
+            let reported = socket.remote == Some(to) || socket.options.is_on(errors);
             if reported && !socket.released {
                 socket.error = Some(Errno::CONNREFUSED);
                 self.wake(id, Side::Read);
@@ -222,28 +226,26 @@ impl Net {
         queues.any(|queue| queue.groups.contains(&group))
     }
 
-    /// Joins or leaves a group, if the option is about membership.
-    pub(super) fn membership(
+    /// Joins or leaves a group. There is one interface.
+    pub(crate) fn set_multicast(
         &mut self,
         id: SocketId,
-        option: SocketOption,
-    ) -> Option<Result<(), Errno>> {
-        let (group, joins) = match option {
-            SocketOption::JoinV4 { group, .. } => (IpAddr::V4(group), true),
-            SocketOption::LeaveV4 { group, .. } => (IpAddr::V4(group), false),
-            SocketOption::JoinV6 { group, .. } => (IpAddr::V6(group), true),
-            SocketOption::LeaveV6 { group, .. } => (IpAddr::V6(group), false),
-            _ => return None,
-        };
+        multicast: Multicast,
+    ) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
+        let (group, joins) = match multicast {
+            Multicast::V4 { group, joins, .. } => (IpAddr::V4(group), joins),
+            Multicast::V6 { group, joins, .. } => (IpAddr::V6(group), joins),
+            Multicast::InterfaceV4(_) => return known(socket.domain, Ip::V4),
+        };
         let Some(queue) = &mut socket.datagrams.as_mut().filter(|_| socket.domain != Domain::Unix)
         else {
-            return Some(Err(Errno::NOPROTOOPT));
+            return Err(Errno::NOPROTOOPT);
         };
         if group.is_ipv6() && socket.domain == Domain::Inet {
-            return Some(Err(Errno::NOPROTOOPT));
+            return Err(Errno::NOPROTOOPT);
         }
-        Some(change(&mut queue.groups, group, joins))
+        change(&mut queue.groups, group, joins)
     }
 
     /// An address as the receiver sees it.

@@ -127,7 +127,7 @@ impl Net {
     /// Makes a connection.
     fn join(&mut self, listener: SocketId, client: SocketId) {
         let parent = self.socket(listener);
-        let mut child = Socket::new(parent.domain, parent.options);
+        let mut child = Socket::new(parent.domain, parent.options.clone());
         let (name, peer_name) = (self.unix(listener).name, self.unix(client).name);
         child.unix = Some(Box::new(UnixPart { name, peer_name, ..UnixPart::default() }));
         (child.state, child.peer) = (State::Open, Some(client));

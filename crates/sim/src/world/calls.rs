@@ -5,9 +5,7 @@ use crate::descriptors::File;
 use crate::faults::Fault;
 use crate::memory::Submitted;
 use crate::net::SocketId;
-use annulus_kernel::{
-    Address, Credentials, Domain, Shutdown, SocketOption, SocketQuery, SocketType,
-};
+use annulus_kernel::{Address, Credentials, Domain, Multicast, Shutdown, SocketOption, SocketType};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
@@ -54,9 +52,19 @@ impl World {
         answer
     }
 
-    pub(crate) fn set_option(&mut self, fd: RawFd, option: SocketOption) -> Result<(), Errno> {
+    pub(crate) fn set_option(
+        &mut self,
+        fd: RawFd,
+        option: SocketOption,
+        value: u32,
+    ) -> Result<(), Errno> {
         let (_, socket) = self.socket_of(fd)?;
-        self.net.set_option(socket, option)
+        self.net.set_option(socket, option, value)
+    }
+
+    pub(crate) fn set_multicast(&mut self, fd: RawFd, change: Multicast) -> Result<(), Errno> {
+        let (_, socket) = self.socket_of(fd)?;
+        self.net.set_multicast(socket, change)
     }
 
     pub(crate) fn local_address(&self, fd: RawFd) -> Result<Address, Errno> {
@@ -69,9 +77,9 @@ impl World {
         self.net.peer_address(socket)
     }
 
-    pub(crate) fn option(&mut self, fd: RawFd, query: SocketQuery) -> Result<u32, Errno> {
+    pub(crate) fn option(&mut self, fd: RawFd, option: SocketOption) -> Result<u32, Errno> {
         let (_, socket) = self.socket_of(fd)?;
-        self.net.option(socket, query)
+        self.net.option(socket, option)
     }
 
     pub(crate) fn peer_credentials(&self, fd: RawFd) -> Result<Credentials, Errno> {

@@ -5,7 +5,8 @@ use crate::memory::Header;
 use crate::net::{Datagram, SendMeta, SocketId, credentials};
 use crate::op::Ancillary;
 use annulus_kernel::{
-    Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, descriptors, space,
+    Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, SocketOption,
+    descriptors, space,
 };
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
@@ -69,17 +70,17 @@ impl World {
         let state = self.net.socket(socket);
         let options = &state.options;
         let mut controls = Vec::new();
-        if options.timestamps {
+        if options.is_on(SocketOption::Timestamps) {
             controls.push(Control::Timestamp(Duration::from_nanos(datagram.at)));
         }
-        if options.drop_count && datagram.drops > 0 {
+        if options.is_on(SocketOption::DropCount) && datagram.drops > 0 {
             controls.push(Control::Drops(datagram.drops));
         }
         controls.extend(datagram.segment.map(Control::SegmentSize));
         if let Some((_, to)) = datagram.route {
             self.write_route(socket, to, datagram.tos, &mut controls);
         }
-        if options.pass_credentials && state.unix.is_some() {
+        if options.is_on(SocketOption::PassCredentials) && state.unix.is_some() {
             controls.push(Control::Credentials(credentials()));
         }
         controls
@@ -95,19 +96,20 @@ impl World {
     ) {
         let options = &self.net.socket(socket).options;
         let seen = self.net.seen(socket, to).ip();
-        if seen.is_ipv6() && options.ip(Ip::V6).report_local {
+        if seen.is_ipv6() && options.is_on(SocketOption::PacketInfo(Ip::V6)) {
             controls.push(Control::PacketInfo { local: seen, interface: INTERFACE });
         }
         match to.ip() {
             IpAddr::V4(_) => {
-                if options.ip(Ip::V4).report_local {
+                if options.is_on(SocketOption::PacketInfo(Ip::V4)) {
                     controls.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
                 }
-                controls.extend(options.ip(Ip::V4).report_tos.then_some(Control::Tos(tos)));
+                let on = options.is_on(SocketOption::RecvTos(Ip::V4));
+                controls.extend(on.then_some(Control::Tos(tos)));
             }
             IpAddr::V6(_) => {
-                controls
-                    .extend(options.ip(Ip::V6).report_tos.then_some(Control::TrafficClass(tos)));
+                let on = options.is_on(SocketOption::RecvTos(Ip::V6));
+                controls.extend(on.then_some(Control::TrafficClass(tos)));
             }
         }
     }

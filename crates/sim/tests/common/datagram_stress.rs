@@ -91,7 +91,7 @@ impl DatagramStress {
         let fd = owned(self.host.patiently(make));
         self.host.kernel.bind(fd, &inet("127.0.0.1:0")).unwrap();
         let coalesces = self.random.chance(500);
-        self.host.kernel.set_option(fd, SocketOption::Coalesce(coalesces)).unwrap();
+        self.host.kernel.set_option(fd, SocketOption::Coalesce, coalesces.into()).unwrap();
         let address = self.host.kernel.local_address(fd).unwrap();
         self.add(fd, address, None);
         self.endpoints.last_mut().unwrap().coalesces = coalesces;

@@ -210,7 +210,7 @@ fn a_reset_is_an_edge_with_an_error() {
         let (client, server) = script.pair();
         script.add("server", server, ARRIVALS);
         script.note("registered for arrivals");
-        script.kernel.set_option(client, SocketOption::Linger(Some(Duration::ZERO))).unwrap();
+        script.kernel.set_option(client, SocketOption::Linger, 0).unwrap();
         script.kernel.close(client);
         script.note("reset");
         assert_eq!(script.receive(server, 9), Err(Errno::CONNRESET));

@@ -5,7 +5,6 @@ use annulus_kernel::*;
 use annulus_ring::*;
 use rustix::io::Errno;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 #[test]
 fn bytes_are_echoed() {
@@ -70,8 +69,7 @@ fn an_abortive_close_resets_the_peer_after_the_data() {
         let (client, server) = host.pair();
         assert_eq!(host.send(client, b"before"), 6);
         host.settle();
-        let linger = SocketOption::Linger(Some(Duration::ZERO));
-        host.kernel.set_option(client, linger).unwrap();
+        host.kernel.set_option(client, SocketOption::Linger, 0).unwrap();
         host.kernel.close(client);
         host.settle();
         assert_eq!(host.recv(server).unwrap(), b"before");
@@ -287,7 +285,7 @@ fn a_dual_listener_takes_both_families() {
         let seen = host.kernel.local_address(server).unwrap().to_inet().unwrap();
         assert_eq!(seen.to_string(), format!("[::ffff:127.0.0.1]:{port}"));
         let newer = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();
-        host.kernel.set_option(newer, SocketOption::V6Only(true)).unwrap();
+        host.kernel.set_option(newer, SocketOption::V6Only, 1).unwrap();
         let error = host.kernel.bind(newer, &Address::from(to)).unwrap_err();
         assert!(errno_of(&error).is_some());
     });

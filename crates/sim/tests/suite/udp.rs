@@ -76,7 +76,7 @@ fn ports_are_bound_and_freed() {
         host.kernel.bind(other, &address).unwrap();
         let [one, two] = [(); 2].map(|()| {
             let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
-            host.kernel.set_option(fd, SocketOption::ReusePort(true)).unwrap();
+            host.kernel.set_option(fd, SocketOption::ReusePort, 1).unwrap();
             fd
         });
         host.kernel.bind(one, &inet("127.0.0.1:0")).unwrap();
@@ -116,7 +116,7 @@ fn a_connected_socket_receives_from_its_peer_only_and_gets_its_errors() {
         assert_eq!(host.send(a, b"reports error"), errno(Errno::CONNREFUSED));
         host.settle();
         assert_eq!(
-            host.kernel.option(a, SocketQuery::Error).unwrap(),
+            host.kernel.option(a, SocketOption::Error).unwrap(),
             0,
             "the error is reported once"
         );
@@ -148,8 +148,8 @@ fn a_waiting_receive_gets_an_unreachable_error() {
 fn a_multishot_receive_writes_headers() {
     on_both(|mut host| {
         let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
-        host.kernel.set_option(b, SocketOption::RecvTos(Ip::V4, true)).unwrap();
-        host.kernel.set_option(a, SocketOption::Tos(Ip::V4, 0x2)).unwrap();
+        host.kernel.set_option(b, SocketOption::RecvTos(Ip::V4), 1).unwrap();
+        host.kernel.set_option(a, SocketOption::Tos(Ip::V4), 2).unwrap();
         let mut lent = Lent::new(&host.ring, 8, 256);
         let layout = Layout { name: 16, control: space(1) };
         let header = header_of(layout);
@@ -248,8 +248,8 @@ fn control_messages_are_those_asked_for() {
             [(Domain::Inet, Ip::V4, "127.0.0.1"), (Domain::Inet6, Ip::V6, "::1")]
         {
             let ((a, _), (b, to)) = (host.udp(domain), host.udp(domain));
-            host.kernel.set_option(b, SocketOption::PacketInfo(ip, true)).unwrap();
-            host.kernel.set_option(b, SocketOption::RecvTos(ip, true)).unwrap();
+            host.kernel.set_option(b, SocketOption::PacketInfo(ip), 1).unwrap();
+            host.kernel.set_option(b, SocketOption::RecvTos(ip), 1).unwrap();
             let mark = match ip {
                 Ip::V4 => Control::Tos(3),
                 Ip::V6 => Control::TrafficClass(3),
@@ -275,7 +275,7 @@ fn sends_are_segmented_and_received_datagrams_coalesced_if_asked_for() {
         for part in bytes.chunks(100) {
             assert_eq!(host.recv(b).unwrap(), part);
         }
-        host.kernel.set_option(b, SocketOption::Coalesce(true)).unwrap();
+        host.kernel.set_option(b, SocketOption::Coalesce, 1).unwrap();
         assert_eq!(host.send_msg(a, Some(&to), &bytes, &[Control::SegmentSize(100)]), 250);
         host.settle();
         let got = host.recv_msg(b, 1000, 64, 0).unwrap();
@@ -294,9 +294,9 @@ fn sends_are_segmented_and_received_datagrams_coalesced_if_asked_for() {
 fn a_full_socket_drops_and_counts() {
     on_both(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
-        host.kernel.set_option(b, SocketOption::DropCount(true)).unwrap();
-        host.kernel.set_option(b, SocketOption::RecvBuffer(20_000)).unwrap();
-        assert_eq!(host.kernel.option(b, SocketQuery::RecvBuffer).unwrap(), 40_000);
+        host.kernel.set_option(b, SocketOption::DropCount, 1).unwrap();
+        host.kernel.set_option(b, SocketOption::RecvBuffer, 20_000).unwrap();
+        assert_eq!(host.kernel.option(b, SocketOption::RecvBuffer).unwrap(), 40_000);
         (0..200).for_each(|_| assert_eq!(host.send_to(a, &to, &[1; 1000]), 1000));
         host.settle();
         let mut kept = 0;
@@ -304,7 +304,7 @@ fn a_full_socket_drops_and_counts() {
             kept += 1;
         }
         assert!((5..60).contains(&kept), "{kept} of 200 kept");
-        assert_eq!(host.kernel.option(b, SocketQuery::Drops).unwrap(), 200 - kept);
+        assert_eq!(host.kernel.option(b, SocketOption::Drops).unwrap(), 200 - kept);
         assert_eq!(host.send_to(a, &to, b"last"), 4);
         let got = host.recv_msg(b, 100, 64, 0).unwrap();
         assert_eq!(got.controls(), [Control::Drops(200 - kept)]);
@@ -318,30 +318,30 @@ fn members_receive_what_is_sent_to_their_group() {
         let interface = [127, 0, 0, 1].into();
         let members = [(); 2].map(|()| {
             let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
-            host.kernel.set_option(fd, SocketOption::ReuseAddress(true)).unwrap();
+            host.kernel.set_option(fd, SocketOption::ReuseAddress, 1).unwrap();
             fd
         });
         host.kernel.bind(members[0], &inet("239.7.8.9:0")).unwrap();
         let port = inet_of(&host.kernel.local_address(members[0]).unwrap()).port();
         let to: Address = SocketAddr::from(([239, 7, 8, 9], port)).into();
         host.kernel.bind(members[1], &to).unwrap();
-        let join = SocketOption::JoinV4 { group, interface };
-        members.iter().for_each(|&fd| host.kernel.set_option(fd, join).unwrap());
-        assert_eq!(refused(host.kernel.set_option(members[0], join)), Errno::ADDRINUSE);
+        let join = Multicast::V4 { joins: true, group, interface };
+        members.iter().for_each(|&fd| host.kernel.set_multicast(fd, join).unwrap());
+        assert_eq!(refused(host.kernel.set_multicast(members[0], join)), Errno::ADDRINUSE);
         let (a, _) = host.udp(Domain::Inet);
-        host.kernel.set_option(a, SocketOption::MulticastInterfaceV4(interface)).unwrap();
+        host.kernel.set_multicast(a, Multicast::InterfaceV4(interface)).unwrap();
         assert_eq!(host.send_to(a, &to, b"to all"), 6);
         members.iter().for_each(|&fd| assert_eq!(host.recv(fd).unwrap(), b"to all"));
-        let leave = SocketOption::LeaveV4 { group, interface };
+        let leave = Multicast::V4 { joins: false, group, interface };
         let again = Err(errno(Errno::AGAIN));
         for (leaver, received) in members.into_iter().zip([Ok(4), again]) {
-            host.kernel.set_option(leaver, leave).unwrap();
+            host.kernel.set_multicast(leaver, leave).unwrap();
             assert_eq!(host.send_to(a, &to, b"rest"), 4);
             host.settle();
             // All sockets bound to the group receive, as long as one is a member.
             assert_eq!(members.map(|fd| host.take_now(fd)), [received; 2]);
         }
-        assert_eq!(refused(host.kernel.set_option(members[1], leave)), Errno::ADDRNOTAVAIL);
+        assert_eq!(refused(host.kernel.set_multicast(members[1], leave)), Errno::ADDRNOTAVAIL);
     });
 }
 

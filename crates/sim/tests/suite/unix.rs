@@ -411,7 +411,7 @@ fn credentials_come_with_what_is_received() {
     on_both(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
             let (one, other) = host.new_pair(kind, false);
-            host.kernel.set_option(other, SocketOption::PassCredentials(true)).unwrap();
+            host.kernel.set_option(other, SocketOption::PassCredentials, 1).unwrap();
             assert_eq!(host.send(one, b"x"), 1);
             let got = host.recv_msg(other, 10, 64, 0).unwrap();
             let sender = host.kernel.peer_credentials(other).unwrap();

@@ -41,8 +41,8 @@ fn bind(address: SocketAddr) -> io::Result<(Fd, SocketAddr)> {
     let number = Linux.socket(Domain::Inet, SocketType::Stream, false)?;
     // SAFETY: the descriptor was just opened, and is closed by nothing but the end of the process.
     let fd = unsafe { Fd::from_raw(number) };
-    Linux.set_option(fd, SocketOption::ReuseAddress(true))?;
-    Linux.set_option(fd, SocketOption::NoDelay(true))?;
+    Linux.set_option(fd, SocketOption::ReuseAddress, 1)?;
+    Linux.set_option(fd, SocketOption::NoDelay, 1)?;
     Linux.bind(fd, &Address::from(address))?;
     Linux.listen(fd, listen::BACKLOG as u32)?;
     Ok((fd, Linux.local_address(fd)?.to_inet()?))

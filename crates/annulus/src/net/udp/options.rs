@@ -13,7 +13,7 @@ use crate::base::op_error::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::datagrams::{Format, Settings};
-use annulus_kernel::{Address, Ip, SocketOption, SocketType};
+use annulus_kernel::{Address, SocketOption, SocketType};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
 use super::super::new_fd::NewFd;
-use super::super::option_methods::{self, *};
+use super::super::option_methods::*;
 use super::super::parts::check_real;
 use super::super::resolve::failed;
 use super::super::socket::Socket;
@@ -15,7 +15,7 @@ use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
 use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
 use crate::waiters::Wait;
-use annulus_kernel::{Address, Control, Credentials, SocketOption, SocketQuery};
+use annulus_kernel::{Address, Control, Credentials, SocketOption};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -262,7 +262,7 @@ impl UnixOptions {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         if self.credentials {
-            socket.set(SocketOption::PassCredentials(true))?;
+            socket.set(SocketOption::PassCredentials, 1)?;
         }
         self.socket.apply(socket)
     }

@@ -1,6 +1,6 @@
 //! A Unix stream.
 
-use super::super::option_methods::{self, *};
+use super::super::option_methods::*;
 use super::super::parts::{Parts, new_descriptor};
 use super::super::recv_buffer::RecvBuffer;
 use super::super::socket::Socket;
@@ -12,7 +12,7 @@ use crate::base::unix_address::to_std;
 use crate::bytes::chunk::{Chunk, IntoChunk};
 use crate::bytes::lease::Lease;
 use crate::runtime::current;
-use annulus_kernel::{Credentials, SocketOption, SocketQuery};
+use annulus_kernel::{Credentials, SocketOption};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

@@ -16,7 +16,7 @@ use crate::slots::arming::{Arming, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp, Pool, SlotId};
-use annulus_kernel::{Domain, SocketQuery};
+use annulus_kernel::{Domain, SocketOption};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -276,7 +276,7 @@ impl DatagramSlot {
         if self.format.domain == Domain::Unix {
             return Ok(0);
         }
-        let drops = io.driver.kernel().option(self.fd, SocketQuery::Drops)?;
+        let drops = io.driver.kernel().option(self.fd, SocketOption::Drops)?;
         let recv = &mut self.recv;
         let new = u64::from(drops.wrapping_sub(mem::replace(&mut recv.kernel_drops, drops)));
         recv.drops += new;

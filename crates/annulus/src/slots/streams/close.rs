@@ -12,7 +12,6 @@ use annulus_kernel::SocketOption;
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 impl Stream {
     /// Ends the write side as soon as everything has gone.
@@ -71,7 +70,7 @@ impl Stream {
     /// Gives up what was accepted. A close from here on is a reset: the peer must not take a truncated stream for a whole one.
     fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
         // A socket that takes no options any more does not need the reset either.
-        _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger(Some(Duration::ZERO)));
+        _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
         self.stop_sending(shared, io);
     }
 

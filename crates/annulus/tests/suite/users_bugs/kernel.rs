@@ -4,7 +4,7 @@ use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{
     Address, Credentials, Domain, EnterArg, EnterFlags, Fd, IoVec, Kernel, Linux, MessageSlot,
-    MsgHeader, Params, Register, RingId, Shutdown, SocketOption, SocketQuery, SocketType,
+    MsgHeader, Params, Register, RingId, Shutdown, SocketOption, SocketType,
 };
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -162,12 +162,12 @@ unsafe impl Kernel for Bent {
         Linux.set_timer(timer, after)
     }
 
-    fn set_option(&self, fd: Fd, option: SocketOption) -> io::Result<()> {
-        Linux.set_option(fd, option)
+    fn set_option(&self, fd: Fd, option: SocketOption, value: u32) -> io::Result<()> {
+        Linux.set_option(fd, option, value)
     }
 
-    fn option(&self, fd: Fd, query: SocketQuery) -> io::Result<u32> {
-        Linux.option(fd, query)
+    fn option(&self, fd: Fd, option: SocketOption) -> io::Result<u32> {
+        Linux.option(fd, option)
     }
 
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials> {

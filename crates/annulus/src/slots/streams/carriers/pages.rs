@@ -53,7 +53,7 @@ impl Stream {
     /// No pages follow: bytes that wait for them leave.
     pub(crate) fn push_sent(&self, io: &Io) {
         // Only TCP waits, and knows the option.
-        _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork(false));
+        _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork, 0);
     }
 
     /// No pages follow that would wait for space.
