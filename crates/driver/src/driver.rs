@@ -184,14 +184,10 @@ impl Driver {
         self.common().addresses_sends
     }
 
-    /// True if `…Now` sends are made when they are submitted, and every event so far was taken: each of them that has had no event
-    /// was sent whole.
-    #[inline]
-    pub fn sent_at_once(&self) -> bool {
-        match self {
-            Self::Uring(_) => false,
-            Self::Epoll(epoll) => epoll.settled(),
-        }
+    /// Whether `…Now` sends are made when they are submitted: then each that has had no event once the driver is
+    /// [settled](Self::settled) was sent whole, also before the next turn.
+    pub fn sends_at_once(&self) -> bool {
+        matches!(self, Self::Epoll(_))
     }
 
     /// Publishes returned buffers, so that [`Pool::with_kernel`] is what the next operations will find. Call it once before each

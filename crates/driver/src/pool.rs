@@ -81,6 +81,8 @@ struct Buffers {
     fresh: u32,
     with_kernel: u32,
     lent: u32,
+    /// Taken since the last refill.
+    taken: u32,
     depth: Depth,
     least_idle: usize,
     refills: u32,
@@ -137,6 +139,7 @@ impl Pool {
             fresh: 0,
             with_kernel: 0,
             lent: 0,
+            taken: 0,
             depth: Depth::new(size.count, purpose),
             least_idle: 0,
             refills: 0,
@@ -248,6 +251,7 @@ impl Pool {
         *state = BufferState::Lent;
         buffers.with_kernel -= 1;
         buffers.lent += 1;
+        buffers.taken += 1;
         buffers.depth.count(bytes);
         buffers.touched = true;
         buffers.note(id, bytes, self);
@@ -281,6 +285,7 @@ impl Pool {
             self.memory.take_returned().into_iter().for_each(|id| buffers.take_back(id));
         }
         buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
+        buffers.refills += 1;
         buffers.end_turn(self);
         self.fit(&mut buffers, self.size.count);
         let Buffers { idle, returned, .. } = &mut *buffers;
@@ -300,12 +305,34 @@ impl Pool {
     /// A receive found no buffer with the kernel, or was not armed because it would find none.
     #[inline]
     pub fn starved(&self) {
-        self.buffers.borrow_mut().depth.fall_short();
+        let buffers = &mut *self.buffers.borrow_mut();
+        buffers.depth.fall_short();
+        buffers.fitted = None;
     }
 
     /// Takes returned buffers back, and passes those that the kernel gets now to `publish`.
     #[inline]
-    pub(crate) fn refill(&self, mut publish: impl FnMut(*mut u8, u32, u16)) {
+    pub(crate) fn refill(&self, publish: impl FnMut(*mut u8, u32, u16)) {
+        if self.has_changed() {
+            self.publish_idle(publish);
+        }
+    }
+
+    /// Since the last refill a buffer was taken, came back or was missed, or the budget has changed; or a period ends.
+    #[inline]
+    fn has_changed(&self) -> bool {
+        let buffers = &mut *self.buffers.borrow_mut();
+        buffers.refills += 1;
+        buffers.taken > 0
+            || buffers.refills >= PERIOD
+            || buffers.fitted.is_none()
+            || !buffers.returned.is_empty()
+            || self.memory.any_returned()
+    }
+
+    /// Not inlined: a turn that receives nothing into the pool has none of its cost.
+    #[inline(never)]
+    fn publish_idle(&self, mut publish: impl FnMut(*mut u8, u32, u16)) {
         let mut buffers = self.buffers.borrow_mut();
         if self.memory.any_returned() {
             self.memory.take_returned().into_iter().for_each(|id| buffers.take_back(id));
@@ -387,9 +414,8 @@ impl Buffers {
 
     #[inline]
     fn end_turn(&mut self, pool: &Pool) {
-        self.depth.end_turn();
-        self.refills += 1;
-        if self.refills == PERIOD {
+        self.depth.end_turn(std::mem::take(&mut self.taken));
+        if self.refills >= PERIOD {
             self.refills = 0;
             self.shrink(pool);
         }

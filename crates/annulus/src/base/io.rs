@@ -38,6 +38,8 @@ pub(crate) struct Bounds {
 /// The state that all families of slots share.
 pub(crate) struct Io {
     pub(crate) driver: KernelHeld<Driver>,
+    /// The driver makes sends when they are submitted.
+    pub(crate) sends_at_once: bool,
     pub(crate) timers: Timers,
     pub(crate) after: After,
     /// Wait queues to be looked at again in the next turn.
@@ -71,6 +73,7 @@ impl Io {
 
     pub(crate) fn new(driver: Driver, bounds: Bounds, memory: Memory) -> Self {
         Self {
+            sends_at_once: driver.sends_at_once(),
             driver: KernelHeld::new(driver),
             timers: Timers::new(),
             after: After::default(),

@@ -190,7 +190,7 @@ impl Inner {
         let mut has_sends = false;
         self.streams.start_sends(&mut self.io);
         self.datagrams.start_sends(&mut self.io);
-        if self.io.driver.sent_at_once() {
+        if self.io.sends_at_once && self.io.driver.settled() {
             // Frees their buffers for this turn's receives, while they are in the cache.
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);

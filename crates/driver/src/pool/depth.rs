@@ -16,8 +16,7 @@ pub(super) struct Depth {
     now: u32,
     limit: u32,
     purpose: Purpose,
-    /// Buffers and bytes of large receives, taken in this turn.
-    taken: u32,
+    /// Bytes of large receives in this turn.
     large: u64,
     /// A receive found no buffer in this turn.
     short: bool,
@@ -28,7 +27,7 @@ pub(super) struct Depth {
 impl Depth {
     pub(super) fn new(limit: u32, purpose: Purpose) -> Self {
         let now = START.min(limit);
-        Self { now, limit, purpose, taken: 0, large: 0, short: false, most_taken: 0 }
+        Self { now, limit, purpose, large: 0, short: false, most_taken: 0 }
     }
 
     #[inline]
@@ -43,7 +42,6 @@ impl Depth {
     /// A buffer was filled with so many bytes.
     #[inline]
     pub(super) fn count(&mut self, bytes: u32) {
-        self.taken += 1;
         if bytes > self.purpose.large_above {
             self.large += u64::from(bytes);
         }
@@ -54,20 +52,21 @@ impl Depth {
         self.short = true;
     }
 
-    /// Fits the depth to the turn that ends: adds what is to spare, or reduces it to what stays in the cache.
+    /// Fits the depth to the turn that ends, in which so many buffers were taken: adds what is to spare, or reduces it to what stays in the
+    /// cache.
     #[inline]
-    pub(super) fn end_turn(&mut self) {
-        self.most_taken = self.most_taken.max(self.taken);
-        let is_low = self.short || self.purpose.with_spare(self.taken) > self.now;
+    pub(super) fn end_turn(&mut self, taken: u32) {
+        self.most_taken = self.most_taken.max(taken);
+        let is_low = self.short || self.purpose.with_spare(taken) > self.now;
         if is_low || self.large > WARM {
-            self.fit();
+            self.fit(taken);
         }
-        (self.taken, self.large, self.short) = (0, 0, false);
+        (self.large, self.short) = (0, false);
     }
 
     #[inline(never)]
-    fn fit(&mut self) {
-        let warm = self.warm();
+    fn fit(&mut self, taken: u32) {
+        let warm = self.warm(taken);
         if self.large > WARM {
             self.now = self.now.min(warm);
         } else {
@@ -82,11 +81,10 @@ impl Depth {
     }
 
     /// How many buffers stay in the cache, if they are filled as in this turn.
-    #[inline]
-    fn warm(&self) -> u32 {
+    fn warm(&self, taken: u32) -> u32 {
         match self.large {
             0 => self.limit,
-            large => ((WARM * u64::from(self.taken) / large) as u32).clamp(1, self.limit),
+            large => ((WARM * u64::from(taken) / large) as u32).clamp(1, self.limit),
         }
     }
 }
@@ -98,11 +96,12 @@ mod tests {
     /// Turns in which each of `streams` receives `bytes`, as far as the kernel has buffers.
     fn run(depth: &mut Depth, turns: u32, streams: u32, bytes: u32) {
         for _ in 0..turns {
-            (0..streams.min(depth.now())).for_each(|_| depth.count(bytes));
-            if streams > depth.now() {
+            let taken = streams.min(depth.now());
+            (0..taken).for_each(|_| depth.count(bytes));
+            if streams > taken {
                 depth.fall_short();
             }
-            depth.end_turn();
+            depth.end_turn(taken);
         }
     }
 
@@ -157,10 +156,10 @@ mod tests {
     fn a_few_large_receives_do_not_starve_many_small_ones() {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         for _ in 0..20 {
-            (0..depth.now().min(40))
-                .for_each(|i| depth.count(if i % 8 == 7 { 200_000 } else { 128 }));
+            let taken = depth.now().min(40);
+            (0..taken).for_each(|i| depth.count(if i % 8 == 7 { 200_000 } else { 128 }));
             depth.fall_short();
-            depth.end_turn();
+            depth.end_turn(taken);
         }
         assert!(depth.now() >= 8, "{}", depth.now());
     }
