@@ -26,17 +26,20 @@ pub(crate) fn outside(dump: &str, krate: &str) -> Option<u64> {
     total?.checked_sub(inside)
 }
 
-/// The files below `crates/` whose own lines, wherever they were inlined, executed so many instructions, but for the simulated kernel's.
-pub(crate) fn files(dump: &str, least: u64) -> Vec<&str> {
-    let (mut files, mut file, mut is_call) = (BTreeMap::new(), "sim/", false);
+/// The files below `crates/` whose own lines, wherever they were inlined but in the crate, executed so many instructions; but for the
+/// simulated kernel's.
+pub(crate) fn files<'a>(dump: &'a str, krate: &str, least: u64) -> Vec<&'a str> {
+    let (mut files, mut file, mut is_call, mut inside) = (BTreeMap::new(), "sim/", false, false);
     for line in dump.lines() {
         if let Some(("fl" | "fi" | "fe", path)) = line.split_once('=') {
             file = path.split_once("/crates/").map_or("sim/", |(_, below)| below);
+        } else if let Some(function) = line.strip_prefix("fn=") {
+            inside = function.contains(krate);
         } else if line.starts_with("calls=") {
             is_call = true;
         } else if let Some((_, cost)) = line.split_once(' ')
             && let Ok(cost) = cost.parse::<u64>()
-            && !std::mem::take(&mut is_call)
+            && !(std::mem::take(&mut is_call) || inside)
         {
             *files.entry(file).or_insert(0) += cost;
         }
@@ -86,10 +89,10 @@ calls=1 0
     fn files_are_named_whose_own_lines_cost_enough() {
         let dump = "fl=/a/crates/one/src/x.rs\nfn=one::x\n1 100\nfi=/a/crates/two/src/y.rs\n7 20\n\
              cfn=std::z\ncalls=1 0\n8 500\nfe=/a/crates/one/src/x.rs\n2 3\nfl=/a/crates/sim/src/w.rs\n9 900\n\
-             fl=/rustc/library/z.rs\nfn=std::z\n4 500\n";
-        assert_eq!(files(dump, 20), ["one/src/x.rs", "two/src/y.rs"]);
-        assert_eq!(files(dump, 103), ["one/src/x.rs"]);
-        assert!(files(dump, 104).is_empty());
+             fl=/rustc/library/z.rs\nfn=std::z\n4 500\nfl=/a/crates/one/src/x.rs\nfn=sim::w\n5 800\n";
+        assert_eq!(files(dump, "sim::", 20), ["one/src/x.rs", "two/src/y.rs"]);
+        assert_eq!(files(dump, "sim::", 103), ["one/src/x.rs"]);
+        assert!(files(dump, "sim::", 104).is_empty());
     }
 
     #[test]

@@ -149,9 +149,9 @@ impl Record {
         };
         let (less, most) = (spent(&once)?, spent(&twice)?);
         if files {
-            let (Figure { way, clients, .. }, list) =
-                (figure, callgrind::files(&twice, most / 100));
-            eprintln!("{way} {clients}: {} files: {}", list.len(), list.join(" "));
+            let list = callgrind::files(&twice, SIMULATED, most / 100);
+            let (way, clients, names) = (&figure.way, figure.clients, list.join(" "));
+            eprintln!("{way} {clients}: {} files: {names}", list.len());
         }
         let instructions = most.saturating_sub(less) as f64 / messages as f64;
         Ok(Figure { instructions, ..figure.clone() })

@@ -80,6 +80,7 @@ impl Address {
     }
 
     /// The bytes in use.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }
@@ -93,6 +94,7 @@ impl Address {
     ///
     /// # Errors
     /// `InvalidData`, naming the family by number, for any other.
+    #[inline]
     pub fn to_inet(&self) -> io::Result<SocketAddr> {
         Self::read_inet(self.as_bytes())
     }

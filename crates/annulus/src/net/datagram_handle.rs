@@ -2,10 +2,11 @@
 
 use super::new_fd::NewFd;
 use crate::base::budget;
+use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
+use crate::slots::datagrams::{DatagramSlot, Format, ReceivedMessage, SendMeta, Settings, Shared};
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
@@ -37,13 +38,24 @@ impl DatagramHandle {
         Ok(Self { core: core.clone(), slot })
     }
 
+    /// Calls `f` with the slot, and what the sockets share.
+    #[inline]
+    fn with<R>(
+        &self,
+        f: impl FnOnce(&mut DatagramSlot, &mut Shared, &mut Io) -> R,
+    ) -> io::Result<R> {
+        let inner = &mut *self.core.enter_running()?;
+        let (slot, shared) = inner.datagrams.get(self.slot);
+        Ok(f(slot, shared, &mut inner.io))
+    }
+
     /// Waits for what `poll` receives.
     #[inline]
     pub(super) fn recv<T>(
         &self,
         poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
     ) -> impl Future<Output = io::Result<T>> {
-        RecvDatagram { handle: self, poll, id: None }
+        Waiting { handle: self, poll, leave: DatagramSlot::leave_recv, id: None }
     }
 
     /// The next message; with `split`, one datagram of those that the kernel coalesced.
@@ -54,9 +66,7 @@ impl DatagramHandle {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReceivedMessage>> {
-        let inner = &mut *self.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.poll_recv(shared, &mut inner.io, split, wait, cx)
+        self.with(|slot, shared, io| slot.poll_recv(shared, io, split, wait, cx))?
     }
 
     /// The next datagram and its sender, on an internet socket.
@@ -66,23 +76,19 @@ impl DatagramHandle {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
+        // Without `with`: what it returns would be moved once more.
         let inner = &mut *self.core.enter_running()?;
         let (slot, shared) = inner.datagrams.get(self.slot);
         slot.poll_recv_from(shared, &mut inner.io, wait, cx)
     }
 
     pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || {
-            let inner = &mut *self.core.enter_running()?;
-            let (slot, shared) = inner.datagrams.get(self.slot);
-            slot.poll_readable(shared, &mut inner.io, cx)
-        })
+        let poll = || self.with(|slot, shared, io| slot.poll_readable(shared, io, cx))?;
+        budget::poll_with(cx, poll)
     }
 
     pub(super) fn try_recv(&self) -> io::Result<ReceivedMessage> {
-        let inner = &mut *self.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.try_recv(shared, &mut inner.io)
+        self.with(|slot, shared, io| slot.try_recv(shared, io))?
     }
 
     #[inline]
@@ -92,29 +98,24 @@ impl DatagramHandle {
 
     /// Sends a datagram at once, or copies it, to leave with the turn.
     pub(super) fn try_send(&self, bytes: &[u8], meta: SendMeta) -> io::Result<()> {
-        let inner = &mut *self.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.try_send_borrowed(shared, &mut inner.io, bytes, meta)
+        self.with(|slot, shared, io| slot.try_send_borrowed(shared, io, bytes, meta))?
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
-            let inner = &mut *self.core.enter_running()?;
-            let (slot, shared) = inner.datagrams.get(self.slot);
-            slot.poll_send_ready(shared, &mut inner.io, Wait::Polling, cx).map(Ok)
+            let ready =
+                self.with(|slot, shared, io| slot.poll_send_ready(shared, io, Wait::Polling, cx));
+            ready?.map(Ok)
         })
     }
 
-    pub(super) fn drain(&self) -> Drain<'_> {
-        Drain { handle: self, id: None }
+    /// Waits until everything has left.
+    pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
+        Waiting { handle: self, poll: Self::poll_drain, leave: DatagramSlot::leave_send, id: None }
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || {
-            let inner = &mut *self.core.enter_running()?;
-            let (slot, _) = inner.datagrams.get(self.slot);
-            slot.poll_drain(&mut inner.io, wait, cx)
-        })
+        budget::poll_with(cx, || self.with(|slot, _, io| slot.poll_drain(io, wait, cx))?)
     }
 
     /// The socket has a peer from now on.
@@ -136,14 +137,14 @@ impl DatagramHandle {
         f(&*self.core.kernel, fd)
     }
 
-    /// A future that waited for space or a drain is gone.
+    /// A future that waited is gone: it leaves the line.
     #[inline]
-    fn leave_send(&self, id: &mut Option<WaiterId>) {
+    fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
         if id.is_some()
             && let Ok(mut inner) = self.core.enter()
         {
             let inner = &mut *inner;
-            inner.datagrams.get(self.slot).0.leave_send(&mut inner.io, id);
+            leave(inner.datagrams.get(self.slot).0, &mut inner.io, id);
         }
     }
 }
@@ -158,14 +159,18 @@ impl Drop for DatagramHandle {
     }
 }
 
-/// A receive that may wait. When it is dropped, no datagram is lost: the next waiter is notified of the one that is there.
-struct RecvDatagram<'a, P> {
+/// Takes a future that waited out of the line.
+type Leave = fn(&mut DatagramSlot, &mut Io, &mut Option<WaiterId>);
+
+/// Waits for what `poll` returns. If a receive is dropped, no datagram is lost: the next waiter is notified of the one that is there.
+struct Waiting<'a, P> {
     handle: &'a DatagramHandle,
     poll: P,
+    leave: Leave,
     id: Option<WaiterId>,
 }
 
-impl<P, T> Future for RecvDatagram<'_, P>
+impl<P, T> Future for Waiting<'_, P>
 where
     P: Fn(&DatagramHandle, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
 {
@@ -173,21 +178,15 @@ where
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let Self { handle, poll, id } = &mut *self;
+        let Self { handle, poll, id, .. } = &mut *self;
         poll(handle, Wait::InLine(id), cx)
     }
 }
 
-impl<P> Drop for RecvDatagram<'_, P> {
+impl<P> Drop for Waiting<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        if self.id.is_some()
-            && let Ok(mut inner) = self.handle.core.enter()
-        {
-            let inner = &mut *inner;
-            let (slot, _) = inner.datagrams.get(self.handle.slot);
-            slot.leave_recv(&mut inner.io, &mut self.id);
-        }
+        self.handle.leave(self.leave, &mut self.id);
     }
 }
 
@@ -206,10 +205,9 @@ impl Future for SendDatagram<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { handle, datagram, id } = &mut *self;
+        let wait = Wait::InLine(id);
         budget::poll_with(cx, || {
-            let inner = &mut *handle.core.enter_running()?;
-            let (slot, shared) = inner.datagrams.get(handle.slot);
-            slot.poll_send(shared, &mut inner.io, datagram, Wait::InLine(id), cx)
+            handle.with(|slot, shared, io| slot.poll_send(shared, io, datagram, wait, cx))?
         })
     }
 }
@@ -217,29 +215,7 @@ impl Future for SendDatagram<'_> {
 impl Drop for SendDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.handle.leave_send(&mut self.id);
-    }
-}
-
-/// Waits until everything has left.
-#[must_use = "futures do nothing unless they are awaited"]
-pub(super) struct Drain<'a> {
-    handle: &'a DatagramHandle,
-    id: Option<WaiterId>,
-}
-
-impl Future for Drain<'_> {
-    type Output = io::Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { handle, id } = &mut *self;
-        handle.poll_drain(Wait::InLine(id), cx)
-    }
-}
-
-impl Drop for Drain<'_> {
-    fn drop(&mut self) {
-        self.handle.leave_send(&mut self.id);
+        self.handle.leave(DatagramSlot::leave_send, &mut self.id);
     }
 }
 

@@ -245,9 +245,7 @@ impl Inner {
     #[inline]
     fn take_events(&mut self) {
         // Before any event is handled: that may submit more.
-        if self.streams.lends_vectors() && self.io.driver.all_taken() {
-            self.streams.all_taken();
-        }
+        self.streams.free_vectors(&self.io);
         // So many events to come had their slots asked for: those of streams only, of which there may be many. A few stay in the cache.
         let mut asked = u32::MAX;
         if self.streams.len() > AHEAD as usize {

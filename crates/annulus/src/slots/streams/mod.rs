@@ -207,15 +207,12 @@ impl Streams {
         self.shared.turn.is_busy() || self.shared.memory_paused.sweep > 0
     }
 
-    /// Memory is lent until the kernel has taken what was submitted.
+    /// Vectors that the kernel has read are free again.
     #[inline]
-    pub(crate) fn lends_vectors(&self) -> bool {
-        self.shared.vectors.are_lent()
-    }
-
-    /// Everything submitted so far has been taken by the kernel.
-    pub(crate) fn all_taken(&mut self) {
-        self.shared.vectors.free_all();
+    pub(crate) fn free_vectors(&mut self, io: &Io) {
+        if self.shared.vectors.are_lent() && io.driver.all_taken() {
+            self.shared.vectors.free_all();
+        }
     }
 
     /// Gives pipes and memory back that are not needed. The heap's: that looks through all of it, which is worth it only after many
