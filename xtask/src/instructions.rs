@@ -177,8 +177,7 @@ fn check(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
     let size = format!("{} {} × {}", known.way, known.clients, known.size);
     eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
-    let remedy =
-        "find what costs or saves them, and record it with `cargo xtask instructions --write`";
+    let remedy = "find what costs or saves them; `cargo xtask instructions --write` records it";
     let (is, was) = (counted.instructions, known.instructions);
     let is_judged = !known.way.starts_with("tokio-") && change.abs() > TOLERANCE;
     is_judged.then(|| format!("{size}: {is:.0} instead of {was:.0}: {remedy}"))

@@ -8,17 +8,13 @@
 mod budget;
 mod depth;
 mod memory;
-mod purpose;
-mod size;
 mod trim;
 
 use annulus_kernel::Kernel;
 pub use budget::Budget;
-use depth::Depth;
-pub use memory::PoolMemory;
-use purpose::Purpose;
-pub use size::PoolSize;
-use size::check;
+use depth::{Depth, Purpose};
+use memory::check;
+pub use memory::{PoolMemory, PoolSize};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;

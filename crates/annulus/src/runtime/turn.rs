@@ -247,10 +247,8 @@ impl Inner {
         // Before any event is handled: that may submit more.
         self.streams.free_vectors(&self.io);
         // So many events to come had their slots asked for: those of streams only, of which there may be many. A few stay in the cache.
-        let mut asked = u32::MAX;
-        if self.streams.len() > AHEAD as usize {
-            asked = self.prefetch(0);
-        }
+        let are_many = self.streams.len() > AHEAD as usize;
+        let mut asked = if are_many { self.prefetch(0) } else { u32::MAX };
         while let Some(event) = self.io.driver.next_event() {
             asked -= 1;
             if asked <= AHEAD / 2 {

@@ -191,7 +191,10 @@ impl UnixDatagram {
     /// next datagram.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
-        whole(self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?)
+        let message = self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?;
+        message.check_whole()?;
+        let source = to_std(&message.source())?;
+        Ok((message.into_bytes(), source))
     }
 
     /// As [`recv_from`](Self::recv_from), without the address.
@@ -302,11 +305,4 @@ impl fmt::Debug for UnixDatagram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UnixDatagram").field("local", &self.local_addr().ok()).finish()
     }
-}
-
-/// The bytes and the sender of a datagram that was not cut.
-fn whole(message: ReceivedMessage) -> io::Result<(Lease, SocketAddr)> {
-    message.check_whole()?;
-    let source = to_std(&message.source())?;
-    Ok((message.into_bytes(), source))
 }

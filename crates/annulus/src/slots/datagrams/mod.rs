@@ -3,14 +3,13 @@
 //! The life of a slot:
 //!
 //! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the slot until they are taken;
-//!    `enqueue` queues datagrams to send, and `send` starts them at the end of the turn.
+//!    `outgoing` queues datagrams to send, and `send` starts them at the end of the turn.
 //! 2. *Dropped*: the handle is gone. The receive is cancelled, what was received is given back, and what was accepted for
 //!    sending is still sent, within the linger.
 //! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
 //!
 //! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
 
-mod close;
 mod errors;
 mod format;
 mod outgoing;
@@ -27,6 +26,7 @@ pub(crate) use received::ReceivedMessage;
 use crate::base::io::Io;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
+use crate::timers::TimerAction;
 use annulus_driver::{Pool, PoolSize, Slab, SlotId};
 use annulus_kernel::{Domain, Fd};
 use outgoing::OutgoingDatagram;
@@ -62,6 +62,17 @@ impl DatagramSlot {
     /// The socket has a peer from now on, so that a writable event means that the peer has space.
     pub(crate) fn set_connected(&mut self) {
         self.send.connected = true;
+    }
+
+    /// Sets the time within which a dropped socket must have sent the datagrams it had accepted.
+    fn start_linger(&mut self, io: &mut Io) {
+        io.linger(&mut self.send.linger, TimerAction::DatagramLinger(self.id));
+    }
+
+    /// Dropped, and nothing is in flight: [`Datagrams::close`] is due.
+    #[inline]
+    fn is_done(&self) -> bool {
+        self.dropped && self.recv.is_idle() && self.send.is_quiet()
     }
 }
 
@@ -116,6 +127,75 @@ pub(crate) struct Shared {
 impl Datagrams {
     pub(crate) fn new(pool_size: PoolSize) -> Self {
         Self { slots: Slab::new(), shared: Shared::default(), pool_size }
+    }
+
+    /// Takes a socket in. The first one makes the pool that all of them receive into.
+    ///
+    /// # Errors
+    /// There is no memory for the pool, or the driver cannot receive datagrams. The descriptor then remains the caller's.
+    pub(crate) fn add(
+        &mut self,
+        io: &mut Io,
+        fd: Fd,
+        format: &'static Format,
+        settings: Settings,
+    ) -> io::Result<u32> {
+        io.driver.open_datagram_pool(self.pool_size)?;
+        self.shared.pool = io.driver.datagram_pool().cloned();
+        self.shared.addresses_sends = io.driver.addresses_sends();
+        Ok(self.slots.insert_with(|id| DatagramSlot::new(id, fd, format, settings)))
+    }
+
+    /// The handle is gone. Accepted datagrams are still sent, within the linger.
+    pub(crate) fn drop_socket(&mut self, io: &mut Io, index: u32) {
+        let slot = self.slots.get(index);
+        slot.dropped = true;
+        slot.stop_recv(io);
+        slot.discard_received(&self.shared, io);
+        if !slot.send.is_idle() {
+            slot.start_linger(io);
+        }
+        if slot.is_done() {
+            self.close(io, index);
+        }
+    }
+
+    /// The linger is over: datagrams that have not left are given up.
+    pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(slot) = self.slots.find(id) {
+            slot.send.linger = None;
+            slot.stop_sends(&mut self.shared, io);
+            if slot.is_done() {
+                self.close(io, id.index);
+            }
+        }
+    }
+
+    /// Closes a dropped socket of which nothing is in flight, and frees its slot.
+    #[cold]
+    fn close(&mut self, io: &mut Io, index: u32) {
+        let mut slot = self.slots.remove(index);
+        slot.discard_received(&self.shared, io);
+        _ = slot.count_drops(io);
+        if let Some(key) = slot.send.linger {
+            io.timers.remove(key);
+        }
+        slot.recv.waiters.notify_all(&mut io.after.drops);
+        slot.send.waiters.notify_all(&mut io.after.drops);
+        io.close_now(slot.fd);
+    }
+
+    /// Whether all sockets have sent the datagrams they had accepted.
+    pub(crate) fn all_sent(&mut self) -> bool {
+        self.slots.values().all(|slot| slot.send.is_idle())
+    }
+
+    /// Ends all sockets. Handles that outlive the runtime find it ended.
+    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+        for index in self.slots.indices() {
+            self.slots.get(index).stop_sends(&mut self.shared, io);
+            self.drop_socket(io, index);
+        }
     }
 
     /// A handle's slot, with what its methods need beside it.

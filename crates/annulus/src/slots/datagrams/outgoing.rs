@@ -336,15 +336,14 @@ impl DatagramSlot {
         datagram: &mut Option<(Chunk, SendMeta)>,
     ) {
         let (chunk, _) = datagram.as_ref().expect(UNSENT);
-        let (weight, held) = (len + size_of::<OutgoingDatagram>(), chunk.weight());
-        let slot = self.id.index;
+        io.memory.meter.add(chunk.weight());
+        let (slot, weight) = (self.id.index, len + size_of::<OutgoingDatagram>());
         let id = shared.outgoing.insert_with(|_| {
             let (chunk, meta) = datagram.take().expect(UNSENT);
             OutgoingDatagram::new(slot, weight, chunk, meta)
         });
         self.send.queue.push_back(id);
         self.send.weight += weight;
-        io.memory.meter.add(held);
         self.list_send(shared);
     }
 
