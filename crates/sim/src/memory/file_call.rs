@@ -174,7 +174,7 @@ type Done = Result<usize, Errno>;
 
 type Action = dyn FnOnce(&mut Disk, &Pieces) -> Done;
 
-/// What a file call does to a disk, with its arguments copied.
+/// A file call on a disk, with its arguments copied.
 pub(crate) struct Call {
     /// How long the device needs for it; zero if it waits for none, or fails at once.
     pub(crate) takes: Nanos,

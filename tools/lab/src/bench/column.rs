@@ -42,7 +42,7 @@ impl Figure {
         }
     }
 
-    /// Its numbers in CSV, with the names of their columns.
+    /// The numbers in CSV, with the names of their columns.
     pub(crate) fn numbers(&self) -> [(&'static str, Option<f64>); 7] {
         let ratio = self.ratio.and_then(|ratio| ratio.interval);
         [

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::column::Column;
 use super::formula::Formula;
 
-/// The result of one slice: numbers by name, as reported by the contender or the load.
+/// The result of one slice: numbers by name, as reported by the contender (`server.rs`) or the load (`clients/`).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Sample(BTreeMap<String, f64>);
