@@ -246,7 +246,7 @@ impl Inner {
     fn take_events(&mut self) {
         // Before any event is handled: that may submit more.
         self.streams.free_vectors(&self.io);
-        // So many events to come had their slots asked for: those of streams only, of which there may be many. A few stay in the cache.
+        // How many of the events to come had their slots asked for: only those of streams, of which there may be many. A few stay in the cache.
         let are_many = self.streams.len() > AHEAD as usize;
         let mut asked = if are_many { self.prefetch(0) } else { u32::MAX };
         while let Some(event) = self.io.driver.next_event() {
@@ -267,7 +267,7 @@ impl Inner {
         }
     }
 
-    /// Asks for the slots of events to come, but for the first ones, of which that was `asked`. How many were asked for then.
+    /// Asks for the slots of the events to come, but for those of the first `asked`. Returns for how many that has been done.
     #[inline]
     fn prefetch(&self, asked: u32) -> u32 {
         self.io.driver.upcoming(asked..AHEAD, |token| {
