@@ -23,7 +23,8 @@
 //! | a server of hyper with a loop of its own | `hyper`; with many idle connections of HTTP/1 `tower` and its [`serve_hyper`](tower::serve_hyper) |
 //! | services of hyper or tower, or an axum `Router`, whose handlers need no runtime of tokio | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2, little memory for idle connections |
 //! | axum handlers that use tokio's timers, tasks or sockets now and then | `tower` and `with-tokio`: [`with_tokio`] |
-//! | axum handlers that use much of tokio, or axum's WebSockets | `axum` and `annulus-tokio` |
+//! | WebSockets in axum's handlers | `ws`: [`tower::WebSocketUpgrade`] |
+//! | axum handlers that use much of tokio | `axum` and `annulus-tokio` |
 //! | a client of HTTP with pooled connections, or a proxy | `hyper-util` |
 //! | a gRPC service or client by tonic | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
 //! | any of these servers on all cores | [`tower::serve`] and [`tonic::serve`] over a `ShardListener` of `annulus::shards` (the example `all_cores`); [`Incoming`] in `annulus_tokio::run_each` |
@@ -49,6 +50,7 @@
 //! | `quinn` | `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }` |
 //! | `tower-http` | `tower-http = { version = "0.7", features = ["fs"] }` |
 //! | `with-tokio` | none |
+//! | `ws` | `axum = { version = "0.8", default-features = false }`, `futures-util = { version = "0.3", features = ["sink"] }` |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
 //! The directory `examples` has programs: a service to start from (`all_cores`: state, PostgreSQL, metrics, an end in order), servers with and without TLS, a reverse proxy, a gRPC service, HTTP/3, clients of PostgreSQL and Redis,

@@ -85,6 +85,17 @@ async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Res
     })
 }
 
+async fn own_upgrade(
+    State(shared): State<Shared>,
+    upgrade: annulus_compat::tower::WebSocketUpgrade,
+) -> Response {
+    upgrade.on_upgrade(async move |mut socket| {
+        let received = socket.next().await;
+        let got = matches!(&received, Some(Ok(message)) if message.to_text().is_ok_and(|text| text == "hello"));
+        _ = shared.got.send(got);
+    })
+}
+
 fn router(shared: Shared) -> Router {
     let late = get(pending::<&'static str>).layer(TimeoutLayer::new(MOMENT));
     let layer = tower_http::timeout::TimeoutLayer::with_status_code(
@@ -125,6 +136,7 @@ fn router(shared: Shared) -> Router {
                 page.expect("an answer").text().await.expect("text")
             }),
         )
+        .route("/own-ws", get(own_upgrade))
         .route("/ws", get(upgrade))
         .with_state(shared)
 }
@@ -177,10 +189,10 @@ async fn answers(server: &Server, rows: &[(&str, &str)]) -> Outcome {
     Ok(())
 }
 
-/// Whether a WebSocket of axum gets what its client sends.
-async fn speaks_websocket(server: &mut Server) -> Result<bool, common::Failure> {
+/// Whether a WebSocket gets what its client sends.
+async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, common::Failure> {
     let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);
-    let url = format!("ws://{}/ws", server.address);
+    let url = format!("ws://{}{path}", server.address);
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
     socket.send("hello".into()).await?;
     Ok(server.got.recv().await.expect("the handler ends"))
@@ -202,8 +214,9 @@ async fn is_refused(server: &Server, path: &str) -> Outcome {
 #[test]
 fn alone_what_looks_for_tokio_is_named_with_its_remedy() {
     on_drivers(async || {
-        let server = start("127.0.0.1:0")?;
+        let mut server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
+        assert!(speaks_websocket(&mut server, "/own-ws").await?);
         for (path, _) in OF_TOKIO {
             is_refused(&server, path).await?;
         }
@@ -219,8 +232,9 @@ fn with_tokio_all_runs_but_upgrades_of_axum() {
         let mut server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
         answers(&server, &OF_TOKIO).await?;
-        // The socket of an upgraded connection is used on the other thread.
-        assert!(!speaks_websocket(&mut server).await?);
+        assert!(speaks_websocket(&mut server, "/own-ws").await?);
+        // The socket of axum's own upgrade is used on the other thread.
+        assert!(!speaks_websocket(&mut server, "/ws").await?);
         server.stop.cancel();
         Ok(())
     });
@@ -245,7 +259,8 @@ fn as_a_guest_all_runs() {
         let mut server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
         answers(&server, &OF_TOKIO).await?;
-        assert!(speaks_websocket(&mut server).await?);
+        assert!(speaks_websocket(&mut server, "/ws").await?);
+        assert!(speaks_websocket(&mut server, "/own-ws").await?);
         server.stop.cancel();
         Ok(())
     });

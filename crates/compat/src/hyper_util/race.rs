@@ -38,14 +38,13 @@ pub(super) async fn connect(
 /// The addresses, families in turns, beginning with that of the first.
 fn in_turns(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
-    let (first, second): (VecDeque<_>, VecDeque<_>) =
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
-    let pairs = std::iter::from_fn(|| match (first.next(), second.next()) {
-        (None, None) => None,
-        pair => Some(pair),
-    });
-    pairs.flat_map(|(one, other)| one.into_iter().chain(other)).collect()
+    let mut order = VecDeque::new();
+    while !first.is_empty() || !second.is_empty() {
+        order.extend(first.pop_front().into_iter().chain(second.pop_front()));
+    }
+    order
 }
 
 /// The failure of all attempts: of the last one's kind, with the text of all.

@@ -8,7 +8,6 @@ use hyper::header::HeaderName;
 use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::connect::Connect;
 use hyper_util::client::legacy::{Builder, Client, ResponseFuture};
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -43,6 +42,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
+#[derive(Clone, Debug)]
 pub struct Channel<C = Connector> {
     client: Client<C, Body>,
     origin: Uri,
@@ -125,25 +125,14 @@ fn at_origin(origin: &Uri, uri: &Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
 }
 
-impl<C: Clone> Clone for Channel<C> {
-    fn clone(&self) -> Self {
-        let Self { client, origin, timeout } = self;
-        Self { client: client.clone(), origin: origin.clone(), timeout: *timeout }
-    }
-}
-
-impl<C> fmt::Debug for Channel<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Channel({})", self.origin)
-    }
-}
-
 /// A call over a [`Channel`], until the head of its response. Dropping it cancels the call.
+#[derive(Debug)]
 pub struct Calling {
     state: State,
     deadline: Option<Deadline>,
 }
 
+#[derive(Debug)]
 enum State {
     Refused(Option<Status>),
     Sent(ResponseFuture),
@@ -171,11 +160,5 @@ impl Future for Calling {
             Some(Poll::Ready(status)) => Poll::Ready(Err(status)),
             _ => Poll::Pending,
         }
-    }
-}
-
-impl fmt::Debug for Calling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Calling")
     }
 }

@@ -5,7 +5,7 @@ use crate::Listen;
 #[cfg(doc)]
 use crate::tower::Serve;
 use crate::tower::{self, Plain};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, Incoming};
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::service::TowerToHyperService;
 use pin_project_lite::pin_project;
@@ -176,15 +176,6 @@ impl<B: Body> Body for TimedBody<B> {
 
     fn is_end_stream(&self) -> bool {
         self.body.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            None => SizeHint::with_exact(0),
-            Some(body) if self.deadline.is_none() => body.size_hint(),
-            // The body may end before, at the deadline.
-            Some(_) => SizeHint::default(),
-        }
     }
 }
 

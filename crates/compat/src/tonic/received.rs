@@ -1,7 +1,7 @@
 //! The response bodies that a channel receives, and the statuses of failed calls.
 
 use super::deadline::Deadline;
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -45,10 +45,6 @@ impl Body for ReceivedBody {
 
     fn is_end_stream(&self) -> bool {
         self.body.as_ref().is_none_or(Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

@@ -7,11 +7,11 @@ use std::rc::Rc;
 /// Shared by a connection, its stream and its requests, which in HTTP/2 are tasks of their own.
 pub(super) struct Activity {
     /// Requests that have begun, ever.
-    begun: Cell<u64>,
+    pub(super) begun: Cell<u64>,
     in_flight: Cell<usize>,
     idle_since: Cell<Instant>,
-    read: Cell<u64>,
-    written: Cell<u64>,
+    pub(super) read: Cell<u64>,
+    pub(super) written: Cell<u64>,
     /// Responses whose bodies have given a frame and were not polled since, by the numbers of their requests.
     unpolled: RefCell<Vec<(u64, Instant)>>,
     /// Bytes of HTTP/1 were read that no request has begun with.
@@ -37,14 +37,9 @@ impl Activity {
         })
     }
 
-    /// Requests that have begun, ever.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun.get()
-    }
-
     /// Whether a request has begun, ever.
     pub(super) fn has_begun(&self) -> bool {
-        self.begun() > 0
+        self.begun.get() > 0
     }
 
     /// Since when no request has been in flight; `None` while one is.
@@ -84,18 +79,8 @@ impl Activity {
         self.has_unflushed.set(has);
     }
 
-    /// Bytes that were read from the stream.
-    pub(super) fn read(&self) -> u64 {
-        self.read.get()
-    }
-
     pub(super) fn add_read(&self, bytes: usize) {
         self.read.update(|read| read + bytes as u64);
-    }
-
-    /// Bytes that the stream has accepted.
-    pub(super) fn written(&self) -> u64 {
-        self.written.get()
     }
 
     pub(super) fn add_written(&self, bytes: usize) {

@@ -9,7 +9,7 @@ use super::protocol::{Protocol, Versions};
 use super::service::Counted;
 use super::stream::CountedStream;
 use super::timer::{Late, Timer};
-use crate::hyper::{BoxError, Executor, HttpService};
+use crate::hyper::{BoxError, Executor, HttpService, WriteLimit};
 use crate::limit::within;
 use annulus::io::{AsyncRecv, AsyncSend};
 use hyper::http::Extensions;
@@ -75,7 +75,8 @@ where
     let limit = settings.limits.request;
     let report = report.clone();
     let service = Counted { service, known, activity: activity.clone(), limit, report };
-    let stream = CountedStream::new(stream, activity.clone(), open, settings.limits.write);
+    let limit = WriteLimit::new(settings.limits.write);
+    let stream = CountedStream { stream, activity: activity.clone(), _open: open, limit };
     let mut connection = Protocol::Unknown(settings, stream, service, activity.clone());
     let mut stopped = pin!(settings.stop.cancelled());
     let mut is_stopping = false;

@@ -43,63 +43,10 @@
 //! | streams, files and timers of annulus, in an [`OnThread`](crate::OnThread) | yes | yes | yes |
 //! | [`TimeoutLayer`], [`Serve::request_timeout`] | yes | yes | yes |
 //! | `tower_http::services::ServeDir` over [`Files`](crate::Files) | yes | yes | yes |
-//! | WebSockets as below | yes | yes | yes |
+//! | `WebSocketUpgrade` of this module (feature `ws`) | yes | yes | yes |
 //! | `tower_http::timeout::TimeoutLayer`, `tokio::time`, the keep-alive of `Sse` | no | yes | yes |
 //! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `ServeDir::new`, `tokio::net`, reqwest, sqlx | no | yes | yes |
 //! | `axum::extract::WebSocketUpgrade` | no | no | yes |
-//!
-//! # WebSockets
-//!
-//! axum's `WebSocketUpgrade` gives the socket to a task of `tokio::spawn`, which with `with_tokio` runs on another thread, where the socket cannot
-//! be used. A few lines do the same here: an upgraded connection implements hyper's `Read` and `Write`; `hyper_util::rt::TokioIo` makes tokio's
-//! traits of them, which need no runtime, and `tokio-tungstenite` speaks the protocol. The session need not be `Send`, so that it may use
-//! anything of annulus:
-//!
-//! ```
-//! use axum::body::Body;
-//! use axum::extract::Request;
-//! use axum::http::StatusCode;
-//! use axum::response::{IntoResponse, Response};
-//! use futures_util::{SinkExt, StreamExt};
-//! use hyper::upgrade::Upgraded;
-//! use hyper_util::rt::TokioIo;
-//! use tokio_tungstenite::WebSocketStream;
-//! use tokio_tungstenite::tungstenite::{
-//!     self, handshake::server::create_response_with_body, protocol::Role,
-//! };
-//!
-//! type Socket = WebSocketStream<TokioIo<Upgraded>>;
-//!
-//! /// Answers a request for a WebSocket, and runs a session on it in a task.
-//! fn websocket<F>(mut request: Request, session: impl FnOnce(Socket) -> F + 'static) -> Response
-//! where
-//!     F: Future<Output = tungstenite::Result<()>> + 'static,
-//! {
-//!     let response = match create_response_with_body(&request, Body::empty) {
-//!         Ok(response) => response,
-//!         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
-//!     };
-//!     let upgrade = hyper::upgrade::on(&mut request);
-//!     annulus::spawn(async move {
-//!         let stream = TokioIo::new(upgrade.await.map_err(std::io::Error::other)?);
-//!         session(Socket::from_raw_socket(stream, Role::Server, None).await).await
-//!     });
-//!     response
-//! }
-//!
-//! async fn echo(request: Request) -> Response {
-//!     websocket(request, async |mut socket| {
-//!         while let Some(message) = socket.next().await.transpose()? {
-//!             if !message.is_close() {
-//!                 socket.send(message).await?;
-//!             }
-//!         }
-//!         Ok(())
-//!     })
-//! }
-//!
-//! let router: axum::Router = axum::Router::new().route("/", axum::routing::get(echo));
-//! ```
 //!
 //! # A handler that panics
 //!
@@ -121,7 +68,11 @@ mod stream;
 mod timeout;
 mod timer;
 mod watched;
+#[cfg(feature = "ws")]
+mod websocket;
 
 pub use error::ServeError;
 pub use serve::{Plain, Serve, serve, serve_hyper, serve_with};
 pub use timeout::{Timeout, TimeoutFuture, TimeoutLayer};
+#[cfg(feature = "ws")]
+pub use websocket::{WebSocket, WebSocketUpgrade};

@@ -82,7 +82,7 @@ impl Timer {
 
     /// The connection was polled: notes whether it has made progress, and whether it can be released.
     pub(super) fn note(&mut self, is_releasable: bool) {
-        let written = self.activity.written();
+        let written = self.activity.written.get();
         if written - self.progress.0 >= PROGRESS {
             self.progress = (written, Instant::now());
         }
@@ -134,7 +134,7 @@ impl Timer {
     /// Neither a request nor the whole preface of HTTP/2 has come. To the preface the server answers, though in HTTP/2 alone it may write first.
     fn awaits_first(&self) -> Option<Instant> {
         let has_preface =
-            self.activity.written() > 0 && self.activity.read() >= PREFACE.len() as u64;
+            self.activity.written.get() > 0 && self.activity.read.get() >= PREFACE.len() as u64;
         (!self.activity.has_begun() && !has_preface).then_some(self.begun)
     }
 
@@ -145,7 +145,7 @@ impl Timer {
 
     /// It was released, so that hyper does not count its time, and no request has begun since.
     fn released_since(&self) -> Option<Instant> {
-        let is_same = self.activity.has_begun() && self.activity.begun() == self.released_after;
+        let is_same = self.activity.has_begun() && self.activity.begun.get() == self.released_after;
         self.activity.idle_since().filter(|_| is_same && self.closing_since.is_none())
     }
 
@@ -171,7 +171,7 @@ impl Timer {
         let Limits { header, idle, write, .. } = self.limits;
         let (limit, text) = match wait {
             Wait::ToBeReleased => {
-                (self.is_releasable, self.released_after) = (false, self.activity.begun());
+                (self.is_releasable, self.released_after) = (false, self.activity.begun.get());
                 return Late::Release;
             }
             Wait::FirstRequest | Wait::NextHead => (header, "no request has come"),

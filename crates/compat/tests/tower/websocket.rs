@@ -1,50 +1,84 @@
 //! Upgraded connections.
 
 use crate::tower::*;
-use tokio_tungstenite::tungstenite::{self, handshake::server::create_response_with_body};
+use annulus_compat::tower::WebSocketUpgrade;
+use axum::routing::any;
+use std::io::Write;
+use std::process::Command;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
-
-/// That of the documentation of `annulus_compat::tower`.
-fn websocket<F>(mut request: Request, session: impl FnOnce(Socket) -> F + 'static) -> Response
-where
-    F: Future<Output = tungstenite::Result<()>> + 'static,
-{
-    let response = match create_response_with_body(&request, Body::empty) {
-        Ok(response) => response,
-        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
-    };
-    let upgrade = hyper::upgrade::on(&mut request);
-    annulus::spawn(async move {
-        let stream = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
-        session(Socket::from_raw_socket(stream, Role::Server, None).await).await
-    });
-    response
-}
+const UPGRADE: &str = "connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n";
+const KEY: &str = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const VERSION: &str = "sec-websocket-version: 13\r\n";
 
 /// Echoes, and counts in what is not `Send`.
-pub(crate) async fn upgrade(request: Request) -> Response {
-    websocket(request, async |mut socket| {
+pub(crate) async fn upgrade(upgrade: WebSocketUpgrade) -> Response {
+    let config = WebSocketConfig::default().max_message_size(Some(100_000));
+    let upgrade = upgrade.config(config).protocols(["echo", "other"]);
+    upgrade.on_upgrade(async |mut socket| {
         let count = Rc::new(Cell::new(0));
-        while let Some(message) = socket.next().await.transpose()? {
-            if !message.is_close() {
-                socket.send(message).await?;
-                count.set(count.get() + 1);
+        while let Some(Ok(message)) = socket.next().await {
+            let is_data = message.is_text() || message.is_binary();
+            if is_data && socket.send(message).await.is_err() {
+                break;
             }
+            count.set(count.get() + 1);
         }
-        Ok(())
     })
 }
 
+/// The status and the text of the answer to a request, which is its last on the connection.
+async fn answer(address: SocketAddr, request: String) -> Result<(String, String), common::Failure> {
+    let mut client = TcpStream::connect(address).await?;
+    client.send(request).await?;
+    client.shutdown().await?;
+    let mut answer = Vec::new();
+    while let Some(lease) = client.recv().await? {
+        answer.extend_from_slice(&lease);
+    }
+    let answer = String::from_utf8(answer)?;
+    let (head, text) = answer.split_once("\r\n\r\n").ok_or("no head")?;
+    Ok((head.lines().next().unwrap_or_default().to_owned(), text.to_owned()))
+}
+
 #[test]
-fn what_asks_for_no_websocket_is_refused_with_the_reason() {
+fn what_asks_for_no_websocket_is_refused_as_axum_refuses_it() {
+    on_drivers(async || {
+        let axums = async |_: axum::extract::WebSocketUpgrade| StatusCode::OK;
+        let router = Router::new().route("/ws", any(upgrade)).route("/axum", any(axums));
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        annulus::spawn(serve(listener, router).into_future());
+        for (method, version, headers, status) in [
+            ("POST", "1.1", [UPGRADE, KEY, VERSION], 405),
+            ("GET", "1.1", ["", KEY, VERSION], 400),
+            ("GET", "1.1", ["connection: upgrade\r\n", KEY, VERSION], 400),
+            ("GET", "1.1", ["connection: upgrade\r\nupgrade: h2c\r\n", KEY, VERSION], 400),
+            ("GET", "1.1", [UPGRADE, "", VERSION], 400),
+            ("GET", "1.1", [UPGRADE, KEY, ""], 400),
+            ("GET", "1.1", [UPGRADE, KEY, "sec-websocket-version: 8\r\n"], 400),
+            ("GET", "1.0", [UPGRADE, KEY, VERSION], 426),
+        ] {
+            let headers = headers.concat();
+            let request =
+                |path| format!("{method} {path} HTTP/{version}\r\nhost: x\r\n{headers}\r\n");
+            let (ours, axums) =
+                (answer(address, request("/ws")).await?, answer(address, request("/axum")).await?);
+            assert_eq!(ours, axums);
+            assert!(ours.0.contains(&format!(" {status} ")), "{headers}: {ours:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_websocket_over_http_2_is_refused() {
     on_drivers(async || {
         let server = start("127.0.0.1:0", |server| server);
-        let mut client = client_1(server.address).await?;
-        let answer = client.send_request(to("/ws", b"")).await?;
-        assert_eq!(answer.status(), 400);
-        let reason = text(answer).await?;
-        assert_eq!(reason, "WebSocket protocol error: No \"Connection: upgrade\" header");
+        let answer = client_2(server.address).await?.send_request(to("/ws", b"")).await?;
+        assert_eq!(answer.status(), 505);
+        assert_eq!(text(answer).await?, "WebSockets are served over HTTP/1.1 only");
         Ok(())
     });
 }
@@ -64,6 +98,89 @@ async fn websocket_echoes(address: SocketAddr) -> Outcome {
     assert!(matches!(socket.next().await, Some(Ok(Message::Close(_))) | None));
     Ok(())
 }
+
+#[test]
+fn the_subprotocol_and_the_limits_are_those_of_the_handler() {
+    everywhere(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let url = format!("ws://{}/ws", server.address);
+        for (offered, agreed) in [("chat, other, echo", Some("echo")), ("chat", None)] {
+            let stream = TcpStream::connect(server.address).await?;
+            let mut request = url.as_str().into_client_request()?;
+            request.headers_mut().insert("sec-websocket-protocol", offered.parse()?);
+            let opened = tokio_tungstenite::client_async(request, stream).await;
+            // A client that offers some is refused by tungstenite's client if the server takes none.
+            let Some(agreed) = agreed else {
+                assert!(opened.is_err());
+                continue;
+            };
+            let (mut socket, response) = opened?;
+            assert_eq!(response.headers()["sec-websocket-protocol"], agreed);
+            socket.send("x".repeat(100_001).into()).await?;
+            let ended = socket.next().await;
+            assert!(!matches!(ended, Some(Ok(Message::Text(_)))), "{ended:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_client_written_without_a_library_is_served() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        assert!(!is_ci, "this needs python3, and CI may not skip it: apt-get install python3");
+        _ = writeln!(io::stderr(), "skipped: no python3");
+        return;
+    }
+    on_drivers(async || {
+        let server = start("127.0.0.1:0", |server| server);
+        let port = server.address.port().to_string();
+        let run = move || Command::new("python3").args(["-c", CLIENT, &port]).output();
+        let output = annulus::spawn_blocking(run).await??;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        Ok(())
+    });
+}
+
+/// A handshake, a masked text in two fragments with a ping between, and the end, by hand.
+const CLIENT: &str = r#"
+import base64, hashlib, os, socket, struct, sys
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 100)
+key = base64.b64encode(os.urandom(16)).decode()
+peer.sendall(f"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+             f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode())
+stream = peer.makefile("rb")
+assert stream.readline().startswith(b"HTTP/1.1 101 ")
+head = dict(line.decode().strip().lower().split(": ", 1) for line in iter(stream.readline, b"\r\n"))
+accept = hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+assert head["sec-websocket-accept"] == base64.b64encode(accept).decode().lower(), head
+assert head["upgrade"] == "websocket" and head["connection"] == "upgrade", head
+
+def send(first, payload):
+    mask = os.urandom(4)
+    masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+    peer.sendall(bytes([first, 0x80 | len(payload)]) + mask + masked)
+
+def receive():
+    first, length = stream.read(2)
+    if length == 126:
+        length, = struct.unpack(">H", stream.read(2))
+    return first, stream.read(length)
+
+send(0x01, b"hello, ")
+send(0x89, b"alive?")
+send(0x80, b"world")
+assert receive() == (0x8A, b"alive?")
+frames = [receive()]
+while not frames[-1][0] & 0x80:
+    frames.append(receive())
+assert frames[0][0] & 0x0F == 1 and b"".join(part for _, part in frames) == b"hello, world", frames
+send(0x88, struct.pack(">H", 1000))
+first, reason = receive()
+assert first == 0x88 and reason[:2] == struct.pack(">H", 1000), (first, reason)
+assert stream.read() == b""
+"#;
 
 #[test]
 fn a_websocket_outlives_the_server_that_upgraded_it() {
