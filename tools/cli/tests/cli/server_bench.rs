@@ -24,10 +24,11 @@ const REDIS_SERVER: &str = "#!/bin/sh\n: >\"$0.$$.runs\"\n\
     ANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
-/// Returns after a while in which every server has run, however busy its core is: one that used no time has no figure.
-const SLICE: &str = "/bin/sleep 0.2; marks=$(echo \"${0%/*}\"/../*/*.runs)\n/bin/rm -f $marks\n\
+/// Returns once every server has run so often that it used its core for some hundredths of a second, in which the kernel counts, however busy
+/// the core is.
+const SLICE: &str = "n=0; marks=$(echo \"${0%/*}\"/../*/*.runs)\nwhile [ $n -lt 25 ]; do n=$((n + 1)); /bin/rm -f $marks\n\
     for mark in $marks; do process=${mark%.runs}\n\
-    while ! [ -e $mark ] && kill -0 ${process##*.} 2>/dev/null; do /bin/sleep 0.01; done; done\n";
+    while ! [ -e $mark ] && kill -0 ${process##*.} 2>/dev/null; do /bin/sleep 0.01; done; done; done\n";
 
 /// Notes its arguments, and prints a table, as redis-benchmark does.
 const REDIS_BENCHMARK: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSLICE\n\
