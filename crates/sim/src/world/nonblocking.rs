@@ -91,6 +91,6 @@ impl World {
         let (_, socket) = self.socket_of(fd)?;
         let ready = self.net.readiness(socket).bits();
         let always = PollFlags::ERR | PollFlags::HUP;
-        Ok(ready & u32::from((events | always).bits()) != 0)
+        Ok(ready & (events | always).bits() as u32 != 0)
     }
 }

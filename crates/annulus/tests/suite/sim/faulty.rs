@@ -122,13 +122,21 @@ pub(crate) async fn send_faulty<F: Future<Output = io::Result<()>>>(
     let armed = Arc::new(AtomicBool::new(true));
     let value = Here(FaultyValue::new(run.tally()));
     let bytes = Bytes::from_owner(FaultyBytes { bytes, value, armed: armed.clone() });
-    let mut sent = pin!(send(bytes));
-    let outcome = sent.as_mut().await;
-    if outcome.is_err() {
-        // A stream that refuses bytes leaves them with the future, which the test itself drops.
-        armed.store(false, Ordering::Relaxed);
+    let sent = pin!(send(bytes));
+    let mut refused = Disarm(Some(armed));
+    sent.await?;
+    refused.0 = None;
+    Ok(())
+}
+
+/// Disarms bytes that a stream has refused, or has not accepted when the task is aborted: they are still with the future, which the test itself
+/// drops afterwards.
+struct Disarm(Option<Arc<AtomicBool>>);
+
+impl Drop for Disarm {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|armed| armed.store(false, Ordering::Relaxed));
     }
-    outcome
 }
 
 /// Tasks that panic or are dropped with a value that panics, at any time.
