@@ -25,7 +25,8 @@ use tokio::runtime::{Builder, EnterGuard, Handle};
 /// That runtime is one for the process, and runs on a thread of its own, which starts with the first call and sleeps while nothing of
 /// tokio is used. Each use of it wakes that thread, and each event there wakes this one: for a timer a request it does not matter, for
 /// the bytes of a busy connection it does. A task given to `tokio::spawn` runs on that thread: it may hold nothing of annulus. That is why
-/// axum's `WebSocketUpgrade` does not work with it; that of feature `ws` needs none of this. Timers are those of the real clock, under a simulated kernel too. With several
+/// axum's `WebSocketUpgrade` does not work with it; that of feature `ws` needs none of this.
+/// Timers are those of the real clock, under a simulated kernel too. With several
 /// shards, each calls it.
 ///
 /// # Errors

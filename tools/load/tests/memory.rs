@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Bytes that a client with its connection may take: its task, exchange and due times, the stream's slot, and a share of the lists
 /// of the thread.
 const MOST: isize = 1100;
-/// Clients of two runs: what both have in common is not a connection's. Both are too many for the runtime's own buffers. So far apart, since the
-/// second takes longer where the machine is busy, and what a run notes of its intervals is then counted with the connections.
+/// Clients of two runs: what both have in common is not a connection's. Both are too many for the runtime's own buffers. So far
+/// apart that what grows with the time of a run, which is longer on a busy machine, is little of a connection's share.
 const CLIENTS: [usize; 2] = [1100, 4000];
 /// Descriptors of both ends, and of all else.
 const DESCRIPTORS: u64 = 2 * CLIENTS[1] as u64 + 100;
