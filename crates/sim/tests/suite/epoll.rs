@@ -361,3 +361,30 @@ fn faults_invent_and_shuffle_edges_by_the_seed() {
     assert!((0..10).any(|seed| run(seed).0 != run(1).0), "other seeds, other edges");
     assert!((0..10).all(|seed| run(seed).2 > 0));
 }
+
+/// An error behind them would be one without an edge: whoever waits for the next edge would never learn of the others.
+#[test]
+fn memory_does_not_run_out_behind_messages_of_a_call() {
+    let sim = Sim::builder(1).build();
+    let script = Script::new(sim.clone());
+    let (one, other) = sim.socket_pair(SocketType::Datagram, true).unwrap();
+    let (one, other) = (owned(one), owned(other));
+    let mut refusals = 0;
+    for _ in 0..50 {
+        sim.set_faults(Faults::none());
+        (0..3).for_each(|_| assert_eq!(script.send(one, b"abc"), Ok(3)));
+        sim.set_faults(Faults::none().with(Fault::NoMemory, 500));
+        let mut slots = [MessageSlot { header: MsgHeader::EMPTY, len: 0 }; 4];
+        // SAFETY: the headers name no memory: the messages are cut.
+        let received = loop {
+            match unsafe { sim.receive_messages(other, &mut slots) } {
+                Err(Errno::NOMEM) => refusals += 1,
+                received => break received,
+            }
+        };
+        assert_eq!((received, slots.map(|slot| slot.len)), (Ok(3), [3, 3, 3, 0]));
+    }
+    assert_ne!(refusals, 0, "the first of a call meets the fault");
+    [one, other, script.epoll].into_iter().for_each(|fd| sim.close(fd));
+    assert_eq!(sim.leftovers(), [""; 0]);
+}
