@@ -177,7 +177,7 @@ pub unsafe trait Kernel {
     /// `recvmmsg(2)`: as [`receive_message`](Self::receive_message), of as many messages as there are, but no more than slots.
     ///
     /// Fewer than slots are all that there were, or an edge tells of the error behind them: on Linux a later message of a call fails only
-    /// with an error that was reported to the socket, which is an edge. So nobody who waits for edges needs to call again.
+    /// with an error that was reported to the socket, which is an edge. So a caller that waits for edges need not call again before the next.
     ///
     /// # Safety
     /// All that the slots name must be writable, and no other code's.

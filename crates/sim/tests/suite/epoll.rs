@@ -362,7 +362,7 @@ fn faults_invent_and_shuffle_edges_by_the_seed() {
     assert!((0..10).all(|seed| run(seed).2 > 0));
 }
 
-/// An error behind them would be one without an edge: whoever waits for the next edge would never learn of the others.
+/// An error behind them would be one without an edge: a caller that waits for the next edge would never learn of the others.
 #[test]
 fn memory_does_not_run_out_behind_messages_of_a_call() {
     let sim = Sim::builder(1).build();
