@@ -251,7 +251,7 @@ impl World {
         self.random.below(len as u64) as usize
     }
 
-    /// Reports a socket that is not ready, if the fault occurs.
+    /// Reports a socket that is not ready, if the fault occurs. As with every edge, no event that holds is left out.
     fn invent(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
         if edges.capacity() == 0 || !self.occurs(Fault::NeedlessEdge) {
             return;
@@ -264,7 +264,8 @@ impl World {
             .collect();
         if !sockets.is_empty() {
             let (key, interest) = self.random.pick(&sockets);
-            self.push_edge(edges, key, interest & (EventFlags::IN | EventFlags::OUT));
+            let flags = self.report(key, interest) | interest & (EventFlags::IN | EventFlags::OUT);
+            self.push_edge(edges, key, flags);
         }
     }
 

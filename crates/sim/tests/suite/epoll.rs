@@ -388,3 +388,22 @@ fn memory_does_not_run_out_behind_messages_of_a_call() {
     [one, other, script.epoll].into_iter().for_each(|fd| sim.close(fd));
     assert_eq!(sim.leftovers(), [""; 0]);
 }
+
+#[test]
+fn a_needless_edge_hides_no_event() {
+    let faults = Faults::none().with(Fault::NeedlessEdge, 500);
+    let sim = Sim::builder(1).faults(faults).link(Link::default()).build();
+    let mut script = Script::new(sim.clone());
+    let (client, server) = script.pair();
+    script.add("server", server, EVERYTHING);
+    sim.shutdown(client, Shutdown::Write).unwrap();
+    while !script.edges().get("server").is_some_and(|it| it.contains(EventFlags::RDHUP)) {}
+    let mut edges = Vec::with_capacity(1);
+    for _ in 0..20 {
+        sim.epoll_wait(script.epoll, &mut edges, Some(SOON)).unwrap();
+    }
+    assert!(!edges.is_empty());
+    for Edge { flags, .. } in edges {
+        assert!(flags.contains(EventFlags::RDHUP), "{flags:?}");
+    }
+}
