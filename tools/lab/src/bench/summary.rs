@@ -30,7 +30,7 @@ impl Summary {
             (0..verdicts.len()).filter(|&cell| verdicts[cell].verdict.is_decided()).collect();
         let sentences = match envelope {
             Some(envelope) if !verdicts.is_empty() => {
-                let standing = standings(bench, envelope, &decided);
+                let standing = standings(bench, envelope, &decided, verdicts.len());
                 standing.into_iter().chain(undecided(verdicts)).collect()
             }
             _ => Vec::new(),
@@ -40,7 +40,7 @@ impl Summary {
 }
 
 /// The contender that is best most often, and the baseline if it is another one.
-fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize]) -> Vec<String> {
+fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize], all: usize) -> Vec<String> {
     if decided.is_empty() {
         return vec!["No cell has a winner.".to_owned()];
     }
@@ -59,15 +59,22 @@ fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize]) -> Vec<Strin
     let noun = bench.primary().map_or("", |metric| metric.noun.as_str());
     let sentence = |distances: &Distances| {
         let counts = [Verdict::Better, Verdict::Same].map(|verdict| count(distances, verdict));
-        standing(distances, counts, decided.len(), noun)
+        standing(distances, counts, (decided.len(), all), noun)
     };
     leader.into_iter().chain(second).map(sentence).collect()
 }
 
-fn standing(distances: &Distances, [better, same]: [usize; 2], of: usize, noun: &str) -> String {
+/// A contender that is better, and the same, in so many of the cells with a verdict, of all cells.
+fn standing(
+    distances: &Distances,
+    [better, same]: [usize; 2],
+    (of, all): (usize, usize),
+    noun: &str,
+) -> String {
     let name = &distances.contender;
     let count = |n: usize| match of {
         1 => "in the only cell with a verdict".to_owned(),
+        _ if of < all => format!("in {n} of {of} cells with a verdict"),
         _ => format!("in {n} of {of} cells"),
     };
     let mut text = match (better, same) {
@@ -188,6 +195,8 @@ mod tests {
         };
         let found = sentences(&["a", "b"], 3, cpu);
         assert_eq!(found[0], "a is better by CPU in the only cell with a verdict.");
+        let more = sentences(&["a", "b"], 4, cpu);
+        assert!(more[0].starts_with("a is better by CPU in 2 of 2 cells with a verdict;"));
         assert_eq!(found[1], "1 cell is undecided: 2 clients.");
         assert_eq!(found[2], "1 cell is void, as contenders could not be compared: 3 clients.");
         let all = sentences(&["a", "b"], 5, |index, _, _| [2.0, 2.5, 3.0][index]);

@@ -33,7 +33,11 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let names = envelope.contenders.iter().map(|of| of.contender.clone());
     let head = [String::new()].into_iter().chain(names);
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
-    let warning = if any('?') { " ?: no winner. Mean and worst are of the ratios with a verdict." } else { "" };
+    let warning = if any('?') {
+        " ?: no winner. Mean and worst are of the ratios with a verdict."
+    } else {
+        ""
+    };
     Some(Matrix {
         title: format!("{}: × the best of each row", metric.label()),
         note: format!(
