@@ -1,6 +1,7 @@
 //! Pinning the calling thread to one CPU, and listing the usable CPUs.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use annulus_kernel::process::{cpus, set_cpus};
+use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -48,7 +49,7 @@ pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
     let former = usable(cpu)?;
     let mut wanted = CpuSet::new();
     wanted.set(cpu);
-    let set = sched_setaffinity(None, &wanted);
+    let set = set_cpus(&wanted);
     set.map_err(|error| PinError { cpu, allowed: members(&former), source: error.into() })?;
     Ok(Pinned { former, of_this_thread: PhantomData })
 }
@@ -64,7 +65,7 @@ pub fn check(cpu: usize) -> Result<(), PinError> {
 /// The CPUs the calling thread may use, `cpu` among them.
 fn usable(cpu: usize) -> Result<CpuSet, PinError> {
     let failed = |allowed: Vec<usize>, source: io::Error| PinError { cpu, allowed, source };
-    let allowed = sched_getaffinity(None).map_err(|error| failed(Vec::new(), error.into()))?;
+    let allowed = cpus().map_err(|error| failed(Vec::new(), error.into()))?;
     if cpu < CpuSet::MAX_CPU && allowed.is_set(cpu) {
         return Ok(allowed);
     }
@@ -76,7 +77,7 @@ fn usable(cpu: usize) -> Result<CpuSet, PinError> {
 /// # Errors
 /// If the kernel refuses the query.
 pub fn allowed() -> io::Result<Vec<usize>> {
-    Ok(members(&sched_getaffinity(None)?))
+    Ok(members(&cpus()?))
 }
 
 fn members(set: &CpuSet) -> Vec<usize> {
@@ -86,7 +87,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
 impl Drop for Pinned {
     fn drop(&mut self) {
         // It fails only if the allowed CPUs have changed meanwhile; then the thread stays pinned.
-        let _ = sched_setaffinity(None, &self.former);
+        let _ = set_cpus(&self.former);
     }
 }
 

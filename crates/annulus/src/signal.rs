@@ -6,7 +6,7 @@
 use crate::io::AsyncFd;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use annulus_kernel::named;
+use annulus_kernel::descriptor;
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
 use signal_hook::flag;
@@ -14,8 +14,8 @@ use signal_hook::low_level::pipe::register;
 use signal_hook::low_level::{signal_name, unregister};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -283,8 +283,8 @@ struct Catch {
 
 /// Where signals come from.
 enum Source {
-    /// A handler that writes to a pipe, and the readiness of its other end.
-    Process(SigId, AsyncFd<UnixStream>),
+    /// A handler that sends to a pair of sockets, and the readiness of the other one.
+    Process(SigId, AsyncFd<OwnedFd>),
     /// A simulated host, and how many were seen.
     Simulated(Rc<Core>, u64),
 }
@@ -295,21 +295,19 @@ impl Catch {
             let seen = core.arrivals.catch(signal.number());
             return Ok(Self { signal, source: Source::Simulated(core.clone(), seen) });
         }
-        let (read, write) = UnixStream::pair().map_err(named("socketpair"))?;
-        read.set_nonblocking(true).map_err(named("ioctl"))?;
-        write.set_nonblocking(true).map_err(named("ioctl"))?;
+        let (read, write) = descriptor::pair()?;
         // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
-        drain(&read)?;
-        let pipe = AsyncFd::of_own(core.clone(), read, "for a signal")?;
+        descriptor::drain(&read)?;
+        let pair = AsyncFd::of_own(core.clone(), read, "for a signal")?;
         let id = register(signal.number(), write)?;
-        Ok(Self { signal, source: Source::Process(id, pipe) })
+        Ok(Self { signal, source: Source::Process(id, pair) })
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         match &mut self.source {
-            Source::Process(_, pipe) => loop {
-                ready!(pipe.poll_read_ready(cx))?.clear_ready();
-                if drain(pipe.get_ref())? {
+            Source::Process(_, pair) => loop {
+                ready!(pair.poll_read_ready(cx))?.clear_ready();
+                if descriptor::drain(pair.get_ref())? {
                     return Poll::Ready(Ok(self.signal));
                 }
             },
@@ -317,20 +315,6 @@ impl Catch {
                 drop(core.enter_running()?);
                 core.arrivals.poll(self.signal.number(), seen, cx).map(|()| Ok(self.signal))
             }
-        }
-    }
-}
-
-/// Reads until nothing is left; true if there was anything.
-fn drain(mut pipe: &UnixStream) -> io::Result<bool> {
-    let mut any = false;
-    loop {
-        match pipe.read(&mut [0; 64]) {
-            Ok(0) => return Ok(any),
-            Ok(_) => any = true,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(any),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(named("recvfrom")(error)),
         }
     }
 }

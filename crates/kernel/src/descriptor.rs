@@ -6,9 +6,9 @@ use crate::fd::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, Result};
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// The type of a descriptor's file; `Unknown` for an anonymous one, such as an eventfd.
@@ -34,6 +34,40 @@ pub fn flags(fd: impl AsFd) -> io::Result<OFlags> {
 /// See [`file_type`].
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(fd, true).map_err(named("ioctl"))
+}
+
+/// Another descriptor of the same file, close-on-exec.
+///
+/// # Errors
+/// See [`file_type`].
+pub fn duplicate(fd: impl AsFd) -> io::Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(named("fcntl"))
+}
+
+/// A pair of connected Unix streams, close-on-exec and non-blocking.
+///
+/// # Errors
+/// See [`file_type`].
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    pair.map_err(named("socketpair"))
+}
+
+/// Takes all that a stream has received; true if there was anything.
+///
+/// # Errors
+/// See [`file_type`].
+pub fn drain(stream: impl AsFd) -> io::Result<bool> {
+    let mut any = false;
+    loop {
+        match rustix::net::recv(&stream, &mut [0; 64], RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(Errno::AGAIN) => return Ok(any),
+            Ok(_) => any = true,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(named("recvfrom")(error)),
+        }
+    }
 }
 
 /// The family and the type of a socket, and whether it listens; `None` if it is no socket.

@@ -8,6 +8,7 @@ use rustix::pipe::PipeFlags;
 use std::io::IoSlice;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
 use std::ptr;
 
 /// The effect, beside failing with `EPIPE`, of a write to a pipe without a reader, or of sending pages to a socket whose peer has gone.
@@ -46,6 +47,15 @@ impl SigPipe {
 /// Out of descriptors or memory.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+}
+
+/// Opens a named pipe, close-on-exec and non-blocking: it waits neither for the other end nor for a device.
+///
+/// # Errors
+/// `NXIO` to write only, if no reader has it open; `NOENT`, `ACCES`, …
+pub fn open(path: &Path, access: OFlags) -> Result<OwnedFd> {
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
 }
 
 /// Bytes that can be read now.

@@ -1,9 +1,10 @@
-//! Descriptors of processes (Linux 5.3): unlike a number, one never names another process. And the privileges of this process.
+//! Descriptors of processes (Linux 5.3): unlike a number, one never names another process. And the privileges of this process and the CPUs of its
+//! threads.
 #![allow(unsafe_code)]
 
 use rustix::io::{Errno, Result};
 use rustix::process::{Pid, PidfdFlags};
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::{CapabilitySet, CpuSet, capabilities};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// A descriptor of the process with this number, which becomes readable when that ends.
@@ -31,4 +32,20 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> Result<()> {
 /// Whether this process has a capability.
 pub fn has_capability(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// The CPUs that the calling thread may use.
+///
+/// # Errors
+/// If a filter denies the call; `INVAL` on a machine with more CPUs than a set has.
+pub fn cpus() -> Result<CpuSet> {
+    rustix::thread::sched_getaffinity(None)
+}
+
+/// Sets the CPUs that the calling thread, and threads that it starts later, may use.
+///
+/// # Errors
+/// `INVAL` if the process may use none of them.
+pub fn set_cpus(cpus: &CpuSet) -> Result<()> {
+    rustix::thread::sched_setaffinity(None, cpus)
 }

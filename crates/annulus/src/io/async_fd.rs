@@ -4,7 +4,7 @@ use crate::base::budget;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::polls::Interest;
-use annulus_kernel::{descriptor, named};
+use annulus_kernel::descriptor;
 use rustix::fs::FileType;
 use std::error::Error;
 use std::fmt;
@@ -85,7 +85,7 @@ impl<T: AsFd> AsyncFd<T> {
         }
         let fd = inner.as_fd();
         check(fd)?;
-        let duplicate = fd.try_clone_to_owned().map_err(named("fcntl"))?;
+        let duplicate = descriptor::duplicate(fd)?;
         let slot = core.enter()?.polls.add(duplicate.as_fd(), "for a descriptor");
         Ok(Self { polled: Polled { core, slot, _duplicate: Some(duplicate) }, inner })
     }

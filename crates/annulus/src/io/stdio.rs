@@ -1,7 +1,7 @@
 //! Standard input and output.
 
 use crate::fs::{File, FileStream};
-use annulus_kernel::named;
+use annulus_kernel::descriptor;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -46,6 +46,5 @@ pub fn stderr() -> io::Result<FileStream> {
 }
 
 fn stream_of(fd: impl AsFd) -> io::Result<FileStream> {
-    let own = fd.as_fd().try_clone_to_owned().map_err(named("fcntl"))?;
-    File::try_from(own).map(File::into_stream)
+    File::try_from(descriptor::duplicate(fd)?).map(File::into_stream)
 }

@@ -11,8 +11,8 @@ const PASSES: u32 = 3;
 const PAUSES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Binds, and tries again while the address is in use: after what was dropped here is closed, then for a tenth of a second, in which the
-/// thread sleeps.
+/// Binds, and tries again while the address is in use: after what was dropped here is closed, then for a tenth of a second. The thread sleeps
+/// then, and no task runs, as while any call that is no `async fn`: `bind` tells its callers that it holds up the loop.
 pub(super) fn patiently<T>(core: Option<&Core>, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let mut bound = bind();
     let has_processes = core.is_none_or(|core| core.kernel.real_descriptors());

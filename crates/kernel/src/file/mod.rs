@@ -8,7 +8,7 @@ mod stat;
 use rustix::fs::OFlags;
 
 pub use call::{FileCall, FileOperation, Lingers, PathAt};
-pub use stat::{FileStat, StatTime};
+pub use stat::{FileStat, StatTime, identity};
 
 /// The offset that stands for a file's cursor, and for files without offsets.
 pub const CURSOR: u64 = u64::MAX;

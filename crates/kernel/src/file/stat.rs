@@ -1,4 +1,7 @@
-//! The result of `statx(2)`.
+//! The result of `statx(2)`, and the identity of a file.
+
+use rustix::io::Result;
+use std::path::Path;
 
 /// `struct statx_timestamp`.
 #[repr(C)]
@@ -56,6 +59,14 @@ pub struct FileStat {
 impl FileStat {
     /// `STATX_BASIC_STATS`, `STATX_BTIME` and `STATX_DIOALIGN`.
     pub const WANTED: u32 = 0x7ff | 0x800 | 0x2000;
+}
+
+/// The device and the inode of a path of Linux, of a symbolic link its own.
+///
+/// # Errors
+/// `NOENT`, `ACCES`, …
+pub fn identity(path: &Path) -> Result<(u64, u64)> {
+    rustix::fs::lstat(path).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 const _: () = assert!(size_of::<FileStat>() == 256);

@@ -4,11 +4,10 @@ use super::adopt::prepare;
 use super::{Receiver, Sender};
 use crate::error_text::with_text;
 use crate::runtime::current;
+use annulus_kernel::pipe;
 use rustix::fs::OFlags;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// How to open a named pipe, such as one that `mkfifo` has made. Opening waits for no other end.
@@ -78,13 +77,9 @@ impl OpenOptions {
         adopt: impl FnOnce(OwnedFd) -> io::Result<T>,
     ) -> io::Result<T> {
         current::get()?;
-        let mut options = fs::OpenOptions::new();
-        options.read(self.read_write || access == OFlags::RDONLY);
-        options.write(self.read_write || access == OFlags::WRONLY);
-        // Such an open waits neither for the other end nor for a device.
-        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
-        let opened = options.open(path).and_then(|file| adopt(file.into()));
-        opened.map_err(|error| {
+        let access = if self.read_write { OFlags::RDWR } else { access };
+        let opened = pipe::open(path, access).map_err(io::Error::from);
+        opened.and_then(adopt).map_err(|error| {
             let text = format!("opening the pipe {}: {error}", path.display());
             with_text(error, text)
         })

@@ -110,7 +110,8 @@ impl UnixDatagram {
     /// Opens a socket at a path with default [`UnixOptions`]. A path left by a process that has ended is taken over.
     ///
     /// # Errors
-    /// `AddrInUse` if another socket receives there, or the path is no socket. `InvalidInput` for more than 107 bytes.
+    /// `AddrInUse` if another socket receives there, or the path is no socket, after a tenth of a second, as of a
+    /// [`TcpListener`](crate::net::ListenOptions::bind). `InvalidInput` for more than 107 bytes.
     /// `NotFound`, `PermissionDenied`, …, naming the path. Outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().bind(path)

@@ -46,7 +46,8 @@ impl UnixListener {
     /// `"\0name"`, is an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse` if another server listens or starts there, or if the path is no socket; `InvalidInput` for more than 107 bytes;
+    /// `AddrInUse` if another server listens or starts there, or if the path is no socket, after a tenth of a second, as of a
+    /// [`TcpListener`](crate::net::ListenOptions::bind); `InvalidInput` for more than 107 bytes;
     /// `NotFound`, `PermissionDenied`, …, naming the path; or outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().listen(path)

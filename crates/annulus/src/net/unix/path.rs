@@ -2,11 +2,10 @@
 
 use super::super::new_fd::NewFd;
 use crate::runtime::core::Core;
-use annulus_kernel::{Address, Domain, SocketType, UnixName};
+use annulus_kernel::{Address, Domain, SocketType, UnixName, file};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -97,10 +96,9 @@ impl StartLock {
 
 /// The abstract name for a path, however that is spelled: the directory's device and inode, and as much of the file name as fits.
 fn name_of_start(path: &Path) -> Option<Address> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = std::fs::metadata(directory.unwrap_or(Path::new("."))).ok()?;
-    let mut name =
-        format!("annulus starts {:x}:{:x}/", directory.dev(), directory.ino()).into_bytes();
+    // With the dot, a link to a directory is that directory, and no parent the current one.
+    let (device, inode) = file::identity(&path.parent()?.join(".")).ok()?;
+    let mut name = format!("annulus starts {device:x}:{inode:x}/").into_bytes();
     name.extend_from_slice(path.file_name()?.as_bytes());
     name.truncate(MAX_NAME);
     Address::unix(UnixName::Abstract(&name)).ok()
@@ -118,8 +116,7 @@ fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
 }
 
 fn identity(core: &Core, address: &Address) -> Option<(u64, u64)> {
-    let about = std::fs::symlink_metadata(real_path(core, address)?).ok()?;
-    Some((about.dev(), about.ino()))
+    file::identity(real_path(core, address)?).ok()
 }
 
 /// The path in the file system; `None` for abstract names and under a simulated kernel.
