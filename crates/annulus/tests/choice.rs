@@ -1,4 +1,4 @@
-//! Which driver runs where io_uring is blocked. Each case is a child process of its own: a filter stays for good.
+//! Invariant 16: which driver runs where io_uring is blocked, and that it says why. Each case is a child process of its own: a filter stays for good.
 #![allow(unsafe_code)]
 
 mod common;

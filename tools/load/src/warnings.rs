@@ -182,6 +182,7 @@ mod tests {
         warnings(&plan(Streams::default()), measured, recorded, failed)
     }
 
+    /// Invariant 21: the load says if it was itself the bottleneck.
     #[test]
     fn a_busy_client_and_failures_are_warnings() {
         assert_eq!(of_streams(measured(SECOND, 0.5, false), 10_000, 0), "");

@@ -1,4 +1,4 @@
-//! Sends that are not copied: their memory comes back with the notification, not with the outcome, and whatever becomes of
+//! Invariant 1 of sends that are not copied: their memory comes back with the notification, not with the outcome, and whatever becomes of
 //! stream and runtime, it is not touched before. The simulated kernel looks; under Linux the loopback copies, but the
 //! memory of what a peer does not read stays away all the same.
 
@@ -38,6 +38,28 @@ fn on_linux<T: 'static>(
         return None;
     }
     Some(run_on(builder.driver(DriverChoice::Uring), body))
+}
+
+/// Invariant 19: a default is the setting that has won by measurement, and these have not.
+#[test]
+fn what_has_not_won_is_off_by_default() {
+    let sim = Sim::builder(1).build();
+    let sends = async {
+        let (mut client, mut server) = pair().await?;
+        for length in [1, 100, 4096, 65_536] {
+            client.send(pattern(length)).await?;
+            receive(&mut server, length).await?;
+        }
+        io::Result::Ok(counted())
+    };
+    let counters = simulate_on(&sim, Runtime::builder(), sends).unwrap();
+    assert_eq!(counters.zero_copy_sends, 0);
+    let runtime = Runtime::builder().kernel(sim).build().unwrap();
+    let info = runtime.driver();
+    for name in ["zero-copy send", "zero-copy sendmsg"] {
+        assert!(info.features.has(name), "the simulated kernel has no {name}");
+        assert!(!info.in_use().any(|feature| feature.name == name), "{name}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `annulus doctor`, and every command if io_uring is blocked.
+//! `annulus doctor`, and every command if io_uring is blocked: it says which driver runs, and why (invariant 16).
 
 use crate::common::{Finished, Server, annulus, denied, finish, round_trip};
 use std::process::Command;

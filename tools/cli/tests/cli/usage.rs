@@ -1,4 +1,4 @@
-//! The command line: help that fits, and errors of one line that name the value and a remedy.
+//! Invariant 20, and help that fits: errors are one line that names the value, the limit and the remedy; the status is 2 for usage, 1 for failures.
 
 use crate::common::annulus;
 

@@ -1,4 +1,5 @@
-//! Runs on a simulated machine, of which is known which contenders are equal: how often verdicts and intervals are wrong.
+//! Invariant 21: no winner that its interval does not support. Runs on a simulated machine, of which is known which contenders are equal, show
+//! how often verdicts and intervals are wrong.
 //!
 //! The figures of the decision 0050 are printed by
 //! `cargo test --release -p annulus-lab simulated -- --nocapture --include-ignored`.

@@ -1,4 +1,5 @@
-//! Streams to correct and to faulty servers: each kind of failure is counted under its name.
+//! Invariant 21 for streams: latency counts from the intended start, and what comes back is verified. To correct and to faulty servers: each
+//! kind of failure is counted under its name.
 
 use crate::common;
 mod connections;
