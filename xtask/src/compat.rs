@@ -14,7 +14,7 @@ pub(crate) fn run() -> Outcome {
     step("test", &format!("{OPTIONS} --no-fail-fast")).run_tests()
 }
 
-/// What builds the tests.
+/// Builds the tests, ahead of the step that runs them.
 pub(crate) fn ahead() -> Step {
     step("test", &format!("{OPTIONS} --no-run"))
 }

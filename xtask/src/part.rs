@@ -44,7 +44,7 @@ struct Ended {
     verdict: &'static str,
     /// Without what it ran, or the reason for which it failed.
     detail: String,
-    /// What a failure tells beside its reason.
+    /// The output of a failure, beside its reason.
     report: String,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn asan_quick() -> Outcome {
     asan_of(QUICK, &["annulus"])
 }
 
-/// What builds the tests of [`asan_quick`].
+/// Builds the tests of [`asan_quick`], ahead.
 pub(crate) fn asan_ahead() -> Step {
     instrumented(&format!("--no-run {QUICK}"), &["annulus"], "")
 }

@@ -262,7 +262,7 @@ impl Signals {
     /// As [`recv`](Self::recv), by polling.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv`](Self::recv).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         let count = self.catches.len();
         for place in (self.first..self.first + count).map(|place| place % count) {

@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the handlers of a shard have.
+/// The state of the handlers of a shard.
 #[derive(Clone)]
 struct App {
     index: usize,
@@ -39,7 +39,7 @@ struct App {
     shared: Arc<Shared>,
 }
 
-/// What all shards have.
+/// The state that all shards share.
 pub(crate) struct Shared {
     postgres: Postgres,
     notes: Mutex<HashMap<String, String>>,

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 const USAGE: &str =
     "usage: instructions [tokio-]hyper|hyper-timers|copy CONNECTIONS REQUESTS_AT_ONCE REQUESTS";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n!";
-/// The end of each answer, and of no other part of it.
+/// The last byte of each answer, which is nowhere else in an answer.
 const END: u8 = b'!';
 
 #[derive(Clone, Copy, PartialEq)]

@@ -53,8 +53,9 @@
 //! | `ws` | `axum = { version = "0.8", default-features = false }`, `futures-util = { version = "0.3", features = ["sink"] }` |
 //! | `send-stream` | `redis = { version = "1", features = ["tokio-comp"] }` |
 //!
-//! The directory `examples` has programs: a service to start from (`all_cores`: state, PostgreSQL, metrics, an end in order), servers with and without TLS, a reverse proxy, a gRPC service, HTTP/3, clients of PostgreSQL and Redis,
-//! and an axum program turned to guest mode.
+//! The directory `examples` has programs: a service to start from (`all_cores`: state, PostgreSQL, metrics, an end in order),
+//! servers with and without TLS, a reverse proxy, a gRPC service, HTTP/3, clients of PostgreSQL and Redis, and an axum program turned to
+//! guest mode.
 //!
 //! Services by these libraries run on a simulated network, too: [`simulated`].
 //!

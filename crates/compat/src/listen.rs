@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 
 /// A listener that a server accepts connections from: `tower::serve` as it is, `axum::serve` and tonic in an `Incoming`.
 ///
-/// That of a shard ([`ShardListener`]) waits for ever once the shard that accepts for all has dropped its own: the server ends by its
-/// graceful shutdown.
+/// The listener of a shard ([`ShardListener`]) waits for ever once the shard that accepts for all has dropped its own: the server ends by
+/// its graceful shutdown.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};

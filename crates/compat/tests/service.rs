@@ -92,7 +92,7 @@ fn all_shards_serve_and_a_request_in_flight_is_answered_after_the_signal() {
             assert!(metrics.contains(&format!("annulus_tasks_alive{{shard=\"{shard}\"}} ")));
         }
 
-        // Its handler waits for the body once it asks for it.
+        // The handler waits for the body of the request.
         let mut slow = Client::connect(&address);
         let head =
             "PUT /notes/late HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4";

@@ -198,7 +198,7 @@ async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, commo
     Ok(server.got.recv().await.expect("the handler ends"))
 }
 
-/// What is asked for panics for want of tokio, and the report has the remedy.
+/// The handler of this path panics for want of tokio, and the report has the remedy.
 async fn is_refused(server: &Server, path: &str) -> Outcome {
     let answer = ask(server.address, path).await?;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");

@@ -1,6 +1,6 @@
-//! What cannot be.
+//! The error of an impossible option value.
 
-/// A value that cannot be: in one line the value, its limit, and a remedy.
+/// A value that an option cannot have: in one line the value, its limit, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);

@@ -116,7 +116,7 @@ fn of_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String>
         )
     });
     let share = *late as f64 / (*sent).max(1) as f64;
-    // A client that makes a connection for each request waits for that.
+    // A client that makes a connection for each request waits for the connect.
     let connects = streams.requests_per_connection.is_some();
     let blocked = (share > LATE && !own && !connects).then(|| {
         format!(

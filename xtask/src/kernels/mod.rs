@@ -25,7 +25,7 @@ use results::Results;
 
 /// The name of the kernel of this machine.
 const HERE: &str = "here";
-/// What runs a plan.
+/// The script that runs a plan in a virtual machine.
 const SCRIPT: &str = "xtask/src/kernels/run.sh";
 /// The time that a machine takes to start, and to end.
 const BOOT: u64 = 300;

@@ -97,7 +97,7 @@ struct Names {
     /// The module that is read.
     place: Place,
     paths: Vec<Place>,
-    /// What `use` brings, by the place and the name it has there.
+    /// The items that `use` brings, by the place and the name that each has there.
     brought: HashMap<Place, Place>,
     /// Modules for tests only.
     tests: Vec<Place>,
@@ -205,7 +205,7 @@ fn is_test(item: &syn::Item) -> bool {
 mod tests {
     use super::*;
 
-    /// What is found of a crate with these files.
+    /// The findings for a crate with these files.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> =
             files.iter().map(|(path, text)| (format!("crates/one/src/{path}"), *text)).collect();

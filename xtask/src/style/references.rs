@@ -165,8 +165,8 @@ fn beside(file: &SourceFile, path: &str) -> String {
     joined(file.path.rsplit_once('/').map_or("", |(directory, _)| directory), path)
 }
 
-/// The paths that a path with `*` for a part of a name, `{a,b}` for alternatives, or the name `NNNN-title` of any decision stands for; none if
-/// it has nothing of that.
+/// The paths that a path with `*` for a part of a name, `{a,b}` for alternatives, or the name `NNNN-title` of any decision stands for; none
+/// if it has none of these.
 fn pattern(path: &str) -> Option<Regex> {
     let decision = path.split_once("NNNN-").map(|(before, _)| format!("{before}#"));
     if decision.is_none() && !path.contains(['*', '{']) {

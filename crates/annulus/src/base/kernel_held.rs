@@ -24,7 +24,7 @@ impl<T> KernelHeld<T> {
     /// As [`open`](Self::open), in place.
     ///
     /// # Safety
-    /// As there; and what was held must not be used any more.
+    /// As [`open`](Self::open); and nothing may use the value through this any more.
     pub(crate) unsafe fn take(&mut self) -> T {
         // SAFETY: the caller guarantees that the kernel no longer uses the memory, and that the value is not used again.
         unsafe { ManuallyDrop::take(&mut self.0) }

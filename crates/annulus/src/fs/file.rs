@@ -183,8 +183,8 @@ impl File {
         CallSite { core, open: Some(&self.open), policy: self.policy, kind, predictable: None }
     }
 
-    /// `None` for calls that always wait: for the device, if they go past the page cache, or for the other end of a pipe. A
-    /// call at an offset does not wait for that: a pipe has no offsets, and refuses it.
+    /// The kind under which the latency policy knows a call; `None` for calls that always wait: for the device, if they go past the page
+    /// cache, or at the cursor for the other end of a pipe. A pipe refuses calls at an offset at once.
     #[inline]
     pub(super) fn kind(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<CallKind> {
         let device = self.device;
@@ -224,7 +224,7 @@ impl File {
     /// As [`sync_all`](Self::sync_all), without attributes that are not needed to read the data back, such as times.
     ///
     /// # Errors
-    /// As there.
+    /// As [`sync_all`](Self::sync_all).
     pub async fn sync_data(&self) -> io::Result<()> {
         drop(self.settled().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: true }).await

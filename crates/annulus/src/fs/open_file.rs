@@ -21,10 +21,10 @@ const AT_STATX_DONT_SYNC: u32 = 0x4000;
 pub(crate) struct OpenFile {
     pub(super) core: Rc<Core>,
     pub(super) fd: Fd,
-    /// As of the first use. In a box: seldom used, and large.
+    /// The metadata when it was first asked for. In a box, since it is seldom used, and large.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
-    /// Its permit is held by the call that uses the cursor off the loop; made for the first such call.
+    /// The line of calls at the cursor, made for the first call off the loop that uses it, which holds the permit.
     cursor: OnceCell<Cursor>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,

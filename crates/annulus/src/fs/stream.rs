@@ -21,7 +21,8 @@ pub(crate) const PIECE: usize = 64 * 1024;
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames and whatever asks for
-/// [`AsyncRecv`](crate::io::AsyncRecv) or [`AsyncSend`](crate::io::AsyncSend), and for the traits of tokio with the feature `tokio-io`, [`seek`](Self::seek) included.
+/// [`AsyncRecv`](crate::io::AsyncRecv) or [`AsyncSend`](crate::io::AsyncSend), and for the traits of tokio with the feature `tokio-io`,
+/// [`seek`](Self::seek) included.
 ///
 /// It reads ahead, up to 64 KiB; writes are not held back. A write begins behind the last byte that was consumed, however far was
 /// read ahead. Reads and writes that need not wait are made at once, as [`Policy`](super::Policy) says. Pipes and terminals have no

@@ -73,7 +73,7 @@ impl File {
     /// As [`read_at`](Self::read_at), into several pieces of memory, one after the other.
     ///
     /// # Errors
-    /// As there; `InvalidInput` for more than 1024 pieces.
+    /// As [`read_at`](Self::read_at); `InvalidInput` for more than 1024 pieces.
     pub async fn read_vectored_at<B: IoBufMut>(
         &self,
         bufs: Vec<B>,
@@ -99,7 +99,7 @@ impl File {
     /// As [`write_at`](Self::write_at), from several pieces of memory, one after the other.
     ///
     /// # Errors
-    /// As there; `InvalidInput` for more than 1024 pieces.
+    /// As [`write_at`](Self::write_at); `InvalidInput` for more than 1024 pieces.
     pub async fn write_vectored_at<B: IoBuf>(
         &self,
         bufs: Vec<B>,

@@ -113,7 +113,7 @@ async fn link_at(dir: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
 /// As [`Dir::metadata`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::metadata`]; or outside a runtime.
 pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     Dir::working()?.metadata(path).await
 }
@@ -121,7 +121,7 @@ pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
 /// As [`Dir::try_exists`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::try_exists`]; or outside a runtime.
 pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     Dir::working()?.try_exists(path).await
 }
@@ -129,7 +129,7 @@ pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
 /// As [`Dir::symlink_metadata`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::symlink_metadata`]; or outside a runtime.
 pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     Dir::working()?.symlink_metadata(path).await
 }
@@ -137,7 +137,7 @@ pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
 /// As [`Dir::remove_file`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::remove_file`]; or outside a runtime.
 pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.remove_file(path).await
 }
@@ -145,7 +145,7 @@ pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
 /// As [`Dir::create_dir`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::create_dir`]; or outside a runtime.
 pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.create_dir(path).await
 }
@@ -153,7 +153,7 @@ pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
 /// As [`Dir::create_dir_all`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::create_dir_all`]; or outside a runtime.
 pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.create_dir_all(path).await
 }
@@ -161,7 +161,7 @@ pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
 /// As [`Dir::remove_dir`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::remove_dir`]; or outside a runtime.
 pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.remove_dir(path).await
 }
@@ -169,7 +169,7 @@ pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
 /// As [`Dir::remove_dir_all`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::remove_dir_all`]; or outside a runtime.
 pub async fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.remove_dir_all(path).await
 }
@@ -177,7 +177,7 @@ pub async fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
 /// As [`Dir::rename`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::rename`]; or outside a runtime.
 pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.rename(from, to).await
 }
@@ -185,7 +185,7 @@ pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<
 /// As [`Dir::hard_link`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::hard_link`]; or outside a runtime.
 pub async fn hard_link(file: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.hard_link(file, link).await
 }
@@ -193,7 +193,7 @@ pub async fn hard_link(file: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Re
 /// As [`Dir::symlink`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::symlink`]; or outside a runtime.
 pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.symlink(target, link).await
 }
@@ -201,7 +201,7 @@ pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Re
 /// As [`Dir::read_link`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::read_link`]; or outside a runtime.
 pub async fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Dir::working()?.read_link(path).await
 }
@@ -209,7 +209,7 @@ pub async fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 /// As [`Dir::read_dir`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::read_dir`]; or outside a runtime.
 pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     Dir::working()?.read_dir(path).await
 }
@@ -217,7 +217,7 @@ pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
 /// As [`Dir::set_permissions`], from the working directory.
 ///
 /// # Errors
-/// As there; or outside a runtime.
+/// As [`Dir::set_permissions`]; or outside a runtime.
 pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -> io::Result<()> {
     Dir::working()?.set_permissions(path, permissions).await
 }

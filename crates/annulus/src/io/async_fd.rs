@@ -110,7 +110,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// Waits until something can be written, or an error is there; otherwise as [`readable`](Self::readable).
     ///
     /// # Errors
-    /// As there.
+    /// As [`readable`](Self::readable).
     pub async fn writable(&self) -> io::Result<ReadyGuard<'_, T>> {
         poll_fn(|cx| self.poll_write_ready(cx)).await
     }
@@ -118,7 +118,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// As [`readable`](Self::readable), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`readable`](Self::readable).
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReadyGuard<'_, T>>> {
         self.poll_ready(Interest::Readable, cx)
     }
@@ -126,7 +126,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// As [`writable`](Self::writable), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`writable`](Self::writable).
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReadyGuard<'_, T>>> {
         self.poll_ready(Interest::Writable, cx)
     }
@@ -161,7 +161,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// As [`try_io`](Self::try_io), for code that changes the object that has the descriptor.
     ///
     /// # Errors
-    /// As there.
+    /// As [`try_io`](Self::try_io).
     pub fn try_io_mut<R>(
         &mut self,
         interest: Interest,
@@ -194,7 +194,7 @@ impl<T: AsFd> AsyncFd<T> {
     /// As [`async_io`](Self::async_io), for code that changes the object that has the descriptor.
     ///
     /// # Errors
-    /// As there.
+    /// As [`async_io`](Self::async_io).
     pub async fn async_io_mut<R>(
         &mut self,
         interest: Interest,

@@ -101,8 +101,8 @@ impl<A, B> CopyBidirectional<'_, A, B> {
         self
     }
 
-    /// Copies at most so many bytes in each direction: one that has reached its limit ends as at the end of its source, and the rest stays in
-    /// that. Every call replaces the limits; bytes that have gone already count.
+    /// Copies at most so many bytes in each direction: one that has reached its limit ends as at the end of its source, which keeps
+    /// the rest. Every call replaces the limits; bytes that have gone already count.
     pub fn limits(mut self, a_to_b: u64, b_to_a: u64) -> Self {
         self.forth.transfer.set_limit(a_to_b);
         self.back.transfer.set_limit(b_to_a);

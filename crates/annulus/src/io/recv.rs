@@ -104,7 +104,7 @@ pub trait AsyncRecv {
     /// As [`read_frame`](Self::read_frame), by polling.
     ///
     /// # Errors
-    /// As there.
+    /// As [`read_frame`](Self::read_frame).
     fn poll_read_frame(
         &mut self,
         cx: &mut Context<'_>,

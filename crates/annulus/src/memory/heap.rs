@@ -41,7 +41,7 @@ impl HeapMemory {
         Box::new(Self { bytes, meter: meter.cloned() })
     }
 
-    /// So many zeroes.
+    /// Zeroed memory of `len` bytes.
     pub(crate) fn zeroed(len: usize, meter: &Meter) -> Box<Self> {
         Self::new(vec![0; len].into_boxed_slice(), Some(meter))
     }

@@ -116,7 +116,7 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from), without the address.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv_from`](Self::recv_from).
     #[inline]
     pub async fn recv(&self) -> io::Result<Lease> {
         self.recv_from().await.map(|(bytes, _)| bytes)
@@ -134,7 +134,7 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv_from`](Self::recv_from).
     #[inline]
     pub fn poll_recv_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Lease, SocketAddr)>> {
         self.handle.poll_recv_from(Wait::Polling, cx)
@@ -143,7 +143,7 @@ impl UdpSocket {
     /// As [`recv_datagram`](Self::recv_datagram), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv_datagram`](Self::recv_datagram).
     #[inline]
     pub fn poll_recv_datagram(&self, cx: &mut Context<'_>) -> Poll<io::Result<Datagram>> {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(Datagram::new)
@@ -183,7 +183,7 @@ impl UdpSocket {
     /// As [`send_to`](Self::send_to), to the peer of a connected socket.
     ///
     /// # Errors
-    /// As there.
+    /// As [`send_to`](Self::send_to).
     #[inline]
     pub fn send(&self, chunk: impl IntoChunk) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::connected(self.peer_is_v4.get()))
@@ -250,7 +250,7 @@ impl UdpSocket {
     /// As [`drain`](Self::drain), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`drain`](Self::drain).
     pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_drain(Wait::Polling, cx)
     }

@@ -150,7 +150,8 @@ impl Command {
         Ok(child)
     }
 
-    /// Starts it, and waits for its end. Pipes to it are closed: with an output that is to be read, call [`output`](Self::output). Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
+    /// Starts it, and waits for its end. Pipes to it are closed: with an output that is to be read, call [`output`](Self::output). Dropping
+    /// the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait`].

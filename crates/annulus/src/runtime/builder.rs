@@ -146,9 +146,9 @@ impl Builder {
     /// half of that: then they are not copied to the process and back. 128 KiB by default; `None` is never.
     ///
     /// A pipe takes two descriptors while it is used, and until the runtime gives up what it does not need, ten seconds after receives; a
-    /// runtime has 64 at most, and copies beyond that go on as before. Up to 1 MiB of a connection is in its pipe, whatever [`send_bound`](Self::send_bound) says, in memory of the kernel. The sockets
-    /// become non-blocking. [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved so. It is not done on a
-    /// simulated kernel.
+    /// runtime has 64 at most, and copies beyond that go on as before. Up to 1 MiB of a connection is in its pipe, whatever
+    /// [`send_bound`](Self::send_bound) says, in memory of the kernel. The sockets become non-blocking.
+    /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved so. It is not done on a simulated kernel.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.splice_threshold = bytes.unwrap_or(usize::MAX);
         self

@@ -174,7 +174,7 @@ impl Core {
     /// As [`enter`](Self::enter), for a poll that may be pending. Fails unless the loop runs: a pending poll would never be woken.
     ///
     /// # Errors
-    /// As there; or if this runtime is not the one that runs.
+    /// As [`enter`](Self::enter); or if this runtime is not the one that runs.
     #[inline]
     pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
         let inner = self.enter()?;

@@ -114,7 +114,7 @@ impl<T> JoinSet<T> {
     /// As [`join_next`](Self::join_next), by polling.
     ///
     /// # Errors
-    /// As there.
+    /// As [`join_next`](Self::join_next).
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         budget::poll_with(cx, || {
             if self.is_empty() {

@@ -1,4 +1,4 @@
-//! Which connection of a busy shard goes on on another one.
+//! Chooses connections to move from a busy shard to an idle one.
 
 use crate::time::Instant;
 use std::sync::Arc;

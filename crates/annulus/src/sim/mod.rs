@@ -1,9 +1,10 @@
 //! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
 //!
 //! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated. The driver is io_uring, or epoll if
-//! [`Builder::driver`] demands it or the kernel's [`Profile`] refuses a ring. Time passes when all tasks wait, so an hour of timers takes no real time. The same seed gives the same run, bit for bit. The differences between the
-//! simulated kernel and Linux are listed in `DIVERGENCES.md` of the crate `annulus-sim`. Sockets that are bound to different addresses
-//! are as on different machines: [`Sim::partition`] separates two of them. The example `cluster` elects leaders that way.
+//! [`Builder::driver`] demands it or the kernel's [`Profile`] refuses a ring. Time passes when all tasks wait, so an hour of timers takes no
+//! real time. The same seed gives the same run, bit for bit. The differences between the simulated kernel and Linux are listed in
+//! `DIVERGENCES.md` of the crate `annulus-sim`. Sockets that are bound to different addresses are as on different machines:
+//! [`Sim::partition`] separates two of them. The example `cluster` elects leaders that way.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};

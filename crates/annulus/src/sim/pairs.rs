@@ -28,12 +28,12 @@ struct Pair {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Overlay {
     Cut,
-    /// So much more.
+    /// Adds to the latency and the jitter of each direction.
     Delay {
         latency: Duration,
         jitter: Duration,
     },
-    /// No more bytes a second.
+    /// At most this many bytes a second.
     Slow(u64),
 }
 

@@ -13,7 +13,7 @@ const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
 /// The last seconds of a runtime: its turns, polls and waits, in up to 4,096 records, which every runtime makes.
 /// [`Handle::trace`](crate::Handle::trace) takes it.
 ///
-/// Its text, or that of [`trace_events`] for several runtimes, is in the Trace Event Format, which `ui.perfetto.dev` and `chrome://tracing`
+/// The text, as that of [`trace_events`] for several runtimes, is in the Trace Event Format, which `ui.perfetto.dev` and `chrome://tracing`
 /// open:
 ///
 /// - *turn* and *wait*, exactly, of two turns every 100 ms: from the return from the kernel to the next entry, and the time in the kernel. In
@@ -58,9 +58,9 @@ pub(super) enum What {
     Turn,
     /// In the kernel.
     Wait,
-    /// Of the task that was spawned there; of the future of `block_on`.
+    /// A poll of the task spawned at this place; `None` is the future of `block_on`.
     Poll(Option<&'static Location<'static>>),
-    /// So many polls of tasks that were spawned there, at unknown times in the turn before.
+    /// The number of polls of tasks spawned at this place, at unknown times in the turn before.
     Polls(Option<&'static Location<'static>>, u32),
     /// Several turns, with the waits between. It `waited` at the end.
     Turns { turns: u32, polls: u32, waited: bool },

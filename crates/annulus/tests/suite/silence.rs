@@ -1,4 +1,4 @@
-//! What is queued behind a send that settles by silence, if nothing else happens: the peers are threads with sockets of the standard library,
+//! Sends that are queued behind one which settles by silence, when nothing else happens: the peers are threads with sockets of the standard library,
 //! since a peer in the runtime would have the loop turn by its events.
 
 use crate::common;
@@ -23,7 +23,7 @@ fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
     drivers.into_iter().for_each(|driver| run_on(Runtime::builder().driver(driver), body()));
 }
 
-/// Queues sends in one poll while a thread waits for what they bring, and returns that.
+/// Queues sends in one poll while a thread waits for their bytes, which are returned.
 async fn brought(
     read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
     queue: impl FnOnce() -> Option<io::Result<()>>,
@@ -31,7 +31,7 @@ async fn brought(
     let reads = spawn_blocking(read);
     yield_now().await;
     queue().expect("there is space")?;
-    // Its timer is the only other event.
+    // The timer of the time-out is the only other event.
     timeout(Duration::from_secs(20), reads).await.expect("a part has never left").expect("no panic")
 }
 

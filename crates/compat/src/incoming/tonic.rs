@@ -41,7 +41,7 @@ impl Connected for SendStream<TcpStream> {
 }
 
 impl Connected for SendStream<UnixStream> {
-    /// Of the process that has connected. tonic's own type has fields that tokio alone can make.
+    /// The credentials of the process that has connected. tonic's own type has fields that tokio alone can make.
     type ConnectInfo = Option<Credentials>;
 
     fn connect_info(&self) -> Option<Credentials> {

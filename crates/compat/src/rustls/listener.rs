@@ -89,7 +89,7 @@ impl TlsListener {
     /// As [`accept`](Self::accept), by polling.
     ///
     /// # Errors
-    /// As there.
+    /// As [`accept`](Self::accept).
     pub fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,

@@ -85,7 +85,8 @@ impl<C: Connect + Clone> Channel<C> {
         Ok(Self { client, origin, timeout: None })
     }
 
-    /// How long a call may take that sets no deadline itself, from the call to the end of the response. The server gets it as `grpc-timeout`. No limit by default.
+    /// How long a call may take that sets no deadline itself, from the call to the end of the response. The server gets it as
+    /// `grpc-timeout`. No limit by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -18,7 +18,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the console knows of the tasks of this program.
+/// The tasks of this program, as the console knows them.
 #[derive(Default)]
 struct Seen {
     tasks: Vec<Task>,

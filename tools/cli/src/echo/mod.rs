@@ -314,7 +314,8 @@ impl Plan {
         note(format_args!("annulus echo: listening on {address} ({how}{workers_text})"));
         if let Some(count) = self.fewer_buffers {
             note(format_args!(
-                "annulus echo: warning: {count} receive buffers a worker, not {}: no more addresses can be reserved; raise `ulimit -v`, or choose --recv-buffers",
+                "annulus echo: warning: {count} receive buffers a worker, not {}: no more addresses can be reserved; raise \
+                 `ulimit -v`, or choose --recv-buffers",
                 PoolSize::default().count
             ));
         }

@@ -69,7 +69,7 @@ Examples:
 
 With --help: all options, of HTTP, TLS and other protocols too.";
 
-/// What is done with recordings.
+/// The verbs for recordings.
 #[derive(Debug, Subcommand)]
 enum Kind {
     Compare(compare::CompareArgs),

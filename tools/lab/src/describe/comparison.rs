@@ -49,7 +49,7 @@ const CATALOGUE: [(&str, &str); 16] = [
     ("overload", include_str!("../../catalogue/overload.toml")),
 ];
 
-/// What a file describes.
+/// The content of a file.
 #[derive(Clone, Debug)]
 pub enum Described {
     /// Servers and loads.

@@ -23,7 +23,8 @@ const WORDS: [&str; 8] =
 /// The start of the address of a Unix socket.
 pub(super) const UNIX: &str = "unix:";
 
-/// A contender: a server under clients, or a program that answers jobs. In a file it has a `command`, which is started, or the `address` of one that runs already, and maybe a `name`.
+/// A contender: a server under clients, or a program that answers jobs. In a file it has a `command`, which is started, or the `address` of one
+/// that runs already, and maybe a `name`.
 ///
 /// Words in braces, in the command and in its configuration, are replaced when a process starts: `{port}`, a free port; `{dir}`, a
 /// directory of its own; `{configuration}`, the path of the file that the key `configuration` names, copied and filled;

@@ -134,7 +134,7 @@ impl Slices {
         }
     }
 
-    /// What shares of rates are of; the first that asks measures the baseline in a closed loop of the same kind.
+    /// The rate that shares are shares of: the baseline's in a closed loop of the same kind, measured for the first that asks.
     fn capacity(&mut self, slice: Slice) -> Result<f64, String> {
         if self.capacity.is_none() {
             let closed = self.loads[slice.cell].closed(1);

@@ -106,11 +106,11 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub reply_timeout: Option<Duration>,
-    /// Of UDP: send as much at once as --pipeline allows, and receive together
-    /// what came together (GSO and GRO)
+    /// UDP only: send as much at once as --pipeline allows, and receive
+    /// together what came together (GSO and GRO)
     #[arg(long)]
     pub segments: bool,
-    /// Record so long intervals [default: 1]
+    /// The length of a recorded interval [default: 1]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub interval: Option<Duration>,
@@ -251,7 +251,7 @@ impl FromStr for Options {
 }
 
 impl Options {
-    /// The load of a file, if the target names one: the file has all of it.
+    /// The load of a file, if the target names one: then the file has the whole load.
     pub fn resolved(self) -> Result<Options, OptionsError> {
         let Some(path) = self.text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
         else {

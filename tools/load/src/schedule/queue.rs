@@ -52,7 +52,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Exchanges the first element with the one at a position, if the queue has that.
+    /// Exchanges the first element with the one at a position, if the queue is that long.
     #[inline]
     pub(super) fn bring_forward(&mut self, position: usize) {
         match self {

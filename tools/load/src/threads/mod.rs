@@ -5,7 +5,7 @@
 //! window, so that the server is idle then (ADR 0017), and again when the window closes. Each thread closes the window by its own
 //! clock. Nothing is shared between threads while clients work, so one thread costs what it would cost without the others.
 //!
-//! What clients are is a [`Kind`]: connections that exchange messages ([`crate::streams`]), or sockets of datagrams ([`crate::datagrams`]).
+//! A [`Kind`] says of which kind the clients are: connections that exchange messages ([`crate::streams`]), or sockets of datagrams ([`crate::datagrams`]).
 
 mod observe;
 mod pool;

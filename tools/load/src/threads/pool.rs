@@ -24,7 +24,7 @@ const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 pub(crate) trait Kind: Sized + 'static {
     /// A connection, or a socket.
     type Opened: 'static;
-    /// What the sweep sees of a client.
+    /// A client as the sweep sees it.
     type Client: Swept;
 
     /// Connects, within the plan's limit. `number` counts the connections of the whole run.

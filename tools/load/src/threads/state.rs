@@ -1,4 +1,4 @@
-//! What the threads of a run share, and what the clients of a thread share.
+//! The state that the threads of a run share, and the state that the clients of a thread share.
 
 use super::pool::{CONNECTS, Kind};
 use crate::fault::Fault;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::Semaphore;
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 pub(crate) struct Run {
     pub(crate) plan: Plan,
     pub(crate) faults: FaultLog,
@@ -31,7 +31,7 @@ impl Run {
     }
 }
 
-/// What the clients of a thread share.
+/// The state that the clients of a thread share.
 pub(crate) struct Context<K> {
     pub(crate) run: Arc<Run>,
     pub(crate) kind: K,

@@ -61,7 +61,8 @@ impl OpenOptions {
     /// Opens the end to send to.
     ///
     /// # Errors
-    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`, by [`os_error`](crate::io::os_error)) if no reader has opened the other end.
+    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`, by [`os_error`](crate::io::os_error)) if no reader has
+    /// opened the other end.
     pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
         let open = |pipe: OwnedFd| {
             prepare(&pipe, OFlags::WRONLY, "writing")?;

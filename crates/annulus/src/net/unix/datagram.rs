@@ -201,7 +201,7 @@ impl UnixDatagram {
     /// As [`recv_from`](Self::recv_from), without the address.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv_from`](Self::recv_from).
     #[inline]
     pub async fn recv(&self) -> io::Result<Lease> {
         self.recv_from().await.map(|(bytes, _)| bytes)
@@ -220,7 +220,7 @@ impl UnixDatagram {
     /// As [`recv_message`](Self::recv_message), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`recv_message`](Self::recv_message).
     pub fn poll_recv_message(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixMessage>> {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(UnixMessage::new)
     }
@@ -278,7 +278,7 @@ impl UnixDatagram {
     /// As [`drain`](Self::drain), by polling. Every task that polled is woken.
     ///
     /// # Errors
-    /// As there.
+    /// As [`drain`](Self::drain).
     pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_drain(Wait::Polling, cx)
     }

@@ -104,7 +104,7 @@ impl UnixOptions {
     /// Listens on a path; see [`UnixListener::bind`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`UnixListener::bind`].
     pub fn listen(&self, path: impl AsRef<Path>) -> io::Result<UnixListener> {
         self.listen_at(of_path(path.as_ref())?)
     }
@@ -132,7 +132,7 @@ impl UnixOptions {
     /// Connects to a path; see [`UnixStream::connect`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`UnixStream::connect`].
     pub async fn connect(&self, path: impl AsRef<Path>) -> io::Result<UnixStream> {
         self.connect_at(of_path(path.as_ref())?).await
     }
@@ -175,7 +175,7 @@ impl UnixOptions {
     /// A datagram socket at a path; see [`UnixDatagram::bind`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`UnixDatagram::bind`].
     pub fn bind(&self, path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
         self.bind_at(of_path(path.as_ref())?)
     }
@@ -191,7 +191,7 @@ impl UnixOptions {
     /// A datagram socket without an address; see [`UnixDatagram::unbound`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`UnixDatagram::unbound`].
     pub fn unbound(&self) -> io::Result<UnixDatagram> {
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Datagram)?;

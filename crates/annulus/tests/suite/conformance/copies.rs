@@ -68,7 +68,7 @@ pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_fol
         io::Result::Ok((first, receive(&mut server, 1).await?, server))
     });
     client.send("b").await?;
-    // What the copy takes first is there, and the server's receive is armed, so that no event of its own makes the loop turn.
+    // The first bytes of the copy are there, and the server's receive is armed, so that no event of its own makes the loop turn.
     near.readable().await?;
     let copied = spawn(async move {
         far.write(b"a").await?;
