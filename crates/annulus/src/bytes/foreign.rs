@@ -27,7 +27,7 @@ unsafe impl IoBufMut for BytesMut {
         unsafe { self.set_len(0) };
         // A pointer from the slice of the initialised bytes would be valid for these only.
         let start = self.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: so many were initialised before, and are still.
+        // SAFETY: `len` bytes were initialised before, and are still.
         unsafe { self.set_len(len) };
         start
     }

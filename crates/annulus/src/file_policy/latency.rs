@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const QUICK: Duration = Duration::from_micros(25);
 /// An inline call that took longer has stalled.
 const STALL: Duration = Duration::from_micros(100);
-/// This many stalls make a kind of call slow; one of them is forgotten after so many calls.
+/// Stalls that make a kind of call slow, and the calls after which one of them is forgotten.
 const MAX_STALLS: u32 = 3;
 const STALL_FORGOTTEN: u32 = 512;
 /// An offloaded call that returned within this time would have been quick inline; the way off the loop and back is included.
@@ -26,13 +26,13 @@ const SOON: Duration = Duration::from_micros(150);
 /// Offloaded calls in a row that must return soon before calls are made inline again: at first, and at most.
 const RECOVERY: u32 = 8;
 const MAX_RECOVERY: u32 = 1 << 16;
-/// After so many quick calls the recovery is as short as at first.
+/// Quick calls after which the recovery is as short as at first.
 const RECOVERY_RESET: u32 = 1 << 15;
 /// Calls that are all timed after a possible stall, and at first.
 const TIMED_AFTER_STALL: u32 = STALL_FORGOTTEN / 4;
-/// Otherwise one call in so many is timed: reading the clock costs a good part of a cached read.
+/// Other calls of which one is timed: reading the clock costs a good part of a cached read.
 const SAMPLE: u32 = 64;
-/// The newest call counts as one part in so many of the average.
+/// Parts of the average of which the newest call is one.
 const WEIGHT: u64 = 8;
 /// Devices that are distinguished; others share the last entry.
 const MAX_DEVICES: usize = 64;

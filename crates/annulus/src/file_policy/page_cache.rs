@@ -10,7 +10,7 @@ use std::cell::Cell;
 /// Hits in a row before a file is predicted to be in memory: at first, and at most.
 const REQUIRED: u32 = 1024;
 const MAX_REQUIRED: u32 = 1 << 20;
-/// One read in so many of a predicted file is checked.
+/// Reads of a predicted file of which one is checked.
 const CHECK_EVERY: u32 = 16;
 
 /// The prediction for one file.

@@ -39,7 +39,7 @@ impl ReadAhead {
         &mut self.memory[self.end..]
     }
 
-    /// So many bytes were read into the free memory; none at the end of the stream.
+    /// `count` bytes were read into the free memory; none at the end of the stream.
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
         self.ended = count == 0;

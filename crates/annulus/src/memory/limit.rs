@@ -151,7 +151,7 @@ impl MemoryLimit {
         self.0.held_back.fetch_sub(count, Relaxed);
     }
 
-    /// A runtime that has `reported` to hold so much holds `held` now: all that is held.
+    /// A runtime whose last report was `reported` holds `held` now. Returns the bytes that all runtimes hold.
     #[inline]
     pub(crate) fn report(&self, reported: &mut usize, held: usize) -> usize {
         let change = held.wrapping_sub(*reported);
@@ -163,7 +163,7 @@ impl MemoryLimit {
         self.0.held.fetch_add(change, Relaxed).wrapping_add(change)
     }
 
-    /// A runtime that has `reported` to hold so much has ended.
+    /// A runtime whose last report was `reported` has ended.
     pub(crate) fn end(&self, reported: usize) {
         self.0.held.fetch_sub(reported, Relaxed);
     }

@@ -118,7 +118,7 @@ fn holds_at_most(bytes: usize, seed: u64) {
     assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
 }
 
-/// So much that most streams may hold more than the floor.
+/// The limit is so large that most streams may hold more than the floor.
 #[test]
 fn a_large_limit_is_kept_and_every_reader_goes_on() {
     holds_at_most(LIMIT, 0);

@@ -100,7 +100,7 @@ impl Load {
 }
 
 impl Balance {
-    /// For so many shards.
+    /// The loads of `shards` shards, each zero.
     pub fn new(shards: usize) -> Self {
         let shards = (0..shards).map(|_| Load::default()).collect();
         Self(Arc::new(Shared { began: Instant::now(), period: AtomicU64::new(1), shards }))

@@ -8,9 +8,9 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs only this seed.
+/// The one seed to run.
 const SEED: &str = "ANNULUS_SIM_SEED";
-/// Runs so many seeds.
+/// The number of seeds to run.
 const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 
 /// Runs a test once for each seed, and panics at the first that fails, with the seed and the command that replays it. A panic of the test

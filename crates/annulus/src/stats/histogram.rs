@@ -123,7 +123,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The bucket of so many nanoseconds.
+/// The bucket of a duration of `nanos` nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     if nanos < PARTS as u64 {

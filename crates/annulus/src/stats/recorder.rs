@@ -21,7 +21,7 @@ const TIMED: u8 = 2;
 const SHARED: Duration = Duration::from_millis(3);
 /// A turn that is not timed has a record of its own if it takes this long: longer than any tick of the coarse clock, 10 ms at most.
 const LONG: Duration = Duration::from_millis(12);
-/// Polls of a timed turn that are recorded; of the rest those that take so long.
+/// Polls of a timed turn that are recorded, and how long one of the rest takes that is recorded, too.
 const POLLS: u64 = 64;
 const LONG_POLL: Duration = Duration::from_millis(1);
 /// Slow polls that are kept.

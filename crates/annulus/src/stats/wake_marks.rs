@@ -27,7 +27,7 @@ impl WakeMarks {
         Self { marks: VecDeque::with_capacity(marks), taken: 0 }
     }
 
-    /// The clock was read while so many tasks were queued: tasks that are put in from now on were woken after this reading.
+    /// The clock was read while `queued` tasks waited to run: tasks that are put in from now on were woken after this reading.
     pub(super) fn note(&mut self, queued: usize, time: Duration) {
         let next = self.taken + queued as u64;
         match self.marks.back_mut() {
