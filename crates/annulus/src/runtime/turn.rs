@@ -332,8 +332,8 @@ impl Inner {
             return;
         }
         let now = self.io.now();
-        while let Some(fire) = self.io.timers.expired(now) {
-            match fire {
+        while let Some(action) = self.io.timers.expired(now) {
+            match action {
                 TimerAction::Wake(waker) => self.io.after.wakes.push(waker),
                 TimerAction::Linger(id) => self.streams.on_linger(&mut self.io, id),
                 TimerAction::Accept(id) => self.listeners.on_retry(&mut self.io, id),

@@ -46,15 +46,15 @@ impl Sleep {
 
     fn cancel(&mut self) {
         let Some((core, key)) = self.timer.take() else { return };
-        let fire = core.enter().ok().and_then(|mut inner| inner.io.timers.remove(key));
+        let action = core.enter().ok().and_then(|mut inner| inner.io.timers.remove(key));
         // After the borrow: the drop of a waker may run foreign code.
-        dispose_each(fire);
+        dispose_each(action);
     }
 
     /// Sets the timer, unless one is set that wakes this task.
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
-            let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.fire_mut(*key) {
+            let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.action_mut(*key) {
                 Some(TimerAction::Wake(waker)) => waker.will_wake(cx.waker()),
                 _ => false,
             });
@@ -66,8 +66,8 @@ impl Sleep {
         let core = current::get().unwrap_or_else(|_| {
             panic!("a timer was polled outside a runtime; use it inside annulus::run")
         });
-        let fire = TimerAction::Wake(cx.waker().clone());
-        let key = core.enter().ok().map(|mut inner| inner.io.timers.insert(self.deadline, fire));
+        let action = TimerAction::Wake(cx.waker().clone());
+        let key = core.enter().ok().map(|mut inner| inner.io.timers.insert(self.deadline, action));
         self.timer = key.map(|key| (core, key));
     }
 }

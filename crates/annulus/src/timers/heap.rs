@@ -29,7 +29,7 @@ pub(crate) enum TimerAction {
 
 struct Timer {
     place: usize,
-    fire: TimerAction,
+    action: TimerAction,
 }
 
 /// The key of a timer. Once that was removed or has fired, the key is invalid.
@@ -76,9 +76,9 @@ impl Timers {
     }
 
     /// Sets a timer, and returns the key that removes it.
-    pub(crate) fn insert(&mut self, deadline: Instant, fire: TimerAction) -> TimerKey {
+    pub(crate) fn insert(&mut self, deadline: Instant, action: TimerAction) -> TimerKey {
         let place = self.heap.len();
-        let index = self.timers.insert(Timer { place, fire });
+        let index = self.timers.insert(Timer { place, action });
         self.sequence += 1;
         self.heap.push(Node { deadline: nanos(deadline), sequence: self.sequence, index });
         self.rise(place);
@@ -86,8 +86,8 @@ impl Timers {
     }
 
     /// The action of a timer, unless it has fired.
-    pub(crate) fn fire_mut(&mut self, key: TimerKey) -> Option<&mut TimerAction> {
-        self.timers.find(key.0).map(|timer| &mut timer.fire)
+    pub(crate) fn action_mut(&mut self, key: TimerKey) -> Option<&mut TimerAction> {
+        self.timers.find(key.0).map(|timer| &mut timer.action)
     }
 
     /// Removes a timer, unless it has fired.
@@ -117,27 +117,27 @@ impl Timers {
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = TimerAction> {
         self.heap.clear();
         let timers = std::mem::take(&mut self.timers);
-        timers.into_values().map(|timer| timer.fire)
+        timers.into_values().map(|timer| timer.action)
     }
 
     /// Shows the waker and the deadline of each timer that wakes a task. A waker is foreign: it is neither cloned nor dropped here.
     pub(crate) fn each_wait(&mut self, mut show: impl FnMut(&Waker, Instant)) {
         for node in &self.heap {
-            if let TimerAction::Wake(waker) = &self.timers.get(node.index).fire {
+            if let TimerAction::Wake(waker) = &self.timers.get(node.index).action {
                 show(waker, node.deadline());
             }
         }
     }
 
     fn take(&mut self, index: u32) -> TimerAction {
-        let Timer { place, fire } = self.timers.remove(index);
+        let Timer { place, action } = self.timers.remove(index);
         self.heap.swap_remove(place);
         if place < self.heap.len() {
             self.note(place);
             self.rise(place);
             self.sink(place);
         }
-        fire
+        action
     }
 
     fn rise(&mut self, mut place: usize) {
@@ -190,7 +190,7 @@ mod tests {
 
     fn drain(timers: &mut Timers, until: u64) -> Vec<u32> {
         std::iter::from_fn(|| timers.expired(at(until)))
-            .map(|fire| match fire {
+            .map(|action| match action {
                 TimerAction::Linger(id) => id.index,
                 _ => unreachable!("these tests set no other"),
             })
