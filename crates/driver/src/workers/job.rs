@@ -3,17 +3,15 @@
 
 use crate::event::Event;
 use crate::slots::Token;
-use annulus_kernel::file::{CURSOR, FileCall, Lingers};
-use annulus_kernel::{Fd, Kernel, Linux, descriptor};
+use annulus_kernel::file::{FileCall, Lingers, PIPE_BUF};
+use annulus_kernel::{Fd, IoVec, Kernel, Linux, descriptor};
 use annulus_ring::op::file;
 use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::io;
+use std::{io, slice};
 
-/// Bytes that a pipe with any free space takes without blocking: `PIPE_BUF`.
-pub(super) const PIPE_BUF: u32 = 4096;
 /// `SEEK_CUR`.
 const CURRENT: u32 = 1;
 
@@ -42,26 +40,22 @@ impl Job {
         self.token
     }
 
-    /// The descriptor that the call may wait for, and the readiness it waits for; `None` if the call is on a path, or at an
-    /// offset, which only files with offsets have.
+    /// The descriptor at whose cursor the call is made, and the readiness that it may wait for.
     pub(super) fn awaits(&self) -> Option<(Fd, PollFlags)> {
-        let (fd, flags) = match self.call {
-            FileCall::Read { fd, offset: CURSOR, .. } => (fd, PollFlags::IN),
-            FileCall::Write { fd, offset: CURSOR, .. } => (fd, PollFlags::OUT),
-            _ => return None,
-        };
+        let cursor = self.call.operation().cursor?;
         // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`). The poll thread, which keeps the number
         // beside the job, produces that event itself, and then polls it no more.
-        Some((unsafe { Fd::from_raw(fd) }, flags))
+        Some((unsafe { Fd::from_raw(cursor.fd) }, cursor.ready))
     }
 
     /// Whether the call is made at the position of a file that can seek. The ring does not make such calls right: its `off = -1` moves
     /// the position only if the call ends within the submission, not for direct I/O nor for what a worker of the ring does, and takes no
     /// lock on the position, so that two calls may use the same (Linux 6.18, `io_kiocb_update_pos`).
     pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
-        let Some(fd) = self.call.operation().cursor else { return false };
+        let Some(cursor) = self.call.operation().cursor else { return false };
         let mut position = 0;
-        let call = FileCall::Seek { fd, offset: 0, origin: CURRENT, position: &mut position };
+        let call =
+            FileCall::Seek { fd: cursor.fd, offset: 0, origin: CURRENT, position: &mut position };
         // SAFETY: the position outlives the call, and the descriptor stays open until the job's event was taken (`Job::new`).
         unsafe { kernel.file(&call) }.is_ok()
     }
@@ -93,14 +87,15 @@ impl Job {
     /// Makes as much of the call as does not block on a ready descriptor. If another process takes what was ready, the call
     /// blocks only on descriptors that know no `RWF_NOWAIT`: named pipes and terminals.
     pub(super) fn run_ready(&self) -> Result<u32, Errno> {
-        let part = match self.call {
-            FileCall::Read { fd, buffer, len, offset, .. } => {
-                FileCall::Read { fd, buffer, len, offset, nowait: true }
+        let part = match self.call.operation().cursor.map_or(self.call, |cursor| cursor.part) {
+            FileCall::WriteVector { fd, vectors, count, offset } => {
+                // SAFETY: the vectors belong to the job until its event was taken (`Job::new`), and are only read.
+                let vectors = unsafe { slice::from_raw_parts(vectors, count as usize) };
+                let first = vectors.iter().find(|vector| vector.len > 0);
+                let Some(&IoVec { base: buffer, len }) = first else { return self.run() };
+                FileCall::Write { fd, buffer, len: len.min(PIPE_BUF as usize) as u32, offset }
             }
-            FileCall::Write { fd, buffer, len, offset } => {
-                FileCall::Write { fd, buffer, len: len.min(PIPE_BUF), offset }
-            }
-            call => call,
+            part => part,
         };
         match self.make(part, &Linux) {
             Err(Errno::OPNOTSUPP) => self.run(),

@@ -163,11 +163,11 @@ impl PollSet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::PIPE_BUF;
     use super::super::tests::{submit, token, wait_for};
     use super::super::{MOST, Workers};
     use super::*;
-    use annulus_kernel::file::{CURSOR, FileCall};
+    use annulus_kernel::IoVec;
+    use annulus_kernel::file::{CURSOR, FileCall, PIPE_BUF};
     use std::os::fd::AsRawFd;
 
     fn read(fd: RawFd, byte: &mut u8) -> FileCall {
@@ -214,6 +214,32 @@ mod tests {
         assert_eq!(wait_for(&workers, 1)[0].result, Ok(1));
         drop(writer);
         assert!(wait_for(&workers, count - 1).iter().all(|event| event.result == Ok(0)));
+    }
+
+    #[test]
+    fn calls_on_vectors_wait_as_others_do() {
+        let workers = Workers::new().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let (mut into, from) = ([0u8; 2], [7u8; 2 * PIPE_BUF as usize]);
+        let vectors = [&mut into[..1], &mut []]
+            .map(|part| IoVec { base: part.as_mut_ptr(), len: part.len() });
+        let (fd, offset, count) = (reader.as_raw_fd(), CURSOR, vectors.len() as u32);
+        let vectors = vectors.as_ptr();
+        (0..=MOST as u32).for_each(|slot| {
+            let read = FileCall::ReadVector { fd, vectors, count, offset, nowait: false };
+            submit(&workers, slot, read);
+        });
+        assert!(workers.0.state().threads.is_empty(), "they occupy no worker");
+        let parts =
+            [&from[..0], &from[..]].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
+        let (fd, vectors, count) = (writer.as_raw_fd(), parts.as_ptr(), parts.len() as u32);
+        submit(&workers, 99, FileCall::WriteVector { fd, vectors, count, offset });
+        let events = wait_for(&workers, MOST + 2);
+        let written = events.iter().find(|event| event.token == token(99));
+        assert_eq!(written.map(|event| event.result), Some(Ok(PIPE_BUF)));
+        let reads = events.iter().filter(|event| event.token != token(99));
+        assert!(reads.map(|event| event.result).all(|result| result == Ok(1)));
+        assert_eq!(into[0], 7);
     }
 
     #[test]

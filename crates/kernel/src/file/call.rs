@@ -8,7 +8,8 @@ use crate::call::last_error;
 use crate::fd::borrow;
 use crate::pipe::SigPipe;
 use crate::vectors::IoVec;
-use libc::{c_long, syscall};
+use libc::syscall;
+use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -86,19 +87,33 @@ pub enum FileCall {
 }
 
 /// The properties of a call besides its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct FileOperation {
     /// The system call.
     pub name: &'static str,
     /// The descriptor that it names, if it names nothing else: neither memory nor another descriptor.
     pub only: Option<RawFd>,
-    /// The descriptor whose cursor it may move: the call is made there, and not at an offset.
-    pub cursor: Option<RawFd>,
+    /// The cursor that it may move, if it is made there and not at an offset.
+    pub cursor: Option<Cursor>,
     /// The call returns a new descriptor.
     pub opens: bool,
     /// Whether the ring keeps the file open after it has completed the call.
     pub lingers: Lingers,
 }
+
+/// A call at the cursor of a file. Of a pipe or a terminal it may wait for another process, without an end.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The file.
+    pub fd: RawFd,
+    /// The readiness that the call waits for.
+    pub ready: PollFlags,
+    /// As much of the call as does not block on a ready descriptor; of vectors to be written, the first [`PIPE_BUF`] bytes.
+    pub part: FileCall,
+}
+
+/// Bytes that a pipe with any free space takes without blocking.
+pub const PIPE_BUF: u32 = 4096;
 
 /// Whether a worker of the ring would make a call, and keep the file open for a moment after the completion: a file that is then closed is
 /// still open for writing, or locked (Linux 6.18, `io_wq_free_work`).
@@ -113,22 +128,20 @@ pub enum Lingers {
 }
 
 impl FileOperation {
-    const fn new(name: &'static str) -> Self {
-        Self { name, only: None, cursor: None, opens: false, lingers: Lingers::No }
+    /// A call that names memory or several descriptors, and waits for no other process.
+    const fn new(name: &'static str, lingers: Lingers) -> Self {
+        Self { name, only: None, cursor: None, opens: false, lingers }
     }
 
     /// A call that names a descriptor and nothing else.
-    const fn on(name: &'static str, fd: RawFd) -> Self {
-        Self { only: Some(fd), ..Self::new(name) }
+    const fn on(name: &'static str, fd: RawFd, lingers: Lingers) -> Self {
+        Self { only: Some(fd), ..Self::new(name, lingers) }
     }
 
-    /// A call that transfers bytes at an offset, or at the cursor.
-    const fn at(name: &'static str, fd: RawFd, offset: u64) -> Self {
-        Self { cursor: if offset == CURSOR { Some(fd) } else { None }, ..Self::new(name) }
-    }
-
-    const fn lingers(self, lingers: Lingers) -> Self {
-        Self { lingers, ..self }
+    /// A call that transfers bytes at an offset, or at a cursor.
+    const fn at(name: &'static str, lingers: Lingers, offset: u64, cursor: Cursor) -> Self {
+        let cursor = if offset == CURSOR { Some(cursor) } else { None };
+        Self { cursor, ..Self::new(name, lingers) }
     }
 }
 
@@ -136,36 +149,47 @@ impl FileCall {
     /// The properties of the call besides its arguments.
     pub const fn operation(&self) -> FileOperation {
         use FileOperation as Row;
+        use Lingers::{No, UnlessDirect, Yes};
+        let (input, output) = (PollFlags::IN, PollFlags::OUT);
         match *self {
-            Self::Open { .. } => Row { opens: true, ..Row::new("openat2") },
-            Self::Read { fd, offset, .. } => Row::at("pread64", fd, offset),
-            Self::Write { fd, offset, .. } => {
-                Row::at("pwrite64", fd, offset).lingers(Lingers::UnlessDirect(fd))
+            Self::Open { .. } => Row { opens: true, ..Row::new("openat2", No) },
+            Self::Read { fd, buffer, len, offset, .. } => {
+                let part = Self::Read { fd, buffer, len, offset, nowait: true };
+                Row::at("pread64", No, offset, Cursor { fd, ready: input, part })
             }
-            Self::ReadVector { fd, offset, .. } => Row::at("preadv2", fd, offset),
+            Self::Write { fd, buffer, len, offset } => {
+                let len = if len < PIPE_BUF { len } else { PIPE_BUF };
+                let part = Self::Write { fd, buffer, len, offset };
+                Row::at("pwrite64", UnlessDirect(fd), offset, Cursor { fd, ready: output, part })
+            }
+            Self::ReadVector { fd, vectors, count, offset, .. } => {
+                let part = Self::ReadVector { fd, vectors, count, offset, nowait: true };
+                Row::at("preadv2", No, offset, Cursor { fd, ready: input, part })
+            }
             Self::WriteVector { fd, offset, .. } => {
-                Row::at("pwritev2", fd, offset).lingers(Lingers::UnlessDirect(fd))
+                let part = *self;
+                Row::at("pwritev2", UnlessDirect(fd), offset, Cursor { fd, ready: output, part })
             }
-            Self::Sync { fd, data_only: false } => Row::on("fsync", fd).lingers(Lingers::Yes),
-            Self::Sync { fd, data_only: true } => Row::on("fdatasync", fd).lingers(Lingers::Yes),
-            Self::Stat { .. } => Row::new("statx"),
-            Self::SetLen { fd, .. } => Row::on("ftruncate", fd).lingers(Lingers::Yes),
-            Self::Allocate { fd, .. } => Row::on("fallocate", fd).lingers(Lingers::Yes),
-            Self::Advise { fd, .. } => Row::on("fadvise64", fd).lingers(Lingers::Yes),
-            Self::Remove { .. } => Row::new("unlinkat"),
-            Self::Rename { .. } => Row::new("renameat2"),
-            Self::MakeDir { .. } => Row::new("mkdirat"),
-            Self::Symlink { .. } => Row::new("symlinkat"),
-            Self::Link { .. } => Row::new("linkat"),
-            Self::ReadLink { .. } => Row::new("readlinkat"),
-            Self::ReadDir { .. } => Row::new("getdents64"),
-            Self::SetMode { .. } => Row::new("fchmodat"),
-            Self::SetModeOf { fd, .. } => Row::on("fchmod", fd),
-            Self::SetFlags { fd, .. } => Row::on("fcntl", fd),
-            Self::Copy { .. } => Row::new("copy_file_range"),
-            Self::Send { .. } => Row::new("sendfile"),
-            Self::Seek { .. } => Row::new("lseek"),
-            Self::Lock { fd, .. } => Row::on("flock", fd),
+            Self::Sync { fd, data_only: false } => Row::on("fsync", fd, Yes),
+            Self::Sync { fd, data_only: true } => Row::on("fdatasync", fd, Yes),
+            Self::Stat { .. } => Row::new("statx", No),
+            Self::SetLen { fd, .. } => Row::on("ftruncate", fd, Yes),
+            Self::Allocate { fd, .. } => Row::on("fallocate", fd, Yes),
+            Self::Advise { fd, .. } => Row::on("fadvise64", fd, Yes),
+            Self::Remove { .. } => Row::new("unlinkat", No),
+            Self::Rename { .. } => Row::new("renameat2", No),
+            Self::MakeDir { .. } => Row::new("mkdirat", No),
+            Self::Symlink { .. } => Row::new("symlinkat", No),
+            Self::Link { .. } => Row::new("linkat", No),
+            Self::ReadLink { .. } => Row::new("readlinkat", No),
+            Self::ReadDir { .. } => Row::new("getdents64", No),
+            Self::SetMode { .. } => Row::new("fchmodat", No),
+            Self::SetModeOf { fd, .. } => Row::on("fchmod", fd, No),
+            Self::SetFlags { fd, .. } => Row::on("fcntl", fd, No),
+            Self::Copy { .. } => Row::new("copy_file_range", No),
+            Self::Send { .. } => Row::new("sendfile", No),
+            Self::Seek { .. } => Row::new("lseek", No),
+            Self::Lock { fd, .. } => Row::on("flock", fd, No),
         }
     }
 }
@@ -254,37 +278,9 @@ impl FileCall {
     /// As [`call`](Self::call).
     #[inline(never)]
     unsafe fn rare(&self) -> Result<usize, Errno> {
-        // SAFETY: descriptors are open, and `position` is valid, as the contract of `call` demands. The offsets of a copy are
-        // local and outlive its call.
+        // SAFETY: the arguments have the order and the types of each system call, and pointers are valid and descriptors open, as the
+        // contract of `call` demands. The offsets of a copy are local and outlive its call.
         let answer = unsafe {
-            match *self {
-                Self::Send { from, offset, to, len, signal } => {
-                    return pages::send(borrow(from), offset, borrow(to), len as usize, signal);
-                }
-                Self::Seek { fd, offset, origin, position } => {
-                    let reached = syscall(libc::SYS_lseek, fd, offset, origin);
-                    *position = u64::try_from(reached).map_err(|_| last_error())?;
-                    0
-                }
-                Self::Copy { from, mut from_offset, to, mut to_offset, len } => {
-                    let (there, here) =
-                        (offset_or_cursor(&mut from_offset), offset_or_cursor(&mut to_offset));
-                    syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
-                }
-                _ => self.plain_call(),
-            }
-        };
-        usize::try_from(answer).map_err(|_| last_error())
-    }
-
-    /// The calls whose arguments are passed as they are.
-    ///
-    /// # Safety
-    /// As [`call`](Self::call).
-    unsafe fn plain_call(&self) -> c_long {
-        // SAFETY: the arguments have the order and the types of each system call, and the pointers are valid, as the contract of
-        // `call` demands.
-        unsafe {
             match *self {
                 // The system call takes the offset as two longs; on a 64-bit system the first has it all.
                 Self::ReadVector { fd, vectors, count, offset, .. } => {
@@ -295,8 +291,8 @@ impl FileCall {
                 }
                 Self::Sync { fd, data_only: false } => syscall(libc::SYS_fsync, fd),
                 Self::Sync { fd, data_only: true } => syscall(libc::SYS_fdatasync, fd),
-                Self::Stat { at, flags, stat } => {
-                    syscall(libc::SYS_statx, at.dir, at.path, flags, FileStat::WANTED, stat)
+                Self::Stat { at: PathAt { dir, path }, flags, stat } => {
+                    syscall(libc::SYS_statx, dir, path, flags, FileStat::WANTED, stat)
                 }
                 Self::SetLen { fd, len } => syscall(libc::SYS_ftruncate, fd, len),
                 Self::Allocate { fd, mode, offset, len } => {
@@ -328,17 +324,26 @@ impl FileCall {
                 Self::SetMode { at, mode } => syscall(libc::SYS_fchmodat, at.dir, at.path, mode),
                 Self::SetModeOf { fd, mode } => syscall(libc::SYS_fchmod, fd, mode),
                 Self::SetFlags { fd, flags } => syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags),
+                Self::Copy { from, mut from_offset, to, mut to_offset, len } => {
+                    let (there, here) =
+                        (offset_or_cursor(&mut from_offset), offset_or_cursor(&mut to_offset));
+                    syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
+                }
+                Self::Send { from, offset, to, len, signal } => {
+                    return pages::send(borrow(from), offset, borrow(to), len as usize, signal);
+                }
+                Self::Seek { fd, offset, origin, position } => {
+                    let reached = syscall(libc::SYS_lseek, fd, offset, origin);
+                    *position = u64::try_from(reached).map_err(|_| last_error())?;
+                    0
+                }
                 Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
-                Self::Open { .. }
-                | Self::Read { .. }
-                | Self::Write { .. }
-                | Self::Send { .. }
-                | Self::Seek { .. }
-                | Self::Copy { .. } => {
-                    unreachable!("made by `once` or `rare`")
+                Self::Open { .. } | Self::Read { .. } | Self::Write { .. } => {
+                    unreachable!("made by `once`")
                 }
             }
-        }
+        };
+        usize::try_from(answer).map_err(|_| last_error())
     }
 }
 

@@ -7,7 +7,7 @@ mod stat;
 
 use rustix::fs::OFlags;
 
-pub use call::{FileCall, FileOperation, Lingers, PathAt};
+pub use call::{Cursor, FileCall, FileOperation, Lingers, PIPE_BUF, PathAt};
 pub use stat::{FileStat, StatTime, identity};
 
 /// The offset that stands for a file's cursor, and for files without offsets.
