@@ -10,6 +10,8 @@ use crate::pool::{Budget, Pool, PoolSize};
 use crate::slots::Token;
 use crate::uring::Uring;
 use crate::wait::Wait;
+use crate::workers::Job;
+use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::ops::Range;
@@ -66,8 +68,6 @@ impl Driver {
     /// # Safety
     /// Memory that the operation names must stay valid, unmoved and unused by other code until its terminal event was taken; for the
     /// `…Now` sends, until that or until [`settled`](Self::settled) is true after all events were taken.
-    ///
-    /// Descriptors that a file call names must be open, and the caller's to use, until the terminal event.
     #[inline]
     pub unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
         // SAFETY: both drivers demand what this function demands.
@@ -76,6 +76,22 @@ impl Driver {
                 Self::Uring(uring) => uring.submit_memory(token, op),
                 Self::Epoll(epoll) => epoll.submit_memory(token, op),
             }
+        }
+    }
+
+    /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread. If it is to begin `soon`, since it
+    /// waits for a device, it is submitted before the end of the turn, so that the device works while tasks run.
+    ///
+    /// # Safety
+    /// Memory that the call names must stay valid, unmoved and unused by other code until its terminal event was taken, and descriptors
+    /// open and the caller's to use.
+    #[inline]
+    pub unsafe fn submit_file(&mut self, token: Token, call: FileCall, soon: bool) {
+        // SAFETY: a job demands what this function demands.
+        let job = unsafe { Job::new(token, call) };
+        match self {
+            Self::Uring(uring) => uring.submit_job(job, soon),
+            Self::Epoll(epoll) => epoll.submit_job(job),
         }
     }
 

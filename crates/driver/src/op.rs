@@ -2,7 +2,6 @@
 
 use crate::slots::Token;
 use annulus_kernel::Fd;
-use annulus_kernel::file::FileCall;
 
 /// An operation that names no memory of the submitter, as plain data: see [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
@@ -169,13 +168,5 @@ pub enum MemoryOp {
         address: *const u8,
         /// The length of the address.
         len: u32,
-    },
-    /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread. The `FileCall`, too, must stay
-    /// valid and unmoved until the terminal event.
-    File {
-        /// The call.
-        call: *const FileCall,
-        /// The call waits for a device: it is submitted before the end of the turn, so that the device works while tasks run.
-        soon: bool,
     },
 }

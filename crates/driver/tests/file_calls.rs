@@ -2,7 +2,7 @@
 
 mod common;
 
-use annulus_driver::{Driver, Kind, MemoryOp};
+use annulus_driver::Driver;
 use annulus_kernel::file::FileCall;
 use common::on_each_driver;
 use std::os::fd::AsRawFd;
@@ -30,7 +30,7 @@ fn every_second_call_for_a_device_is_submitted_before_the_turn() {
             (&calls[3], true, 1),
             (&calls[4], true, 1),
         ] {
-            tokens.push(rig.start_memory(Kind::File, MemoryOp::File { call, soon }));
+            tokens.push(rig.start_file(*call, soon));
             let enters = rig.driver.counters().enters - before;
             assert_eq!(enters, if on_a_ring { begun } else { 0 });
         }

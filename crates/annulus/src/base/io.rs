@@ -15,6 +15,7 @@ use crate::memory::{Memory, MemoryLimit};
 use crate::timers::clock::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
+use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Shutdown, SocketOption, descriptor};
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -118,6 +119,17 @@ impl Io {
         self.in_flight += 1;
         // SAFETY: the caller's promise, passed on.
         unsafe { self.driver.submit_memory(token, op) };
+    }
+
+    /// Starts a file call off the loop.
+    ///
+    /// # Safety
+    /// See [`Driver::submit_file`].
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn start_file(&mut self, token: Token, call: FileCall, soon: bool) {
+        self.in_flight += 1;
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.driver.submit_file(token, call, soon) };
     }
 
     /// Cancels an operation in flight; its own terminal event still comes.

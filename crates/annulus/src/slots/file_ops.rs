@@ -5,7 +5,7 @@ use crate::base::io::Io;
 use crate::bytes::after::note_waker;
 use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
-use annulus_driver::{Event, Kind, MemoryOp, Slab, Token};
+use annulus_driver::{Event, Kind, Slab, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
@@ -47,10 +47,8 @@ impl FileOps {
     pub(crate) unsafe fn start(&mut self, io: &mut Io, call: FileCall, soon: bool) -> u32 {
         let state = State::InFlight { waker: None, stopped: false };
         let slot = self.0.insert(FileOp { call, state });
-        let call = &raw const self.0.get(slot).call;
-        let token = self.token(slot);
-        // SAFETY: slots do not move, and this one is freed at the event; the rest is the contract of this function.
-        unsafe { io.start_memory(token, MemoryOp::File { call, soon }) };
+        // SAFETY: it is the contract of this function.
+        unsafe { io.start_file(self.token(slot), call, soon) };
         slot
     }
 

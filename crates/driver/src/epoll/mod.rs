@@ -31,7 +31,7 @@ use crate::workers::{Job, Workers};
 use annulus_kernel::{Fd, IoVec, Kernel, Layout, MsgHeader, named};
 use input::Input;
 use message::Batch;
-use output::Outputs;
+use output::{Outputs, Work};
 use poller::{ARRIVALS, EVERYTHING, Poller};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -118,7 +118,9 @@ impl Epoll {
             Op::Accept { fd } => (fd, Input::Accept { multi: false }),
             Op::Readable { fd } => (fd, Input::Readable { multi: true }),
             Op::ReadableOnce { fd } => (fd, Input::Readable { multi: false }),
-            Op::WritableOnce { fd } => return self.await_writable(token, fd),
+            Op::WritableOnce { fd } => {
+                return self.start_output(token, fd, Work::AwaitWritable, &[]);
+            }
             Op::Nop => return self.end(token, Ok(0)),
             Op::Cancel { target } if target.kind() == Kind::File => {
                 return self.cancel_file(target);
@@ -160,20 +162,21 @@ impl Epoll {
                 let sent = unsafe { self.common.kernel.send_message(fd, header.cast()) };
                 self.sent_message(token, fd, sent);
             }
-            // SAFETY: `submit_memory` demands of its caller what `submit_other` does.
-            _ => unsafe { self.submit_other(token, op) },
-        }
-    }
-
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    unsafe fn submit_other(&mut self, token: Token, op: MemoryOp) {
-        match op {
-            MemoryOp::Connect { fd, .. }
-            | MemoryOp::Send { fd, .. }
-            | MemoryOp::SendVector { fd, .. } => {
-                // SAFETY: this function demands of its caller what `start_output` does.
-                unsafe { self.start_output(token, fd, op) };
+            MemoryOp::Send { fd, buffer, len } => {
+                let bytes = IoVec { base: buffer, len: len as usize };
+                self.start_output(token, fd, Work::Send(MsgHeader::EMPTY), &[bytes]);
+            }
+            MemoryOp::SendVector { fd, header } => {
+                let header: *const MsgHeader = header.cast();
+                // SAFETY: header and vectors are valid during the submission, which `submit_memory` demands.
+                let (header, parts) = unsafe { (header.read(), calls::parts(header)) };
+                self.start_output(token, fd, Work::Send(header), parts);
+            }
+            MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {
+                self.end(token, Err(Errno::OPNOTSUPP));
+            }
+            MemoryOp::Connect { fd, address, len } => {
+                self.start_output(token, fd, Work::Connect { address, len }, &[]);
             }
             MemoryOp::Recv { fd, buffer, len } => {
                 self.start_input(token, fd, Input::Own { buffer, len });
@@ -187,22 +190,11 @@ impl Epoll {
             MemoryOp::RecvMessage { fd, header } => {
                 self.start_input(token, fd, Input::Message { header: header.cast() });
             }
-            MemoryOp::File { call, .. } => {
-                // SAFETY: `submit_memory` demands that the call, its memory and its descriptors stay until the terminal event.
-                self.submit_job(unsafe { Job::new(token, *call) });
-            }
-            MemoryOp::SendNow { .. }
-            | MemoryOp::SendVectorNow { .. }
-            | MemoryOp::SendToNow { .. }
-            | MemoryOp::SendMessageNow { .. } => unreachable!("tried when submitted"),
-            MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {
-                unreachable!("epoll has no zero-copy sends")
-            }
         }
     }
 
     /// Has a worker make a file call. On a simulated kernel, which has one thread, it is made at once.
-    fn submit_job(&mut self, job: Job) {
+    pub(crate) fn submit_job(&mut self, job: Job) {
         if !self.common.kernel.real_descriptors() {
             self.common.counters.file_inline += 1;
             let result = job.run_on(&*self.common.kernel);

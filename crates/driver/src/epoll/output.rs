@@ -4,7 +4,6 @@
 use super::poller::ARRIVALS;
 use super::{Epoll, calls};
 use crate::event::Event;
-use crate::op::MemoryOp;
 use crate::slots::{Kind, Token};
 use annulus_kernel::{Fd, IoVec, Kernel, MsgHeader};
 use rustix::event::PollFlags;
@@ -13,11 +12,16 @@ use rustix::io::Errno;
 /// A send ends after so many bytes, so that its count fits an event.
 const MOST: usize = 1 << 30;
 
+/// The work of an operation.
 #[derive(Clone, Copy, Debug)]
-enum Work {
-    Send,
+pub(super) enum Work {
+    /// Sends parts with the name and the control messages of a header, both of which are valid until the end.
+    Send(MsgHeader),
     AwaitWritable,
-    Connect { address: *const u8, len: u32 },
+    Connect {
+        address: *const u8,
+        len: u32,
+    },
 }
 
 /// One operation.
@@ -31,8 +35,6 @@ pub(super) struct Output {
     /// How many of these were sent.
     parts_sent: usize,
     sent: usize,
-    /// The header they came with: its name and control messages are valid until the end.
-    header: MsgHeader,
 }
 
 impl Output {
@@ -40,48 +42,24 @@ impl Output {
         Self {
             token: Token::IGNORED,
             fd: Fd::NONE,
-            work: Work::Send,
+            work: Work::AwaitWritable,
             parts: Vec::new(),
             parts_sent: 0,
             sent: 0,
-            header: MsgHeader::EMPTY,
         }
     }
 
-    fn reset(&mut self, token: Token, fd: Fd, work: Work) {
+    fn reset(&mut self, token: Token, fd: Fd, work: Work, parts: &[IoVec]) {
         (self.token, self.fd, self.work) = (token, fd, work);
         (self.parts_sent, self.sent) = (0, 0);
         self.parts.clear();
-        self.header = MsgHeader::EMPTY;
-    }
-
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    unsafe fn fill(&mut self, token: Token, op: MemoryOp) {
-        match op {
-            MemoryOp::Connect { fd, address, len } => {
-                self.reset(token, fd, Work::Connect { address, len });
-            }
-            MemoryOp::Send { fd, buffer, len } => {
-                self.reset(token, fd, Work::Send);
-                self.parts.push(IoVec { base: buffer, len: len as usize });
-            }
-            MemoryOp::SendVector { fd, header } => {
-                self.reset(token, fd, Work::Send);
-                // SAFETY: header and vectors are valid during the submission, which this is part of.
-                unsafe {
-                    self.header = header.cast::<MsgHeader>().read();
-                    self.parts.extend_from_slice(calls::parts(&raw const self.header));
-                }
-            }
-            other => unreachable!("{other:?} does not wait for EPOLLOUT"),
-        }
+        self.parts.extend_from_slice(parts);
     }
 
     /// Goes on as far as it can; `None` if it must wait.
     pub(super) fn attempt(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
         match self.work {
-            Work::Send => self.send(kernel),
+            Work::Send(header) => self.send(kernel, header),
             // The last edge may be older than a write that was made without the driver, to a pipe.
             Work::AwaitWritable => calls::is_ready(kernel, self.fd, PollFlags::OUT).ok().map(Ok),
             Work::Connect { address, len } => {
@@ -97,11 +75,11 @@ impl Output {
         if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
     }
 
-    fn send(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
+    fn send(&mut self, kernel: &dyn Kernel, header: MsgHeader) -> Option<Result<u32, Errno>> {
         let rest = &self.parts[self.parts_sent..];
         let (vectors, vector_count) = (rest.as_ptr(), rest.len());
-        let control_len = if self.sent == 0 { self.header.control_len } else { 0 };
-        let header = MsgHeader { vectors, vector_count, control_len, ..self.header };
+        let control_len = if self.sent == 0 { header.control_len } else { 0 };
+        let header = MsgHeader { vectors, vector_count, control_len, ..header };
         // SAFETY: bytes and control messages are valid until the terminal event (`Driver::submit_memory`), which is to come.
         match unsafe { calls::send_vector(kernel, self.fd, &raw const header) } {
             Ok(count) => self.advance(count),
@@ -161,19 +139,8 @@ impl Outputs {
 }
 
 impl Epoll {
-    /// Waits until the descriptor is writable.
-    pub(super) fn await_writable(&mut self, token: Token, fd: Fd) {
-        self.start(token, fd, |output| output.reset(token, fd, Work::AwaitWritable));
-    }
-
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
-    pub(super) unsafe fn start_output(&mut self, token: Token, fd: Fd, op: MemoryOp) {
-        // SAFETY: this function demands of its caller what `fill` does.
-        self.start(token, fd, |output| unsafe { output.fill(token, op) });
-    }
-
-    fn start(&mut self, token: Token, fd: Fd, fill: impl FnOnce(&mut Output)) {
+    /// Starts an operation; a send with the parts that it sends.
+    pub(super) fn start_output(&mut self, token: Token, fd: Fd, work: Work, parts: &[IoVec]) {
         let watch = self.watches.get_or_insert(fd);
         if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));
@@ -181,7 +148,7 @@ impl Epoll {
         let index = self.outputs.allocate();
         watch.output = Some(index);
         let output = self.outputs.get(index);
-        fill(output);
+        output.reset(token, fd, work, parts);
         // A connect starts with its first try; only then does readiness mean anything.
         let starts = matches!(output.work, Work::Connect { .. });
         let outcome = if starts { output.attempt(&*self.common.kernel) } else { None };

@@ -73,7 +73,6 @@ impl Encoder {
             }
             MemoryOp::Recv { fd, buffer, len } => op::Recv { fd, buffer, len }.entry(),
             MemoryOp::Connect { fd, address, len } => op::Connect { fd, address, len }.entry(),
-            MemoryOp::File { .. } => unreachable!("`Uring::submit_file` encodes file calls"),
         };
         entry.user_data(token.bits())
     }

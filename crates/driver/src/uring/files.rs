@@ -8,7 +8,6 @@ use super::Uring;
 use crate::event::Event;
 use crate::slots::Token;
 use crate::workers::{Job, Workers};
-use annulus_kernel::file::FileCall;
 use annulus_kernel::{EventFd, Kernel};
 use annulus_ring::op::{PollMulti, poll};
 use annulus_ring::{Entry, Probe, SafeEntry};
@@ -133,17 +132,13 @@ impl Files {
 }
 
 impl Uring {
-    /// # Safety
-    /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[cold]
-    pub(super) unsafe fn submit_file(&mut self, token: Token, call: *const FileCall, soon: bool) {
+    pub(crate) fn submit_job(&mut self, job: Job, soon: bool) {
         let kernel = self.common.kernel.clone();
-        // SAFETY: `submit_memory` demands that the call, its memory and its descriptors stay until the terminal event.
-        let job = unsafe { Job::new(token, *call) };
         match self.files.submit(job, &*kernel) {
             Route::Ring(entry) => {
                 self.common.counters.file_ring += 1;
-                // SAFETY: the entry names what the call names, which stays until the terminal event.
+                // SAFETY: the entry names what the call names, which belongs to the job until the terminal event (`Job::new`).
                 unsafe { self.push_file(entry, soon) };
             }
             Route::Worker(poll) => {
@@ -171,6 +166,7 @@ mod tests {
     use super::*;
     use crate::slots::Kind;
     use annulus_kernel::Linux;
+    use annulus_kernel::file::FileCall;
     use annulus_ring::Ring;
     use rustix::event::{PollFd, PollFlags, poll as poll_fds};
     use std::os::fd::AsRawFd;

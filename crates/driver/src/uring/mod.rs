@@ -183,10 +183,9 @@ impl Uring {
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[inline]
     pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        // SAFETY: `submit_memory` demands that all memory stays until the terminal event, as the ring and `submit_file` need.
+        // SAFETY: `submit_memory` demands that all memory stays until the terminal event, as the ring needs.
         unsafe {
             match op {
-                MemoryOp::File { call, soon } => self.submit_file(token, call, soon),
                 // Datagrams by themselves: so the entry is made in the queue, and not copied there.
                 MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                     let entry = send_to_now(fd, buffer, len, to, to_len).user_data(token.bits());

@@ -5,6 +5,7 @@
 use annulus_driver::{
     Driver, Epoll, Event, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
 };
+use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel, Linux};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -65,6 +66,14 @@ impl Rig {
         let token = self.token(kind);
         // SAFETY: each test keeps the memory that its operations name, and closes its descriptors, after their terminal events.
         unsafe { self.driver.submit_memory(token, op) };
+        token
+    }
+
+    /// Starts a file call, with a new token.
+    pub(crate) fn start_file(&mut self, call: FileCall, soon: bool) -> Token {
+        let token = self.token(Kind::File);
+        // SAFETY: as there.
+        unsafe { self.driver.submit_file(token, call, soon) };
         token
     }
 
