@@ -29,6 +29,15 @@ impl RecvState {
         let heap = (len > 0).then(|| Box::new(OnHeap { memory: memory(), len }));
         Self { bytes: len, heap, ..Self::default() }
     }
+
+    /// Whether a task waits. If none does, the next poll has the stream listed again.
+    pub(super) fn is_awaited(&mut self) -> bool {
+        let is_awaited = self.waker.is_some();
+        if !is_awaited {
+            self.arming = Arming::Idle;
+        }
+        is_awaited
+    }
 }
 
 impl Stream {
@@ -36,9 +45,7 @@ impl Stream {
     #[cold]
     pub(super) fn arm_on_heap(&mut self, io: &mut Io, left: &mut usize) -> bool {
         let rx = &mut self.rx;
-        if rx.waker.is_none() {
-            // No task waits: the next poll asks again.
-            rx.arming = Arming::Idle;
+        if !rx.is_awaited() {
             return true;
         }
         if !rx.is_ready {

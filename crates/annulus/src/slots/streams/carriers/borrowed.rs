@@ -213,7 +213,7 @@ impl Stream {
         let is_socket = match self.carrier.as_deref() {
             None => true,
             Some(Carrier::Link(link)) => !link.holds_bytes(),
-            Some(_) => false,
+            Some(Carrier::Descriptors(_) | Carrier::Pipe(_)) => false,
         };
         is_socket && tx.phase == SendPhase::Idle && tx.queue.len() < PARTS
     }

@@ -11,7 +11,7 @@ use super::splice::Spliced;
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::slots::streams::{Life, Shared, Stream, Streams};
-use annulus_driver::SlotId;
+use annulus_driver::{Event, Kind, SlotId};
 use std::mem;
 
 /// Receives in a row that decide how a link's bytes go.
@@ -126,6 +126,22 @@ impl Stream {
         }
         self.go_on(shared, io);
     }
+}
+
+/// Passes on what the event of a linked stream has brought. False if a task has asked for it.
+pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> bool {
+    let slot = event.token.slot();
+    let source = streams.slots.get(slot);
+    let splices = source.link().is_some_and(|link| link.splices());
+    if source.life != Life::Linked {
+        return false;
+    }
+    match event.token.kind() {
+        Kind::Recv => streams.forward(io, slot),
+        Kind::RecvReady if splices => streams.splice(io, slot),
+        _ => return false,
+    }
+    true
 }
 
 impl Streams {

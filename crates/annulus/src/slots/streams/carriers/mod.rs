@@ -15,7 +15,6 @@ mod zero_copy;
 use super::send::SendPhase;
 use super::{Life, Shared, Stream, Streams};
 use crate::base::io::Io;
-use crate::slots::arming::Arming;
 use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
@@ -70,43 +69,23 @@ impl Stream {
 /// Arms a listed stream, in place of a receive into lent buffers. `None` if it does not; false if `heap`, the receives into heap memory
 /// that the turn has left, does not allow it.
 pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> Option<bool> {
-    let carrier = stream.carrier.as_deref()?;
-    if let Carrier::Link(link) = carrier {
-        return if link.splices() { splice::arm(stream, io) } else { None };
+    match stream.carrier.as_deref()? {
+        Carrier::Descriptors(_) => Some(scm_rights::arm(stream, io, heap)),
+        Carrier::Pipe(_) => Some(pipe::arm(stream, io)),
+        Carrier::Link(link) if link.splices() => splice::arm(stream, io),
+        Carrier::Link(_) => None,
     }
-    let is_pipe = matches!(carrier, Carrier::Pipe(_));
-    if stream.rx.waker.is_none() {
-        // No task waits: the next poll asks again.
-        stream.rx.arming = Arming::Idle;
-    } else if is_pipe {
-        stream.poll_readiness(io);
-    } else if *heap > 0 {
-        *heap -= 1;
-        scm_rights::arm(stream, io);
-    } else {
-        return Some(false);
-    }
-    Some(true)
 }
 
 /// The receive or the poll that was armed has an event, which the stream has taken in. False if it goes on as a plain one.
 pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> bool {
-    let slot = event.token.slot();
-    let (stream, shared) = streams.get(slot);
-    let is_linked = stream.life == Life::Linked;
-    match (stream.carrier.as_deref_mut(), event.token.kind()) {
-        (Some(Carrier::Descriptors(_)), Kind::Recv) => {
-            scm_rights::on_received(stream, io, event);
-            return false;
-        }
-        (Some(Carrier::Pipe(_)), Kind::RecvReady) => pipe::on_ready(stream, shared, io),
-        (Some(Carrier::Link(_)), Kind::Recv) if is_linked => streams.forward(io, slot),
-        (Some(Carrier::Link(link)), Kind::RecvReady) if is_linked && link.splices() => {
-            streams.splice(io, slot);
-        }
-        _ => return false,
+    let (stream, shared) = streams.get(event.token.slot());
+    let Some(carrier) = stream.carrier.as_deref() else { return false };
+    match carrier {
+        Carrier::Descriptors(_) => scm_rights::on_ready(stream, io, event),
+        Carrier::Pipe(_) => pipe::on_ready(stream, shared, io),
+        Carrier::Link(_) => link::on_ready(streams, io, event),
     }
-    true
 }
 
 /// Sends what a plain socket's send would not. False if that is to send the queued bytes.
@@ -116,14 +95,12 @@ pub(super) fn send(
     io: &mut Io,
     phase: SendPhase,
 ) -> bool {
-    match stream.carrier.as_deref_mut() {
-        Some(Carrier::Descriptors(_)) => scm_rights::send(stream, shared, io, phase),
-        Some(Carrier::Pipe(signal)) => {
-            let signal = *signal;
-            pipe::send(stream, shared, io, signal, phase);
-        }
-        Some(Carrier::Link(link)) if link.holds_bytes() => splice::send(stream, shared, io, phase),
-        _ => return false,
+    let Some(carrier) = stream.carrier.as_deref() else { return false };
+    match carrier {
+        Carrier::Descriptors(_) => scm_rights::send(stream, shared, io, phase),
+        &Carrier::Pipe(signal) => pipe::send(stream, shared, io, signal, phase),
+        Carrier::Link(link) if link.holds_bytes() => splice::send(stream, shared, io, phase),
+        Carrier::Link(_) => return false,
     }
     true
 }
@@ -134,13 +111,11 @@ pub(super) fn on_writable(
     shared: &mut Shared,
     result: Result<u32, Errno>,
 ) -> Result<u32, Errno> {
-    match stream.carrier.as_deref_mut() {
-        Some(Carrier::Pipe(signal)) => {
-            let signal = *signal;
-            pipe::write(stream, signal, result)
-        }
-        Some(Carrier::Link(link)) if link.holds_bytes() => splice::drain(stream, shared, result),
-        _ => result,
+    let Some(carrier) = stream.carrier.as_deref() else { return result };
+    match carrier {
+        &Carrier::Pipe(signal) => pipe::write(stream, signal, result),
+        Carrier::Link(link) if link.holds_bytes() => splice::drain(stream, shared, result),
+        Carrier::Descriptors(_) | Carrier::Link(_) => result,
     }
 }
 
@@ -149,11 +124,13 @@ pub(super) fn on_writable(
 /// # Errors
 /// A pipe's reader will see its end only when the handle goes.
 pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
-    if let Some(Carrier::Pipe(_)) = stream.carrier.as_deref() {
-        return pipe::end(io, stream.fd);
+    match stream.carrier.as_deref() {
+        Some(Carrier::Pipe(_)) => return pipe::end(io, stream.fd),
+        // The peer may have gone first, which is an end as well.
+        Some(Carrier::Descriptors(_) | Carrier::Link(_)) | None => {
+            _ = io.driver.kernel().shutdown(stream.fd, Shutdown::Write);
+        }
     }
-    // The peer may have gone first, which is an end as well.
-    _ = io.driver.kernel().shutdown(stream.fd, Shutdown::Write);
     Ok(())
 }
 
@@ -170,8 +147,12 @@ pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
 
 /// Drops the bytes that it holds beside the queue.
 pub(super) fn discard(stream: &mut Stream) {
-    if let Some(Carrier::Link(link)) = stream.carrier.as_deref_mut() {
-        link.spliced = None;
-        stream.drop_unused_link();
+    match stream.carrier.as_deref_mut() {
+        Some(Carrier::Link(link)) => {
+            link.spliced = None;
+            stream.drop_unused_link();
+        }
+        // All of them are in the queue.
+        Some(Carrier::Descriptors(_) | Carrier::Pipe(_)) | None => {}
     }
 }

@@ -27,19 +27,31 @@ impl Stream {
     }
 }
 
+/// Polls for the task that waits.
+pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> bool {
+    if stream.rx.is_awaited() {
+        stream.poll_readiness(io);
+    }
+    true
+}
+
 /// The pipe has bytes, or has ended.
-pub(super) fn on_ready(stream: &mut Stream, shared: &mut Shared, io: &mut Io) {
+pub(super) fn on_ready(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> bool {
     if stream.is_dropped() {
-        return;
+        return true;
     }
     match read_available(stream, io) {
         Ok(0) => stream.rx.end = Some(End::Eof),
         Ok(_) => {}
         // Another process was faster.
-        Err(Errno::AGAIN) => return stream.want(shared, io),
+        Err(Errno::AGAIN) => {
+            stream.want(shared, io);
+            return true;
+        }
         Err(errno) => stream.rx.end = Some(End::Failed(errno)),
     }
     io.after.wakes.extend(stream.rx.waker.take());
+    true
 }
 
 /// Reads into memory of the heap, which no unread bytes are in: a task waits.

@@ -71,21 +71,26 @@ impl Stream {
     }
 }
 
-/// Receives a message.
-pub(super) fn arm(stream: &mut Stream, io: &mut Io) {
+/// Receives a message for the task that waits, if the turn has a receive into heap memory left.
+pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> bool {
+    if !stream.rx.is_awaited() {
+        return true;
+    }
     let (fd, token) = (stream.fd, stream.id.token(Kind::Recv));
-    let Some(scm_rights) = stream.scm_rights() else { return };
+    let Some(scm_rights) = stream.scm_rights().filter(|_| *heap > 0) else { return false };
+    *heap -= 1;
     let format = Format::UNIX_DESCRIPTORS;
     let header = RecvMsgBuf::put(&mut scm_rights.buffer, format, MOST, &io.memory.meter);
     stream.rx.arming = Arming::Single;
     // SAFETY: the memory stays in the slot until the terminal event, which takes it.
     unsafe { io.start_memory(token, MemoryOp::RecvMessage { fd, header }) };
+    true
 }
 
-/// The receive has ended: keeps the bytes and the descriptors that it has brought.
-pub(super) fn on_received(stream: &mut Stream, io: &Io, event: &Event) {
-    let Some(scm_rights) = stream.scm_rights() else { return };
-    let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return };
+/// The receive has ended: keeps the bytes and the descriptors that it has brought. The stream goes on as a plain one.
+pub(super) fn on_ready(stream: &mut Stream, io: &Io, event: &Event) -> bool {
+    let Some(scm_rights) = stream.scm_rights() else { return false };
+    let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return false };
     let format = Format::UNIX_DESCRIPTORS;
     let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
     // Descriptors that came with bytes that were taken without them are closed.
@@ -97,6 +102,7 @@ pub(super) fn on_received(stream: &mut Stream, io: &Io, event: &Event) {
         stream.rx.heap = Some(Box::new(OnHeap { memory, len }));
         stream.rx.bytes += len;
     }
+    false
 }
 
 /// Sends the first chunk in the queue, with its descriptors unless they went already.

@@ -9,7 +9,6 @@
 
 use super::link::Forward;
 use crate::base::io::Io;
-use crate::slots::arming::Arming;
 use crate::slots::streams::recv::End;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Life, Shared, Stream, Streams};
@@ -97,9 +96,7 @@ impl Pipes {
 pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> Option<bool> {
     if stream.life == Life::Linked {
         stream.poll_readiness(io);
-    } else if stream.rx.waker.is_none() {
-        stream.rx.arming = Arming::Idle;
-    } else {
+    } else if stream.rx.is_awaited() {
         return None;
     }
     Some(true)
