@@ -8,7 +8,7 @@ use super::aligned::AlignedBuf;
 use super::call::{CallArgs, CallSite};
 use super::file::File;
 use crate::file_policy::{CallKind, Class, Policy, Timing};
-use crate::slots::streams::PageSink;
+use crate::slots::streams::carriers::PageSink;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
 use std::io;

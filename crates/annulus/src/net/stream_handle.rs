@@ -7,7 +7,8 @@ use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::streams::{PageSink, Released, Shared, Stream};
+use crate::slots::streams::carriers::PageSink;
+use crate::slots::streams::{Released, Shared, Stream};
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_driver::SlotId;

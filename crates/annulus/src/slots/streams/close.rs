@@ -1,5 +1,6 @@
 //! How a stream ends: stop new operations, cancel operations in flight, wait for the terminal events, close.
 
+use super::carriers::single;
 use super::recv::End;
 use super::send::{SendPhase, SendState};
 use super::{Life, Released, Shared, Stream, Streams, carriers};
@@ -17,7 +18,7 @@ impl Stream {
     /// Ends the write side as soon as everything has gone.
     pub(crate) fn end_when_sent(&mut self, io: &mut Io) {
         self.tx.ending = true;
-        self.stop_polling(io);
+        single::stop_waiting(self, io);
         self.end_if_sent(io);
     }
 
@@ -49,14 +50,13 @@ impl Stream {
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
             SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
-            SendPhase::Polling => self.stop_polling(io),
-            SendPhase::ZeroCopy | SendPhase::AwaitingMemory => self.stop_zero_copy(shared, io),
+            SendPhase::Single(single) => single::stop(self, shared, io, single),
             SendPhase::Idle | SendPhase::Retrying => {
                 tx.phase = SendPhase::Idle;
                 self.discard_unsent(io);
             }
-            // The outcome of the send or the poll shows within this turn, or soon.
-            SendPhase::Now | SendPhase::StoppingPoll => {}
+            // The outcome shows within this turn.
+            SendPhase::Now => {}
         }
     }
 
@@ -88,7 +88,7 @@ impl Streams {
         stream.drop_wakers(io);
         stream.stop_recv(io);
         stream.discard_received(&self.shared);
-        stream.stop_polling(io);
+        single::stop_waiting(stream, io);
         // Bytes that go out at the first attempt need no linger; the send sets it if its count is short.
         if stream.tx.is_waiting() {
             stream.linger(io);
@@ -152,7 +152,7 @@ impl Streams {
     ) -> Poll<io::Result<Released>> {
         let stream = self.slots.get(slot);
         stream.life = Life::Leaving;
-        stream.stop_polling(io);
+        single::stop_waiting(stream, io);
         stream.stop_recv(io);
         ready!(stream.poll_sent(io, cx, SendState::is_over))?;
         if let Some(End::Failed(errno)) = stream.rx.end {

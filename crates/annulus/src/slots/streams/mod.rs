@@ -3,12 +3,11 @@
 //! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 //!
-//! The life of a slot: *open*, while a handle owns it; *linked*, while what it receives goes to another stream; *leaving*,
-//! until it can be taken off the runtime → *dropped*, while what was accepted is still being sent (bounded by the linger) and its receive
-//! is being cancelled → *closed*: nothing is in flight, the descriptor goes, the slot is free. A slot is freed only then, so a token in
-//! flight always finds its own.
+//! The life of a slot: *open*, while a handle owns it; *leaving*, until it can be taken off the runtime → *dropped*, while what was queued
+//! is still being sent (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes, the
+//! slot is free. A slot is freed only then, so a token in flight always finds its own.
 
-mod carriers;
+pub(crate) mod carriers;
 mod chunk_queue;
 mod close;
 mod memory_paused;
@@ -25,7 +24,6 @@ use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{Pool, Slab, SlotId, Token};
 use annulus_kernel::{Address, Fd};
-pub(crate) use carriers::PageSink;
 use carriers::{Carrier, Common};
 use chunk_queue::Vectors;
 use memory_paused::MemoryPaused;
@@ -44,8 +42,6 @@ const CROWD: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Open,
-    /// What it receives goes to another stream, until a task asks for bytes.
-    Linked,
     /// The handle waits until nothing is in flight, to take the stream off the runtime: nothing new begins.
     Leaving,
     /// No handle owns it any more.
@@ -88,7 +84,7 @@ impl Stream {
     /// Receives, and takes bytes to be sent: its handle neither waits for its end nor is gone.
     #[inline]
     fn is_live(&self) -> bool {
-        matches!(self.life, Life::Open | Life::Linked)
+        self.life == Life::Open
     }
 
     /// No handle owns it any more.
@@ -105,14 +101,6 @@ impl Stream {
     /// Bytes accepted and not sent.
     pub(crate) fn unsent(&self) -> usize {
         self.tx.bytes
-    }
-
-    /// From here on received bytes wait for a task.
-    #[inline]
-    fn unlink(&mut self) {
-        if self.life == Life::Linked {
-            self.life = Life::Open;
-        }
     }
 
     /// An error of this stream, with its peer.
@@ -215,7 +203,7 @@ impl Streams {
         }
     }
 
-    /// Gives pipes and memory back that are not needed. The heap's: that looks through all of it, which is worth it only after many
+    /// Gives back what carriers do not need, and memory. The heap's: that looks through all of it, which is worth it only after many
     /// connections have closed.
     #[cold]
     pub(crate) fn trim(&mut self, io: &Io) {

@@ -109,7 +109,9 @@ impl Stream {
     /// Has the receive armed for its reader.
     #[inline]
     fn ask(&mut self, shared: &mut Shared, io: &mut Io) {
-        self.unlink();
+        if self.carrier.is_some() {
+            carriers::on_ask(self);
+        }
         self.want(shared, io);
     }
 
@@ -352,9 +354,7 @@ impl Streams {
     /// Arms the listed streams. Returned buffers have been published already.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
-        if self.shared.carriers.has_resumed() {
-            carriers::resume(self, io);
-        }
+        carriers::resume(self, io);
         let arms = &mut self.shared.turn.arms;
         if arms.is_empty() {
             return;

@@ -3,13 +3,11 @@
 //! At most one send is in flight on a stream. The first attempt does not wait for space in the socket (*now*), and if all of
 //! it went, no event is posted, so that the response to a request does not end the loop's wait for the next one. If no event
 //! has come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest is
-//! sent *waiting*. Large sends may go without a copy: see `zero_copy`.
-//!
-//! A zero-copy send is in *zero-copy* until its first event, and if not all went, in *awaiting memory* until its notification.
-//! *Retrying* waits for a timer, with nothing in flight; *polling* waits for space in the socket, for `pages`, and *stopping poll* for the
-//! end of that. From each, the phase goes back to *idle*.
+//! sent *waiting*. *Retrying* waits for a timer, with nothing in flight; a *single* send goes another way: see `carriers`. From each, the
+//! phase goes back to *idle*.
 #![allow(unsafe_code)]
 
+use super::carriers::single::{self, SingleSend, SingleSends};
 use super::chunk_queue::{ChunkQueue, MOST};
 use super::{Shared, Stream, Streams, carriers};
 use crate::base::budget;
@@ -19,7 +17,6 @@ use crate::slots::find_or_late;
 use crate::timers::{TimerAction, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
-use annulus_kernel::pipe::SigPipe;
 use rustix::io::Errno;
 use std::io;
 use std::mem;
@@ -37,16 +34,10 @@ pub(super) enum SendPhase {
     Now,
     /// In flight, waiting for space in the socket.
     Waiting,
-    /// In flight without a copy; how much went is not known.
-    ZeroCopy,
-    /// Not all bytes of a zero-copy send went: its outcome is handled once its memory is free.
-    AwaitingMemory,
     /// The system was short of memory: tried again by a timer.
     Retrying,
-    /// Nothing is in flight but a poll for space, for pages of a file: see `pages`.
-    Polling,
-    /// As polling, but the poll was cancelled.
-    StoppingPoll,
+    /// In flight, another way.
+    Single(SingleSend),
 }
 
 /// The sending half of a stream's slot.
@@ -55,20 +46,13 @@ pub(super) struct SendState {
     pub(super) queue: ChunkQueue,
     /// Bytes of the first chunk that went already.
     pub(super) first_sent: usize,
-    /// Bytes accepted and not sent, those in flight included: in a pipe (see `splice`), then in the queue, of which no chunk is empty.
+    /// Bytes queued and not sent, those in flight included: first those that a carrier has, then the queue, of which no chunk is empty.
     pub(super) bytes: usize,
     /// The bytes and chunks in flight, among these.
     pub(super) flying: usize,
     pub(super) flying_chunks: u8,
     pub(super) phase: SendPhase,
-    /// The last zero-copy send.
-    pub(super) zero_copy: u32,
-    /// Zero-copy sends whose memory the kernel may still read.
-    pub(super) unnotified: u32,
-    /// The socket cannot send without a copy.
-    pub(super) copies: bool,
-    /// The socket was made ready for pages of files.
-    pub(super) pages: Option<SigPipe>,
+    pub(super) single: SingleSends,
     /// On the list of streams with something to send.
     pub(super) listed: bool,
     /// The write side ends when everything has gone.
@@ -93,16 +77,10 @@ impl SendState {
         self.phase == SendPhase::Idle && self.bytes == 0
     }
 
-    /// The kernel has taken everything: a poll for space may be in flight.
-    pub(super) fn is_drained(&self) -> bool {
-        use SendPhase::{Idle, Polling, StoppingPoll};
-        matches!(self.phase, Idle | Polling | StoppingPoll) && self.bytes == 0
-    }
-
     /// Nothing queued, nothing in flight, and no memory with the kernel. Memory of a send that was given up does not count: closing
     /// gets it back.
     pub(super) fn is_over(&self) -> bool {
-        self.is_idle() && (self.unnotified == 0 || self.error.is_some())
+        self.is_idle() && (self.error.is_some() || !self.single.hold_memory())
     }
 
     /// Nothing can be sent any more.
@@ -198,8 +176,8 @@ impl Stream {
             return;
         }
         let gathered = self.gather(shared);
-        if self.is_for_zero_copy(io) {
-            return self.send_zero_copy(shared, io, gathered);
+        if single::is_for(self, io) {
+            return single::send(self, shared, io, gathered);
         }
         self.submit(shared, io, gathered, phase);
     }
@@ -410,7 +388,7 @@ impl Streams {
         match stream.tx.phase {
             SendPhase::Now => {}
             SendPhase::Waiting => io.in_flight -= 1,
-            SendPhase::Polling | SendPhase::StoppingPoll => return self.on_writable(io, slot),
+            SendPhase::Single(single) => return single::on_event(self, io, event, single),
             _ => return io.late(event),
         }
         let result = carriers::on_writable(stream, &mut self.shared, event.result);

@@ -33,7 +33,7 @@ impl Stream {
     /// # Errors
     /// The error that a send failed with.
     pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(io, cx, SendState::is_drained)
+        self.poll_sent(io, cx, |tx| tx.bytes == 0)
     }
 
     /// Ready once everything was sent and the write side has ended.

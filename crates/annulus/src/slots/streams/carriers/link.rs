@@ -10,7 +10,7 @@ use super::Carrier;
 use super::splice::Spliced;
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
-use crate::slots::streams::{Life, Shared, Stream, Streams};
+use crate::slots::streams::{Shared, Stream, Streams};
 use annulus_driver::{Event, Kind, SlotId};
 use std::mem;
 
@@ -20,7 +20,7 @@ const RUN: u8 = 4;
 /// The additional state of a stream that is, or was, one of two that are linked.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// As a source. It stays while the task takes bytes itself.
+    /// As a source.
     pub(super) forward: Option<Forward>,
     /// As a target: bytes to be sent that lie in a pipe.
     pub(super) spliced: Option<Spliced>,
@@ -30,6 +30,8 @@ pub(crate) struct Link {
 #[derive(Default)]
 pub(super) struct Forward {
     pub(super) to: SlotId,
+    /// What is received goes there; else the task takes it.
+    is_on: bool,
     /// How many more bytes may go there.
     pub(super) left: u64,
     /// How many bytes went there that were not counted yet.
@@ -79,6 +81,18 @@ impl Stream {
         self.link()?.forward.as_mut()
     }
 
+    /// What it receives goes to another stream.
+    pub(super) fn is_linked(&mut self) -> bool {
+        self.is_live() && self.forward().is_some_and(|forward| forward.is_on)
+    }
+
+    /// As a source: what is received from here on waits for a task.
+    pub(super) fn stop_forwarding(&mut self) {
+        if let Some(forward) = self.forward() {
+            forward.is_on = false;
+        }
+    }
+
     /// Goes on without the state of a link, if it is in none.
     pub(super) fn drop_unused_link(&mut self) {
         if self.link().is_some_and(|link| link.forward.is_none() && link.spliced.is_none()) {
@@ -122,7 +136,7 @@ impl Stream {
         let rx = &mut self.rx;
         if rx.bytes > 0 || rx.end.is_some() || at_limit {
             io.after.wakes.extend(rx.waker.take());
-            self.unlink();
+            self.stop_forwarding();
         }
         self.go_on(shared, io);
     }
@@ -133,7 +147,7 @@ pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> boo
     let slot = event.token.slot();
     let source = streams.slots.get(slot);
     let splices = source.link().is_some_and(|link| link.splices());
-    if source.life != Life::Linked {
+    if !source.is_linked() {
         return false;
     }
     match event.token.kind() {
@@ -156,8 +170,7 @@ impl Streams {
             return None;
         }
         let forward = source.link_or_insert()?.forward.get_or_insert_default();
-        (forward.to, forward.left) = (to, left);
-        source.life = Life::Linked;
+        (forward.to, forward.left, forward.is_on) = (to, left, true);
         Some(source.id)
     }
 
@@ -179,7 +192,6 @@ impl Streams {
     /// Ends the link of a source.
     pub(crate) fn unlink(&mut self, from: SlotId) {
         let Some(source) = self.source(from) else { return };
-        source.unlink();
         if let Some(link) = source.link() {
             link.forward = None;
             source.drop_unused_link();

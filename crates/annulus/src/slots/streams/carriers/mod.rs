@@ -2,18 +2,19 @@
 //!
 //! The files beside this directory are the machine of a stream, and know no carrier. They ask the functions here at the points at which
 //! one may act, and go on as for a plain socket if it does not. A further carrier is a file, a variant, and its arm in each `match`.
-//! `borrowed`, `pages` and `zero_copy` are ways of single sends of a plain socket.
+//! `borrowed`, `pages` and `zero_copy` are ways of single sends of a plain socket; `single` has what the core asks of those in flight.
 
 mod borrowed;
 mod link;
 mod pages;
 mod pipe;
 mod scm_rights;
+pub(super) mod single;
 mod splice;
 mod zero_copy;
 
 use super::send::SendPhase;
-use super::{Life, Shared, Stream, Streams};
+use super::{Shared, Stream, Streams};
 use crate::base::io::Io;
 use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::Shutdown;
@@ -46,11 +47,6 @@ pub(super) struct Common {
 }
 
 impl Common {
-    #[inline]
-    pub(super) fn has_resumed(&self) -> bool {
-        !self.resumed.is_empty()
-    }
-
     /// Gives back what is not in use.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
@@ -63,6 +59,15 @@ impl Stream {
         self.tx.phase = phase;
         self.linger(io);
         io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
+    }
+}
+
+/// A task asks for bytes: those received from here on wait for it.
+#[cold]
+pub(super) fn on_ask(stream: &mut Stream) {
+    match stream.carrier.as_deref() {
+        Some(Carrier::Link(_)) => stream.stop_forwarding(),
+        Some(Carrier::Descriptors(_) | Carrier::Pipe(_)) | None => {}
     }
 }
 
@@ -135,10 +140,11 @@ pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
 }
 
 /// Arms sources again whose bytes were sent.
+#[inline]
 pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
     while let Some(from) = streams.shared.carriers.resumed.pop() {
         if let Some(source) = streams.slots.find(from)
-            && source.life == Life::Linked
+            && source.is_linked()
         {
             source.want(&mut streams.shared, io);
         }

@@ -1,10 +1,11 @@
 //! Pages of files, which a call on the loop sends (`fs/send.rs`): nothing of the stream is queued or in flight then. If the socket
 //! has no space, its driver says when it has some.
 
+use super::single::SingleSend;
 use crate::base::io::Io;
 use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, Streams};
-use annulus_driver::Kind;
+use annulus_driver::{Event, Kind};
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, SocketOption};
@@ -25,10 +26,10 @@ impl Stream {
     /// # Errors
     /// The system's.
     pub(crate) fn page_sink(&mut self, io: &Io) -> io::Result<Option<PageSink>> {
-        let signal = match self.tx.pages {
+        let signal = match self.tx.single.pages {
             Some(signal) => signal,
             None if !io.driver.kernel().real_descriptors() => return Ok(None),
-            None => *self.tx.pages.insert(pages::prepare(self.fd)?),
+            None => *self.tx.single.pages.insert(pages::prepare(self.fd)?),
         };
         Ok(Some(PageSink { fd: self.fd, signal }))
     }
@@ -45,7 +46,7 @@ impl Stream {
     ) -> Poll<io::Result<()>> {
         let is_idle = self.tx.error.is_none() && self.tx.is_idle();
         if is_idle && !replace(has_asked, true) {
-            self.await_writable(io, SendPhase::Polling);
+            self.await_writable(io, SendPhase::Single(SingleSend::Polling));
         }
         self.poll_sent(io, cx, SendState::is_idle)
     }
@@ -55,27 +56,23 @@ impl Stream {
         // Only TCP waits, and knows the option.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork, 0);
     }
-
-    /// No pages follow that would wait for space.
-    pub(crate) fn stop_polling(&mut self, io: &mut Io) {
-        if self.tx.phase == SendPhase::Polling {
-            self.tx.phase = SendPhase::StoppingPoll;
-            io.cancel(self.id.token(Kind::Send));
-        }
-    }
 }
 
-impl Streams {
-    /// The socket has space, or has failed, which the next send reports; or the poll was cancelled.
-    #[cold]
-    pub(crate) fn on_writable(&mut self, io: &mut Io, slot: u32) {
-        io.in_flight -= 1;
-        let stream = self.slots.get(slot);
-        stream.tx.set_idle();
-        io.after.wakes.extend(stream.tx.waker.take());
-        stream.resume_send(&mut self.shared, io);
-        if stream.is_dropped() {
-            self.close_if_done(io, slot);
-        }
+/// No pages follow that would wait for space: the poll is cancelled.
+pub(super) fn stop_polling(stream: &mut Stream, io: &mut Io) {
+    stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
+    io.cancel(stream.id.token(Kind::Send));
+}
+
+/// The socket has space, or has failed, which the next send reports; or the poll was cancelled.
+pub(super) fn on_space(streams: &mut Streams, io: &mut Io, event: Event) {
+    io.in_flight -= 1;
+    let slot = event.token.slot();
+    let stream = streams.slots.get(slot);
+    stream.tx.set_idle();
+    io.after.wakes.extend(stream.tx.waker.take());
+    stream.resume_send(&mut streams.shared, io);
+    if stream.is_dropped() {
+        streams.close_if_done(io, slot);
     }
 }

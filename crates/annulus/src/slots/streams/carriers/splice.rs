@@ -11,7 +11,7 @@ use super::link::Forward;
 use crate::base::io::Io;
 use crate::slots::streams::recv::End;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::{Life, Shared, Stream, Streams};
+use crate::slots::streams::{Shared, Stream, Streams};
 use annulus_driver::SlotId;
 use annulus_kernel::file::pages;
 use annulus_kernel::{Fd, pipe, splice};
@@ -94,7 +94,7 @@ impl Pipes {
 
 /// Polls a linked source. One that is not linked now receives for a task that asks, and not ahead: what comes is to go through a pipe.
 pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> Option<bool> {
-    if stream.life == Life::Linked {
+    if stream.is_linked() {
         stream.poll_readiness(io);
     } else if stream.rx.is_awaited() {
         return None;
@@ -169,7 +169,7 @@ impl Stream {
             Moved::Failed(errno) => self.rx.end = Some(End::Failed(errno)),
         }
         io.after.wakes.extend(self.rx.waker.take());
-        self.unlink();
+        self.stop_forwarding();
     }
 }
 
@@ -194,7 +194,7 @@ pub(super) fn drain(
     shared: &mut Shared,
     waited: Result<u32, Errno>,
 ) -> Result<u32, Errno> {
-    let (fd, signal) = (stream.fd, stream.tx.pages.unwrap_or(pipe::SigPipe::Raised));
+    let (fd, signal) = (stream.fd, stream.tx.single.pages.unwrap_or(pipe::SigPipe::Raised));
     let failed = waited.err().or(stream.tx.error);
     let Some(link) = stream.link() else { return Ok(0) };
     let Some(spliced) = &mut link.spliced else { return Ok(0) };

@@ -9,6 +9,7 @@
 //! up does not wait for that: the reset of its closing gets its memory back.
 #![allow(unsafe_code)]
 
+use super::single::SingleSend;
 use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::slots::find_or_late;
@@ -18,6 +19,8 @@ use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Shared, Stream, Streams};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId, Token};
 use rustix::io::Errno;
+
+const AWAITING_MEMORY: SendPhase = SendPhase::Single(SingleSend::AwaitingMemory);
 
 /// A zero-copy send, until its notification.
 pub(super) struct ZeroCopySend {
@@ -35,39 +38,33 @@ impl Shared {
     }
 }
 
+/// Sends the bytes gathered last without copying them.
+pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gathered: Gathered) {
+    let fd = stream.fd;
+    let (op, vector) = match gathered {
+        Gathered::Bytes { buffer, len } => (MemoryOp::SendZeroCopy { fd, buffer, len }, None),
+        Gathered::Vector { header } => {
+            (MemoryOp::SendVectorZeroCopy { fd, header }, Some(shared.vectors.keep()))
+        }
+    };
+    let chunks = ChunkQueue::default();
+    let id = shared.carriers.zero_copy.insert(ZeroCopySend {
+        stream: stream.id,
+        chunks,
+        vector,
+        result: None,
+    });
+    stream.tx.phase = SendPhase::Single(SingleSend::ZeroCopy);
+    stream.tx.single.zero_copy = id;
+    stream.tx.single.unnotified += 1;
+    io.driver.counters().zero_copy_sends += 1;
+    stream.linger(io);
+    // SAFETY: the chunks stay in the queue, and then in the send's own slot, which also keeps the header, until the
+    // terminal event; the bytes of a chunk stay where they are when it moves.
+    unsafe { io.start_memory(shared.zero_copy_token(id), op) };
+}
+
 impl Stream {
-    /// Whether the bytes gathered last are to go without being copied.
-    #[inline]
-    pub(crate) fn is_for_zero_copy(&self, io: &Io) -> bool {
-        let Some(least) = io.bounds.zero_copy_threshold else { return false };
-        self.tx.flying >= least && !self.tx.copies
-    }
-
-    /// Sends the bytes gathered last without copying them.
-    pub(crate) fn send_zero_copy(&mut self, shared: &mut Shared, io: &mut Io, gathered: Gathered) {
-        let fd = self.fd;
-        let (op, vector) = match gathered {
-            Gathered::Bytes { buffer, len } => (MemoryOp::SendZeroCopy { fd, buffer, len }, None),
-            Gathered::Vector { header } => {
-                (MemoryOp::SendVectorZeroCopy { fd, header }, Some(shared.vectors.keep()))
-            }
-        };
-        let chunks = ChunkQueue::default();
-        let id = shared.carriers.zero_copy.insert(ZeroCopySend {
-            stream: self.id,
-            chunks,
-            vector,
-            result: None,
-        });
-        (self.tx.phase, self.tx.zero_copy) = (SendPhase::ZeroCopy, id);
-        self.tx.unnotified += 1;
-        io.driver.counters().zero_copy_sends += 1;
-        self.linger(io);
-        // SAFETY: the chunks stay in the queue, and then in the send's own slot, which also keeps the header, until the
-        // terminal event; the bytes of a chunk stay where they are when it moves.
-        unsafe { io.start_memory(shared.zero_copy_token(id), op) };
-    }
-
     /// The result is known: the stream goes on, unless it has to wait for its memory.
     fn on_result(&mut self, shared: &mut Shared, io: &mut Io, result: Result<u32, Errno>) {
         let tx = &mut self.tx;
@@ -78,14 +75,14 @@ impl Stream {
             self.hand_over(shared, io, count);
             self.resume_send(shared, io);
         } else {
-            tx.phase = SendPhase::AwaitingMemory;
+            tx.phase = AWAITING_MEMORY;
         }
     }
 
     /// The chunks in flight leave the stream for the slot of their send.
     fn hand_over(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
         let tx = &mut self.tx;
-        let send = shared.carriers.zero_copy.get(tx.zero_copy);
+        let send = shared.carriers.zero_copy.get(tx.single.zero_copy);
         let in_flight = (0..tx.flying_chunks).filter_map(|_| tx.queue.pop());
         in_flight.for_each(|chunk| send.chunks.push(chunk));
         tx.bytes -= count;
@@ -105,12 +102,12 @@ impl Stream {
         result: Option<Result<u32, Errno>>,
     ) {
         let tx = &mut self.tx;
-        tx.unnotified -= 1;
+        tx.single.unnotified -= 1;
         match result {
-            Some(result) if tx.phase == SendPhase::AwaitingMemory && tx.zero_copy == id => {
+            Some(result) if tx.phase == AWAITING_MEMORY && tx.single.zero_copy == id => {
                 self.on_sent_partly(shared, io, result);
             }
-            _ if tx.unnotified == 0 => io.after.wakes.extend(tx.waker.take()),
+            _ if !tx.single.hold_memory() => io.after.wakes.extend(tx.waker.take()),
             _ => {}
         }
     }
@@ -119,20 +116,22 @@ impl Stream {
     /// kind, or no more memory may be locked.
     fn on_sent_partly(&mut self, shared: &mut Shared, io: &mut Io, result: Result<u32, Errno>) {
         if let Err(Errno::OPNOTSUPP | Errno::NOBUFS | Errno::NOMEM) = result {
-            self.tx.copies = true;
+            self.tx.single.copies = true;
             return self.on_sent(shared, io, Ok(0));
         }
         self.on_sent(shared, io, result);
     }
+}
 
-    /// Gives up on a zero-copy send: cancelled if its result is not known, else left to its slot.
-    pub(crate) fn stop_zero_copy(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.tx.phase == SendPhase::ZeroCopy {
-            return io.cancel(shared.zero_copy_token(self.tx.zero_copy));
-        }
-        self.hand_over(shared, io, 0);
-        self.discard_unsent(io);
-    }
+/// Cancels a zero-copy send whose result is not known.
+pub(super) fn cancel(stream: &Stream, shared: &Shared, io: &mut Io) {
+    io.cancel(shared.zero_copy_token(stream.tx.single.zero_copy));
+}
+
+/// Leaves a zero-copy send of which not all bytes went to its slot.
+pub(super) fn leave_to_slot(stream: &mut Stream, shared: &mut Shared, io: &mut Io) {
+    stream.hand_over(shared, io, 0);
+    stream.discard_unsent(io);
 }
 
 impl Streams {
