@@ -218,7 +218,7 @@ impl Dir {
         dir: &Dir,
         to: impl AsRef<Path>,
     ) -> io::Result<()> {
-        self.change_two("renaming", from.as_ref(), dir, to.as_ref(), TwoPathChange::Rename).await
+        self.change_two(from.as_ref(), dir, to.as_ref(), TwoPathChange::Rename).await
     }
 
     /// Makes a hard link to a file.
@@ -230,7 +230,7 @@ impl Dir {
         file: impl AsRef<Path>,
         link: impl AsRef<Path>,
     ) -> io::Result<()> {
-        self.change_two("linking", file.as_ref(), self, link.as_ref(), TwoPathChange::Link).await
+        self.change_two(file.as_ref(), self, link.as_ref(), TwoPathChange::Link).await
     }
 
     /// Makes a symbolic link to `target`, which need not exist.
@@ -242,8 +242,7 @@ impl Dir {
         target: impl AsRef<Path>,
         link: impl AsRef<Path>,
     ) -> io::Result<()> {
-        self.change_two("linking to", target.as_ref(), self, link.as_ref(), TwoPathChange::Symlink)
-            .await
+        self.change_two(target.as_ref(), self, link.as_ref(), TwoPathChange::Symlink).await
     }
 
     /// The target of a symbolic link.
@@ -361,7 +360,6 @@ impl Dir {
 
     async fn change_two(
         &self,
-        doing: &str,
         from: &Path,
         dir: &Dir,
         to: &Path,
@@ -370,7 +368,7 @@ impl Dir {
         consume_budget().await;
         let args = ChangeTwo { from: c_path(from)?, dir: dir.open.clone(), to: c_path(to)?, what };
         let (answer, _) = self.site_at(Class::Modify, to).make(args).await;
-        answer.map(drop).map_err(|error| about(doing, from, about("to", to, error)))
+        answer.map(drop).map_err(|error| about(&what.doing(from), to, error))
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn about(doing: &str, path: &Path, error: impl Into<io::Error>) -> io
 }
 
 /// A path as it is shown in errors: the start of a long one.
-struct Shown<'a>(&'a Path);
+pub(super) struct Shown<'a>(pub(super) &'a Path);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,10 +3,11 @@
 
 use super::call::CallArgs;
 use super::open_file::OpenFile;
-use super::path::CWD;
+use super::path::{CWD, Shown};
 use annulus_kernel::file::{FileCall, PathAt};
 use std::ffi::CString;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::rc::Rc;
 
 /// A change at a path.
@@ -47,6 +48,17 @@ pub(super) enum TwoPathChange {
     Rename,
     Link,
     Symlink,
+}
+
+impl TwoPathChange {
+    /// The call and its first path, as an error names them in front of the second.
+    pub(super) fn doing(self, from: &Path) -> String {
+        match self {
+            Self::Rename => format!("renaming {} to", Shown(from)),
+            Self::Link => format!("making a link to {} at", Shown(from)),
+            Self::Symlink => format!("making a symbolic link to {} at", Shown(from)),
+        }
+    }
 }
 
 // SAFETY: the paths are on the heap, and the second directory is kept open here.

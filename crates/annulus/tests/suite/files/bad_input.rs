@@ -11,9 +11,18 @@ fn errors_name_the_path() {
         let error = File::open(&missing).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("missing`"), "{error}");
-        let error = fs::rename(&missing, place.join("new")).await.unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("missing`") && text.contains("new`"), "{text}");
+        let new = place.join("new");
+        let both = |doing, joint| {
+            let (missing, new) = (missing.display(), new.display());
+            format!("{doing} `{missing}` {joint} `{new}`: ")
+        };
+        let text = fs::rename(&missing, &new).await.unwrap_err().to_string();
+        assert!(text.starts_with(&both("renaming", "to")), "{text}");
+        let text = fs::hard_link(&missing, &new).await.unwrap_err().to_string();
+        assert!(text.starts_with(&both("making a link to", "at")), "{text}");
+        fs::symlink(&missing, &new).await?;
+        let text = fs::symlink(&missing, &new).await.unwrap_err().to_string();
+        assert!(text.starts_with(&both("making a symbolic link to", "at")), "{text}");
         let error = fs::read(place.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory);
         Ok(())
