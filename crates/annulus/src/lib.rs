@@ -232,7 +232,7 @@ pub use shards::shards;
 pub use task::{
     AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
 };
-/// Waits for the first of several futures, or for all of them: tokio's, which need no runtime of tokio's.
+/// A macro of tokio, which needs no runtime of tokio:
 #[cfg(feature = "macros")]
 pub use tokio::{join, select, try_join};
 

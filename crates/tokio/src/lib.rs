@@ -39,8 +39,9 @@
 //!
 //! ```toml
 //! [dependencies]
-//! annulus = "0.1"
-//! annulus-tokio = "0.1"
+//! # A checkout beside Cargo.toml: they are not published yet.
+//! annulus = { path = "annulus/crates/annulus" }
+//! annulus-tokio = { path = "annulus/crates/tokio" }
 //! tokio = { version = "1", features = ["io-util", "macros", "net", "rt", "time"] }
 //! ```
 //!

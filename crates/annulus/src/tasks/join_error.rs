@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Why a task has no result: it was cancelled, or it panicked.
+/// Why a task has no result: it was cancelled, or it panicked. By `?` it becomes an [`io::Error`] of the kind `Other`.
 ///
 /// ```
 /// annulus::run(async {
