@@ -375,8 +375,8 @@ fn memory_does_not_run_out_behind_messages_of_a_call() {
         (0..3).for_each(|_| assert_eq!(script.send(one, b"abc"), Ok(3)));
         sim.set_faults(Faults::none().with(Fault::NoMemory, 500));
         let mut slots = [MessageSlot { header: MsgHeader::EMPTY, len: 0 }; 4];
-        // SAFETY: the headers name no memory: the messages are cut.
         let received = loop {
+            // SAFETY: the headers name no memory: the messages are cut.
             match unsafe { sim.receive_messages(other, &mut slots) } {
                 Err(Errno::NOMEM) => refusals += 1,
                 received => break received,
