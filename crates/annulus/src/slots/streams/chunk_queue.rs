@@ -1,6 +1,7 @@
 //! Chunks that wait to be sent; and the headers and vectors of sends that carry several of them, in boxes that do not move.
 
 use crate::bytes::chunk::Chunk;
+use crate::bytes::spares::Spares;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::collections::VecDeque;
 use std::{mem, ptr};
@@ -53,8 +54,27 @@ impl ChunkQueue {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    pub(super) fn last_mut(&mut self) -> Option<&mut Chunk> {
-        self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut())
+    /// Copies bytes to the end: into the last chunk, if it is a buffer of the runtime's own behind the `flying` ones, which the kernel reads.
+    /// The memory that they take.
+    pub(super) fn push_copy<'a>(
+        &mut self,
+        spares: &mut Spares,
+        flying: u8,
+        bytes: impl Iterator<Item = &'a [u8]>,
+    ) -> usize {
+        let at_rest = self.len() > usize::from(flying);
+        let last = self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.first.as_mut());
+        if let Some(buffer) = last.filter(|_| at_rest).and_then(Chunk::copied_mut) {
+            let before = buffer.len();
+            bytes.for_each(|part| buffer.extend_from_slice(part));
+            return buffer.len() - before;
+        }
+        let mut buffer = spares.take();
+        bytes.for_each(|part| buffer.extend_from_slice(part));
+        let chunk = Chunk::copied(buffer);
+        let weight = chunk.weight();
+        self.push(chunk);
+        weight
     }
 
     /// The bytes of each chunk, but for those of the first that went already.

@@ -3,7 +3,7 @@
 use super::carriers::single;
 use super::recv::End;
 use super::send::{SendPhase, SendState};
-use super::{Life, Released, Shared, Stream, Streams, carriers};
+use super::{Released, Shared, Stream, Streams, carriers};
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
@@ -25,9 +25,7 @@ impl Stream {
     pub(super) fn end_if_sent(&mut self, io: &mut Io) {
         if !self.tx.ended && self.tx.is_idle() {
             self.tx.ended = true;
-            if let Err(errno) = carriers::end(self, io) {
-                self.tx.error.get_or_insert(errno);
-            }
+            self.tx.error = self.tx.error.or(carriers::end(self, io).err());
             io.after.wakes.extend(self.tx.waker.take());
         }
     }
@@ -62,7 +60,7 @@ impl Stream {
 
     /// Sets the time within which a dropped stream must have sent the bytes it had accepted.
     pub(super) fn linger(&mut self, io: &mut Io) {
-        if self.is_dropped() {
+        if self.dropped {
             io.linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
@@ -73,19 +71,15 @@ impl Stream {
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
         self.stop_sending(shared, io);
     }
-
-    fn drop_wakers(&mut self, io: &mut Io) {
-        io.after.drops.extend(self.rx.waker.take());
-        io.after.drops.extend(self.tx.waker.take());
-    }
 }
 
 impl Streams {
     /// The handle is gone. Accepted bytes are still sent, for as long as the linger.
     pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
-        stream.life = Life::Dropped;
-        stream.drop_wakers(io);
+        (stream.dropped, stream.closing) = (true, true);
+        io.after.drops.extend(stream.rx.waker.take());
+        io.after.drops.extend(stream.tx.waker.take());
         stream.stop_recv(io);
         stream.discard_received(&self.shared);
         single::stop_waiting(stream, io);
@@ -115,7 +109,7 @@ impl Streams {
     /// Closes a dropped stream of which nothing is in flight.
     pub(super) fn close_if_done(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
-        if !(stream.is_dropped() && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
+        if !(stream.dropped && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
             return;
         }
         if !stream.tx.is_over() {
@@ -151,7 +145,7 @@ impl Streams {
         cx: &Context<'_>,
     ) -> Poll<io::Result<Released>> {
         let stream = self.slots.get(slot);
-        stream.life = Life::Leaving;
+        stream.closing = true;
         single::stop_waiting(stream, io);
         stream.stop_recv(io);
         ready!(stream.poll_sent(io, cx, SendState::is_over))?;
@@ -168,7 +162,8 @@ impl Streams {
             received.extend_from_slice(&lease);
         }
         let mut stream = self.remove(io, slot);
-        stream.drop_wakers(io);
+        io.after.drops.extend(stream.rx.waker.take());
+        io.after.drops.extend(stream.tx.waker.take());
         io.release(stream.fd);
         Poll::Ready(Ok((stream.fd, received, stream.permit)))
     }

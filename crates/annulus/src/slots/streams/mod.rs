@@ -3,9 +3,9 @@
 //! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 //!
-//! The life of a slot: *open*, while a handle owns it; *leaving*, until it can be taken off the runtime → *dropped*, while what was queued
-//! is still being sent (bounded by the linger) and its receive is being cancelled → *closed*: nothing is in flight, the descriptor goes, the
-//! slot is free. A slot is freed only then, so a token in flight always finds its own.
+//! The life of a slot: *open*, while a handle owns it → *dropped*, while what was queued is still being sent (bounded by the linger) and its
+//! receive is being cancelled; or *closing*, with its handle, until it can be taken off the runtime → *closed*: nothing is in flight, the
+//! descriptor goes, the slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 pub(crate) mod carriers;
 mod chunk_queue;
@@ -27,7 +27,7 @@ use annulus_kernel::{Address, Fd};
 use carriers::{Carrier, Common};
 use chunk_queue::Vectors;
 use memory_paused::MemoryPaused;
-use recv::{Links, RecvState};
+use recv::{BufferTable, RecvState};
 use rustix::io::Errno;
 use send::SendState;
 use silent::Heard;
@@ -37,16 +37,6 @@ use std::rc::Rc;
 
 /// After so many streams have closed, the heap's free memory goes back to the system.
 const CROWD: usize = 64;
-
-/// The state of a slot; a closed one is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Open,
-    /// The handle waits until nothing is in flight, to take the stream off the runtime: nothing new begins.
-    Leaving,
-    /// No handle owns it any more.
-    Dropped,
-}
 
 /// A stream off its runtime: its descriptor, the bytes it had received, and the limit it counts against.
 pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
@@ -63,16 +53,21 @@ pub(crate) struct Stream {
     pub(crate) peer: Option<SocketAddr>,
     /// The stream's place in its listener's limit of connections.
     permit: Option<Permit>,
+    /// On the list of streams with something to send.
+    listed: bool,
     /// On the list of streams that hold more than they may.
     memory_paused: bool,
-    life: Life,
+    /// No handle owns it any more.
+    dropped: bool,
+    /// Nothing new begins: it was dropped, or waits until nothing is in flight, to be taken off the runtime.
+    closing: bool,
 }
 
 /// State that all streams share, beside `Io`.
 pub(crate) struct Shared {
     /// The buffers that they receive into.
     pool: Rc<Pool>,
-    links: Links,
+    buffers: BufferTable,
     vectors: Vectors,
     carriers: Common,
     turn: TurnLists,
@@ -81,18 +76,6 @@ pub(crate) struct Shared {
 }
 
 impl Stream {
-    /// Receives, and takes bytes to be sent: its handle neither waits for its end nor is gone.
-    #[inline]
-    fn is_live(&self) -> bool {
-        self.life == Life::Open
-    }
-
-    /// No handle owns it any more.
-    #[inline]
-    fn is_dropped(&self) -> bool {
-        self.life == Life::Dropped
-    }
-
     /// The sending direction was ended, and has not failed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.tx.ending && self.tx.error.is_none()
@@ -137,7 +120,7 @@ impl Streams {
     pub(crate) fn new(io: &Io) -> Self {
         let pool = io.driver.pool().clone();
         let shared = Shared {
-            links: Links::new(pool.capacity()),
+            buffers: BufferTable::new(pool.capacity()),
             pool,
             vectors: Vectors::default(),
             carriers: Common::default(),
@@ -158,8 +141,10 @@ impl Streams {
             carrier: None,
             peer: None,
             permit,
+            listed: false,
             memory_paused: false,
-            life: Life::Open,
+            dropped: false,
+            closing: false,
         });
         self.most = self.most.max(self.slots.len());
         slot
@@ -219,9 +204,8 @@ impl Streams {
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for Stream { fd, rx, tx, .. } in self.slots.values() {
             for (what, waker) in [("to receive", &rx.waker), ("for its sends", &tx.waker)] {
-                if let Some(waker) = waker {
-                    waits.note(waker, || format!("{what} on descriptor {fd}"));
-                }
+                let note = |waker| waits.note(waker, || format!("{what} on descriptor {fd}"));
+                waker.iter().for_each(note);
             }
         }
     }

@@ -151,7 +151,7 @@ impl Stream {
             rx.bytes -= len;
             Lease::of_heap(memory, len as usize)
         } else {
-            let (id, len) = rx.queue.pop(&shared.links)?;
+            let (id, len) = rx.queue.pop(&shared.buffers)?;
             rx.bytes -= len;
             let pool = &shared.pool;
             let lease = Lease::lent(pool.clone(), id, len as usize);
@@ -161,25 +161,18 @@ impl Stream {
         Some(lease)
     }
 
-    /// Has the receive armed, if the stream wants more.
+    /// Has the receive armed before a task asks for it, once half of the bound was taken.
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.wants_more(io) {
+        if self.rx.arming == Arming::Idle && self.rx.bytes <= io.memory.recv_bound / 2 {
             self.want(shared, io);
         }
-    }
-
-    /// Whether to receive more before a task asks for it: no receive is armed, and half of the bound was taken.
-    #[inline]
-    fn wants_more(&self, io: &Io) -> bool {
-        let (rx, bound) = (&self.rx, io.memory.recv_bound);
-        rx.arming == Arming::Idle && rx.end.is_none() && rx.bytes <= bound / 2
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
     #[inline]
     pub(super) fn want(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && self.is_live() {
+        if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.closing {
             if self.is_over(io.memory.allowance) {
                 return self.hold_back(shared, io);
             }
@@ -197,14 +190,12 @@ impl Stream {
         {
             return is_armed;
         }
-        let Some(share) = share else { return self.arm_on_heap(io, heap) };
+        let has_missed = self.rx.brought.misses >= MISSES;
+        let Some(share) = share.filter(|_| !has_missed) else { return self.arm_on_heap(io, heap) };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
         let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
-        if rx.brought.misses >= MISSES {
-            return self.arm_on_heap(io, heap);
-        }
         rx.is_ready = false;
         let (arming, op) = if io.driver.limits_receives() {
             // The bound may have fallen since the stream was listed.
@@ -286,9 +277,8 @@ impl Stream {
     /// Arms again; or stops, if memory is short and the stream holds more than it may.
     #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.wants_more(io) {
-            self.want(shared, io);
-        } else if io.memory.is_tight() {
+        self.recv_more(shared, io);
+        if io.memory.is_tight() {
             self.stop_if_over(io);
         }
     }
@@ -304,12 +294,12 @@ impl Stream {
     #[inline]
     fn queue(&mut self, shared: &mut Shared, id: u16, len: u32) {
         let pool = &shared.pool;
-        if self.is_dropped() {
+        if self.dropped {
             return pool.give_back(id);
         }
         let rx = &mut self.rx;
         rx.bytes += len;
-        if let Some((last, filled)) = rx.queue.last_mut(&mut shared.links)
+        if let Some((last, filled)) = rx.queue.last_mut(&mut shared.buffers)
             && len <= PIECE
             && *filled + len <= pool.buffer_size()
         {
@@ -322,7 +312,7 @@ impl Stream {
             pool.filled(last, *filled);
             return pool.give_back(id);
         }
-        rx.queue.push(&mut shared.links, id, len);
+        rx.queue.push(&mut shared.buffers, id, len);
     }
 
     /// Ends a receive in flight; its terminal event is still to come. If none is, nothing happens.
@@ -335,7 +325,7 @@ impl Stream {
     /// Gives back received bytes that will not be taken.
     pub(super) fn discard_received(&mut self, shared: &Shared) {
         let rx = &mut self.rx;
-        while let Some((id, _)) = rx.queue.pop(&shared.links) {
+        while let Some((id, _)) = rx.queue.pop(&shared.buffers) {
             shared.pool.give_back(id);
         }
         rx.bytes = 0;
@@ -363,8 +353,7 @@ impl Streams {
         let buffers = pool.with_kernel() as usize;
         let share = (buffers > 0).then(|| pool.share(buffers.min(arms.len())));
         let slots = &mut self.slots;
-        let is_listed =
-            |stream: &&mut Stream| stream.rx.arming == Arming::Listed && !stream.is_dropped();
+        let is_listed = |stream: &&mut Stream| stream.rx.arming == Arming::Listed;
         let (mut heap, mut later) = (HEAP_A_TURN, Vec::new());
         let some_left = arms.arm(buffers, |slot| {
             let Some(stream) = slots.peek(slot).filter(is_listed) else { return false };
@@ -391,7 +380,7 @@ impl Streams {
         } else {
             self.slots.get(slot)
         };
-        if stream.is_dropped() {
+        if stream.dropped {
             self.close_if_done(io, slot);
         } else {
             stream.after_recv(&mut self.shared, io);
@@ -437,17 +426,17 @@ pub(super) struct BufferQueue {
 /// For each buffer of the pool: how much is in it, and which one is next in its stream's queue. They lie in one table, so that the queue of
 /// a stream takes four bytes and no allocation.
 #[derive(Default)]
-pub(super) struct Links(Box<[Link]>);
+pub(super) struct BufferTable(Box<[BufferEntry]>);
 
 #[derive(Clone, Copy)]
-struct Link {
+struct BufferEntry {
     len: u32,
     next: u16,
 }
 
-impl Links {
+impl BufferTable {
     pub(super) fn new(buffers: u32) -> Self {
-        Self(vec![Link { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
+        Self(vec![BufferEntry { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
     }
 }
 
@@ -460,35 +449,35 @@ impl Default for BufferQueue {
 impl BufferQueue {
     /// The last buffer, and how much is in it.
     #[inline]
-    pub(super) fn last_mut<'a>(&self, links: &'a mut Links) -> Option<(u16, &'a mut u32)> {
-        (self.first != NONE).then(|| (self.last, &mut links.0[usize::from(self.last)].len))
+    pub(super) fn last_mut<'a>(&self, table: &'a mut BufferTable) -> Option<(u16, &'a mut u32)> {
+        (self.first != NONE).then(|| (self.last, &mut table.0[usize::from(self.last)].len))
     }
 
     /// Adds a buffer with `len` bytes at the end.
     #[inline]
-    pub(super) fn push(&mut self, links: &mut Links, id: u16, len: u32) {
+    pub(super) fn push(&mut self, table: &mut BufferTable, id: u16, len: u32) {
         if self.first == NONE {
             self.first = id;
         } else {
-            links.0[usize::from(self.last)].next = id;
+            table.0[usize::from(self.last)].next = id;
         }
         self.last = id;
-        links.0[usize::from(id)] = Link { len, next: NONE };
+        table.0[usize::from(id)] = BufferEntry { len, next: NONE };
     }
 
     /// How much is in the first buffer.
-    pub(super) fn first_len(&self, links: &Links) -> Option<u32> {
-        (self.first != NONE).then(|| links.0[usize::from(self.first)].len)
+    pub(super) fn first_len(&self, table: &BufferTable) -> Option<u32> {
+        (self.first != NONE).then(|| table.0[usize::from(self.first)].len)
     }
 
     /// Takes the first buffer, with its length.
     #[inline]
-    pub(super) fn pop(&mut self, links: &Links) -> Option<(u16, u32)> {
+    pub(super) fn pop(&mut self, table: &BufferTable) -> Option<(u16, u32)> {
         let id = self.first;
         if id == NONE {
             return None;
         }
-        let Link { len, next } = links.0[usize::from(id)];
+        let BufferEntry { len, next } = table.0[usize::from(id)];
         self.first = next;
         Some((id, len))
     }

@@ -24,10 +24,16 @@ pub(super) struct OnHeap {
 impl RecvState {
     /// Bytes received earlier, elsewhere: they come first.
     pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
+        let mut rx = Self::default();
         let len = bytes.len() as u32;
-        let memory = || HeapMemory::new(bytes.into_boxed_slice(), Some(meter));
-        let heap = (len > 0).then(|| Box::new(OnHeap { memory: memory(), len }));
-        Self { bytes: len, heap, ..Self::default() }
+        rx.add_on_heap(HeapMemory::new(bytes.into_boxed_slice(), Some(meter)), len);
+        rx
+    }
+
+    /// Takes in the first `len` bytes of heap memory, as received. None may be there.
+    pub(super) fn add_on_heap(&mut self, memory: Box<HeapMemory>, len: u32) {
+        self.heap = (len > 0).then(|| Box::new(OnHeap { memory, len }));
+        self.bytes += len;
     }
 
     /// Whether a task waits. If none does, the next poll has the stream listed again.

@@ -19,12 +19,14 @@ use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
 use rustix::io::Errno;
 use std::io;
-use std::mem;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
+use std::{iter, mem};
 
 /// The time until a retry if the system is short of memory.
 const RETRY: Duration = Duration::from_millis(5);
+/// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation. Bytes.
+const PIECE: usize = 8 * 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SendPhase {
@@ -53,8 +55,6 @@ pub(super) struct SendState {
     pub(super) flying_chunks: u8,
     pub(super) phase: SendPhase,
     pub(super) single: SingleSends,
-    /// On the list of streams with something to send.
-    pub(super) listed: bool,
     /// The write side ends when everything has gone.
     pub(super) ending: bool,
     pub(super) ended: bool,
@@ -87,12 +87,6 @@ impl SendState {
     #[inline]
     pub(super) fn refuses(&self) -> bool {
         self.error.is_some() || self.ending
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, chunk: Chunk) {
-        self.bytes += chunk.len();
-        self.queue.push(chunk);
     }
 
     /// Nothing is in flight any more.
@@ -128,8 +122,7 @@ impl Stream {
             return Poll::Ready(Err(self.refusal(io)));
         }
         if self.is_at_send_bound(io) {
-            self.wait_for_room(shared, io, cx);
-            return Poll::Pending;
+            return self.wait_for_room(shared, io, cx);
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
         budget::take();
@@ -149,22 +142,47 @@ impl Stream {
         if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
     }
 
-    /// Queues a chunk; the caller has asked whether it can.
+    /// Queues a chunk; the caller has asked whether it can. Small ones that wait for their peer are copied together.
     #[inline]
     pub(super) fn enqueue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
-        if chunk.is_empty() || self.tx.is_waiting() {
-            return self.enqueue_aside(shared, io, chunk);
+        let is_small = || chunk.len() <= PIECE && chunk.control().is_empty();
+        if chunk.is_empty() || self.tx.is_waiting() && is_small() {
+            return self.enqueue_small(shared, io, chunk);
         }
         io.memory.meter.add(chunk.weight());
-        self.tx.push(chunk);
+        self.tx.bytes += chunk.len();
+        self.tx.queue.push(chunk);
+        self.list_send(shared);
+    }
+
+    #[inline(never)]
+    fn enqueue_small(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+        if !chunk.is_empty() {
+            self.enqueue_copy(shared, io, chunk.len(), iter::once(chunk.as_ref()));
+        }
+        chunk.retire(&mut io.spares, &mut io.after);
+    }
+
+    /// Copies `count` bytes to the end of the queue.
+    pub(super) fn enqueue_copy<'a>(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        count: usize,
+        bytes: impl Iterator<Item = &'a [u8]>,
+    ) {
+        let tx = &mut self.tx;
+        io.driver.counters().copied_bytes += count as u64;
+        tx.bytes += count;
+        io.memory.meter.add(tx.queue.push_copy(&mut io.spares, tx.flying_chunks, bytes));
         self.list_send(shared);
     }
 
     /// Puts the stream on the list of those with something to send.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
-        if self.tx.phase == SendPhase::Idle && !self.tx.listed {
-            self.tx.listed = true;
+        if self.tx.phase == SendPhase::Idle && !self.listed {
+            self.listed = true;
             shared.turn.sends.push(self.id.index);
         }
     }
@@ -193,20 +211,19 @@ impl Stream {
     ) {
         let (fd, token) = (self.fd, self.id.token(Kind::Send));
         self.tx.phase = phase;
-        if phase == SendPhase::Now {
-            let op = match gathered {
-                Gathered::Bytes { buffer, len } => MemoryOp::SendNow { fd, buffer, len },
-                Gathered::Vector { header } => MemoryOp::SendVectorNow { fd, header },
-            };
+        let is_now = phase == SendPhase::Now;
+        let op = match gathered {
+            Gathered::Bytes { buffer, len } if is_now => MemoryOp::SendNow { fd, buffer, len },
+            Gathered::Bytes { buffer, len } => MemoryOp::Send { fd, buffer, len },
+            Gathered::Vector { header } if is_now => MemoryOp::SendVectorNow { fd, header },
+            Gathered::Vector { header } => MemoryOp::SendVector { fd, header },
+        };
+        if is_now {
             self.await_settling(shared);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
             // driver is settled; the vectors likewise.
             unsafe { io.driver.submit_memory(token, op) };
         } else {
-            let op = match gathered {
-                Gathered::Bytes { buffer, len } => MemoryOp::Send { fd, buffer, len },
-                Gathered::Vector { header } => MemoryOp::SendVector { fd, header },
-            };
             self.linger(io);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the terminal event; the
             // vectors stay until the kernel has taken the entry.
@@ -217,7 +234,7 @@ impl Stream {
     /// No event will report that a send went. If a task waits for that, this turn must not sleep.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
-        shared.turn.must_settle |= self.is_dropped() || self.tx.ending || self.tx.waker.is_some();
+        shared.turn.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
         shared.turn.unsettled.push(self.id.index);
     }
 
@@ -339,12 +356,12 @@ impl Streams {
         let mut sends = mem::take(&mut self.shared.turn.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.slots.peek(slot) else { continue };
-            let tx = &mut stream.tx;
-            let listed = mem::take(&mut tx.listed);
+            let listed = mem::take(&mut stream.listed);
+            let tx = &stream.tx;
             if listed && tx.phase == SendPhase::Idle && tx.bytes > 0 {
                 stream.send(&mut self.shared, io, SendPhase::Now);
                 // A call that has failed at once leaves nothing in flight.
-                if stream.is_dropped() && stream.tx.is_idle() {
+                if stream.dropped && stream.tx.is_idle() {
                     self.close_if_done(io, slot);
                 }
             }
@@ -365,7 +382,7 @@ impl Streams {
             let Some(stream) = self.slots.peek(slot).filter(is_now) else { continue };
             let all = stream.tx.flying;
             stream.sent(&mut self.shared, io, all);
-            if stream.is_dropped() {
+            if stream.dropped {
                 self.close_if_done(io, slot);
             }
         }
@@ -374,9 +391,7 @@ impl Streams {
     /// Asks for the slot of a send to be settled, the `ahead`-th from now.
     #[inline]
     fn prefetch_unsettled(&self, ahead: usize) {
-        let unsettled = &self.shared.turn.unsettled;
-        let place = unsettled.len().checked_sub(ahead);
-        if let Some(slot) = place.and_then(|place| unsettled.get(place)) {
+        if let Some(slot) = self.shared.turn.unsettled.iter().nth_back(ahead - 1) {
             self.slots.prefetch(*slot);
         }
     }
@@ -393,7 +408,7 @@ impl Streams {
         }
         let result = carriers::on_writable(stream, &mut self.shared, event.result);
         stream.on_sent(&mut self.shared, io, result);
-        if stream.is_dropped() {
+        if stream.dropped {
             self.close_if_done(io, slot);
         }
     }

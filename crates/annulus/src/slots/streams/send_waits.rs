@@ -20,12 +20,11 @@ impl Stream {
         io: &mut Io,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let bound = io.send_bound();
-        let polled = self.poll_sent(io, cx, |tx| tx.bytes <= bound);
-        if polled.is_pending() {
-            self.wait_for_memory(shared, io);
+        self.check_sent(io)?;
+        if self.tx.bytes <= io.send_bound() {
+            return Poll::Ready(Ok(()));
         }
-        polled
+        self.wait_for_room(shared, io, cx)
     }
 
     /// Ready once the kernel has taken everything.
@@ -64,19 +63,20 @@ impl Stream {
         Poll::Pending
     }
 
+    /// Has the task woken once there is room. If the send waits for memory, and not for its peer, there is room once there is memory.
     #[cold]
-    pub(super) fn wait_for_room(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) {
+    pub(super) fn wait_for_room<T>(
+        &mut self,
+        shared: &mut Shared,
+        io: &mut Io,
+        cx: &Context<'_>,
+    ) -> Poll<T> {
         note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
-        self.wait_for_memory(shared, io);
-    }
-
-    /// Sees to it that a send that waits for memory, and not for its peer, is woken when there is some.
-    #[inline]
-    fn wait_for_memory(&mut self, shared: &mut Shared, io: &mut Io) {
         let memory = &io.memory;
         if self.tx.bytes > memory.allowance && self.tx.bytes <= memory.most.send {
             self.hold_back(shared, io);
         }
+        Poll::Pending
     }
 
     /// The error of a send, if there was one.
@@ -91,8 +91,7 @@ impl Stream {
     /// Why nothing can be sent any more.
     #[cold]
     pub(super) fn refusal(&self, io: &Io) -> io::Error {
-        let ended =
-            || io::Error::new(io::ErrorKind::BrokenPipe, "the stream was shut down for sending");
-        self.tx.error.map_or_else(ended, |errno| self.failed(io, Operation::Send, errno))
+        let text = "the stream was shut down for sending";
+        self.check_sent(io).err().unwrap_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, text))
     }
 }

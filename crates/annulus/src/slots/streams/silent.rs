@@ -47,11 +47,6 @@ impl Stream {
         }
         now.push(self.id);
     }
-
-    /// Nothing has come in this period, and something is awaited.
-    fn is_silent(&self) -> bool {
-        !self.rx.brought.is_heard && self.rx.arming == Arming::Multishot
-    }
 }
 
 impl Streams {
@@ -77,7 +72,9 @@ impl Streams {
         let slots = &mut self.slots;
         let of_silent = some.iter().filter_map(|id| {
             let stream = slots.find(*id)?;
-            stream.is_silent().then_some((*id, (stream.fd, PollFlags::empty())))
+            // Nothing has come in this period, and something is awaited.
+            let is_silent = !stream.rx.brought.is_heard && stream.rx.arming == Arming::Multishot;
+            is_silent.then_some((*id, (stream.fd, PollFlags::empty())))
         });
         let (silent, polled): (Vec<SlotId>, Vec<_>) = of_silent.unzip();
         let Ok(ready) = descriptor::poll(&polled, Some(Duration::ZERO)) else { return };

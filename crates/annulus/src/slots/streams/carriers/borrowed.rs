@@ -11,7 +11,6 @@
 use super::Carrier;
 use crate::base::io::Io;
 use crate::base::op_error::Operation;
-use crate::bytes::chunk::Chunk;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Shared, Stream};
 use rustix::io::Errno;
@@ -28,30 +27,7 @@ const MOST: usize = 1024 * 1024;
 /// The most chunks and slices of a call.
 const PARTS: usize = 32;
 
-/// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation.
-const PIECE: usize = 8 * 1024;
-
 impl Stream {
-    /// Accepts a chunk that is empty, or behind one that waits for its peer: small ones are copied together.
-    #[inline(never)]
-    pub(in crate::slots::streams) fn enqueue_aside(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        chunk: Chunk,
-    ) {
-        if chunk.is_empty() {
-            return chunk.retire(&mut io.spares, &mut io.after);
-        }
-        if chunk.len() <= PIECE && chunk.control().is_empty() {
-            self.append_copy(shared, io, &[IoSlice::new(chunk.as_ref())], 0..chunk.len());
-            return chunk.retire(&mut io.spares, &mut io.after);
-        }
-        // A send is in flight: bytes that it leaves are sent when it has ended.
-        io.memory.meter.add(chunk.weight());
-        self.tx.push(chunk);
-    }
-
     /// Ready once [`try_copy`](Self::try_copy) accepts something.
     ///
     /// # Errors
@@ -68,8 +44,7 @@ impl Stream {
         if self.room(io) > 0 {
             return Poll::Ready(Ok(()));
         }
-        self.wait_for_room(shared, io, cx);
-        Poll::Pending
+        self.wait_for_room(shared, io, cx)
     }
 
     /// Bytes that are accepted now.
@@ -91,8 +66,7 @@ impl Stream {
         if let Some(count) = self.try_copy(shared, io, slices)? {
             return Poll::Ready(Ok(count));
         }
-        self.wait_for_room(shared, io, cx);
-        Poll::Pending
+        self.wait_for_room(shared, io, cx)
     }
 
     /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
@@ -115,41 +89,11 @@ impl Stream {
             if total >= LEAST { self.send_directly(shared, io, slices, total)? } else { 0 };
         let count = (total - direct).min(self.room(io));
         if count > 0 {
-            self.append_copy(shared, io, slices, direct..direct + count);
+            self.enqueue_copy(shared, io, count, within(slices, direct..direct + count));
         } else if total > direct && direct == 0 {
             return Ok(None);
         }
         Ok(Some(direct + count))
-    }
-
-    /// Copies the bytes of a range, which begins at the first of several slices, to the end of the queue: into the last buffer of the
-    /// runtime's own if the kernel does not have that.
-    pub(crate) fn append_copy(
-        &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        slices: &[IoSlice<'_>],
-        range: Range<usize>,
-    ) {
-        let tx = &mut self.tx;
-        let count = range.len();
-        io.driver.counters().copied_bytes += count as u64;
-        tx.bytes += count;
-        let at_rest = tx.queue.len() > usize::from(tx.flying_chunks);
-        match tx.queue.last_mut().filter(|_| at_rest).and_then(Chunk::copied_mut) {
-            Some(buffer) => {
-                within(slices, range).for_each(|part| buffer.extend_from_slice(part));
-                io.memory.meter.add(count);
-            }
-            None => {
-                let mut buffer = io.spares.take();
-                within(slices, range).for_each(|part| buffer.extend_from_slice(part));
-                let chunk = Chunk::copied(buffer);
-                io.memory.meter.add(chunk.weight());
-                tx.queue.push(chunk);
-            }
-        }
-        self.list_send(shared);
     }
 
     /// Sends the queued bytes and then the slices, `total` bytes, as far as the socket has space; how many bytes of the slices went.

@@ -1,4 +1,4 @@
-//! Links: bytes that a stream receives go into the send queue of another at the event that brings them, and no task is woken.
+//! BufferTable: bytes that a stream receives go into the send queue of another at the event that brings them, and no task is woken.
 //!
 //! A task that copies from one stream to another and waits for bytes *links* them. While a link is set, nothing is queued on its source:
 //! what comes is accepted by the target at once. The link ends, and the task is woken, as soon as something comes that the target does
@@ -83,7 +83,7 @@ impl Stream {
 
     /// What it receives goes to another stream.
     pub(super) fn is_linked(&mut self) -> bool {
-        self.is_live() && self.forward().is_some_and(|forward| forward.is_on)
+        !self.closing && self.forward().is_some_and(|forward| forward.is_on)
     }
 
     /// As a source: what is received from here on waits for a task.
@@ -109,7 +109,7 @@ impl Stream {
     /// The target of the bytes that were received first, if they may go there.
     fn forwards_to(&mut self, shared: &Shared) -> Option<SlotId> {
         let on_heap = self.rx.heap.as_ref().map(|heap| heap.len).filter(|len| *len > 0);
-        let first = on_heap.or_else(|| self.rx.queue.first_len(&shared.links))?;
+        let first = on_heap.or_else(|| self.rx.queue.first_len(&shared.buffers))?;
         let forward = self.forward()?;
         (u64::from(first) <= forward.left).then_some(forward.to)
     }
@@ -117,7 +117,7 @@ impl Stream {
     /// Whether a chunk can be queued now.
     #[inline]
     pub(super) fn takes_more(&self, io: &Io) -> bool {
-        self.is_live() && !self.tx.refuses() && !self.is_at_send_bound(io)
+        !self.closing && !self.tx.refuses() && !self.is_at_send_bound(io)
     }
 
     /// Takes the bytes that were received first, to be passed on, and counts them.
@@ -159,14 +159,14 @@ pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> boo
 }
 
 impl Streams {
-    /// Links two streams, if both are plain sockets, until the next poll of the source; nothing may be queued on that. No more than `left`
+    /// BufferTable two streams, if both are plain sockets, until the next poll of the source; nothing may be queued on that. No more than `left`
     /// bytes are passed on. The source is named by what is returned.
     pub(crate) fn link(&mut self, from: u32, to: u32, left: u64) -> Option<SlotId> {
         let target = self.slots.get(to);
         let is_socket = target.carrier.is_none() || target.link().is_some();
-        let to = (is_socket && target.is_live()).then_some(target.id)?;
+        let to = (is_socket && !target.closing).then_some(target.id)?;
         let source = self.slots.get(from);
-        if !source.is_live() || source.rx.bytes > 0 || source.rx.end.is_some() {
+        if source.closing || source.rx.bytes > 0 || source.rx.end.is_some() {
             return None;
         }
         let forward = source.link_or_insert()?.forward.get_or_insert_default();

@@ -84,11 +84,11 @@ pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> Option<
 
 /// The receive or the poll that was armed has an event, which the stream has taken in. False if it goes on as a plain one.
 pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> bool {
-    let (stream, shared) = streams.get(event.token.slot());
+    let stream = streams.slots.get(event.token.slot());
     let Some(carrier) = stream.carrier.as_deref() else { return false };
     match carrier {
         Carrier::Descriptors(_) => scm_rights::on_ready(stream, io, event),
-        Carrier::Pipe(_) => pipe::on_ready(stream, shared, io),
+        Carrier::Pipe(_) => pipe::on_ready(stream, io),
         Carrier::Link(_) => link::on_ready(streams, io, event),
     }
 }

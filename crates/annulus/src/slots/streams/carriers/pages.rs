@@ -58,10 +58,12 @@ impl Stream {
     }
 }
 
-/// No pages follow that would wait for space: the poll is cancelled.
-pub(super) fn stop_polling(stream: &mut Stream, io: &mut Io) {
-    stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
-    io.cancel(stream.id.token(Kind::Send));
+/// No pages follow that would wait for space: a poll for that is cancelled.
+pub(crate) fn stop_waiting(stream: &mut Stream, io: &mut Io) {
+    if stream.tx.phase == SendPhase::Single(SingleSend::Polling) {
+        stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
+        io.cancel(stream.id.token(Kind::Send));
+    }
 }
 
 /// The socket has space, or has failed, which the next send reports; or the poll was cancelled.
@@ -72,7 +74,7 @@ pub(super) fn on_space(streams: &mut Streams, io: &mut Io, event: Event) {
     stream.tx.set_idle();
     io.after.wakes.extend(stream.tx.waker.take());
     stream.resume_send(&mut streams.shared, io);
-    if stream.is_dropped() {
+    if stream.dropped {
         streams.close_if_done(io, slot);
     }
 }

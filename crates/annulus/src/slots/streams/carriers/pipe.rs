@@ -9,7 +9,6 @@ use crate::base::io::Io;
 use crate::memory::HeapMemory;
 use crate::slots::streams::chunk_queue::MOST;
 use crate::slots::streams::recv::End;
-use crate::slots::streams::recv_heap::OnHeap;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Shared, Stream};
 use annulus_kernel::Fd;
@@ -35,19 +34,16 @@ pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> bool {
     true
 }
 
-/// The pipe has bytes, or has ended.
-pub(super) fn on_ready(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> bool {
-    if stream.is_dropped() {
+/// The pipe has bytes, or has ended. False if there is nothing: it is armed again.
+pub(super) fn on_ready(stream: &mut Stream, io: &mut Io) -> bool {
+    if stream.dropped {
         return true;
     }
     match read_available(stream, io) {
         Ok(0) => stream.rx.end = Some(End::Eof),
         Ok(_) => {}
         // Another process was faster.
-        Err(Errno::AGAIN) => {
-            stream.want(shared, io);
-            return true;
-        }
+        Err(Errno::AGAIN) => return false,
         Err(errno) => stream.rx.end = Some(End::Failed(errno)),
     }
     io.after.wakes.extend(stream.rx.waker.take());
@@ -60,11 +56,7 @@ fn read_available(stream: &mut Stream, io: &Io) -> Result<usize, Errno> {
     let size = io.memory.piece(available);
     let mut memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
     let count = pipe::read(stream.fd, &mut memory)?;
-    let len = count as u32;
-    if len > 0 {
-        stream.rx.heap = Some(Box::new(OnHeap { memory, len }));
-        stream.rx.bytes += len;
-    }
+    stream.rx.add_on_heap(memory, count as u32);
     Ok(count)
 }
 

@@ -10,7 +10,6 @@ use crate::base::io::Io;
 use crate::memory::HeapMemory;
 use crate::slots::arming::Arming;
 use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
-use crate::slots::streams::recv_heap::OnHeap;
 use crate::slots::streams::send::Gathered;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Shared, Stream};
@@ -96,12 +95,8 @@ pub(super) fn on_ready(stream: &mut Stream, io: &Io, event: &Event) -> bool {
     // Descriptors that came with bytes that were taken without them are closed.
     scm_rights.has_lost = message.lost_descriptors();
     scm_rights.received = message.take_descriptors();
-    if len > 0 {
-        let bytes = Box::from(&*message.into_bytes());
-        let memory = HeapMemory::new(bytes, Some(&io.memory.meter));
-        stream.rx.heap = Some(Box::new(OnHeap { memory, len }));
-        stream.rx.bytes += len;
-    }
+    let bytes = Box::from(&*message.into_bytes());
+    stream.rx.add_on_heap(HeapMemory::new(bytes, Some(&io.memory.meter)), len);
     false
 }
 

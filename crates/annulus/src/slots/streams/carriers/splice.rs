@@ -114,7 +114,7 @@ impl Stream {
 
     /// Moves the bytes that a source has into a pipe, to be sent.
     fn splice_from(&mut self, shared: &mut Shared, io: &mut Io, source: Source) -> Moved {
-        if !self.is_live() || self.tx.refuses() {
+        if self.closing || self.tx.refuses() {
             return Moved::Refused;
         }
         if let Some(spliced) = self.link().and_then(|link| link.spliced.as_mut()) {

@@ -38,8 +38,15 @@ impl Shared {
     }
 }
 
+/// Whether the bytes gathered last are to go without being copied.
+#[inline]
+pub(crate) fn is_for(stream: &Stream, io: &Io) -> bool {
+    let Some(least) = io.bounds.zero_copy_threshold else { return false };
+    stream.tx.flying >= least && !stream.tx.single.copies
+}
+
 /// Sends the bytes gathered last without copying them.
-pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gathered: Gathered) {
+pub(crate) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gathered: Gathered) {
     let fd = stream.fd;
     let (op, vector) = match gathered {
         Gathered::Bytes { buffer, len } => (MemoryOp::SendZeroCopy { fd, buffer, len }, None),
@@ -48,12 +55,8 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gather
         }
     };
     let chunks = ChunkQueue::default();
-    let id = shared.carriers.zero_copy.insert(ZeroCopySend {
-        stream: stream.id,
-        chunks,
-        vector,
-        result: None,
-    });
+    let zero_copy = ZeroCopySend { stream: stream.id, chunks, vector, result: None };
+    let id = shared.carriers.zero_copy.insert(zero_copy);
     stream.tx.phase = SendPhase::Single(SingleSend::ZeroCopy);
     stream.tx.single.zero_copy = id;
     stream.tx.single.unnotified += 1;
@@ -158,7 +161,7 @@ impl Streams {
                 stream.on_notification(&mut self.shared, io, id, result);
             }
         }
-        if stream.is_some_and(|stream| stream.is_dropped()) {
+        if stream.is_some_and(|stream| stream.dropped) {
             self.close_if_done(io, owner.index);
         }
     }
