@@ -96,7 +96,7 @@ impl Io {
     }
 
     /// Sets the time within which what was dropped must have sent all it had accepted, unless it is set.
-    pub(crate) fn linger(&mut self, timer: &mut Option<TimerKey>, action: TimerAction) {
+    pub(crate) fn start_linger(&mut self, timer: &mut Option<TimerKey>, action: TimerAction) {
         if timer.is_none() {
             *timer = Some(self.timers.insert(self.now() + self.bounds.linger, action));
         }

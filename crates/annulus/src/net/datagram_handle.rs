@@ -6,7 +6,7 @@ use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{DatagramSlot, Format, ReceivedMessage, SendMeta, Settings, Shared};
+use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings, Shared, Socket};
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
@@ -40,13 +40,10 @@ impl DatagramHandle {
 
     /// Calls `f` with the slot, and what the sockets share.
     #[inline]
-    fn with<R>(
-        &self,
-        f: impl FnOnce(&mut DatagramSlot, &mut Shared, &mut Io) -> R,
-    ) -> io::Result<R> {
+    fn with<R>(&self, f: impl FnOnce(&mut Socket, &mut Shared, &mut Io) -> R) -> io::Result<R> {
         let inner = &mut *self.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.slot);
-        Ok(f(slot, shared, &mut inner.io))
+        let (socket, shared) = inner.datagrams.get(self.slot);
+        Ok(f(socket, shared, &mut inner.io))
     }
 
     /// Waits for what `poll` receives.
@@ -55,7 +52,7 @@ impl DatagramHandle {
         &self,
         poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
     ) -> impl Future<Output = io::Result<T>> {
-        Waiting { handle: self, poll, leave: DatagramSlot::leave_recv, id: None }
+        Waiting { handle: self, poll, leave: Socket::leave_recv, id: None }
     }
 
     /// The next message; with `split`, one datagram of those that the kernel coalesced.
@@ -66,7 +63,7 @@ impl DatagramHandle {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReceivedMessage>> {
-        self.with(|slot, shared, io| slot.poll_recv(shared, io, split, wait, cx))?
+        self.with(|socket, shared, io| socket.poll_recv(shared, io, split, wait, cx))?
     }
 
     /// The next datagram and its sender, on an internet socket.
@@ -78,17 +75,17 @@ impl DatagramHandle {
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
         // Without `with`: what it returns would be moved once more.
         let inner = &mut *self.core.enter_running()?;
-        let (slot, shared) = inner.datagrams.get(self.slot);
-        slot.poll_recv_from(shared, &mut inner.io, wait, cx)
+        let (socket, shared) = inner.datagrams.get(self.slot);
+        socket.poll_recv_from(shared, &mut inner.io, wait, cx)
     }
 
     pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let poll = || self.with(|slot, shared, io| slot.poll_readable(shared, io, cx))?;
+        let poll = || self.with(|socket, shared, io| socket.poll_readable(shared, io, cx))?;
         budget::poll_with(cx, poll)
     }
 
     pub(super) fn try_recv(&self) -> io::Result<ReceivedMessage> {
-        self.with(|slot, shared, io| slot.try_recv(shared, io))?
+        self.with(|socket, shared, io| socket.try_recv(shared, io))?
     }
 
     #[inline]
@@ -98,24 +95,24 @@ impl DatagramHandle {
 
     /// Sends a datagram at once, or copies it, to leave with the turn.
     pub(super) fn try_send(&self, bytes: &[u8], meta: SendMeta) -> io::Result<()> {
-        self.with(|slot, shared, io| slot.try_send_borrowed(shared, io, bytes, meta))?
+        self.with(|socket, shared, io| socket.try_send_borrowed(shared, io, bytes, meta))?
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
-            let ready =
-                self.with(|slot, shared, io| slot.poll_send_ready(shared, io, Wait::Polling, cx));
+            let ready = self
+                .with(|socket, shared, io| socket.poll_send_ready(shared, io, Wait::Polling, cx));
             ready?.map(Ok)
         })
     }
 
     /// Waits until everything has left.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
-        Waiting { handle: self, poll: Self::poll_drain, leave: DatagramSlot::leave_send, id: None }
+        Waiting { handle: self, poll: Self::poll_drain, leave: Socket::leave_send, id: None }
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || self.with(|slot, _, io| slot.poll_drain(io, wait, cx))?)
+        budget::poll_with(cx, || self.with(|socket, _, io| socket.poll_drain(io, wait, cx))?)
     }
 
     /// The socket has a peer from now on.
@@ -160,7 +157,7 @@ impl Drop for DatagramHandle {
 }
 
 /// Takes a future that waited out of the line.
-type Leave = fn(&mut DatagramSlot, &mut Io, &mut Option<WaiterId>);
+type Leave = fn(&mut Socket, &mut Io, &mut Option<WaiterId>);
 
 /// Waits for what `poll` returns. If a receive is dropped, no datagram is lost: the next waiter is notified of the one that is there.
 struct Waiting<'a, P> {
@@ -207,7 +204,7 @@ impl Future for SendDatagram<'_> {
         let Self { handle, datagram, id } = &mut *self;
         let wait = Wait::InLine(id);
         budget::poll_with(cx, || {
-            handle.with(|slot, shared, io| slot.poll_send(shared, io, datagram, wait, cx))?
+            handle.with(|socket, shared, io| socket.poll_send(shared, io, datagram, wait, cx))?
         })
     }
 }
@@ -215,7 +212,7 @@ impl Future for SendDatagram<'_> {
 impl Drop for SendDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.handle.leave(DatagramSlot::leave_send, &mut self.id);
+        self.handle.leave(Socket::leave_send, &mut self.id);
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::base::io::Io;
 use crate::bytes::after::After;
+use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
 use crate::waiters::{Wait, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, SlotId, Token};
@@ -146,8 +147,8 @@ impl Polls {
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
         let SlotId { index, generation } = event.token.id();
         let (slot, is_writable) = (index / 2, index % 2 == 1);
-        let id = SlotId { index: slot, generation };
-        let Some(poll) = self.0.find(id) else { return io.late(event) };
+        let event = Event { token: Token::new(Kind::Poll, generation, slot), ..event };
+        let Some(poll) = find_or_late(&mut self.0, io, &event) else { return };
         if event.more {
             return;
         }

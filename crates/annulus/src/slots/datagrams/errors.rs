@@ -1,7 +1,7 @@
 //! Datagrams that the kernel refused: what becomes of each, and which call returns the error.
 
 use super::outgoing::{OutgoingDatagram, OutgoingState};
-use super::{DatagramSlot, PeerAddress};
+use super::{PeerAddress, Socket};
 use crate::base::io::Io;
 use crate::base::op_error::{OpError, Operation};
 use annulus_kernel::Domain;
@@ -90,7 +90,7 @@ fn may_be_of_an_earlier_one(errno: Errno) -> bool {
     KEPT.contains(&errno)
 }
 
-impl DatagramSlot {
+impl Socket {
     /// The error of a failed receive, which names the peer of a connected socket.
     #[cold]
     pub(super) fn recv_failed(&self, io: &Io, errno: Errno) -> io::Error {
@@ -108,16 +108,16 @@ impl DatagramSlot {
         let has_segments = datagram.meta.segment_size.is_some();
         match errno {
             Errno::AGAIN | Errno::INTR => {
-                self.send.no_space_event |= self.has_no_space_event(datagram);
+                self.tx.no_space_event |= self.has_no_space_event(datagram);
                 OutgoingState::NoSpace
             }
             Errno::NOBUFS | Errno::NOMEM => {
-                self.send.no_space_event = true;
+                self.tx.no_space_event = true;
                 OutgoingState::NoSpace
             }
             // The device cannot split datagrams.
             Errno::IO if has_segments => {
-                self.send.splits_here = true;
+                self.tx.splits_here = true;
                 OutgoingState::Retry
             }
             // The segments are larger than the route takes: datagrams sent alone may pass as fragments. (Older kernels give
@@ -135,17 +135,17 @@ impl DatagramSlot {
         errno: Errno,
     ) -> OutgoingState {
         let may_be_earlier = self.format.domain != Domain::Unix
-            && self.send.connected
+            && self.tx.connected
             && may_be_of_an_earlier_one(errno);
         if !may_be_earlier || datagram.retried {
-            self.send.failures.add(Failure::of(datagram, errno));
+            self.tx.failures.add(Failure::of(datagram, errno));
             return OutgoingState::Failed;
         }
         datagram.retried = true;
-        if self.recv.report_error(errno) {
+        if self.rx.report_error(errno) {
             self.notify_receivers(io);
         } else {
-            self.send.failures.add(Failure::of(datagram, errno));
+            self.tx.failures.add(Failure::of(datagram, errno));
         }
         OutgoingState::Retry
     }

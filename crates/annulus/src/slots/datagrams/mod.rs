@@ -36,43 +36,43 @@ use std::io;
 use std::rc::Rc;
 
 /// A datagram socket's slot.
-pub(crate) struct DatagramSlot {
+pub(crate) struct Socket {
     id: SlotId,
     pub(crate) fd: Fd,
     /// How its datagrams are laid out, which follows from its family.
     format: &'static Format,
-    recv: RecvState,
-    send: SendState,
+    rx: RecvState,
+    tx: SendState,
     /// No handle owns it any more.
     dropped: bool,
 }
 
-impl DatagramSlot {
+impl Socket {
     fn new(id: SlotId, fd: Fd, format: &'static Format, settings: Settings) -> Self {
         Self {
             id,
             fd,
             format,
-            recv: RecvState::new(settings.max_datagram),
-            send: SendState::new(settings.unordered),
+            rx: RecvState::new(settings.max_datagram),
+            tx: SendState::new(settings.unordered),
             dropped: false,
         }
     }
 
     /// The socket has a peer from now on, so that a writable event means that the peer has space.
     pub(crate) fn set_connected(&mut self) {
-        self.send.connected = true;
+        self.tx.connected = true;
     }
 
     /// Sets the time within which a dropped socket must have sent the datagrams it had accepted.
     fn start_linger(&mut self, io: &mut Io) {
-        io.linger(&mut self.send.linger, TimerAction::DatagramLinger(self.id));
+        io.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
     }
 
     /// Dropped, and nothing is in flight: [`Datagrams::close`] is due.
     #[inline]
     fn is_done(&self) -> bool {
-        self.dropped && self.recv.is_idle() && self.send.is_quiet()
+        self.dropped && self.rx.is_idle() && self.tx.is_quiet()
     }
 }
 
@@ -107,7 +107,7 @@ impl Settings {
 
 /// All datagram sockets of a runtime.
 pub(crate) struct Datagrams {
-    slots: Slab<DatagramSlot>,
+    slots: Slab<Socket>,
     shared: Shared,
     /// The size of the receive pool, which is made with the first socket.
     pool_size: PoolSize,
@@ -143,29 +143,29 @@ impl Datagrams {
         io.driver.open_datagram_pool(self.pool_size)?;
         self.shared.pool = io.driver.datagram_pool().cloned();
         self.shared.addresses_sends = io.driver.addresses_sends();
-        Ok(self.slots.insert_with(|id| DatagramSlot::new(id, fd, format, settings)))
+        Ok(self.slots.insert_with(|id| Socket::new(id, fd, format, settings)))
     }
 
     /// The handle is gone. Accepted datagrams are still sent, within the linger.
-    pub(crate) fn drop_socket(&mut self, io: &mut Io, index: u32) {
-        let slot = self.slots.get(index);
-        slot.dropped = true;
-        slot.stop_recv(io);
-        slot.discard_received(&self.shared, io);
-        if !slot.send.is_idle() {
-            slot.start_linger(io);
+    pub(crate) fn drop_socket(&mut self, io: &mut Io, slot: u32) {
+        let socket = self.slots.get(slot);
+        socket.dropped = true;
+        socket.stop_recv(io);
+        socket.discard_received(&self.shared, io);
+        if !socket.tx.is_idle() {
+            socket.start_linger(io);
         }
-        if slot.is_done() {
-            self.close(io, index);
+        if socket.is_done() {
+            self.close(io, slot);
         }
     }
 
     /// The linger is over: datagrams that have not left are given up.
     pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
-        if let Some(slot) = self.slots.find(id) {
-            slot.send.linger = None;
-            slot.stop_sends(&mut self.shared, io);
-            if slot.is_done() {
+        if let Some(socket) = self.slots.find(id) {
+            socket.tx.linger = None;
+            socket.stop_send(&mut self.shared, io);
+            if socket.is_done() {
                 self.close(io, id.index);
             }
         }
@@ -173,35 +173,35 @@ impl Datagrams {
 
     /// Closes a dropped socket of which nothing is in flight, and frees its slot.
     #[cold]
-    fn close(&mut self, io: &mut Io, index: u32) {
-        let mut slot = self.slots.remove(index);
-        slot.discard_received(&self.shared, io);
-        _ = slot.count_drops(io);
-        if let Some(key) = slot.send.linger {
+    fn close(&mut self, io: &mut Io, slot: u32) {
+        let mut socket = self.slots.remove(slot);
+        socket.discard_received(&self.shared, io);
+        _ = socket.count_drops(io);
+        if let Some(key) = socket.tx.linger {
             io.timers.remove(key);
         }
-        slot.recv.waiters.notify_all(&mut io.after.drops);
-        slot.send.waiters.notify_all(&mut io.after.drops);
-        io.close_now(slot.fd);
+        socket.rx.waiters.notify_all(&mut io.after.drops);
+        socket.tx.waiters.notify_all(&mut io.after.drops);
+        io.close_now(socket.fd);
     }
 
     /// Whether all sockets have sent the datagrams they had accepted.
     pub(crate) fn all_sent(&mut self) -> bool {
-        self.slots.values().all(|slot| slot.send.is_idle())
+        self.slots.values().all(|socket| socket.tx.is_idle())
     }
 
     /// Ends all sockets. Handles that outlive the runtime find it ended.
     pub(crate) fn stop_all(&mut self, io: &mut Io) {
-        for index in self.slots.indices() {
-            self.slots.get(index).stop_sends(&mut self.shared, io);
-            self.drop_socket(io, index);
+        for slot in self.slots.indices() {
+            self.slots.get(slot).stop_send(&mut self.shared, io);
+            self.drop_socket(io, slot);
         }
     }
 
     /// A handle's slot, with what its methods need beside it.
     #[inline]
-    pub(crate) fn get(&mut self, index: u32) -> (&mut DatagramSlot, &mut Shared) {
-        (self.slots.get(index), &mut self.shared)
+    pub(crate) fn get(&mut self, slot: u32) -> (&mut Socket, &mut Shared) {
+        (self.slots.get(slot), &mut self.shared)
     }
 
     /// The lists of this turn.
@@ -217,19 +217,19 @@ impl Datagrams {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for slot in self.slots.values() {
-            for waker in slot.recv.waiters.wakers() {
-                waits.note(waker, || format!("for a datagram on descriptor {}", slot.fd));
+        for socket in self.slots.values() {
+            for waker in socket.rx.waiters.wakers() {
+                waits.note(waker, || format!("for a datagram on descriptor {}", socket.fd));
             }
-            for waker in slot.send.waiters.wakers() {
-                waits.note(waker, || format!("to send datagrams on descriptor {}", slot.fd));
+            for waker in socket.tx.waiters.wakers() {
+                waits.note(waker, || format!("to send datagrams on descriptor {}", socket.fd));
             }
         }
     }
 
     /// Brings the counts of datagrams that the kernel dropped up to date, as far as it reports them.
     pub(crate) fn count_all_drops(&mut self, io: &mut Io) {
-        self.slots.values().for_each(|slot| _ = slot.count_drops(io));
+        self.slots.values().for_each(|socket| _ = socket.count_drops(io));
     }
 
     /// The next turn fails: it settles the sends of a slot that does not exist.

@@ -5,7 +5,7 @@
 //! handled there. As for streams, the bytes that go so in a turn are bounded, since a socket that takes everything at once would keep the
 //! other tasks from running; and small datagrams are copied, since a turn sends many of those by one call.
 
-use super::{DatagramSlot, PeerAddress, Shared};
+use super::{PeerAddress, Shared, Socket};
 use crate::base::io::Io;
 use crate::bytes::after::After;
 use crate::bytes::chunk::Chunk;
@@ -193,7 +193,7 @@ impl SendMeta {
     }
 }
 
-impl DatagramSlot {
+impl Socket {
     /// Accepts a datagram for sending as soon as there is space for it.
     ///
     /// # Errors
@@ -243,9 +243,9 @@ impl DatagramSlot {
     fn note_wait(&mut self, is_over: bool, after: &mut After, wait: Wait<'_>, cx: &Context<'_>) {
         let After { wakes, drops, .. } = after;
         if is_over {
-            self.send.waiters.leave(wait, drops);
+            self.tx.waiters.leave(wait, drops);
         } else {
-            self.send.waiters.wait(wait, cx.waker(), wakes, drops);
+            self.tx.waiters.wait(wait, cx.waker(), wakes, drops);
         }
     }
 
@@ -286,7 +286,7 @@ impl DatagramSlot {
         len: usize,
         meta: &SendMeta,
     ) -> io::Result<()> {
-        if let Some(error) = self.send.failures.take_of(&meta.to) {
+        if let Some(error) = self.tx.failures.take_of(&meta.to) {
             return Err(error);
         }
         if !self.has_space(shared, io) {
@@ -309,7 +309,7 @@ impl DatagramSlot {
         meta: SendMeta,
         size: usize,
     ) {
-        let (piece, segment_size) = if self.send.splits_here {
+        let (piece, segment_size) = if self.tx.splits_here {
             (size, None)
         } else {
             (size * MOST_SEGMENTS.min(most_of(&meta) / size), meta.segment_size)
@@ -342,8 +342,8 @@ impl DatagramSlot {
             let (chunk, meta) = datagram.take().expect(UNSENT);
             OutgoingDatagram::new(slot, weight, chunk, meta)
         });
-        self.send.queue.push_back(id);
-        self.send.weight += weight;
+        self.tx.queue.push_back(id);
+        self.tx.weight += weight;
         self.list_send(shared);
     }
 
@@ -357,13 +357,13 @@ impl DatagramSlot {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.wait_until(self.send.is_idle(), &mut io.after, wait, cx));
-        Poll::Ready(self.send.failures.take_all().map_or(Ok(()), Err))
+        ready!(self.wait_until(self.tx.is_idle(), &mut io.after, wait, cx));
+        Poll::Ready(self.tx.failures.take_all().map_or(Ok(()), Err))
     }
 
     /// A future that waited for space or a drain is gone. The others were notified with it.
     pub(crate) fn leave_send(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
-        io.after.drops.extend(self.send.waiters.remove(id));
+        io.after.drops.extend(self.tx.waiters.remove(id));
     }
 }
 
@@ -390,7 +390,7 @@ fn check_size(len: usize, most: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-impl DatagramSlot {
+impl Socket {
     /// Sends borrowed bytes directly if that is worth it, or copies them into a buffer of the runtime's own, to leave with the turn.
     ///
     /// # Errors
@@ -420,11 +420,11 @@ impl DatagramSlot {
             .segment_size
             .is_none_or(|size| len <= most_of(meta) && len <= usize::from(size) * MOST_SEGMENTS);
         unsplit
-            && self.send.is_quiet()
-            && !self.send.awaits_retry
-            && !self.send.connected
+            && self.tx.is_quiet()
+            && !self.tx.awaits_retry
+            && !self.tx.connected
             && self.format.domain != Domain::Unix
-            && (meta.segment_size.is_none() || !self.send.splits_here)
+            && (meta.segment_size.is_none() || !self.tx.splits_here)
             && shared.turn.sent_directly < MOST
     }
 

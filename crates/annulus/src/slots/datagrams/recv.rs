@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::received::plain_source;
-use super::{DatagramSlot, Datagrams, ReceivedMessage, RecvMsgBuf, Shared};
+use super::{Datagrams, ReceivedMessage, RecvMsgBuf, Shared, Socket};
 use crate::base::io::Io;
 use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
@@ -89,7 +89,7 @@ impl RecvState {
     }
 }
 
-impl DatagramSlot {
+impl Socket {
     /// The next message; with `split`, one datagram of those that the kernel coalesced.
     ///
     /// # Errors
@@ -105,8 +105,8 @@ impl DatagramSlot {
     ) -> Poll<io::Result<ReceivedMessage>> {
         let Some(outcome) = self.take_next(shared, io, split) else {
             let After { wakes, drops, .. } = &mut io.after;
-            self.recv.waiters.wait(wait, cx.waker(), wakes, drops);
-            self.list_to_arm(shared);
+            self.rx.waiters.wait(wait, cx.waker(), wakes, drops);
+            self.list_recv(shared);
             return Poll::Pending;
         };
         self.note_taken(io, wait);
@@ -120,12 +120,12 @@ impl DatagramSlot {
         io: &mut Io,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.recv.available() > 0 {
+        if self.rx.available() > 0 {
             return Poll::Ready(Ok(()));
         }
         let After { wakes, drops, .. } = &mut io.after;
-        self.recv.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
-        self.list_to_arm(shared);
+        self.rx.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
+        self.list_recv(shared);
         Poll::Pending
     }
 
@@ -139,7 +139,7 @@ impl DatagramSlot {
         io: &mut Io,
     ) -> io::Result<ReceivedMessage> {
         let Some(outcome) = self.take_next(shared, io, true) else {
-            self.list_to_arm(shared);
+            self.list_recv(shared);
             return Err(io::ErrorKind::WouldBlock.into());
         };
         self.note_taken(io, Wait::Polling);
@@ -169,15 +169,15 @@ impl DatagramSlot {
     /// steps that the others need. `None` says nothing about what there is.
     #[inline]
     fn take_plain(&mut self, shared: &mut Shared) -> Option<(Lease, SocketAddr)> {
-        let Some(&RawDatagram::Lent { id, len }) = self.recv.queue.front() else { return None };
+        let Some(&RawDatagram::Lent { id, len }) = self.rx.queue.front() else { return None };
         let pool = shared.pool.as_ref()?;
-        if self.recv.rest.is_some() || pool.is_short() {
+        if self.rx.rest.is_some() || pool.is_short() {
             return None;
         }
         let mut lease = Lease::lent(pool.clone(), id, len as usize);
         self.pop(shared);
         let Some(source) = plain_source(&lease, self.format.layout) else {
-            self.recv.queue.push_front(RawDatagram::Leased(Box::new(lease)));
+            self.rx.queue.push_front(RawDatagram::Leased(Box::new(lease)));
             return None;
         };
         lease.advance(self.format.layout.payload_at());
@@ -187,9 +187,9 @@ impl DatagramSlot {
     /// Takes the oldest datagram, and has the receive armed again if few are left.
     #[inline]
     fn pop(&mut self, shared: &mut Shared) -> Option<RawDatagram> {
-        let raw = self.recv.queue.pop_front()?;
-        if self.recv.wants_more() {
-            self.list_to_arm(shared);
+        let raw = self.rx.queue.pop_front()?;
+        if self.rx.wants_more() {
+            self.list_recv(shared);
         }
         Some(raw)
     }
@@ -205,27 +205,27 @@ impl DatagramSlot {
 
     #[inline(never)]
     fn leave_line(&mut self, io: &mut Io, wait: Wait<'_>) {
-        self.recv.waiters.leave(wait, &mut io.after.drops);
+        self.rx.waiters.leave(wait, &mut io.after.drops);
     }
 
     /// A future that waited for a datagram is gone.
     pub(crate) fn leave_recv(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
-        io.after.drops.extend(self.recv.waiters.remove(id));
+        io.after.drops.extend(self.rx.waiters.remove(id));
         self.notify_receivers(io);
     }
 
     /// Notifies as many waiters as there are messages to take.
     #[inline]
     pub(super) fn notify_receivers(&mut self, io: &mut Io) {
-        if self.recv.waiters.may_notify() {
+        if self.rx.waiters.may_notify() {
             self.notify_some_receivers(io);
         }
     }
 
     #[inline(never)]
     fn notify_some_receivers(&mut self, io: &mut Io) {
-        let available = self.recv.available();
-        if self.recv.waiters.notify(available, &mut io.after.wakes) {
+        let available = self.rx.available();
+        if self.rx.waiters.notify(available, &mut io.after.wakes) {
             io.rechecks.push(Recheck::Receive(self.id));
         }
     }
@@ -237,18 +237,18 @@ impl DatagramSlot {
         io: &mut Io,
         split: bool,
     ) -> Option<io::Result<ReceivedMessage>> {
-        if let Some(rest) = self.recv.rest.take() {
+        if let Some(rest) = self.rx.rest.take() {
             return Some(Ok(self.keep_rest(rest, split)));
         }
         let Some(raw) = self.pop(shared) else {
-            let errno = self.recv.error.take()?;
+            let errno = self.rx.error.take()?;
             return Some(Err(self.recv_failed(io, errno)));
         };
         let mut message = ReceivedMessage::parse(lease(shared, io, raw, true), self.format);
         let first = if split { message.split_first() } else { None };
         match first {
             Some(first) => {
-                self.recv.rest = Some(Box::new(message));
+                self.rx.rest = Some(Box::new(message));
                 Some(Ok(first))
             }
             None => Some(Ok(message)),
@@ -260,7 +260,7 @@ impl DatagramSlot {
         let first = if split { rest.split_first() } else { None };
         match first {
             Some(first) => {
-                self.recv.rest = Some(rest);
+                self.rx.rest = Some(rest);
                 first
             }
             None => *rest,
@@ -277,37 +277,37 @@ impl DatagramSlot {
             return Ok(0);
         }
         let drops = io.driver.kernel().option(self.fd, SocketOption::Drops)?;
-        let recv = &mut self.recv;
-        let new = u64::from(drops.wrapping_sub(mem::replace(&mut recv.kernel_drops, drops)));
-        recv.drops += new;
+        let rx = &mut self.rx;
+        let new = u64::from(drops.wrapping_sub(mem::replace(&mut rx.kernel_drops, drops)));
+        rx.drops += new;
         io.driver.counters().dropped_datagrams += new;
-        Ok(recv.drops)
+        Ok(rx.drops)
     }
 
     /// Puts an idle slot on the list of those to arm.
     #[inline]
-    fn list_to_arm(&mut self, shared: &mut Shared) {
-        if self.recv.arming == Arming::Idle && !self.dropped {
-            self.recv.arming = Arming::Listed;
+    fn list_recv(&mut self, shared: &mut Shared) {
+        if self.rx.arming == Arming::Idle && !self.dropped {
+            self.rx.arming = Arming::Listed;
             shared.turn.arms.push(self.id.index);
         }
     }
 
     fn arm(&mut self, pool: &Pool, io: &mut Io, has_buffers: bool) {
-        let (fd, format, recv) = (self.fd, self.format, &mut self.recv);
+        let (fd, format, rx) = (self.fd, self.format, &mut self.rx);
         let fits = (pool.buffer_size() as usize).saturating_sub(format.layout.payload_at());
-        let wanted = recv.max_datagram.unwrap_or(fits);
+        let wanted = rx.max_datagram.unwrap_or(fits);
         let op = if has_buffers && wanted <= fits {
-            recv.arming = Arming::Multishot;
+            rx.arming = Arming::Multishot;
             MemoryOp::RecvMessages { fd, header: format.header() }
-        } else if recv.waiters.is_empty() {
+        } else if rx.waiters.is_empty() {
             // No task waits: the next receive lists the slot again.
-            recv.arming = Arming::Idle;
+            rx.arming = Arming::Idle;
             return;
         } else {
-            recv.arming = Arming::Single;
+            rx.arming = Arming::Single;
             io.driver.counters().heap_receives += 1;
-            let header = RecvMsgBuf::put(&mut recv.msg_buf, format, wanted, &io.memory.meter);
+            let header = RecvMsgBuf::put(&mut rx.msg_buf, format, wanted, &io.memory.meter);
             MemoryOp::RecvMessage { fd, header }
         };
         // SAFETY: the format's header is static, and the pool's memory outlives the driver; a `RecvMsgBuf` stays in the slot
@@ -316,41 +316,41 @@ impl DatagramSlot {
     }
 
     fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: Event) {
-        let msg_buf = if event.more { None } else { self.recv.msg_buf.take() };
-        self.recv.arming.on_event(event.more);
+        let msg_buf = if event.more { None } else { self.rx.msg_buf.take() };
+        self.rx.arming.on_event(event.more);
         io.in_flight -= usize::from(!event.more);
         match event.result {
             Ok(len) => {
                 let heap = |buf: Box<RecvMsgBuf>| buf.into_lease(self.format, len as usize);
                 let lent = event.buffer.map(|id| RawDatagram::Lent { id, len });
                 let raw = lent.or(msg_buf.map(|buf| RawDatagram::Leased(Box::new(heap(buf)))));
-                self.recv.queue.extend(raw);
+                self.rx.queue.extend(raw);
             }
             Err(errno) if ends_operation_only(errno) => {}
-            Err(errno) => self.recv.error = Some(errno),
+            Err(errno) => self.rx.error = Some(errno),
         }
         if self.dropped {
             return self.discard_received(shared, io);
         }
         self.notify_receivers(io);
-        if self.recv.wants_more() {
-            self.list_to_arm(shared);
-        } else if self.recv.arming == Arming::Multishot && self.recv.queue.len() >= MOST_QUEUED {
+        if self.rx.wants_more() {
+            self.list_recv(shared);
+        } else if self.rx.arming == Arming::Multishot && self.rx.queue.len() >= MOST_QUEUED {
             self.stop_recv(io);
         }
     }
 
     /// Ends a receive in flight, if there is one; its terminal event is still to come.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
-        if let Some(kind) = self.recv.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
+        if let Some(kind) = self.rx.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
             io.cancel(self.id.token(kind));
         }
     }
 
     /// Gives back received datagrams that will not be taken. Descriptors that came with them are closed.
     pub(super) fn discard_received(&mut self, shared: &Shared, io: &mut Io) {
-        self.recv.rest = None;
-        for raw in mem::take(&mut self.recv.queue) {
+        self.rx.rest = None;
+        for raw in mem::take(&mut self.rx.queue) {
             drop(ReceivedMessage::parse(lease(shared, io, raw, false), self.format));
         }
     }
@@ -371,19 +371,19 @@ fn lease(shared: &Shared, io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
 
 impl Datagrams {
     pub(crate) fn on_recv(&mut self, io: &mut Io, event: Event) {
-        let Some(slot) = find_or_late(&mut self.slots, io, &event) else { return };
-        slot.on_recv(&mut self.shared, io, event);
-        if slot.is_done() {
+        let Some(socket) = find_or_late(&mut self.slots, io, &event) else { return };
+        socket.on_recv(&mut self.shared, io, event);
+        if socket.is_done() {
             self.close(io, event.token.slot());
         }
     }
 
     /// Notifies the next waiters of datagrams that the first ones have not taken.
     pub(crate) fn recheck_receivers(&mut self, io: &mut Io, id: SlotId) {
-        if let Some(slot) = self.slots.find(id) {
-            let available = slot.recv.available();
-            slot.recv.waiters.recheck(available);
-            slot.notify_receivers(io);
+        if let Some(socket) = self.slots.find(id) {
+            let available = socket.rx.available();
+            socket.rx.waiters.recheck(available);
+            socket.notify_receivers(io);
         }
     }
 
@@ -399,11 +399,11 @@ impl Datagrams {
         // There is one as soon as there is a slot.
         let Some(pool) = &self.shared.pool else { return };
         let buffers = pool.with_kernel() as usize;
-        let is_listed = |slot: &&mut DatagramSlot| slot.recv.arming == Arming::Listed;
+        let is_listed = |socket: &&mut Socket| socket.rx.arming == Arming::Listed;
         let slots = &mut self.slots;
-        let some_left = self.shared.turn.arms.arm(buffers, |index| {
-            let slot = slots.peek(index).filter(is_listed);
-            slot.map(|slot| slot.arm(pool, io, buffers > 0)).is_some()
+        let some_left = self.shared.turn.arms.arm(buffers, |slot| {
+            let socket = slots.peek(slot).filter(is_listed);
+            socket.map(|socket| socket.arm(pool, io, buffers > 0)).is_some()
         });
         if some_left {
             pool.starved();

@@ -15,7 +15,7 @@
 
 use super::errors::{Failure, Failures};
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
-use super::{DatagramSlot, Datagrams, Shared};
+use super::{Datagrams, Shared, Socket};
 use crate::base::io::Io;
 use crate::slots::find_or_late;
 use crate::timers::{TimerAction, TimerKey};
@@ -143,26 +143,26 @@ impl SendState {
     }
 }
 
-impl DatagramSlot {
+impl Socket {
     /// Puts the slot on the list of those with something to send.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
-        if self.send.may_start() && !self.send.listed {
-            self.send.listed = true;
+        if self.tx.may_start() && !self.tx.listed {
+            self.tx.listed = true;
             shared.turn.sends.push(self.id.index);
         }
     }
 
     /// Submits the queued datagrams.
     fn start_batch(&mut self, shared: &mut Shared, io: &mut Io) {
-        for _ in 0..self.send.batch(self.format.domain) {
-            let Some(id) = self.send.queue.pop_front() else { break };
-            self.send.in_flight.push_back(id);
+        for _ in 0..self.tx.batch(self.format.domain) {
+            let Some(id) = self.tx.queue.pop_front() else { break };
+            self.tx.in_flight.push_back(id);
             self.submit(shared, io, id);
         }
         shared.turn.unsettled.push(self.id.index);
         shared.turn.must_settle |=
-            self.dropped || !self.send.waiters.is_empty() || !self.send.queue.is_empty();
+            self.dropped || !self.tx.waiters.is_empty() || !self.tx.queue.is_empty();
     }
 
     #[inline]
@@ -178,33 +178,33 @@ impl DatagramSlot {
     /// The outcome of every datagram in flight is known. One without an event has left.
     fn settle_batch(&mut self, shared: &mut Shared, io: &mut Io) {
         let (mut refused, mut left, mut moved) = (false, 0, false);
-        while let Some(id) = self.send.next_to_settle() {
+        while let Some(id) = self.tx.next_to_settle() {
             let datagram = shared.outgoing.get(id);
             match datagram.state {
                 OutgoingState::Submitted | OutgoingState::Sent | OutgoingState::Failed => {
                     left += 1;
                     moved |= datagram.waited;
-                    self.send.release(io, datagram);
+                    self.tx.release(io, datagram);
                     shared.outgoing.free(id);
                 }
                 OutgoingState::NoSpace => {
                     refused = true;
-                    self.send.defer(id, datagram);
+                    self.tx.defer(id, datagram);
                 }
                 OutgoingState::Queued | OutgoingState::Retry | OutgoingState::Split => {
                     self.requeue(shared, io, id);
                 }
             }
         }
-        let window = self.send.window;
-        self.send.window = if refused { left.max(1) } else { window.saturating_mul(2) };
+        let window = self.tx.window;
+        self.tx.window = if refused { left.max(1) } else { window.saturating_mul(2) };
         if moved {
-            self.send.has_moved();
+            self.tx.has_moved();
         }
         if refused {
             self.wait_for_space(io);
         }
-        self.continue_sending(shared, io);
+        self.resume_send(shared, io);
     }
 
     /// Puts a datagram back to the front of the queue; split, if no layer below would split it.
@@ -212,53 +212,53 @@ impl DatagramSlot {
     fn requeue(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
         let datagram = shared.outgoing.get(id);
         let state = mem::replace(&mut datagram.state, OutgoingState::Queued);
-        let splits = state == OutgoingState::Split || self.send.splits_here;
+        let splits = state == OutgoingState::Split || self.tx.splits_here;
         let Some(size) = datagram.meta.segment_size.filter(|_| splits) else {
-            return self.send.queue.push_front(id);
+            return self.tx.queue.push_front(id);
         };
         let OutgoingDatagram { mut chunk, meta, weight, .. } = shared.outgoing.remove(id);
-        self.send.weight -= weight;
+        self.tx.weight -= weight;
         io.memory.meter.sub(chunk.weight());
-        let behind = mem::take(&mut self.send.queue);
+        let behind = mem::take(&mut self.tx.queue);
         let meta = SendMeta { segment_size: None, ..meta };
         while chunk.len() > usize::from(size) {
             let first = chunk.split_to(size.into());
             self.queue(shared, io, first, meta.clone());
         }
         self.queue(shared, io, chunk, meta);
-        self.send.queue.extend(behind);
+        self.tx.queue.extend(behind);
     }
 
     /// A datagram found no space. Waits for an event that announces space or, if there is none for it, for a timer.
     fn wait_for_space(&mut self, io: &mut Io) {
-        if mem::take(&mut self.send.no_space_event) {
+        if mem::take(&mut self.tx.no_space_event) {
             self.wait_to_retry(io);
-        } else if !self.send.awaits_writable {
-            self.send.awaits_writable = true;
+        } else if !self.tx.awaits_writable {
+            self.tx.awaits_writable = true;
             io.start(self.id.token(Kind::DatagramWritable), Op::WritableOnce { fd: self.fd });
         }
     }
 
     fn wait_to_retry(&mut self, io: &mut Io) {
-        if !mem::replace(&mut self.send.awaits_retry, true) {
-            let deadline = io.now() + self.send.next_retry();
+        if !mem::replace(&mut self.tx.awaits_retry, true) {
+            let deadline = io.now() + self.tx.next_retry();
             io.timers.insert(deadline, TimerAction::DatagramRetry(self.id));
         }
     }
 
     /// Sends have ended, or there may be space: wakes tasks that wait for space or a drain, and lists the slot if datagrams are queued.
-    fn continue_sending(&mut self, shared: &mut Shared, io: &mut Io) {
-        let has_space = self.send.weight <= io.send_bound()
+    fn resume_send(&mut self, shared: &mut Shared, io: &mut Io) {
+        let has_space = self.tx.weight <= io.send_bound()
             || self.first_discardable(&mut shared.outgoing).is_some();
         if has_space {
-            self.send.waiters.notify_all(&mut io.after.wakes);
+            self.tx.waiters.notify_all(&mut io.after.wakes);
         }
         self.list_send(shared);
-        if !self.send.is_idle() {
+        if !self.tx.is_idle() {
             if self.dropped {
                 self.start_linger(io);
             }
-        } else if self.send.awaits_writable {
+        } else if self.tx.awaits_writable {
             // No datagram is left that the wait is for.
             io.cancel(self.id.token(Kind::DatagramWritable));
         }
@@ -266,18 +266,18 @@ impl DatagramSlot {
 
     /// There may be space again.
     fn retry(&mut self, shared: &mut Shared, io: &mut Io) {
-        self.send.requeue_deferred();
-        self.continue_sending(shared, io);
+        self.tx.requeue_deferred();
+        self.resume_send(shared, io);
     }
 
     /// Gives up everything that was accepted and has not left.
-    pub(super) fn stop_sends(&mut self, shared: &mut Shared, io: &mut Io) {
-        self.send.requeue_deferred();
-        for id in mem::take(&mut self.send.queue) {
-            self.send.release(io, shared.outgoing.get(id));
+    pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
+        self.tx.requeue_deferred();
+        for id in mem::take(&mut self.tx.queue) {
+            self.tx.release(io, shared.outgoing.get(id));
             shared.outgoing.free(id);
         }
-        if self.send.awaits_writable {
+        if self.tx.awaits_writable {
             io.cancel(self.id.token(Kind::DatagramWritable));
         }
     }
@@ -300,12 +300,12 @@ impl Datagrams {
     #[inline(never)]
     fn start_batches(&mut self, io: &mut Io) {
         let mut listed = mem::take(&mut self.shared.turn.sends);
-        for index in listed.drain(..) {
-            if let Some(slot) = self.slots.peek(index)
-                && mem::take(&mut slot.send.listed)
-                && slot.send.may_start()
+        for slot in listed.drain(..) {
+            if let Some(socket) = self.slots.peek(slot)
+                && mem::take(&mut socket.tx.listed)
+                && socket.tx.may_start()
             {
-                slot.start_batch(&mut self.shared, io);
+                socket.start_batch(&mut self.shared, io);
             }
         }
         // No slot was listed meanwhile: the list keeps its memory.
@@ -324,11 +324,11 @@ impl Datagrams {
     /// Not inlined, as [`start_batches`](Self::start_batches).
     #[inline(never)]
     fn settle_batches(&mut self, io: &mut Io) {
-        while let Some(index) = self.shared.turn.unsettled.pop() {
-            let slot = self.slots.get(index);
-            slot.settle_batch(&mut self.shared, io);
-            if slot.is_done() {
-                self.close(io, index);
+        while let Some(slot) = self.shared.turn.unsettled.pop() {
+            let socket = self.slots.get(slot);
+            socket.settle_batch(&mut self.shared, io);
+            if socket.is_done() {
+                self.close(io, slot);
             }
         }
     }
@@ -336,39 +336,39 @@ impl Datagrams {
     /// A send has an outcome; its batch is settled as a whole later.
     pub(crate) fn on_sent(&mut self, io: &mut Io, event: Event) {
         let Some(datagram) = find_or_late(&mut self.shared.outgoing, io, &event) else { return };
-        let index = datagram.slot;
-        let slot = self.slots.get(index);
+        let slot = datagram.slot;
+        let socket = self.slots.get(slot);
         datagram.state = match event.result {
             Ok(_) => OutgoingState::Sent,
-            Err(errno) => slot.on_refused(io, datagram, errno),
+            Err(errno) => socket.on_refused(io, datagram, errno),
         };
     }
 
     /// The wait for a writable socket has ended.
     pub(crate) fn on_writable(&mut self, io: &mut Io, event: Event) {
-        let Some(slot) = find_or_late(&mut self.slots, io, &event) else { return };
-        slot.send.awaits_writable = false;
+        let Some(socket) = find_or_late(&mut self.slots, io, &event) else { return };
+        socket.tx.awaits_writable = false;
         io.in_flight -= 1;
-        slot.retry(&mut self.shared, io);
-        if slot.is_done() {
+        socket.retry(&mut self.shared, io);
+        if socket.is_done() {
             self.close(io, event.token.slot());
         }
     }
 
     /// The wait for a timer has ended.
     pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
-        if let Some(slot) = self.slots.find(id)
-            && mem::take(&mut slot.send.awaits_retry)
+        if let Some(socket) = self.slots.find(id)
+            && mem::take(&mut socket.tx.awaits_retry)
         {
-            slot.retry(&mut self.shared, io);
-            if slot.is_done() {
+            socket.retry(&mut self.shared, io);
+            if socket.is_done() {
                 self.close(io, id.index);
             }
         }
     }
 }
 
-impl DatagramSlot {
+impl Socket {
     /// No event announces space at this datagram's destination.
     pub(super) fn has_no_space_event(&self, datagram: &OutgoingDatagram) -> bool {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
@@ -377,13 +377,13 @@ impl DatagramSlot {
     /// Whether another datagram would be accepted. Deferred ones may be discarded for it.
     #[inline]
     pub(super) fn has_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
-        self.send.weight <= io.send_bound() || self.make_space(shared, io)
+        self.tx.weight <= io.send_bound() || self.make_space(shared, io)
     }
 
     #[cold]
     fn make_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
         let bound = io.send_bound();
-        while self.send.weight > bound {
+        while self.tx.weight > bound {
             let Some(at) = self.first_discardable(&mut shared.outgoing) else { return false };
             self.discard_deferred(shared, io, at);
         }
@@ -392,14 +392,14 @@ impl DatagramSlot {
 
     /// The position of the first deferred datagram that may be discarded.
     pub(super) fn first_discardable(&self, outgoing: &mut Slab<OutgoingDatagram>) -> Option<usize> {
-        self.send.deferred.iter().position(|id| self.has_no_space_event(outgoing.get(*id)))
+        self.tx.deferred.iter().position(|id| self.has_no_space_event(outgoing.get(*id)))
     }
 
     fn discard_deferred(&mut self, shared: &mut Shared, io: &mut Io, at: usize) {
-        let Some(id) = self.send.deferred.remove(at) else { return };
+        let Some(id) = self.tx.deferred.remove(at) else { return };
         let datagram = shared.outgoing.get(id);
-        self.send.failures.add(Failure::of(datagram, Errno::AGAIN));
-        self.send.release(io, datagram);
+        self.tx.failures.add(Failure::of(datagram, Errno::AGAIN));
+        self.tx.release(io, datagram);
         shared.outgoing.free(id);
     }
 }

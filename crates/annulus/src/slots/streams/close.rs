@@ -43,7 +43,7 @@ impl Stream {
     }
 
     /// Gives up on everything that was accepted: a send that waits for space is cancelled, the rest discarded.
-    pub(super) fn stop_sending(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
@@ -59,9 +59,9 @@ impl Stream {
     }
 
     /// Sets the time within which a dropped stream must have sent the bytes it had accepted.
-    pub(super) fn linger(&mut self, io: &mut Io) {
+    pub(super) fn start_linger(&mut self, io: &mut Io) {
         if self.dropped {
-            io.linger(&mut self.tx.linger, TimerAction::Linger(self.id));
+            io.start_linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
 
@@ -69,7 +69,7 @@ impl Stream {
     fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
         // A socket that takes no options any more does not need the reset either.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
-        self.stop_sending(shared, io);
+        self.stop_send(shared, io);
     }
 }
 
@@ -85,7 +85,7 @@ impl Streams {
         single::stop_waiting(stream, io);
         // Bytes that go out at the first attempt need no linger; the send sets it if its count is short.
         if stream.tx.is_waiting() {
-            stream.linger(io);
+            stream.start_linger(io);
         }
         self.close_if_done(io, slot);
     }
@@ -112,10 +112,10 @@ impl Streams {
         if !(stream.dropped && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
             return;
         }
-        if !stream.tx.is_over() {
+        if !stream.tx.is_quiet() {
             // The kernel still has memory of ours: the peer sees the end, and a reset can get it back.
             stream.end_when_sent(io);
-            return stream.linger(io);
+            return stream.start_linger(io);
         }
         stream.discard_received(&self.shared);
         let stream = self.remove(io, slot);
@@ -148,7 +148,7 @@ impl Streams {
         stream.closing = true;
         single::stop_waiting(stream, io);
         stream.stop_recv(io);
-        ready!(stream.poll_sent(io, cx, SendState::is_over))?;
+        ready!(stream.poll_sent(io, cx, SendState::is_quiet))?;
         if let Some(End::Failed(errno)) = stream.rx.end {
             return Poll::Ready(Err(stream.failed(io, Operation::Recv, errno)));
         }
@@ -170,13 +170,13 @@ impl Streams {
 
     /// Whether all streams have sent the bytes they had accepted, and have their memory back.
     pub(crate) fn all_sent(&mut self) -> bool {
-        self.slots.values().all(|stream| stream.tx.is_over())
+        self.slots.values().all(|stream| stream.tx.is_quiet())
     }
 
     /// Ends all streams; those with something unsent are reset. Handles that outlive the runtime find it ended.
     pub(crate) fn stop_all(&mut self, io: &mut Io) {
         for slot in self.slots.indices() {
-            if self.slots.get(slot).tx.is_over() {
+            if self.slots.get(slot).tx.is_quiet() {
                 self.drop_stream(io, slot);
             } else {
                 self.abort(io, slot);

@@ -112,7 +112,7 @@ impl Stream {
         if self.carrier.is_some() {
             carriers::on_ask(self);
         }
-        self.want(shared, io);
+        self.list_recv(shared, io);
     }
 
     /// As [`poll_recv`](Self::poll_recv), with an error if nothing has been received yet. The task that polled stays noted.
@@ -165,13 +165,13 @@ impl Stream {
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.rx.arming == Arming::Idle && self.rx.bytes <= io.memory.recv_bound / 2 {
-            self.want(shared, io);
+            self.list_recv(shared, io);
         }
     }
 
     /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
     #[inline]
-    pub(super) fn want(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn list_recv(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.closing {
             if self.is_over(io.memory.allowance) {
                 return self.hold_back(shared, io);
@@ -397,7 +397,7 @@ impl Streams {
             io.after.wakes.extend(stream.rx.waker.take());
             stream.recv_more(&mut self.shared, io);
         } else if !carriers::on_ready(self, io, &event) {
-            self.slots.get(slot).want(&mut self.shared, io);
+            self.slots.get(slot).list_recv(&mut self.shared, io);
         }
         self.close_if_done(io, slot);
     }

@@ -79,7 +79,7 @@ impl SendState {
 
     /// Nothing queued, nothing in flight, and no memory with the kernel. Memory of a send that was given up does not count: closing
     /// gets it back.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.is_idle() && (self.error.is_some() || !self.single.hold_memory())
     }
 
@@ -224,7 +224,7 @@ impl Stream {
             // driver is settled; the vectors likewise.
             unsafe { io.driver.submit_memory(token, op) };
         } else {
-            self.linger(io);
+            self.start_linger(io);
             // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the terminal event; the
             // vectors stay until the kernel has taken the entry.
             unsafe { io.start_memory(token, op) };
@@ -306,7 +306,7 @@ impl Stream {
     /// The system is short of memory: tries again after a moment, of a dropped stream for as long as the linger.
     #[cold]
     fn send_later(&mut self, io: &mut Io) {
-        self.linger(io);
+        self.start_linger(io);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;
         io.timers.insert(io.now() + RETRY, TimerAction::Send(self.id));

@@ -57,7 +57,7 @@ impl Stream {
     /// Waits until the descriptor has space.
     fn await_writable(&mut self, io: &mut Io, phase: SendPhase) {
         self.tx.phase = phase;
-        self.linger(io);
+        self.start_linger(io);
         io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
         if let Some(source) = streams.slots.find(from)
             && source.is_linked()
         {
-            source.want(&mut streams.shared, io);
+            source.list_recv(&mut streams.shared, io);
         }
     }
 }

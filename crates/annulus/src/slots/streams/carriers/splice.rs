@@ -160,10 +160,10 @@ impl Stream {
                 }
             }
             Moved::Later => return,
-            Moved::Nothing => return self.want(shared, io),
+            Moved::Nothing => return self.list_recv(shared, io),
             Moved::ByReceive => {
                 forward.set_splices(false);
-                return self.want(shared, io);
+                return self.list_recv(shared, io);
             }
             Moved::Refused => {}
             Moved::Failed(errno) => self.rx.end = Some(End::Failed(errno)),

@@ -61,7 +61,7 @@ pub(crate) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gather
     stream.tx.single.zero_copy = id;
     stream.tx.single.unnotified += 1;
     io.driver.counters().zero_copy_sends += 1;
-    stream.linger(io);
+    stream.start_linger(io);
     // SAFETY: the chunks stay in the queue, and then in the send's own slot, which also keeps the header, until the
     // terminal event; the bytes of a chunk stay where they are when it moves.
     unsafe { io.start_memory(shared.zero_copy_token(id), op) };
