@@ -160,7 +160,7 @@ fn sends_without_a_copy_are_refused_where_there_are_none() {
     let error = builder().kernel(old.clone()).build().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("lacks zero-copy sendmsg") && text.contains("newer kernel"), "{text}");
+    assert!(text.contains("lacks SENDMSG_ZC") && text.contains("newer kernel"), "{text}");
     assert!(builder().zero_copy_threshold(None).kernel(old).build().is_ok());
 }
 

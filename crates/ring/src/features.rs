@@ -4,10 +4,11 @@ use crate::completion::Completion;
 use crate::entry::Entry;
 use crate::error::SetupError;
 use crate::op;
-use crate::opcode;
+use crate::opcode::{self, Need, OPERATIONS, Operation};
 use crate::params::{KernelFeatures, SetupFlags};
 use crate::probe::Probe;
 use crate::ring::{Ring, Wait};
+use Test::{Bit, Flag, Opcode, Tried};
 use annulus_kernel::{Fd, Kernel, Linux};
 use std::rc::Rc;
 
@@ -19,9 +20,9 @@ enum Test {
     /// A set-up flag that the kernel accepted.
     Flag(SetupFlags),
     /// An operation in the probe.
-    Operation(u8),
+    Opcode(u8),
     /// An entry without a file: it fails with EBADF if the kernel understands it, else with EINVAL.
-    Entry(fn() -> Entry),
+    Tried(fn() -> Entry),
 }
 
 struct Row {
@@ -35,70 +36,64 @@ const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Te
     Row { name, since, buys, test }
 }
 
+/// A feature that is an operation.
+const fn operation(name: &'static str, code: u8, buys: &'static str) -> Row {
+    let known = opcode::operation(code).expect("it has a row");
+    row(name, known.since, buys, Opcode(code))
+}
+
 /// The features, in the order of the kernels that introduced them.
 const ROWS: [Row; 21] = [
-    row("fast poll", (5, 7), "sockets need no kernel worker", Test::Bit(KernelFeatures::FAST_POLL)),
-    row("wait timeout", (5, 11), "a timer inside the wait", Test::Bit(KernelFeatures::EXT_ARG)),
-    row("skipped completions", (5, 17), "fewer completions", Test::Bit(KernelFeatures::CQE_SKIP)),
-    row(
-        "message ring",
-        (5, 18),
-        "wakes and descriptors across cores",
-        Test::Operation(opcode::MSG_RING),
-    ),
-    row("multishot accept", (5, 19), "one entry for all connections", Test::Entry(accept_multi)),
-    row(
-        "single issuer",
-        (6, 0),
-        "less locking in the kernel",
-        Test::Flag(SetupFlags::SINGLE_ISSUER),
-    ),
-    row("multishot receive", (6, 0), "one entry for many receives", Test::Entry(recv_multi)),
-    row("zero-copy send", (6, 0), "large sends without a copy", Test::Operation(opcode::SEND_ZC)),
-    row("zero-copy sendmsg", (6, 1), "the same for vectors", Test::Operation(opcode::SENDMSG_ZC)),
+    row("fast poll", (5, 7), "sockets need no kernel worker", Bit(KernelFeatures::FAST_POLL)),
+    row("wait timeout", (5, 11), "a timer inside the wait", Bit(KernelFeatures::EXT_ARG)),
+    row("skipped completions", (5, 17), "fewer completions", Bit(KernelFeatures::CQE_SKIP)),
+    operation("message ring", opcode::MSG_RING, "wakes and descriptors across cores"),
+    row("multishot accept", (5, 19), "one entry for all connections", Tried(accept_multi)),
+    row("single issuer", (6, 0), "less locking in the kernel", Flag(SetupFlags::SINGLE_ISSUER)),
+    row("multishot receive", (6, 0), "one entry for many receives", Tried(recv_multi)),
+    operation("zero-copy send", opcode::SEND_ZC, "large sends without a copy"),
+    operation("zero-copy sendmsg", opcode::SENDMSG_ZC, "the same for vectors"),
     row(
         "deferred task work",
         (6, 1),
         "completions in batches, when the loop asks",
-        Test::Flag(SetupFlags::DEFER_TASKRUN),
+        Flag(SetupFlags::DEFER_TASKRUN),
     ),
-    row("zero-copy report", (6, 2), "reports which sends were copied", Test::Entry(send_zero_copy)),
-    row("no index array", (6, 6), "a smaller ring", Test::Flag(SetupFlags::NO_SQARRAY)),
-    row(
-        "multishot read",
-        (6, 7),
-        "pipes and terminals without arming again",
-        Test::Operation(opcode::READ_MULTISHOT),
-    ),
-    row("futex", (6, 7), "locks awaited on the ring", Test::Operation(opcode::FUTEX_WAIT)),
-    row(
-        "bundles",
-        (6, 10),
-        "several buffers a receive",
-        Test::Bit(KernelFeatures::RECVSEND_BUNDLE),
-    ),
-    row("bind and listen", (6, 11), "sockets set up on the ring", Test::Operation(opcode::LISTEN)),
-    row("minimum wait", (6, 12), "batching under load", Test::Bit(KernelFeatures::MIN_TIMEOUT)),
+    row("zero-copy report", (6, 2), "reports which sends were copied", Tried(send_zero_copy)),
+    row("no index array", (6, 6), "a smaller ring", Flag(SetupFlags::NO_SQARRAY)),
+    operation("multishot read", opcode::READ_MULTISHOT, "pipes and terminals without arming again"),
+    operation("futex", opcode::FUTEX_WAIT, "locks awaited on the ring"),
+    row("bundles", (6, 10), "several buffers a receive", Bit(KernelFeatures::RECVSEND_BUNDLE)),
+    operation("bind and listen", opcode::LISTEN, "sockets set up on the ring"),
+    row("minimum wait", (6, 12), "batching under load", Bit(KernelFeatures::MIN_TIMEOUT)),
     row(
         "honest iowait",
         (6, 15),
         "an idle ring does not look busy",
-        Test::Bit(KernelFeatures::NO_IOWAIT),
+        Bit(KernelFeatures::NO_IOWAIT),
     ),
-    row(
-        "zero-copy receive",
-        (6, 15),
-        "receives without a copy (special NICs)",
-        Test::Operation(opcode::RECV_ZC),
-    ),
-    row("pipe", (6, 16), "pipes made on the ring", Test::Operation(opcode::PIPE)),
-    row(
-        "receive limit",
-        (6, 17),
-        "multishot receives on streams, bounded",
-        Test::Entry(recv_limited),
-    ),
+    operation("zero-copy receive", opcode::RECV_ZC, "receives without a copy (special NICs)"),
+    operation("pipe", opcode::PIPE, "pipes made on the ring"),
+    row("receive limit", (6, 17), "multishot receives on streams, bounded", Tried(recv_limited)),
 ];
+
+/// An operation as new as Linux 6.0, the oldest kernel with a ring that annulus uses, is a feature, unless a system call replaces it.
+const fn is_reported(operation: &Operation) -> bool {
+    let (mut at, mut found) = (0, matches!(operation.need, Need::File) || operation.since.0 < 6);
+    while at < ROWS.len() {
+        found |= matches!(ROWS[at].test, Opcode(code) if code == operation.opcode);
+        at += 1;
+    }
+    found
+}
+
+const _: () = {
+    let mut at = 0;
+    while at < OPERATIONS.len() {
+        assert!(is_reported(&OPERATIONS[at]), "a new operation is no feature");
+        at += 1;
+    }
+};
 
 fn accept_multi() -> Entry {
     op::AcceptMulti { fd: Fd::NONE }.entry().into()
@@ -182,10 +177,10 @@ impl Features {
 
 fn has(ring: &mut Ring, probe: &Probe, test: Test) -> Result<bool, SetupError> {
     match test {
-        Test::Bit(bit) => Ok(ring.kernel_features().contains(bit)),
-        Test::Flag(flag) => Ok(ring.setup_flags().contains(flag)),
-        Test::Operation(code) => Ok(probe.has(code)),
-        Test::Entry(entry) => understood(ring, entry()),
+        Bit(bit) => Ok(ring.kernel_features().contains(bit)),
+        Flag(flag) => Ok(ring.setup_flags().contains(flag)),
+        Opcode(code) => Ok(probe.has(code)),
+        Tried(entry) => understood(ring, entry()),
     }
 }
 

@@ -4,7 +4,6 @@
 //! submit: the memory must stay valid and unused until the terminal completion (see
 //! [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others become a [`SafeEntry`], which safe code may submit.
 
-pub mod file;
 mod recv;
 mod rw;
 mod send;
@@ -13,6 +12,7 @@ use crate::entry::{Entry, SafeEntry};
 use crate::opcode;
 use annulus_kernel::Fd;
 
+pub use crate::opcode::file_entry;
 pub use recv::{Recv, RecvMsg, RecvMsgMulti, RecvMulti, RecvSelect};
 pub use rw::{Read, Write, Writev, rwf};
 pub use send::{Send, SendMsg, SendTo, zero_copy};

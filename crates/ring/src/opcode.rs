@@ -1,99 +1,183 @@
-//! `IORING_OP_*` as integers, since a newer kernel may report ones that an enum would not have.
+//! The table of operations: the number of each (`IORING_OP_*`), the kernel that introduced it, what needs it, and which memory its entries
+//! name; and the entries of file calls. The numbers are integers, since a newer kernel may report ones that an enum would not have.
 
-macro_rules! opcodes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
-        $($(#[$doc])* pub const $name: u8 = $value;)*
+use crate::entry::Entry;
+use annulus_kernel::Fd;
+use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
 
-        /// The name in the kernel's header, without the prefix; `None` for an operation that this crate does not know.
-        pub fn name(opcode: u8) -> Option<&'static str> {
-            Some(match opcode { $($value => stringify!($name),)* _ => return None })
-        }
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The name in the kernel's header, without the prefix.
+    pub name: &'static str,
+    /// The number.
+    pub opcode: u8,
+    /// The version that introduced it, major and minor.
+    pub since: (u16, u16),
+    /// What needs it.
+    pub need: Need,
+    /// The memory that its entries name.
+    pub memory: Memory,
+}
+
+/// What needs an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The driver of annulus, which does not start without it.
+    Always,
+    /// The driver, which does something else without it.
+    Optional,
+    /// The driver, if it is to send without copying.
+    ZeroCopy,
+    /// File calls: without it they are system calls.
+    File,
+    /// None: it is a feature of kernels, and reported.
+    Never,
+}
+
+/// The memory of the submitter that an entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// None.
+    None,
+    /// It is read when the entry is consumed.
+    Submission,
+    /// It must stay until the terminal completion. An entry that selects buffers of a group names none.
+    Completion,
+}
+
+macro_rules! operations {
+    ($($name:ident = $opcode:literal, $since:expr, $need:ident, $memory:ident;)*) => {
+        $(#[doc = concat!("`IORING_OP_", stringify!($name), "`")] pub const $name: u8 = $opcode;)*
+
+        /// The operations that annulus knows, by their numbers.
+        pub const OPERATIONS: &[Operation] = &[$(Operation {
+            name: stringify!($name),
+            opcode: $opcode,
+            since: $since,
+            need: Need::$need,
+            memory: Memory::$memory,
+        },)*];
     };
 }
 
-opcodes! {
-    /// Nothing.
-    NOP = 0,
-    /// `readv(2)`.
-    READV = 1,
-    /// `writev(2)`.
-    WRITEV = 2,
-    /// `fsync(2)`.
-    FSYNC = 3,
-    /// Readiness, once or many times.
-    POLL_ADD = 6,
-    /// Ends a poll.
-    POLL_REMOVE = 7,
-    /// `sendmsg(2)`.
-    SENDMSG = 9,
-    /// `recvmsg(2)`.
-    RECVMSG = 10,
-    /// A timer.
-    TIMEOUT = 11,
-    /// `accept4(2)`.
-    ACCEPT = 13,
-    /// Cancels an operation.
-    ASYNC_CANCEL = 14,
-    /// `connect(2)`.
-    CONNECT = 16,
-    /// `fallocate(2)`.
-    FALLOCATE = 17,
-    /// `openat(2)`.
-    OPENAT = 18,
-    /// `close(2)`.
-    CLOSE = 19,
-    /// `statx(2)`.
-    STATX = 21,
-    /// `read(2)` or `pread(2)`.
-    READ = 22,
-    /// `write(2)` or `pwrite(2)`.
-    WRITE = 23,
-    /// `posix_fadvise(2)`.
-    FADVISE = 24,
-    /// `send(2)`.
-    SEND = 26,
-    /// `recv(2)`.
-    RECV = 27,
-    /// `openat2(2)`.
-    OPENAT2 = 28,
-    /// `splice(2)`.
-    SPLICE = 30,
-    /// `shutdown(2)`.
-    SHUTDOWN = 34,
-    /// `renameat2(2)`.
-    RENAMEAT = 35,
-    /// `unlinkat(2)`.
-    UNLINKAT = 36,
-    /// `mkdirat(2)`.
-    MKDIRAT = 37,
-    /// `symlinkat(2)`.
-    SYMLINKAT = 38,
-    /// `linkat(2)`.
-    LINKAT = 39,
-    /// A message to another ring.
-    MSG_RING = 40,
-    /// `socket(2)`.
-    SOCKET = 45,
-    /// `send(2)` without copying.
-    SEND_ZC = 47,
-    /// `sendmsg(2)` without copying.
-    SENDMSG_ZC = 48,
-    /// `read(2)`, many times into provided buffers.
-    READ_MULTISHOT = 49,
-    /// `waitid(2)`.
-    WAITID = 50,
-    /// `futex(2)` wait.
-    FUTEX_WAIT = 51,
-    /// `ftruncate(2)`.
-    FTRUNCATE = 55,
-    /// `bind(2)`.
-    BIND = 56,
-    /// `listen(2)`.
-    LISTEN = 57,
-    /// Receive straight into user memory.
-    RECV_ZC = 58,
-    /// `epoll_wait(2)`.
-    EPOLL_WAIT = 59,
-    /// `pipe2(2)`.
-    PIPE = 62,
+operations! {
+    // name         number since   need       memory
+    NOP            = 0,   (5, 1),   Always,    None;
+    READV          = 1,   (5, 1),   File,      Completion;
+    WRITEV         = 2,   (5, 1),   File,      Completion;
+    FSYNC          = 3,   (5, 1),   File,      None;
+    POLL_ADD       = 6,   (5, 1),   Always,    None;
+    SENDMSG        = 9,   (5, 3),   Always,    Completion;
+    RECVMSG        = 10,  (5, 3),   Optional,  Completion;
+    TIMEOUT        = 11,  (5, 4),   Optional,  Submission;
+    ACCEPT         = 13,  (5, 5),   Always,    None;
+    ASYNC_CANCEL   = 14,  (5, 5),   Always,    None;
+    CONNECT        = 16,  (5, 5),   Always,    Submission;
+    FALLOCATE      = 17,  (5, 6),   File,      None;
+    CLOSE          = 19,  (5, 6),   Optional,  None;
+    STATX          = 21,  (5, 6),   File,      Completion;
+    READ           = 22,  (5, 6),   File,      Completion;
+    WRITE          = 23,  (5, 6),   File,      Completion;
+    FADVISE        = 24,  (5, 6),   File,      None;
+    SEND           = 26,  (5, 6),   Always,    Completion;
+    RECV           = 27,  (5, 6),   Always,    Completion;
+    OPENAT2        = 28,  (5, 6),   File,      Submission;
+    RENAMEAT       = 35,  (5, 11),  File,      Submission;
+    UNLINKAT       = 36,  (5, 11),  File,      Submission;
+    MKDIRAT        = 37,  (5, 15),  File,      Submission;
+    SYMLINKAT      = 38,  (5, 15),  File,      Submission;
+    LINKAT         = 39,  (5, 15),  File,      Submission;
+    MSG_RING       = 40,  (5, 18),  Never,     None;
+    SEND_ZC        = 47,  (6, 0),   ZeroCopy,  Completion;
+    SENDMSG_ZC     = 48,  (6, 1),   ZeroCopy,  Completion;
+    READ_MULTISHOT = 49,  (6, 7),   Never,     None;
+    FUTEX_WAIT     = 51,  (6, 7),   Never,     Completion;
+    FTRUNCATE      = 55,  (6, 9),   File,      None;
+    LISTEN         = 57,  (6, 11),  Never,     None;
+    RECV_ZC        = 58,  (6, 15),  Never,     None;
+    PIPE           = 62,  (6, 16),  Never,     Completion;
+}
+
+/// The row of an operation; `None` if this crate does not know it.
+pub const fn operation(opcode: u8) -> Option<&'static Operation> {
+    let mut at = 0;
+    while at < OPERATIONS.len() {
+        if OPERATIONS[at].opcode == opcode {
+            return Some(&OPERATIONS[at]);
+        }
+        at += 1;
+    }
+    None
+}
+
+const FSYNC_DATASYNC: u32 = 1;
+const AT_REMOVEDIR: u32 = 0x200;
+
+/// The entry of a file call; `None` if io_uring has no such operation.
+pub fn file_entry(call: &FileCall) -> Option<Entry> {
+    let base = |code, fd| Entry { fd, ..Entry::new(code, Fd::NONE) };
+    Some(match *call {
+        FileCall::Open { at, how } => Entry {
+            addr: at.path as u64,
+            len: size_of::<OpenHow>() as u32,
+            off: how as u64,
+            ..base(OPENAT2, at.dir)
+        },
+        FileCall::Read { fd, buffer, len, offset, .. } => {
+            Entry { addr: buffer as u64, len, off: offset, ..base(READ, fd) }
+        }
+        FileCall::Write { fd, buffer, len, offset } => {
+            Entry { addr: buffer as u64, len, off: offset, ..base(WRITE, fd) }
+        }
+        FileCall::ReadVector { fd, vectors, count, offset, .. } => {
+            Entry { addr: vectors as u64, len: count, off: offset, ..base(READV, fd) }
+        }
+        FileCall::WriteVector { fd, vectors, count, offset } => {
+            Entry { addr: vectors as u64, len: count, off: offset, ..base(WRITEV, fd) }
+        }
+        FileCall::Sync { fd, data_only } => {
+            let op_flags = if data_only { FSYNC_DATASYNC } else { 0 };
+            Entry { op_flags, ..base(FSYNC, fd) }
+        }
+        FileCall::SetLen { fd, len } => Entry { off: len, ..base(FTRUNCATE, fd) },
+        FileCall::Allocate { fd, mode, offset, len } => {
+            Entry { addr: len, len: mode, off: offset, ..base(FALLOCATE, fd) }
+        }
+        FileCall::Advise { fd, offset, len, advice } => {
+            Entry { off: offset, len, op_flags: advice, ..base(FADVISE, fd) }
+        }
+        FileCall::Stat { at, flags, stat } => {
+            Entry { off: stat as u64, len: FileStat::WANTED, op_flags: flags, ..on_path(STATX, at) }
+        }
+        FileCall::Remove { at, directory } => {
+            let op_flags = if directory { AT_REMOVEDIR } else { 0 };
+            Entry { op_flags, ..on_path(UNLINKAT, at) }
+        }
+        FileCall::Rename { from, to, flags } => on_paths(RENAMEAT, from, to, flags),
+        FileCall::Link { from, to, flags } => on_paths(LINKAT, from, to, flags),
+        FileCall::MakeDir { at, mode } => Entry { len: mode, ..on_path(MKDIRAT, at) },
+        FileCall::Symlink { target, at } => {
+            Entry { addr: target as u64, off: at.path as u64, ..base(SYMLINKAT, at.dir) }
+        }
+        FileCall::ReadLink { .. }
+        | FileCall::ReadDir { .. }
+        | FileCall::SetMode { .. }
+        | FileCall::SetModeOf { .. }
+        | FileCall::SetFlags { .. }
+        | FileCall::Copy { .. }
+        | FileCall::Send { .. }
+        | FileCall::Seek { .. }
+        | FileCall::Lock { .. } => return None,
+    })
+}
+
+/// The entry of an operation on a path.
+fn on_path(code: u8, at: PathAt) -> Entry {
+    Entry { fd: at.dir, addr: at.path as u64, ..Entry::new(code, Fd::NONE) }
+}
+
+/// The entry of an operation on two paths.
+fn on_paths(code: u8, from: PathAt, to: PathAt, op_flags: u32) -> Entry {
+    Entry { off: to.path as u64, len: to.dir as u32, op_flags, ..on_path(code, from) }
 }

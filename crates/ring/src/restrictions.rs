@@ -61,8 +61,10 @@ fn rules(operations: &[u8]) -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::file_entry;
     use crate::{Entry, Wait, opcode};
     use annulus_kernel::Fd;
+    use annulus_kernel::file::{FileCall, OpenHow, PathAt};
     use rustix::io::Errno;
 
     /// The result of one entry.
@@ -76,10 +78,9 @@ mod tests {
 
     /// Opens the root directory with `O_PATH`.
     fn open() -> Entry {
-        const AT_FDCWD: i32 = -100;
-        const O_PATH: u32 = 0o10_000_000;
-        let path = c"/".as_ptr() as u64;
-        Entry { fd: AT_FDCWD, addr: path, op_flags: O_PATH, ..Entry::new(opcode::OPENAT, Fd::NONE) }
+        static HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
+        let at = PathAt { dir: -100, path: c"/".as_ptr() };
+        file_entry(&FileCall::Open { at, how: &HOW }).expect("there is such an operation")
     }
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(answer(&mut ring, nop.with(EntryFlags::ASYNC)), -Errno::ACCESS.raw_os_error());
         // The registrations of this crate still succeed; other restrictions do not.
         ring.probe().unwrap();
-        let again = restrict(&ring, &[opcode::OPENAT]).unwrap_err();
+        let again = restrict(&ring, &[opcode::OPENAT2]).unwrap_err();
         assert!(again.to_string().starts_with("restricting the ring: "), "{again}");
     }
 

@@ -229,7 +229,9 @@ impl Op {
         match self.body {
             Body::Connect | Body::Send(_) => Side::Write,
             Body::Poll { events, .. } if events & poll::IN == 0 => Side::Write,
-            _ => Side::Read,
+            Body::Accept { .. } | Body::Receive(_) | Body::Poll { .. } => Side::Read,
+            // They wait at no socket.
+            Body::Timer { .. } | Body::Notification(_) | Body::File(_) | Body::Never => Side::Read,
         }
     }
 

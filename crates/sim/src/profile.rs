@@ -1,11 +1,12 @@
 //! The kernel to simulate: the set-up flags that it grants, and its operations.
 
-use crate::memory::FILE_CALLS;
-use annulus_ring::{KernelFeatures, SetupFlags, opcode};
+use crate::memory::{FILE_CALLS, NO_ENTRIES};
+use annulus_ring::opcode::{self, Need, OPERATIONS, Operation};
+use annulus_ring::{KernelFeatures, SetupFlags};
 use rustix::io::Errno;
 
 /// The operations that are simulated besides those of files.
-const OTHER_CALLS: [u8; 14] = [
+const OTHER_CALLS: [u8; 13] = [
     opcode::NOP,
     opcode::POLL_ADD,
     opcode::SENDMSG,
@@ -17,7 +18,6 @@ const OTHER_CALLS: [u8; 14] = [
     opcode::CLOSE,
     opcode::SEND,
     opcode::RECV,
-    opcode::SHUTDOWN,
     opcode::SEND_ZC,
     opcode::SENDMSG_ZC,
 ];
@@ -33,6 +33,19 @@ const fn bits(opcodes: &[u8]) -> u64 {
     }
     bits
 }
+
+const _: () = {
+    let (answered, mut at) = (SIMULATED | bits(&NO_ENTRIES), 0);
+    while at < OPERATIONS.len() {
+        let Operation { opcode, need, .. } = OPERATIONS[at];
+        let never = matches!(need, Need::Never);
+        assert!(
+            never || answered >> opcode & 1 == 1,
+            "an operation is neither simulated nor refused"
+        );
+        at += 1;
+    }
+};
 
 /// The features of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,8 +143,8 @@ mod tests {
 
     #[test]
     fn only_the_operation_that_was_removed_is_missing() {
-        let profile = Profile::current().without(opcode::SHUTDOWN);
-        assert!(!profile.has(opcode::SHUTDOWN) && profile.has(opcode::RECV));
+        let profile = Profile::current().without(opcode::CLOSE);
+        assert!(!profile.has(opcode::CLOSE) && profile.has(opcode::RECV));
         assert!(!profile.has(opcode::FUTEX_WAIT));
         assert_eq!(profile.last_opcode(), opcode::FTRUNCATE);
     }

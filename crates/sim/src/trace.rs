@@ -83,7 +83,7 @@ impl Note<'_> {
     fn text(&self) -> String {
         match *self {
             Self::Submitted(entry) => {
-                let name = opcode::name(entry.opcode).unwrap_or("?");
+                let name = opcode::operation(entry.opcode).map_or("?", |row| row.name);
                 let mut line =
                     format!("{:x} {name} fd {} len {}", entry.user_data, entry.fd, entry.len);
                 if entry.opcode == opcode::ASYNC_CANCEL {

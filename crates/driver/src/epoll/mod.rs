@@ -122,9 +122,6 @@ impl Epoll {
                 return self.start_output(token, fd, Work::AwaitWritable, &[]);
             }
             Op::Nop => return self.end(token, Ok(0)),
-            Op::Cancel { target } if target.kind() == Kind::File => {
-                return self.cancel_file(target);
-            }
             Op::Cancel { target } => return self.cancel(target),
             Op::Close { fd } => return self.close(fd),
         };
@@ -217,11 +214,6 @@ impl Epoll {
         Ok(self.workers.as_ref().expect("made above"))
     }
 
-    fn cancel_file(&mut self, target: Token) {
-        // A call that has begun ends by itself.
-        _ = self.workers.as_ref().is_some_and(|workers| workers.cancel(target));
-    }
-
     #[inline]
     fn sent_now(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>, len: usize) {
         if sent != Ok(len) {
@@ -255,6 +247,10 @@ impl Epoll {
     }
 
     fn cancel(&mut self, target: Token) {
+        if let (Kind::File, Some(workers)) = (target.kind(), &self.workers) {
+            // A call that has begun ends by itself.
+            _ = workers.cancel(target);
+        }
         let Some(fd) = self.watches.fd_of(target) else { return };
         let watch = self.watches.known(fd);
         if watch.input.take_if(|(token, _)| *token == target).is_some() {

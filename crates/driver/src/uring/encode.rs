@@ -1,5 +1,6 @@
 //! Encodes operations as submission entries.
 
+use super::opcodes::is_listed;
 use super::pool_ring::{self, STREAMS};
 use crate::op::{MemoryOp, Op};
 use crate::slots::Token;
@@ -38,6 +39,10 @@ impl Encoder {
             Op::Cancel { target } => op::Cancel { user_data: target.bits() }.entry().skip_success(),
             Op::Close { fd } => op::Close { fd }.entry().skip_success(),
         };
+        debug_assert!(
+            is_listed(&entry.into(), false),
+            "the table of operations says something else of {op:?}"
+        );
         entry.user_data(token.bits())
     }
 
@@ -74,6 +79,10 @@ impl Encoder {
             MemoryOp::Recv { fd, buffer, len } => op::Recv { fd, buffer, len }.entry(),
             MemoryOp::Connect { fd, address, len } => op::Connect { fd, address, len }.entry(),
         };
+        debug_assert!(
+            is_listed(&entry, true),
+            "the table of operations says something else of {op:?}"
+        );
         entry.user_data(token.bits())
     }
 }

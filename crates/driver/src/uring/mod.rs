@@ -107,18 +107,6 @@ pub struct Uring {
     early: u32,
 }
 
-/// Whether the kernel has the features that the configuration needs.
-fn check(features: &Features, zero_copy: bool) -> Result<(), SetupError> {
-    let needs = [
-        (zero_copy, "zero-copy send"),
-        (zero_copy, "zero-copy sendmsg"),
-        (true, "multishot receive"),
-        (true, "multishot accept"),
-    ];
-    let lacking = needs.into_iter().find(|(wanted, needed)| *wanted && !features.has(needed));
-    lacking.map_or(Ok(()), |(_, needed)| Err(SetupError::Lacks(needed)))
-}
-
 impl Uring {
     /// Sets up the ring and the pool of streams, for this thread.
     ///
@@ -128,9 +116,11 @@ impl Uring {
         let mut ring = config.ring()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        // Zero-copy sends are features, and `check` reports them as such.
-        let supported = Supported::of(&probe, &in_use(false))?;
-        check(&features, config.zero_copy)?;
+        let supported = Supported::of(&probe, config.zero_copy)?;
+        let needs = ["multishot receive", "multishot accept"];
+        if let Some(lacking) = needs.into_iter().find(|needed| !features.has(needed)) {
+            return Err(SetupError::Lacks(lacking));
+        }
         let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel.clone())?;
         let common = Common {
             // A SEND takes the address of its destination since 6.1, as there is SENDMSG_ZC.

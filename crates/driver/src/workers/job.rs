@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::slots::Token;
 use annulus_kernel::file::{FileCall, Lingers, PIPE_BUF};
 use annulus_kernel::{Fd, IoVec, Kernel, Linux, descriptor};
-use annulus_ring::op::file;
+use annulus_ring::op::file_entry;
 use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
@@ -112,7 +112,7 @@ impl Job {
 
     /// The call as an entry of a ring, if the ring has the operation.
     pub(crate) fn entry(&self, probe: &Probe) -> Option<Entry> {
-        let entry = file::entry(&self.call).filter(|entry| probe.has(entry.opcode));
+        let entry = file_entry(&self.call).filter(|entry| probe.has(entry.opcode));
         entry.map(|entry| entry.user_data(self.token.bits()))
     }
 

@@ -1,5 +1,5 @@
 //! The table of file calls: each call's arguments, its properties besides them, and how it is made on this thread. A new call
-//! has a row here, an entry of a ring or none in `annulus-ring` (`op/file.rs`), and a simulation or none in `annulus-sim` (`memory/file_call.rs`);
+//! has a row here, an entry of a ring or none in `annulus-ring` (`opcode.rs`), and a simulation or none in `annulus-sim` (`memory/file_call.rs`);
 //! `CONTRIBUTING.md` has the steps.
 #![allow(unsafe_code)]
 

@@ -13,7 +13,7 @@ mod submitted;
 
 pub(crate) use argument::Argument;
 pub(crate) use buffer_entries::BufferEntries;
-pub(crate) use file_call::{Call, FILE_CALLS, FileRequest};
+pub(crate) use file_call::{Call, FILE_CALLS, FileRequest, NO_ENTRIES};
 pub(crate) use header::Header;
 pub(crate) use queues::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
 pub(crate) use submitted::Submitted;

@@ -1,6 +1,6 @@
 //! Whether an entry is valid: the checks that Linux makes before it looks up the file, in its order.
 
-use crate::memory::Submitted;
+use crate::memory::{FILE_CALLS, Submitted};
 use crate::profile::Profile;
 use annulus_kernel::msg;
 use annulus_ring::op::rwf;
@@ -52,8 +52,8 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         }
         opcode::ASYNC_CANCEL => entry.op_flags == 0 && entry.off == 0,
         opcode::CLOSE => entry.addr == 0 && entry.len == 0 && entry.file_index == 0,
-        opcode::SHUTDOWN => entry.len <= 2 && entry.addr == 0,
-        _ => true,
+        opcode::NOP => true,
+        _ => FILE_CALLS.contains(&entry.opcode),
     };
     if sound { Ok(()) } else { Err(Errno::INVAL) }
 }
@@ -87,6 +87,13 @@ pub(super) fn is_lent(entry: &Submitted) -> bool {
 /// Whether the kernel may take its buffer from a group. Linux also has reads that do.
 fn selects_buffers(entry: &Submitted) -> bool {
     matches!(entry.opcode, opcode::RECV | opcode::RECVMSG)
+}
+
+/// Whether it is a send or a receive that only sockets have.
+pub(super) fn is_message(entry: &Submitted) -> bool {
+    matches!(entry.opcode, opcode::SEND | opcode::SENDMSG)
+        || selects_buffers(entry)
+        || is_lent(entry)
 }
 
 /// Whether it is a receive.
@@ -130,10 +137,6 @@ pub(super) fn waits_first(entry: &Submitted) -> bool {
     entry.flags & EntryFlags::ASYNC.bits() != 0
         || match entry.opcode {
             opcode::ACCEPT => entry.ioprio & ACCEPT_POLL_FIRST != 0,
-            opcode::RECV | opcode::RECVMSG | opcode::SEND | opcode::SENDMSG => {
-                entry.ioprio & POLL_FIRST != 0
-            }
-            _ if is_lent(entry) => entry.ioprio & POLL_FIRST != 0,
-            _ => false,
+            _ => is_message(entry) && entry.ioprio & POLL_FIRST != 0,
         }
 }

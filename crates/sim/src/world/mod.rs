@@ -235,7 +235,8 @@ impl World {
                 "{} was touched while it was with the kernel",
                 memory("a file's call")
             ),
-            _ => {}
+            Body::Accept { .. } | Body::Connect | Body::Poll { .. } => {}
+            Body::Timer { .. } | Body::Never => {}
         }
     }
 

@@ -2,15 +2,15 @@
 
 use super::World;
 use super::check::{
-    ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_lent, is_of_files, receives,
-    waits_first,
+    ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_lent, is_message, is_of_files,
+    receives, waits_first,
 };
 use crate::faults::Fault;
 use crate::memory::{Header, Submitted};
 use crate::net::SendMeta;
 use crate::op::{Ancillary, Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
 use crate::trace::Note;
-use annulus_kernel::{Domain, Layout, Shutdown, msg};
+use annulus_kernel::{Domain, Layout, msg};
 use annulus_ring::op::rwf;
 use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
@@ -44,7 +44,6 @@ impl World {
             opcode::NOP => done(Ok(())),
             opcode::ASYNC_CANCEL => Some(self.cancel(ring, entry.addr)),
             opcode::CLOSE => done(self.close(entry.fd)),
-            opcode::SHUTDOWN => done(self.shutdown(entry.fd, half(entry.len))),
             _ if self.is_about_files(entry) => self.submit_file(ring, entry, skip),
             _ => match self.operation(ring, entry, skip) {
                 Ok(op) => self.start(op, entry),
@@ -125,7 +124,10 @@ impl World {
             opcode::SENDMSG | opcode::SENDMSG_ZC => Body::Send(self.message(entry)?),
             opcode::SEND if entry.off != 0 => Body::Send(addressed(entry)),
             opcode::WRITEV => Body::Send(Send::plain(entry, Source::Many(entry.vectors()?))),
-            _ => Body::Send(Send::plain(entry, Source::One(entry.memory()))),
+            opcode::SEND | opcode::SEND_ZC | opcode::WRITE => {
+                Body::Send(Send::plain(entry, Source::One(entry.memory())))
+            }
+            _ => return Err(Errno::INVAL),
         })
     }
 
@@ -164,10 +166,7 @@ impl Send {
 fn must_not_wait(entry: &Submitted) -> bool {
     match entry.opcode {
         opcode::ACCEPT => entry.ioprio & ACCEPT_NOW != 0,
-        opcode::RECV | opcode::RECVMSG | opcode::SEND | opcode::SENDMSG => {
-            entry.op_flags & msg::DONTWAIT != 0
-        }
-        _ if is_lent(entry) => entry.op_flags & msg::DONTWAIT != 0,
+        _ if is_message(entry) => entry.op_flags & msg::DONTWAIT != 0,
         _ => is_of_files(entry) && entry.op_flags & rwf::NOWAIT != 0,
     }
 }
@@ -209,12 +208,4 @@ fn receive(entry: &Submitted) -> Result<Receive, Errno> {
 /// The kernel reads poll events as two little-endian half words.
 fn events(entry: &Submitted) -> u32 {
     if cfg!(target_endian = "big") { entry.op_flags.rotate_left(16) } else { entry.op_flags }
-}
-
-fn half(how: u32) -> Shutdown {
-    match how {
-        0 => Shutdown::Read,
-        1 => Shutdown::Write,
-        _ => Shutdown::Both,
-    }
 }

@@ -87,7 +87,8 @@ impl World {
             Body::Timer { after } => Some(after),
             Body::Notification(ref notification) => Some(notification.after),
             Body::File(ref work) => Some(work.after),
-            _ => None,
+            Body::Accept { .. } | Body::Connect | Body::Poll { .. } => None,
+            Body::Receive(_) | Body::Send(_) | Body::Never => None,
         };
         let id = self.ops.insert(op);
         if let Some(after) = timeout {
@@ -108,7 +109,9 @@ impl World {
             Body::Receive(receive) => receive.watch(self.poison),
             Body::File(work) => work.watch(self.poison),
             Body::Send(send) => send.seal = send.seal_memory(self.poison),
-            _ => {}
+            // They name no memory, or have sealed it.
+            Body::Accept { .. } | Body::Connect | Body::Poll { .. } => {}
+            Body::Timer { .. } | Body::Notification(_) | Body::Never => {}
         }
     }
 

@@ -35,7 +35,7 @@ impl Fixture {
 
     /// Makes a call: on the ring, or directly if the ring has no such operation.
     pub fn call(&mut self, call: FileCall) -> Result<u32, Errno> {
-        let result = match op::file::entry(&call) {
+        let result = match op::file_entry(&call) {
             Some(entry) => self.host.once(entry),
             None => return self.now(call),
         };

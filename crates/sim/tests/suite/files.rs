@@ -187,7 +187,7 @@ fn only_a_system_call_holds_up_other_operations() {
     let (client, server) = fixture.host.pair();
     let mut memory = [0u8; 8];
     let sync = FileCall::Sync { fd: file, data_only: false };
-    fixture.host.push(1, op::file::entry(&sync).unwrap());
+    fixture.host.push(1, op::file_entry(&sync).unwrap());
     let (fd, buffer) = (server, memory.as_mut_ptr());
     fixture.host.push(2, op::Recv { fd, buffer, len: 8 }.entry());
     fixture.host.push(3, send(client, b"quick", ALL));
@@ -218,7 +218,7 @@ fn memory_of_a_call_that_waits_is_checked() {
     let mut memory = vec![0u8; 100];
     let (buffer, len) = (memory.as_mut_ptr(), 100);
     let read = FileCall::Read { fd: file, buffer, len, offset: 0, nowait: false };
-    fixture.host.push(1, op::file::entry(&read).unwrap());
+    fixture.host.push(1, op::file_entry(&read).unwrap());
     fixture.host.ring.enter(Wait::No).unwrap();
     // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread accesses it.
     unsafe { buffer.write(0) };

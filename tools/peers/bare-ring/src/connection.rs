@@ -4,7 +4,7 @@ use crate::mode::{Mode, Operations};
 use annulus_kernel::file::{CURSOR, FileCall};
 use annulus_kernel::{Fd, IoVec, MsgHeader, msg};
 use annulus_ring::Entry;
-use annulus_ring::op::{Poll, Read, Recv, RecvMsg, Send, SendMsg, Write, Writev, file, poll};
+use annulus_ring::op::{Poll, Read, Recv, RecvMsg, Send, SendMsg, Write, Writev, file_entry, poll};
 use listen::BUFFER;
 
 /// Errors after which an operation is tried again: EINTR and EAGAIN.
@@ -66,7 +66,7 @@ impl Connection {
                 let fd = fd.raw();
                 let call =
                     FileCall::ReadVector { fd, vectors, count: 1, offset: CURSOR, nowait: false };
-                file::entry(&call).expect("READV")
+                file_entry(&call).expect("READV")
             }
             Operations::RecvmsgSendmsg => {
                 let header = self.header(0, BUFFER);
