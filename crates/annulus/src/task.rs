@@ -36,8 +36,7 @@
 
 pub use crate::runtime::current::{id, try_id};
 pub use crate::runtime::join_set::JoinSet;
-pub use crate::runtime::spawn::spawn;
-pub use crate::runtime::spawn_blocking::spawn_blocking;
+pub use crate::runtime::spawn::{spawn, spawn_blocking};
 pub use crate::tasks::{
     AbortHandle, Cooperative, Id, JoinError, JoinHandle, consume_budget, cooperative, yield_now,
 };

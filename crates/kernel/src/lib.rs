@@ -21,7 +21,6 @@ mod kernel;
 mod linux;
 mod mapping;
 mod message;
-pub mod msg;
 mod option;
 pub mod pipe;
 mod prefetch;
@@ -30,7 +29,6 @@ mod resource;
 mod socket;
 pub mod splice;
 mod uring;
-mod vectors;
 
 pub use address::{Address, UnixName};
 pub use call::{CallError, named};
@@ -42,7 +40,7 @@ pub use fd::Fd;
 pub use kernel::Kernel;
 pub use linux::Linux;
 pub use mapping::Mapping;
-pub use message::{Layout, Message};
+pub use message::{IoVec, Layout, Message, MessageSlot, MsgHeader, msg};
 pub use option::{Credentials, DeviceName, Ip, Multicast, OptionRow, SocketOption};
 pub use prefetch::prefetch;
 pub use resource::{Limit, Resource};
@@ -50,4 +48,3 @@ pub use socket::{Domain, Shutdown, SocketType};
 pub use uring::{
     CompletionOffsets, EnterArg, EnterFlags, Params, Register, RingId, SubmissionOffsets,
 };
-pub use vectors::{IoVec, MessageSlot, MsgHeader};

@@ -1,4 +1,70 @@
-//! The output of a multishot `recvmsg` in a buffer: sender, control messages and payload, in this order.
+//! Messages of sockets: their memory as system calls name it, the flags of sends and receives, and the output of a multishot `recvmsg` in a
+//! buffer: sender, control messages and payload, in this order.
+
+use std::ptr;
+
+/// `struct iovec`: a range of memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct IoVec {
+    /// Address of the first byte.
+    pub base: *const u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// `struct msghdr`: what `sendmsg` sends, or where `recvmsg` writes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct MsgHeader {
+    pub name: *const u8,
+    pub name_len: u32,
+    pub vectors: *const IoVec,
+    pub vector_count: usize,
+    pub control: *const u8,
+    pub control_len: usize,
+    pub flags: i32,
+}
+
+impl MsgHeader {
+    /// Without an address, vectors and control messages.
+    pub const EMPTY: Self = Self {
+        name: ptr::null(),
+        name_len: 0,
+        vectors: ptr::null(),
+        vector_count: 0,
+        control: ptr::null(),
+        control_len: 0,
+        flags: 0,
+    };
+}
+
+/// `struct mmsghdr`: one of several messages to receive.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct MessageSlot {
+    /// The header, with the memory to receive into.
+    pub header: MsgHeader,
+    /// The length of the message, once it was received.
+    pub len: u32,
+}
+
+/// `MSG_*` flags of sends and receives.
+pub mod msg {
+    /// Returned: control messages were truncated.
+    pub const CTRUNC: u32 = 0x8;
+    /// For a receive: return the whole length of a datagram. Returned: it was truncated.
+    pub const TRUNC: u32 = 0x20;
+    /// Do not block, even on a blocking descriptor.
+    pub const DONTWAIT: u32 = 0x40;
+    /// Return only when all bytes were transferred.
+    pub const WAITALL: u32 = 0x100;
+    /// No SIGPIPE.
+    pub const NOSIGNAL: u32 = 0x4000;
+    /// Received descriptors close on exec.
+    pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
+}
 
 /// The layout of a buffer of a multishot `recvmsg`: `struct io_uring_recvmsg_out` (16 bytes), space for the address of the sender,
 /// space for control messages, payload. The spaces have the sizes in the header of the operation, even if they are not used.
@@ -67,7 +133,7 @@ impl Message {
     /// Whether the payload was truncated.
     #[inline]
     pub fn is_cut(self) -> bool {
-        self.flags & crate::msg::TRUNC != 0
+        self.flags & msg::TRUNC != 0
     }
 }
 

@@ -12,7 +12,7 @@ use crate::bytes::after::After;
 use crate::bytes::lease::Lease;
 use crate::bytes::spares::Spares;
 use crate::memory::{Memory, MemoryLimit};
-use crate::timers::clock::HostClock;
+use crate::timers::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
 use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
 use annulus_kernel::file::FileCall;

@@ -29,7 +29,6 @@ mod path_calls;
 mod pending_call;
 mod read_dir;
 mod send;
-mod shared_waker;
 pub(crate) mod stream;
 pub(crate) mod transfer;
 mod vectored;

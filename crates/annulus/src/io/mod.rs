@@ -21,10 +21,8 @@ mod bidirectional;
 mod copy;
 mod copy_ends;
 mod file_stream;
-mod frame;
+mod framing;
 mod idle_timeout;
-mod lines;
-mod own_source;
 mod peek;
 #[cfg(feature = "tokio-io")]
 mod read_ahead;
@@ -35,7 +33,6 @@ mod stdio;
 #[cfg(feature = "tokio-io")]
 mod tokio_io;
 mod transfer;
-mod until;
 
 pub use crate::base::op_error::os_error;
 pub use crate::slots::polls::Interest;
@@ -45,7 +42,7 @@ pub use copy::{copy, copy_at_most, copy_range};
 #[doc(hidden)]
 pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
-pub use lines::Lines;
+pub use framing::Lines;
 pub use peek::Peek;
 pub use recv::AsyncRecv;
 pub use send::{AsyncSend, AsyncStream};

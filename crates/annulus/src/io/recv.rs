@@ -1,11 +1,9 @@
 //! The trait of streams that receive bytes, for code that is generic over them.
 
-use super::frame::{self, Frame};
-use super::lines::Lines;
-use super::own_source::OwnSource;
+use super::framing::{self, Frame, Lines};
 use super::peek::Peek;
-use super::until;
 use crate::bytes::lease::Lease;
+use crate::net::{StreamHandle, ended};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -94,7 +92,7 @@ pub trait AsyncRecv {
     fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
         let shown = if n == 0 { &[] } else { ready!(self.poll_peek(cx, n))? };
         let Some(bytes) = shown.get(..n) else {
-            return Poll::Ready(Err(frame::ended(shown.len(), n)));
+            return Poll::Ready(Err(ended(shown.len(), n)));
         };
         let lease = Lease::copy_of(bytes);
         self.consume(n);
@@ -114,7 +112,7 @@ pub trait AsyncRecv {
         let mut wanted = 1;
         loop {
             let shown = ready!(self.poll_peek(cx, wanted))?;
-            match frame::check(shown, wanted, limit, length)? {
+            match framing::check_frame(shown, wanted, limit, length)? {
                 Frame::End => return Poll::Ready(Ok(None)),
                 Frame::Unknown => wanted = shown.len() + 1,
                 Frame::Of(len) => return self.poll_recv_exact(cx, len).map_ok(Some),
@@ -180,7 +178,7 @@ pub trait AsyncRecv {
     where
         Self: Sized,
     {
-        until::recv_until(self, delimiter, limit).await
+        framing::recv_until(self, delimiter, limit).await
     }
 
     /// The next frame, for protocols whose messages contain their own length; `None` at the end of the stream. It is parsed where it was
@@ -246,7 +244,7 @@ pub trait AsyncRecv {
         let mut done = 0;
         while done < buf.len() {
             match self.read(&mut buf[done..]).await? {
-                0 => return Err(frame::ended(done, buf.len())),
+                0 => return Err(ended(done, buf.len())),
                 count => done += count,
             }
         }
@@ -268,7 +266,7 @@ pub trait AsyncRecv {
     where
         Self: Sized,
     {
-        until::read_until(self, delimiter, buf, limit).await
+        framing::read_until(self, delimiter, buf, limit).await
     }
 
     /// Appends a line with its `\n`, or the rest at the end of the stream; how many bytes, 0 at the end. Cancel-safe: until the
@@ -280,7 +278,7 @@ pub trait AsyncRecv {
     where
         Self: Sized,
     {
-        until::read_line(self, line, limit).await
+        framing::read_line(self, line, limit).await
     }
 
     /// Lines without their ends, of at most `limit` bytes with them; see [`Lines`].
@@ -299,7 +297,7 @@ pub trait AsyncRecv {
     where
         Self: Sized,
     {
-        until::read_to_end(self, buf, limit).await
+        framing::read_to_end(self, buf, limit).await
     }
 
     /// Drops the bytes up to a delimiter and with it, or up to the end of the stream; how many. If the future is dropped, a part
@@ -311,7 +309,7 @@ pub trait AsyncRecv {
     where
         Self: Sized,
     {
-        until::skip_until(self, delimiter).await
+        framing::skip_until(self, delimiter).await
     }
 }
 
@@ -403,3 +401,9 @@ macro_rules! of_streams {
 }
 
 of_streams!(TcpStream UnixStream RecvHalf Receiver);
+
+/// A stream of this crate that is received from, for copies that need no task.
+#[expect(missing_debug_implementations, reason = "not nameable")]
+pub struct OwnSource<'a> {
+    pub(crate) handle: &'a StreamHandle,
+}

@@ -3,19 +3,22 @@
 //! Sums are kept where bytes are counted anyway: the pools count what receives have written to their buffers, a [`Meter`]
 //! the heap memory. From the sum and the limit follow a stream's *allowance*, and the *budget* of the turn's receives.
 //! A stream above its allowance arms no receive, and its sends wait: it is *held back*, on a list that is looked
-//! through as the allowance rises. Long before that, the bounds of each stream are lowered: see [`bounds`].
+//! through as the allowance rises.
+//!
+//! Long before that, the bounds of each stream are lowered. A stream that receives and sends fast gains by large bounds. If many do so at
+//! once, or if peers read nothing, the sum of large bounds is what the process holds. So above a mark the bounds are [`LOWERED`]: that of undelivered bytes for every stream, that of unsent ones for
+//! streams whose peer makes no room, since the others pass on what they accept. A stream at a lowered bound waits for its own task or peer
+//! as it would at any other, so nothing has to be looked at when the bounds rise again. Receives that were armed before they fell may
+//! still bring more: those are armed anew, see `Streams::shorten_receives`.
 
-mod bounds;
 mod heap;
 mod limit;
 mod machine;
 
-pub(crate) use bounds::StreamBounds;
 pub(crate) use heap::{HeapMemory, Meter};
 pub use limit::MemoryLimit;
 
 use annulus_driver::Budget;
-use bounds::{LOWERED, MARK};
 
 /// Bytes that a stream may hold whatever the others do, up to the limit. Beyond it, one that holds nothing goes on.
 const FLOOR: usize = 8 * 1024;
@@ -25,6 +28,27 @@ const RESERVE: usize = 4;
 const SHARE: usize = 8;
 /// The budget that receives have however little is free: bytes.
 const LEAST: usize = 64 * 1024;
+
+/// Bytes in use by the sockets of a runtime above which the bounds of each stream are lowered.
+const MARK: usize = 6 << 20;
+/// The bounds above the mark.
+const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
+
+/// How many bytes a stream may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamBounds {
+    /// Undelivered.
+    pub(crate) receive: u32,
+    /// Accepted and unsent; beyond it a send waits.
+    pub(crate) send: usize,
+}
+
+impl StreamBounds {
+    /// The lesser of each.
+    pub(crate) fn min(self, other: Self) -> Self {
+        Self { receive: self.receive.min(other.receive), send: self.send.min(other.send) }
+    }
+}
 
 /// A runtime's part in the limit.
 pub(crate) struct Memory {

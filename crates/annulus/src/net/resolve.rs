@@ -5,7 +5,7 @@ use crate::base::op_error::{OpError, Operation};
 use crate::error_text;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::runtime::spawn_blocking::offload;
+use crate::runtime::spawn::offload;
 use crate::tasks::{consume_budget, panic_message};
 use crate::time::timeout;
 use annulus_kernel::Address;

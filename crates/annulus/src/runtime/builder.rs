@@ -3,7 +3,6 @@
 use super::Runtime;
 use super::choice::DriverChoice;
 use super::core::{Core, Inner};
-use super::lockdown::deny_further_rings;
 use crate::base::budget;
 use crate::base::io::{Bounds, Io};
 use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
@@ -14,7 +13,7 @@ use crate::tasks::EVENT_INTERVAL;
 use crate::tasks::remote::Remote;
 use annulus_driver::{Driver, PoolSize, UringConfig};
 use annulus_kernel::Kernel;
-use annulus_ring::SetupFlags;
+use annulus_ring::{SetupFlags, deny_setup};
 use std::io;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -416,4 +415,17 @@ impl Builder {
         core.run_queue.event_interval.set(self.event_interval);
         Ok(core)
     }
+}
+
+/// Denies every further ring to the process. Does nothing under a simulated kernel.
+pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
+    if !kernel.real_descriptors() {
+        return Ok(());
+    }
+    deny_setup().map_err(|error| {
+        let text = format!(
+            "locked_down: io_uring_setup can't be denied: {error}; run on a kernel with seccomp filters, or do without"
+        );
+        io::Error::new(error.kind(), text)
+    })
 }

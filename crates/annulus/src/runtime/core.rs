@@ -3,7 +3,7 @@
 
 use super::arrivals::Arrivals;
 use super::fork::ForkGuard;
-use super::host::Host;
+use super::guest::Host;
 use super::last_writes::LastWrites;
 use crate::base::io::Io;
 use crate::base::kernel_held::KernelHeld;
@@ -20,7 +20,7 @@ use crate::slots::streams::Streams;
 use crate::stats::recorder::Recorder;
 use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
-use crate::timers::clock::HostClock;
+use crate::timers::HostClock;
 use annulus_driver::{Counters, PoolSize};
 use annulus_kernel::{Fd, Kernel};
 use std::cell::{Cell, RefCell, RefMut};

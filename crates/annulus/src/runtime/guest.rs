@@ -5,9 +5,11 @@ use super::core::{Core, Inner};
 use crate::base::budget;
 use crate::runtime::current::{self, Entered};
 use crate::tasks::owner;
-use crate::timers::clock::HostClock;
+use crate::timers::HostClock;
+use crate::unwind::contained;
 use annulus_driver::Driver;
 use annulus_kernel::EventFd;
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -180,6 +182,29 @@ impl Drop for Guest {
 impl fmt::Debug for Guest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Guest({})", self.runtime.driver())
+    }
+}
+
+/// The event loop that takes the turns of a guest.
+#[derive(Default)]
+pub(crate) struct Host(RefCell<Option<Waker>>);
+
+impl Host {
+    /// Notes the waker that notifies the host of a use of the runtime.
+    pub(super) fn set(&self, waker: &Waker) {
+        let is_same = self.0.borrow().as_ref().is_some_and(|host| host.will_wake(waker));
+        if !is_same {
+            let previous = self.0.replace(Some(waker.clone()));
+            drop(previous);
+        }
+    }
+
+    /// Notifies the host that a turn has something to do.
+    pub(crate) fn wake(&self) {
+        let host = self.0.borrow().clone();
+        if let Some(waker) = host {
+            contained(|| waker.wake());
+        }
     }
 }
 

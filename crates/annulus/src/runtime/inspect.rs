@@ -1,13 +1,20 @@
-//! Asking a runtime about itself, from any thread.
+//! A runtime asked about itself, from any thread: the events that each task waits for, its stats and its trace.
 
-use super::core::Core;
+use super::core::{Core, Inner};
 use super::current;
 use super::handle::Handle;
-use crate::tasks::consume_budget;
+use crate::base::driver_kind::DriverKind;
+use crate::base::queues::Queues;
+use crate::memory::MemoryLimit;
+use crate::slots::waits::Waits;
+use crate::stats::{Buffers, Memory, Resources, Stats, TaskInfo, Trace};
+use crate::tasks::{Task, consume_budget};
+use crate::timers::Instant;
+use annulus_driver::{Driver, Pool};
 use std::future::poll_fn;
 use std::io;
 use std::panic::resume_unwind;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 /// Reads something of a runtime, on its thread; `None` after its end.
 pub(super) type Question<T> = fn(&Core) -> Option<T>;
@@ -38,4 +45,137 @@ impl Handle {
 
 fn ended() -> io::Error {
     io::Error::other("the runtime has ended")
+}
+
+impl Core {
+    /// Every task but the one that asks, and the events it waits for; `None` in a forked child and after the end.
+    pub(super) fn tasks(&self) -> Option<Vec<TaskInfo>> {
+        let tasks = self.run_queue.tasks();
+        let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
+        self.enter().ok()?.add_waits(&mut waits);
+        self.arrivals
+            .waiting()
+            .iter()
+            .for_each(|waker| waits.note(waker, || "for a signal".into()));
+        let now = self.kernel.now();
+        let info = |(task, waits_for): (Task, Vec<String>)| TaskInfo {
+            id: task.id,
+            spawned_at: task.spawned_at,
+            is_ready: task.queued,
+            waits_for,
+            polls: task.polls,
+            last_poll: (task.polls > 0).then(|| now.saturating_sub(task.polled_at)),
+        };
+        Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
+    }
+
+    /// A line for every task but the one that asks: the events it waits for.
+    pub(super) fn waiting(&self) -> Vec<String> {
+        self.tasks().unwrap_or_default().iter().map(TaskInfo::to_string).collect()
+    }
+}
+
+impl Inner {
+    /// The wakers of all that wait for something of this runtime.
+    pub(super) fn all_waiting(&mut self) -> Vec<Waker> {
+        let mut waits = Waits::of_all();
+        self.add_waits(&mut waits);
+        waits.into_wakers()
+    }
+
+    /// Adds the events that tasks wait for, as far as the runtime knows them.
+    fn add_waits(&mut self, waits: &mut Waits) {
+        self.streams.add_waits(waits);
+        self.listeners.add_waits(waits);
+        self.datagrams.add_waits(waits);
+        self.connects.add_waits(waits);
+        self.nops.add_waits(waits);
+        self.polls.add_waits(waits);
+        self.file_ops.add_waits(waits);
+        let now = self.io.now();
+        self.io.timers.each_wait(|waker, deadline| waits.note(waker, || left(deadline, now)));
+    }
+}
+
+fn left(deadline: Instant, now: Instant) -> String {
+    format!("for a timer in {:?}", deadline.duration_since(now))
+}
+
+impl Core {
+    /// The stats; `None` in a forked child and after the end.
+    pub(crate) fn stats(&self) -> Option<Stats> {
+        let counters = self.counters()?;
+        let mut inner = self.enter().ok()?;
+        let mut tasks = self.run_queue.stats();
+        tasks.inbox = self.remote.waiting();
+        Some(Stats {
+            driver: inner.kind(),
+            uptime: self.kernel.now().saturating_sub(self.began),
+            turns: self.inline_policy.turns(),
+            tasks,
+            resources: inner.resources(),
+            queues: inner.queues(),
+            stream_buffers: buffers(inner.io.driver.pool()),
+            datagram_buffers: inner.io.driver.datagram_pool().map(|pool| buffers(pool)),
+            memory: inner.memory(),
+            counters,
+            timings: self.recorder.timings(),
+        })
+    }
+
+    /// The trace; `None` in a forked child and after the end.
+    pub(crate) fn trace(&self) -> Option<Trace> {
+        self.enter().ok()?;
+        Some(self.recorder.trace())
+    }
+}
+
+impl Inner {
+    fn kind(&self) -> DriverKind {
+        match *self.io.driver {
+            Driver::Uring(_) => DriverKind::Uring,
+            Driver::Epoll(_) => DriverKind::Epoll,
+        }
+    }
+
+    fn resources(&mut self) -> Resources {
+        Resources {
+            streams: self.streams.len(),
+            listeners: self.listeners.len(),
+            unclaimed: self.listeners.unclaimed(),
+            datagram_sockets: self.datagrams.len(),
+            connects: self.connects.len(),
+            polls: self.polls.len(),
+            file_calls: self.file_ops.len(),
+            timers: self.io.timers.len(),
+            in_flight: self.io.in_flight,
+        }
+    }
+
+    fn queues(&self) -> Queues {
+        let mut queues = Queues { rechecks: self.io.rechecks.len(), ..Queues::default() };
+        self.streams.turn().add_to(&mut queues);
+        self.datagrams.turn().add_to(&mut queues);
+        queues
+    }
+
+    fn memory(&self) -> Memory {
+        let memory = &self.io.memory;
+        Memory {
+            held: self.io.held(),
+            heap: memory.meter.bytes(),
+            limit: memory.limit().map(MemoryLimit::bytes),
+            streams_held_back: memory.held_back(),
+        }
+    }
+}
+
+fn buffers(pool: &Pool) -> Buffers {
+    Buffers {
+        count: pool.capacity(),
+        size: pool.buffer_size(),
+        lent: pool.lent(),
+        with_kernel: pool.with_kernel(),
+        resident: pool.resident(),
+    }
 }

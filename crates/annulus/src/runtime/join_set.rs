@@ -2,12 +2,11 @@
 
 use crate::base::budget;
 use crate::runtime::current;
-use crate::runtime::spawn::spawn_at;
-use crate::runtime::spawn_blocking::{offload, result_of};
-use crate::tasks::guarded::Guarded;
+use crate::runtime::spawn::{offload, result_of, spawn_at};
 use crate::tasks::{AbortHandle, JoinError, JoinHandle};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::renew;
+use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -249,5 +248,28 @@ struct Report {
 impl Drop for Report {
     fn drop(&mut self) {
         self.finished.push(self.number);
+    }
+}
+
+pin_project! {
+    /// A task's future with a guard, which is dropped after it and so learns of its end.
+    struct Guarded<F, G> {
+        #[pin]
+        future: F,
+        _guard: G,
+    }
+}
+
+impl<F, G> Guarded<F, G> {
+    fn new(future: F, guard: G) -> Self {
+        Self { future, _guard: guard }
+    }
+}
+
+impl<F: Future, G> Future for Guarded<F, G> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().future.poll(cx)
     }
 }

@@ -9,23 +9,18 @@ pub(crate) mod current;
 pub(crate) mod fork;
 mod guest;
 pub(crate) mod handle;
-mod host;
 mod inspect;
 pub(crate) mod join_set;
 pub(crate) mod last_writes;
-mod lockdown;
 mod shutdown;
-mod snapshot;
 pub(crate) mod spawn;
-pub(crate) mod spawn_blocking;
 mod turn;
-mod waiting;
 
 pub use builder::Builder;
+pub(crate) use builder::deny_further_rings;
 pub use choice::{DriverChoice, DriverInfo};
 pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
-pub(crate) use lockdown::deny_further_rings;
 
 use crate::stats::Stats;
 use annulus_driver::Counters;

@@ -25,7 +25,7 @@ mod trace;
 mod wake_marks;
 
 pub use crate::base::queues::Queues;
-pub use crate::tasks::counts::Tasks;
+pub use crate::tasks::Tasks;
 pub use histogram::Histogram;
 pub use prometheus::prometheus;
 pub use task_info::TaskInfo;

@@ -3,8 +3,6 @@
 mod abort;
 mod body;
 mod cooperative;
-pub(crate) mod counts;
-pub(crate) mod guarded;
 mod id;
 mod join;
 mod join_error;
@@ -13,7 +11,6 @@ pub(crate) mod owner;
 pub(crate) mod probe;
 mod raw;
 mod refs;
-pub(crate) mod refused;
 pub(crate) mod remote;
 mod remote_flags;
 mod root;
@@ -35,7 +32,8 @@ pub use join::JoinHandle;
 pub use join_error::JoinError;
 pub(crate) use raw::TaskRef;
 pub(crate) use root::RootWaker;
-pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, Task};
+pub use run_queue::Tasks;
+pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, Task, refuse};
 
 use crate::base::budget;
 use crate::tasks::remote::Remote;

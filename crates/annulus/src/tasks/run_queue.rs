@@ -3,16 +3,16 @@
 
 use super::id::Id;
 use super::raw::{self, JoinRef, Owned, State, TaskRef};
-use super::refused::refuse;
 use crate::base::budget;
-use crate::tasks::counts::Tasks;
 use crate::tasks::probe::Probe;
 use crate::tasks::remote::Remote;
+use crate::unwind::dispose;
 use annulus_driver::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::forget;
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::Waker;
@@ -23,6 +23,30 @@ pub(crate) const EVENT_INTERVAL: u32 = 61;
 
 /// Polls whose places are kept.
 const RECENT: usize = 256;
+
+/// The most futures dropped within the drop of a refused one, which may spawn more: a future whose drop spawns another of its kind
+/// would never end. Further ones are leaked.
+const MAX_REFUSED: u32 = 64;
+
+thread_local! {
+    /// Futures refused since the outermost one that is being dropped.
+    static REFUSED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The tasks of a runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tasks {
+    /// Tasks that have not ended. The future that `block_on` runs is not among them; the task by which
+    /// [`Handle::stats`](crate::Handle::stats) asks on another thread is.
+    pub alive: usize,
+    /// Live tasks in the run queue: woken, and waiting for their turn.
+    pub ready: usize,
+    /// Tasks that other threads have spawned or woken and that the loop has not taken in.
+    pub inbox: usize,
+    /// Tasks spawned so far.
+    pub spawned: u64,
+}
 
 /// The tasks of one runtime. It is not `Send`: it stays on its runtime's thread, which is the owner of its tasks.
 pub(crate) struct RunQueue {
@@ -284,5 +308,18 @@ impl RunQueue {
         let index = self.owned(task).index();
         let removed = self.live.borrow_mut().remove(index);
         drop(removed);
+    }
+}
+
+/// Drops a future that was spawned while its runtime ends.
+pub(crate) fn refuse<F>(future: F) {
+    let before = REFUSED.get();
+    if before == MAX_REFUSED {
+        return forget(future);
+    }
+    REFUSED.set(before + 1);
+    dispose(future);
+    if before == 0 {
+        REFUSED.set(0);
     }
 }

@@ -4,7 +4,6 @@
 //! until the nearest deadline; a runtime without timers waits without ticks.
 
 mod interval;
-mod now;
 mod sleep;
 mod timeout;
 
@@ -12,3 +11,21 @@ pub use crate::timers::Instant;
 pub use interval::{Interval, MissedTicks, interval, interval_at};
 pub use sleep::{Sleep, sleep, sleep_until};
 pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
+
+use crate::runtime::current;
+use annulus_kernel::{Kernel, Linux};
+use std::time::Duration;
+
+// Reading the clock is the only part of an [`Instant`] that needs the thread's runtime.
+impl Instant {
+    /// The current time.
+    pub fn now() -> Self {
+        let now = current::with(|core| core.time()).unwrap_or_else(|| Linux.now());
+        Self::since_origin(now)
+    }
+
+    /// The time since this instant.
+    pub fn elapsed(self) -> Duration {
+        Self::now().duration_since(self)
+    }
+}

@@ -1,8 +1,8 @@
 //! Points in time, the clock of a guest's host, and the heap of timers.
 
-pub(crate) mod clock;
+mod clock;
 mod heap;
-mod instant;
 
+pub(crate) use clock::HostClock;
+pub use clock::Instant;
 pub(crate) use heap::{TimerAction, TimerKey, Timers};
-pub use instant::Instant;

@@ -139,7 +139,7 @@ loops! {
     "tasks/mod.rs consume_budget": {} annulus::consume_budget().await;
     "tasks/mod.rs yield_now": {} yield_now().await;
     "runtime/spawn.rs spawn": {} spawn(async {}).await;
-    "runtime/spawn_blocking.rs spawn_blocking": {} annulus::spawn_blocking(|| ()).await;
+    "runtime/spawn.rs spawn_blocking": {} annulus::spawn_blocking(|| ()).await;
     "runtime/join_set.rs join_next": { let mut set = JoinSet::<()>::new(); } set.join_next().await;
     "runtime/join_set.rs join_all": {} JoinSet::<()>::new().join_all().await;
     "runtime/join_set.rs shutdown": { let mut set = JoinSet::<()>::new(); } set.shutdown().await;
@@ -216,7 +216,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("shards/to_all.rs send", "waits for other threads"),
     ("signal.rs recv", "of signals that have come"),
     ("io/framed.rs", "by the calls of its stream"),
-    ("io/lines.rs", "by the calls of its stream"),
+    ("io/framing.rs", "by the calls of its stream"),
     ("io/copy.rs copy_range", "by file calls"),
     ("fs/copy.rs", "by file calls"),
     ("fs/dir.rs", "what `fs/whole.rs` calls"),

@@ -6,8 +6,8 @@
 use super::{CURSOR, FileStat, OpenHow, pages};
 use crate::call::last_error;
 use crate::fd::borrow;
+use crate::message::IoVec;
 use crate::pipe::SigPipe;
-use crate::vectors::IoVec;
 use libc::syscall;
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, IntoRawFd};

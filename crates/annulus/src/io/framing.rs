@@ -1,9 +1,108 @@
-//! Bytes up to a delimiter, or to the end of the stream.
+//! Where a piece of a stream ends: frames by their length, parts by a delimiter or the end of the stream, and lines of text.
 
-use super::frame::above;
 use super::recv::AsyncRecv;
 use crate::bytes::lease::Lease;
 use std::io::{self, BufRead, ErrorKind};
+
+/// The next frame, as far as the bytes that are shown determine it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// The stream has ended before a frame.
+    End,
+    /// More bytes are needed to find the length.
+    Unknown,
+    /// The length of the frame, of which all or a part is there.
+    Of(usize),
+}
+
+/// Asks `length` about the bytes that are shown; fewer than `wanted` are the last of the stream.
+///
+/// # Errors
+/// See [`AsyncRecv::read_frame`](super::AsyncRecv::read_frame).
+pub(super) fn check_frame(
+    shown: &[u8],
+    wanted: usize,
+    limit: usize,
+    length: &mut dyn FnMut(&[u8]) -> io::Result<Option<usize>>,
+) -> io::Result<Frame> {
+    let there = shown.len();
+    if there == 0 {
+        return Ok(Frame::End);
+    }
+    if there < wanted {
+        let text = format!("the stream ended after {there} bytes of a frame");
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
+    }
+    match length(shown)? {
+        Some(0) => {
+            let text = "a frame of 0 bytes: its length counts all of its bytes, header included";
+            Err(io::Error::new(ErrorKind::InvalidInput, text))
+        }
+        Some(len) if len > limit => Err(above(&format!("a frame of {len} bytes"), limit)),
+        Some(len) => Ok(Frame::Of(len)),
+        None if there >= limit => Err(above(
+            &format!("a frame of unknown length, of which {there} bytes have come,"),
+            limit,
+        )),
+        None => Ok(Frame::Unknown),
+    }
+}
+
+/// More came than the limit allows.
+pub(super) fn above(what: &str, limit: usize) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("{what} is above the limit of {limit}"))
+}
+
+/// Lines of text, without their `\n` or `\r\n`: see [`AsyncRecv::lines`].
+///
+/// ```
+/// use annulus::io::AsyncRecv;
+///
+/// # annulus::run(async {
+/// let mut lines = b"one\r\ntwo\n\nno end"[..].lines(80);
+/// while let Some(line) = lines.next_line().await? {
+///     println!("{line}");
+/// }
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Lines<R> {
+    from: R,
+    limit: usize,
+}
+
+impl<R: AsyncRecv> Lines<R> {
+    pub(super) fn new(from: R, limit: usize) -> Self {
+        Self { from, limit }
+    }
+
+    /// The next line; `None` at the end of the stream. The last line need not end with `\n`.
+    ///
+    /// Cancel-safe: until the line is there, nothing is taken.
+    ///
+    /// # Errors
+    /// The errors of receiving. `InvalidData` for a line of more bytes than the limit, naming both numbers: it stays, and
+    /// [`skip_until`](AsyncRecv::skip_until) of the stream goes past it. `InvalidData` if a line is not UTF-8: the next call goes on
+    /// behind it.
+    pub async fn next_line(&mut self) -> io::Result<Option<String>> {
+        let Some(bytes) = self.from.recv_until(b'\n', self.limit).await? else { return Ok(None) };
+        let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let line =
+            if line.len() < bytes.len() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+        text(line).map(|line| Some(line.to_owned()))
+    }
+
+    /// The stream that the lines come from.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.from
+    }
+
+    /// The stream that the lines come from. Nothing that was not returned is lost.
+    pub fn into_inner(self) -> R {
+        self.from
+    }
+}
 
 /// How many bytes there are up to a delimiter and with it; `None` if there is none.
 fn find(delimiter: u8, bytes: &[u8]) -> Option<usize> {
