@@ -1,5 +1,10 @@
-//! The runtime's clock, for libraries that count in the standard library's moments.
+//! The runtime's clock, for libraries that count in the standard library's moments, and a timer for those that set it anew often.
 
+use crate::OnThread;
+use annulus::time::{Sleep, sleep_until};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// The same moment by both clocks. Under a simulated kernel, moments made of it follow virtual time.
@@ -27,5 +32,49 @@ impl Origin {
     /// The runtime's moment that is the library's; one before the origin is the origin.
     pub(crate) fn to_runtime(self, moment: Instant) -> annulus::time::Instant {
         self.runtime + moment.saturating_duration_since(self.library)
+    }
+}
+
+/// A timer that a library sets anew with nearly every message, mostly to a later time: then the runtime's timer stays as it is, and is set
+/// for the rest of the time when it fires.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    deadline: annulus::time::Instant,
+    /// Made with the first poll. Its deadline is never later.
+    sleep: Option<OnThread<Sleep>>,
+}
+
+impl Timer {
+    pub(crate) fn new(deadline: annulus::time::Instant) -> Self {
+        Self { deadline, sleep: None }
+    }
+
+    pub(crate) fn reset(&mut self, deadline: annulus::time::Instant) {
+        self.deadline = deadline;
+        if self.sleep.is_some() && deadline < self.sleep().deadline() {
+            self.sleep().reset(deadline);
+        }
+    }
+
+    fn sleep(&mut self) -> &mut Sleep {
+        let deadline = self.deadline;
+        let sleep = self.sleep.get_or_insert_with(|| OnThread::new(sleep_until(deadline)));
+        sleep.try_mut().unwrap_or_else(|wrong| panic!("{wrong}"))
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.deadline;
+        let sleep = self.sleep();
+        while Pin::new(&mut *sleep).poll(cx).is_ready() {
+            if sleep.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.reset(deadline);
+        }
+        Poll::Pending
     }
 }

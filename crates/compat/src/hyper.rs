@@ -197,11 +197,11 @@ impl Default for Timer {
 
 impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(crate::timer::Timer::new(annulus::time::Instant::now() + duration))
+        Box::pin(crate::clock::Timer::new(annulus::time::Instant::now() + duration))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(crate::timer::Timer::new(self.origin.to_runtime(deadline)))
+        Box::pin(crate::clock::Timer::new(self.origin.to_runtime(deadline)))
     }
 
     fn now(&self) -> Instant {
@@ -209,7 +209,7 @@ impl rt::Timer for Timer {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<crate::timer::Timer>() {
+        match sleep.as_mut().downcast_mut_pin::<crate::clock::Timer>() {
             Some(timer) => timer.get_mut().reset(self.origin.to_runtime(deadline)),
             None => *sleep = self.sleep_until(deadline),
         }
@@ -217,4 +217,4 @@ impl rt::Timer for Timer {
 }
 
 /// hyper sets it anew for each request.
-impl Sleep for crate::timer::Timer {}
+impl Sleep for crate::clock::Timer {}

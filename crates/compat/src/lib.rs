@@ -90,8 +90,6 @@ mod send_stream;
 #[cfg(feature = "tower")]
 #[doc = include_str!("simulated.md")]
 pub mod simulated {}
-#[cfg(any(feature = "hyper", feature = "quinn"))]
-mod timer;
 #[cfg(any(feature = "tonic", feature = "tonic-transport"))]
 pub mod tonic;
 #[cfg(feature = "tower")]

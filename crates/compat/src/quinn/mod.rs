@@ -56,7 +56,6 @@
 
 mod runtime;
 mod socket;
-mod timer;
 
 pub use runtime::Runtime;
 pub use socket::Socket;

@@ -1,14 +1,14 @@
 //! The runtime that quinn asks for.
 
 use super::socket::Socket;
-use super::timer::Timer;
-use crate::clock::Origin;
+use crate::clock::{self, Origin};
 use annulus::net::UdpSocket;
 use quinn::{AsyncTimer, AsyncUdpSocket};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// The annulus runtime of a thread, as quinn asks for one.
@@ -64,5 +64,29 @@ impl quinn::Runtime for Runtime {
 
     fn now(&self) -> Instant {
         self.origin.now()
+    }
+}
+
+/// A timer in quinn's moments.
+#[derive(Debug)]
+struct Timer {
+    origin: Origin,
+    timer: clock::Timer,
+}
+
+impl Timer {
+    fn new(origin: Origin, deadline: Instant) -> Self {
+        Self { origin, timer: clock::Timer::new(origin.to_runtime(deadline)) }
+    }
+}
+
+impl AsyncTimer for Timer {
+    fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
+        let deadline = self.origin.to_runtime(deadline);
+        self.timer.reset(deadline);
+    }
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.timer).poll(cx)
     }
 }

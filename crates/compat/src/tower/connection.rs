@@ -2,13 +2,12 @@
 
 use super::activity::Activity;
 use super::error::Report;
-use super::limits::Limits;
 use super::open::Open;
 use super::panics;
 use super::protocol::{Protocol, Versions};
 use super::service::Counted;
 use super::stream::CountedStream;
-use super::timer::{Late, Timer};
+use super::timer::{Late, Limits, Timer};
 use crate::hyper::{BoxError, Executor, HttpService, WriteLimit};
 use crate::limit::within;
 use annulus::io::{AsyncRecv, AsyncSend};

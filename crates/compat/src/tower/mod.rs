@@ -57,7 +57,6 @@ mod accepting;
 mod activity;
 mod connection;
 mod error;
-mod limits;
 mod open;
 mod panics;
 mod protocol;

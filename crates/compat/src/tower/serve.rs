@@ -3,9 +3,9 @@
 use super::accepting::{Accepting, drain};
 use super::connection::{self, Settings};
 use super::error::{self, OnError, ServeError};
-use super::limits::Limits;
 use super::panics;
 use super::protocol::Versions;
+use super::timer::Limits;
 use crate::Listen;
 use crate::hyper::{Executor, HttpService, Timer};
 #[cfg(feature = "rustls")]

@@ -1,7 +1,6 @@
 //! When a connection has taken too long.
 
 use super::activity::Activity;
-use super::limits::Limits;
 use super::protocol::PREFACE;
 use annulus::time::{Instant, Sleep, sleep_until};
 use std::future::Future;
@@ -192,4 +191,30 @@ impl Timer {
 fn shortest(limits: &Limits) -> Duration {
     let limits = [limits.header, limits.idle, limits.write];
     limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
+}
+
+/// The time-outs and the number of connections of a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) connections: usize,
+    pub(super) header: Option<Duration>,
+    pub(super) idle: Option<Duration>,
+    pub(super) request: Option<Duration>,
+    pub(super) write: Option<Duration>,
+    pub(super) release: Option<Duration>,
+    pub(super) drain: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: usize::MAX,
+            header: Some(Duration::from_secs(30)),
+            idle: Some(Duration::from_secs(60)),
+            request: None,
+            write: Some(Duration::from_secs(60)),
+            release: Some(Duration::from_secs(1)),
+            drain: None,
+        }
+    }
 }

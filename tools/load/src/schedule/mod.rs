@@ -11,13 +11,11 @@ mod frozen_tests;
 mod pacer;
 mod parse;
 mod queue;
-mod rate;
 mod think;
 
 pub(crate) use pacer::{Claim, Pacer, Times};
 pub use parse::parse_number;
 pub(crate) use parse::parse_time;
-pub use rate::Rate;
 pub use think::Think;
 
 use std::fmt;
@@ -143,6 +141,38 @@ pub(crate) fn is_burst(every: Duration) -> bool {
 /// Whether a rate is within the limits, zero included.
 fn is_rate(rate: f64) -> bool {
     (0.0..=MAX_RATE).contains(&rate)
+}
+
+/// Requests a second of all clients together. It is parsed from `500`, `10k` or `1.5M`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// `rate` requests a second.
+    pub fn constant(rate: f64) -> Rate {
+        Rate(rate)
+    }
+
+    /// Requests a second.
+    pub fn per_second(self) -> f64 {
+        self.0
+    }
+
+    /// The time, in seconds, before which `count` requests are due.
+    pub(super) fn time_of(self, count: f64) -> f64 {
+        count / self.0
+    }
+
+    /// The rate, if it is outside the limits, or zero.
+    pub(crate) fn invalid(self) -> Option<f64> {
+        (!is_rate(self.0) || self.0 == 0.0).then_some(self.0)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} a second", self.0)
+    }
 }
 
 #[cfg(test)]

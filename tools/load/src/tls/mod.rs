@@ -5,7 +5,6 @@
 //! it is for the users that the clients stand for.
 
 mod settings;
-mod unchecked;
 
 pub(crate) use settings::{Session, connector};
 pub use settings::{Tls, Trust};
