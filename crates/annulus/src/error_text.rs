@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 
 /// An error with another text, which has that of the error.
-#[derive(Debug)]
 pub(crate) struct WithText {
     text: String,
     error: io::Error,
@@ -27,6 +26,13 @@ impl WithText {
 impl fmt::Display for WithText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+/// The text, as `main` prints it of an error.
+impl fmt::Debug for WithText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
     }
 }
 

@@ -5,7 +5,7 @@ use super::file::File;
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::OpenFile;
-use super::path::{CWD, about, c_path, with_c_path};
+use super::path::{CWD, about, about_two, c_path, with_c_path};
 use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
 use super::read_dir::ReadDir;
 use crate::file_policy::{CallKind, Class};
@@ -368,7 +368,7 @@ impl Dir {
         consume_budget().await;
         let args = ChangeTwo { from: c_path(from)?, dir: dir.open.clone(), to: c_path(to)?, what };
         let (answer, _) = self.site_at(Class::Modify, to).make(args).await;
-        answer.map(drop).map_err(|error| about(&what.doing(from), to, error))
+        answer.map(drop).map_err(|error| about_two(what.words(), from, to, error))
     }
 }
 

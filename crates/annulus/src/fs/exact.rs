@@ -4,6 +4,7 @@ use super::cursor::Permit;
 use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
+use crate::error_text::with_text;
 use crate::tasks::consume_budget;
 use annulus_kernel::file::CURSOR;
 use std::io;
@@ -117,5 +118,6 @@ fn ended(offset: u64, done: usize, total: usize) -> io::Error {
 }
 
 fn cut_short(error: io::Error, done: usize, total: usize) -> io::Error {
-    io::Error::new(error.kind(), format!("{error}, after {done} of {total} bytes were written"))
+    let text = format!("{error}, after {done} of {total} bytes were written");
+    with_text(error, text)
 }

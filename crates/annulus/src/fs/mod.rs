@@ -24,7 +24,7 @@ mod lock;
 mod metadata;
 mod open;
 mod open_file;
-mod path;
+pub(crate) mod path;
 mod path_calls;
 mod pending_call;
 mod read_dir;

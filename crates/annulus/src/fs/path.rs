@@ -1,5 +1,6 @@
 //! Paths as the kernel takes them.
 
+use crate::error_text::with_text;
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
@@ -44,11 +45,17 @@ pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::
 /// Adds to an error what was being done, and the path.
 pub(crate) fn about(doing: &str, path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
-    io::Error::new(error.kind(), format!("{doing} {}: {error}", Shown(path)))
+    let text = format!("{doing} {}: {error}", Shown(path));
+    with_text(error, text)
+}
+
+/// As [`about`], with two paths, and the word that stands between them.
+pub(super) fn about_two(words: [&str; 2], from: &Path, to: &Path, error: io::Error) -> io::Error {
+    about(&format!("{} {} {}", words[0], Shown(from), words[1]), to, error)
 }
 
 /// A path as it is shown in errors: the start of a long one.
-pub(super) struct Shown<'a>(pub(super) &'a Path);
+struct Shown<'a>(&'a Path);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,11 +3,10 @@
 
 use super::call::CallArgs;
 use super::open_file::OpenFile;
-use super::path::{CWD, Shown};
+use super::path::CWD;
 use annulus_kernel::file::{FileCall, PathAt};
 use std::ffi::CString;
 use std::os::fd::RawFd;
-use std::path::Path;
 use std::rc::Rc;
 
 /// A change at a path.
@@ -51,12 +50,12 @@ pub(super) enum TwoPathChange {
 }
 
 impl TwoPathChange {
-    /// The call and its first path, as an error names them in front of the second.
-    pub(super) fn doing(self, from: &Path) -> String {
+    /// The words of an error in front of the first path, and between both.
+    pub(super) fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Rename => format!("renaming {} to", Shown(from)),
-            Self::Link => format!("making a link to {} at", Shown(from)),
-            Self::Symlink => format!("making a symbolic link to {} at", Shown(from)),
+            Self::Rename => ["renaming", "to"],
+            Self::Link => ["making a link to", "at"],
+            Self::Symlink => ["making a symbolic link to", "at"],
         }
     }
 }

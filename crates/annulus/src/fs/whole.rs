@@ -4,6 +4,7 @@ use super::dir::Dir;
 use super::file::File;
 use super::metadata::Metadata;
 use super::open::OpenOptions;
+use super::path::{about, about_two};
 use super::read_dir::ReadDir;
 use crate::bytes::buf::IoBuf;
 use std::ffi::OsString;
@@ -23,7 +24,12 @@ const STEP: usize = 64 * 1024;
 /// # Errors
 /// As [`File::open`] and [`File::read`]; `OutOfMemory` if it does not fit memory.
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path).await?;
+    let path = path.as_ref();
+    let file = File::open(path).await?;
+    read_all(file).await.map_err(|error| about("reading", path, error))
+}
+
+async fn read_all(mut file: File) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(len.saturating_add(SPARE)).map_err(|_| too_large())?;
@@ -46,8 +52,11 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`read`]; `InvalidData` if it is not UTF-8.
 pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
-    let bytes = read(path).await?;
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    let path = path.as_ref();
+    String::from_utf8(read(path).await?).map_err(|error| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, error.utf8_error());
+        about("reading", path, error)
+    })
 }
 
 /// Writes a file with these bytes, which replace its contents. If the future is dropped, the file may be made, emptied, or have a part
@@ -56,11 +65,13 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// # Errors
 /// As [`File::create`] and [`File::write_all`].
 pub async fn write(path: impl AsRef<Path>, bytes: impl IoBuf) -> io::Result<()> {
+    let path = path.as_ref();
     let mut file = File::create(path).await?;
-    match file.open.is_ordinary() {
-        true => file.write_all_at(bytes, 0).await.0,
-        false => file.write_all(bytes).await.0,
-    }
+    let (written, _) = match file.open.is_ordinary() {
+        true => file.write_all_at(bytes, 0).await,
+        false => file.write_all(bytes).await,
+    };
+    written.map_err(|error| about("writing", path, error))
 }
 
 /// The path without links, `.` and `..`, from the root.
@@ -82,11 +93,7 @@ pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
         } else if let Some(target) = link_at(&dir, &real.join(&part)).await? {
             links += 1;
             if links > MAX_LINKS {
-                return Err(super::path::about(
-                    "resolving",
-                    path,
-                    io::Error::from(rustix::io::Errno::LOOP),
-                ));
+                return Err(about("resolving", path, rustix::io::Errno::LOOP));
             }
             left.extend(parts(&target));
         } else {
@@ -229,22 +236,25 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
 /// # Errors
 /// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` if both paths are the same file.
 pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
-    let from = File::open(from).await?;
-    let known = from.metadata().await?;
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let failed = |error| about_two(["copying", "to"], from, to, error);
+    let invalid = |text| Err(failed(io::Error::new(io::ErrorKind::InvalidInput, text)));
+    let source = File::open(from).await?;
+    let known = source.metadata().await.map_err(failed)?;
     if !known.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "only files can be copied"));
+        return invalid("only files can be copied");
     }
     let options = OpenOptions::new().write(true).create(true).mode(known.mode());
     let into = options.open(to).await?;
-    let there = into.metadata().await?;
+    let there = into.metadata().await.map_err(failed)?;
     if (there.dev(), there.ino()) == (known.dev(), known.ino()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "both paths are the same file"));
+        return invalid("both paths are the same file");
     }
     if there.is_file() {
-        into.set_len(0).await?;
-        into.set_permissions(known.permissions()).await?;
+        into.set_len(0).await.map_err(failed)?;
+        into.set_permissions(known.permissions()).await.map_err(failed)?;
     }
-    from.copy_to(&into).await
+    source.copy_to(&into).await.map_err(failed)
 }
 
 fn too_large() -> io::Error {

@@ -2,7 +2,7 @@
 
 use super::adopt::prepare;
 use super::{Receiver, Sender};
-use crate::error_text::with_text;
+use crate::fs::path::about;
 use crate::runtime::current;
 use annulus_kernel::pipe;
 use rustix::fs::OFlags;
@@ -80,9 +80,6 @@ impl OpenOptions {
         current::get()?;
         let access = if self.read_write { OFlags::RDWR } else { access };
         let opened = pipe::open(path, access).map_err(io::Error::from);
-        opened.and_then(adopt).map_err(|error| {
-            let text = format!("opening the pipe {}: {error}", path.display());
-            with_text(error, text)
-        })
+        opened.and_then(adopt).map_err(|error| about("opening the pipe", path, error))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::files::mode::everywhere;
 use annulus::fs::{self, AlignedBuf, Alignment, File, IoBuf, OpenOptions};
+use annulus::io::os_error;
 use std::io::ErrorKind;
 
 #[test]
@@ -10,6 +11,7 @@ fn errors_name_the_path() {
         let missing = place.join("missing");
         let error = File::open(&missing).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(os_error(&error), Some(libc::ENOENT));
         assert!(error.to_string().contains("missing`"), "{error}");
         let new = place.join("new");
         let both = |doing, joint| {
@@ -25,6 +27,18 @@ fn errors_name_the_path() {
         assert!(text.starts_with(&both("making a symbolic link to", "at")), "{text}");
         let error = fs::read(place.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory);
+        assert!(error.to_string().contains(&*place.path().to_string_lossy()), "{error}");
+        assert_eq!(os_error(&error), Some(libc::EISDIR));
+        let error = fs::copy(place.path(), &missing).await.unwrap_err();
+        let from = place.path().display();
+        let text = format!("copying `{from}` to `{}`: only files can be copied", missing.display());
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::InvalidInput, text));
+        let file = place.join("file");
+        fs::write(&file, vec![0xff; 1000]).await?;
+        let error = fs::read_to_string(&file).await.unwrap_err();
+        let text = format!("reading `{}`: invalid utf-8", file.display());
+        assert!(error.to_string().starts_with(&text), "{error}");
+        assert!(format!("{error:?}").len() < 500, "it holds the file: {error:?}");
         Ok(())
     });
 }
