@@ -40,7 +40,7 @@
 //! | `accept`, `recv` | nothing is lost: the next call returns the connection, the bytes |
 //! | `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost: what has come is shown or returned by the next call |
 //! | `next` of tokio-util's `Framed` | nothing is lost: the next call returns the message |
-//! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or accepted |
+//! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or queued |
 //! | `connect` | the attempt is cancelled, and its socket closed |
 //! | `lookup_host` | a look-up that has begun goes on, and its answer is dropped |
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
@@ -48,12 +48,12 @@
 //! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: what was ready still is |
 //! | `send` | once polled, the chunk is sent all the same, in order; it is not if an earlier, dropped `send` still fills the queue |
 //! | `AsyncSend::send`, as of generic code | nothing of the chunk is sent |
-//! | `write`, `write_vectored` | nothing was accepted |
+//! | `write`, `write_vectored` | nothing was sent or queued |
 //! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes as a dropped one does |
 //! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
 //! | `nop` | it is completed, and its result discarded |
 //! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |
-//! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was accepted is written, also at the end of the runtime |
+//! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was queued is written, also at the end of the runtime |
 //! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy goes on behind it |
 //! | opening a file | it may be created or truncated all the same; its descriptor is closed |
 //! | `FileCache::open` | the cache is as before; out of descriptors, one of its files may have left it |

@@ -156,7 +156,7 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
 /// that `Network::signal` sends (feature `sim`).
 ///
 /// Where it is all that [`run`](crate::run) is given, the runtime ends as the guide says ([shutting
-/// down](crate::guide::shutting_down)): streams send what they have accepted, listeners and the paths of Unix sockets go.
+/// down](crate::guide::shutting_down)): streams send what they have queued, listeners and the paths of Unix sockets go.
 ///
 /// ```no_run
 /// # async fn serve() -> std::io::Result<()> { Ok(()) }

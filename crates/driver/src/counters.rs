@@ -38,7 +38,7 @@ pub struct Counter {
 impl Counter {
     /// Whether the value can fall: it is how much there is now, not a count of events.
     pub fn is_gauge(&self) -> bool {
-        matches!(self.name, "memory_held" | "memory_limit" | "streams_held_back")
+        matches!(self.name, "memory_held" | "memory_limit" | "streams_paused")
     }
 }
 
@@ -96,8 +96,8 @@ counters! {
     pub memory_held: u64,
     /// The memory limit, which runtimes can share; 0 is none. Set above the driver.
     pub memory_limit: u64,
-    /// Streams that the memory limit holds back now. Set above the driver.
-    pub streams_held_back: u64,
+    /// Streams that the memory limit has paused. Set above the driver.
+    pub streams_paused: u64,
     /// Wakes and spawns from other threads. Counted above the driver.
     pub remote_wakes: u64,
     /// System calls that other threads made to wake the loop, because it slept. Counted above the driver.

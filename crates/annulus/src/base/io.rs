@@ -32,7 +32,7 @@ pub(crate) struct Bounds {
     pub(crate) zero_copy_threshold: Option<usize>,
     /// Bytes of a receive from which on a copy between two sockets goes through a pipe.
     pub(crate) splice_threshold: usize,
-    /// How long a dropped stream may go on sending what it had accepted.
+    /// How long a dropped stream may go on sending what it had queued.
     pub(crate) linger: Duration,
 }
 
@@ -95,7 +95,7 @@ impl Io {
         Instant::since_origin(self.clock.map_or_else(kernel, HostClock::now))
     }
 
-    /// Sets the time within which what was dropped must have sent all it had accepted, unless it is set.
+    /// Sets the time within which what was dropped must have sent all it had queued, unless it is set.
     pub(crate) fn start_linger(&mut self, timer: &mut Option<TimerKey>, action: TimerAction) {
         if timer.is_none() {
             *timer = Some(self.timers.insert(self.now() + self.bounds.linger, action));
@@ -245,7 +245,7 @@ impl Io {
         let mut counters = *self.driver.counters();
         counters.memory_held = self.held() as u64;
         counters.memory_limit = limit as u64;
-        counters.streams_held_back = self.memory.held_back() as u64;
+        counters.streams_paused = self.memory.streams_paused() as u64;
         counters
     }
 

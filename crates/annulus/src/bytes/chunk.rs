@@ -197,7 +197,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes that an accepted chunk adds to the memory meter. Leases are metered by themselves.
+    /// Bytes that a queued chunk adds to the memory meter. Leases are metered by themselves.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         if matches!(self.0, Repr::Lease(_)) { 0 } else { self.weight_of_other() }
@@ -208,23 +208,18 @@ impl Chunk {
         self.len() + OVERHEAD
     }
 
-    /// As [`retire`](Self::retire), for an accepted chunk, whose weight is on the meter.
+    /// As [`retire`](Self::retire), for a queued chunk, whose weight is on the meter.
     #[inline]
-    pub(crate) fn retire_accepted(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+    pub(crate) fn retire_queued(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         match self.0 {
             Repr::Lease(lease) => drop(lease),
             other => Self(other).retire_weighed(meter, spares, after),
         }
     }
 
-    /// As [`retire_accepted`](Self::retire_accepted), for a chunk that is dropped next: a lease is left to that, and not moved.
+    /// As [`retire_queued`](Self::retire_queued), for a chunk that is dropped next: a lease is left to that, and not moved.
     #[inline]
-    pub(crate) fn release_accepted(
-        &mut self,
-        meter: &Meter,
-        spares: &mut Spares,
-        after: &mut After,
-    ) {
+    pub(crate) fn release_queued(&mut self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         if !matches!(self.0, Repr::Lease(_)) {
             mem::replace(self, Self::EMPTY).retire_weighed(meter, spares, after);
         }
@@ -254,12 +249,12 @@ impl Chunk {
         }
     }
 
-    /// Splits off the first `n` bytes, without a copy: for an [`AsyncSend`](crate::io::AsyncSend) that accepts a part.
+    /// Splits off the first `n` bytes, without a copy: for an [`AsyncSend`](crate::io::AsyncSend) that takes a part.
     ///
     /// ```
     /// use annulus::Chunk;
     ///
-    /// let mut chunk = Chunk::from("accepted, and not");
+    /// let mut chunk = Chunk::from("taken, and not");
     /// drop(chunk.split_to(8));
     /// assert_eq!(chunk.as_ref(), b", and not");
     /// ```

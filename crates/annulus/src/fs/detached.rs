@@ -3,7 +3,7 @@
 use super::file::File;
 use super::transfer::Write;
 use crate::bytes::lease::Lease;
-use crate::runtime::last_writes::AcceptedWrite;
+use crate::runtime::last_writes::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use annulus_kernel::file::CURSOR;
 use std::future::{Future, poll_fn};
@@ -59,7 +59,7 @@ impl File {
             };
             written.map_err(|error| file.open.keep_error(error)).is_ok()
         };
-        let task = spawn(AcceptedWrite::new(core, write));
+        let task = spawn(QueuedWrite::new(core, write));
         task.await.map_err(|error| io::Error::other(error.to_string()))?;
         self.open.take_error()
     }

@@ -2,7 +2,7 @@
 
 use super::file::File;
 use super::transfer::Read;
-use crate::runtime::last_writes::AcceptedWrite;
+use crate::runtime::last_writes::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use crate::tasks::JoinHandle;
 use annulus_kernel::file::CURSOR;
@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// The most bytes that are read ahead, or copied and accepted, at a time.
+/// The most bytes that are read ahead, or copied and queued, at a time.
 pub(crate) const PIECE: usize = 64 * 1024;
 
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -49,7 +49,7 @@ type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 /// # What dropping does
 ///
 /// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by the next call. Bytes that were
-/// accepted are written, also if the stream is dropped, and at the end of the runtime within its
+/// queued are written, also if the stream is dropped, and at the end of the runtime within its
 /// [timeout](crate::Builder::shutdown_timeout); [`flush`](crate::io::AsyncSend::flush) waits for that and reports errors, which otherwise the next
 /// call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
 pub struct FileStream {
@@ -264,10 +264,10 @@ impl FileStream {
         self.file.try_clone()
     }
 
-    /// Accepted bytes are written whatever becomes of the stream.
+    /// Queued bytes are written whatever becomes of the stream.
     pub(crate) fn write_in_task(&mut self, write: impl Future<Output = io::Result<()>> + 'static) {
         let core = self.file.open.core.clone();
-        self.writing = Some(spawn(AcceptedWrite::new(core, write)));
+        self.writing = Some(spawn(QueuedWrite::new(core, write)));
     }
 
     pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

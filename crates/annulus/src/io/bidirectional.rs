@@ -37,12 +37,12 @@ use std::time::Duration;
 ///
 /// # What dropping the future does
 ///
-/// Both streams stay as they are. Bytes that were received from a stream of this crate were accepted by the other, if that is one, too,
-/// and are sent. A stream of a program's own may lose the piece that it had not wholly accepted.
+/// Both streams stay as they are. Bytes that were received from a stream of this crate were queued at the other, if that is one, too,
+/// and are sent. A stream of a program's own may lose the piece that it had not wholly taken.
 ///
 /// # Errors
 /// The first error of a direction, of the same kind; `TimedOut` after an [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a
-/// [`CopyError`], with the direction that failed and how many bytes had gone. Bytes that were accepted in the other direction are sent.
+/// [`CopyError`], with the direction that failed and how many bytes had gone. Bytes that were taken in the other direction are sent.
 pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
     a: &'a mut A,
     b: &'a mut B,
@@ -89,9 +89,9 @@ pub struct CopyBidirectional<'a, A, B> {
 impl<A, B> CopyBidirectional<'_, A, B> {
     /// Ends the copy with an error of kind `TimedOut` once nothing has gone in either direction for `limit`, or up to a quarter longer: what
     /// has gone is looked at four times in that time, so that a message reads no clock. The time begins now. Both streams stay as they are:
-    /// dropping them sends accepted bytes, and closes them.
+    /// dropping them sends queued bytes, and closes them.
     ///
-    /// Bytes count when they are accepted, and those that a stream of this crate has queued again when the send ends that they are part of. So
+    /// Bytes count when they are taken, and those that a stream of this crate has queued again when the send ends that they are part of. So
     /// a peer that reads slowly has to take a queue's worth within the limit, which is [`send_bound`](crate::Builder::send_bound).
     ///
     /// # Panics
@@ -109,7 +109,7 @@ impl<A, B> CopyBidirectional<'_, A, B> {
         self
     }
 
-    /// The bytes that were accepted in each direction up to now, that from the first to the second stream first.
+    /// The bytes that were taken in each direction up to now, that from the first to the second stream first.
     pub fn copied(&self) -> (u64, u64) {
         (self.forth.transfer.copied(), self.back.transfer.copied())
     }
@@ -223,7 +223,7 @@ impl CopyError {
         self.direction
     }
 
-    /// The bytes that were accepted in each direction, that from the first to the second stream first.
+    /// The bytes that were taken in each direction, that from the first to the second stream first.
     pub fn copied(&self) -> (u64, u64) {
         self.copied
     }

@@ -15,7 +15,7 @@ use std::task::Poll;
 /// The most bytes that are copied at a time from a file without a cursor.
 const PIECE: usize = 64 * 1024;
 
-/// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was accepted: from a
+/// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was taken: from a
 /// file by a stream of this crate, as its `send` returns; from another stream by the kernel; by the page cache for a file; and else by a
 /// flush.
 ///
@@ -51,7 +51,7 @@ const PIECE: usize = 64 * 1024;
 /// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and a
 /// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file both
 /// cursors move at the end, so a second copy starts from the beginning. From or to a file that cannot seek, the piece that was read last
-/// may be lost. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has accepted a part, or nothing
+/// may be lost. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has taken a part, or nothing
 /// yet.
 ///
 /// # Errors

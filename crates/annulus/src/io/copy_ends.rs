@@ -81,7 +81,7 @@ pub struct OwnStream<'a> {
 }
 
 impl OwnStream<'_> {
-    /// Bytes that were accepted, and that the kernel has not taken.
+    /// Bytes that were queued, and that the kernel has not taken.
     pub fn unsent(&self) -> usize {
         self.handle.unsent()
     }

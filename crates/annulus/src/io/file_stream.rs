@@ -50,8 +50,8 @@ impl AsyncSend for FileStream {
         for slice in slices {
             buf.extend_from_slice(&slice[..slice.len().min(PIECE - buf.len())]);
         }
-        let accepted = buf.len();
-        if accepted == 0 {
+        let queued = buf.len();
+        if queued == 0 {
             return Poll::Ready(Ok(0));
         }
         let mut args = Write { buf, done: 0, offset: CURSOR, turn: None };
@@ -62,12 +62,12 @@ impl AsyncSend for FileStream {
         let file = self.file_of_task()?;
         let write = async move { file.write_whole(args.buf, |_| CURSOR, None, &mut 0).await.0 };
         self.write_in_task(write);
-        Poll::Ready(Ok(accepted))
+        Poll::Ready(Ok(queued))
     }
 
-    /// Accepts the whole chunk, and does not copy it, once the writes before it are done.
+    /// Queues the whole chunk, and does not copy it, once the writes before it are done.
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        // For no bytes, too: a copy takes bytes from its source once they are accepted at once.
+        // For no bytes, too: a copy takes bytes from its source once they are queued at once.
         ready!(self.poll_write_next(cx))?;
         let total = chunk.len();
         if total == 0 {

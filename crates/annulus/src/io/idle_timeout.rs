@@ -14,9 +14,9 @@ const LOOKS: u32 = 4;
 /// Bytes that had gone at some time; any difference is progress.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Bytes accepted in each direction.
+    /// Bytes taken in each direction.
     pub(super) copied: (u64, u64),
-    /// Bytes accepted by each stream and not sent yet.
+    /// Bytes queued at each stream and not sent yet.
     pub(super) unsent: (usize, usize),
 }
 

@@ -34,20 +34,20 @@ use std::task::{Context, Poll, ready};
     note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
 )]
 pub trait AsyncSend {
-    /// Accepts a part of the bytes, and returns how many; at least one, unless there are none. Pending while none is accepted.
+    /// Takes a part of the bytes, and returns how many; at least one, unless there are none. Pending while none is taken.
     ///
     /// # Errors
-    /// The errors of sending, also of bytes that were accepted before.
+    /// The errors of sending, also of bytes that were taken before.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Ready once accepted bytes leave without further calls: at once for streams of this crate, after the bytes were passed on for
+    /// Ready once those taken leave without further calls: at once for streams of this crate, after the bytes were passed on for
     /// streams that gather or encrypt them.
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Sends accepted bytes, then ends the sending direction: the peer sees the end of the stream.
+    /// Sends the bytes that were taken, then ends the sending direction: the peer sees the end of the stream.
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
@@ -67,7 +67,7 @@ pub trait AsyncSend {
         self.poll_write(cx, first.map_or(&[], |slice| slice))
     }
 
-    /// Accepts all bytes of a chunk; while it is pending, those that are not accepted stay in it. The provided method copies them.
+    /// Takes all bytes of a chunk; while it is pending, those that are not taken stay in it. The provided method copies them.
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
@@ -88,7 +88,7 @@ pub trait AsyncSend {
 
     /// Sends all of a chunk, which is a [`Lease`](crate::Lease) or any owned bytes. Streams do not copy it.
     ///
-    /// Ready once it was accepted. If the future is dropped before, nothing of it is sent by a stream of this crate; the provided
+    /// Ready once it was taken. If the future is dropped before, nothing of it is sent by a stream of this crate; the provided
     /// [`poll_send`](Self::poll_send) may have sent a part.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ pub trait AsyncSend {
         poll_fn(|cx| self.poll_send(cx, &mut chunk)).await
     }
 
-    /// Accepts a part of the bytes, and returns how many. Cancel-safe: if the future is dropped before it is ready, nothing was accepted.
+    /// Takes a part of the bytes, and returns how many. Cancel-safe: if the future is dropped before it is ready, nothing was taken.
     ///
     /// # Errors
     /// As [`poll_write`](Self::poll_write).
@@ -123,10 +123,10 @@ pub trait AsyncSend {
         poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
     }
 
-    /// Accepts all of the bytes. If the future is dropped, a part may have been accepted.
+    /// Takes all of the bytes. If the future is dropped, a part may have been taken.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write); `WriteZero` if none of the rest is accepted any more.
+    /// As [`poll_write`](Self::poll_write); `WriteZero` if none of the rest is taken any more.
     async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()>
     where
         Self: Sized,
@@ -192,7 +192,7 @@ pub trait AsyncStream: AsyncRecv + AsyncSend {}
 
 impl<S: AsyncRecv + AsyncSend + ?Sized> AsyncStream for S {}
 
-/// Ready once a stream of this crate accepts a chunk at once, whatever its length.
+/// Ready once a stream of this crate queues a chunk at once, whatever its length.
 pub(super) fn poll_room(
     cx: &mut Context<'_>,
     to: &mut (impl AsyncSend + ?Sized),

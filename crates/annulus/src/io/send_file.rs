@@ -47,7 +47,7 @@ pub(super) async fn send_file(
     if sent == len {
         return Ok(sent);
     }
-    // Bytes that were accepted before, such as a head, leave with the first pages.
+    // Bytes that were queued before, such as a head, leave with the first pages.
     let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
     while sent < len {
         poll_fn(|cx| to.poll_drain(cx)).await?;
@@ -136,9 +136,9 @@ pub(super) async fn send_pieces(
         }
         let mut piece = Outgoing::new(bytes);
         poll_fn(|cx| {
-            let (accepted, polled) = piece.poll_send(cx, to);
-            sent += accepted as u64;
-            moved(accepted as u64)?;
+            let (taken, polled) = piece.poll_send(cx, to);
+            sent += taken as u64;
+            moved(taken as u64)?;
             polled
         })
         .await?;
@@ -190,7 +190,7 @@ async fn send_small(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
 /// Queues a chunk; its length.
 async fn queue(chunk: Chunk, to: &StreamHandle) -> io::Result<u64> {
     let (count, mut chunk) = (chunk.len() as u64, Some(chunk));
-    poll_fn(|cx| to.poll_accept(&mut chunk, cx)).await?;
+    poll_fn(|cx| to.poll_enqueue(&mut chunk, cx)).await?;
     Ok(count)
 }
 

@@ -28,7 +28,7 @@ pub fn stdin() -> io::Result<FileStream> {
     stream_of(io::stdin())
 }
 
-/// Standard output as a stream of bytes. Accepted bytes are written; to wait for that, call
+/// Standard output as a stream of bytes. Queued bytes are written; to wait for that, call
 /// [`flush`](crate::io::AsyncSend::flush).
 ///
 /// # Errors

@@ -10,10 +10,10 @@ use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// Bytes on their way to a sink, which may accept parts.
+/// Bytes on their way to a sink, which may take parts.
 pub(super) struct Outgoing {
     chunk: Chunk,
-    /// Bytes that are not accepted yet. A chunk that was sent may stay, to be dropped.
+    /// Bytes that are not taken yet. A chunk that was sent may stay, to be dropped.
     left: usize,
 }
 
@@ -25,7 +25,7 @@ impl Outgoing {
         Self { left: chunk.len(), chunk }
     }
 
-    /// How many bytes were accepted by this call; and whether that was the rest of them.
+    /// How many bytes were taken by this call; and whether that was the rest of them.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -36,19 +36,19 @@ impl Outgoing {
         }
         let sent = to.poll_send(cx, &mut self.chunk);
         let left = if matches!(sent, Poll::Ready(Ok(()))) { 0 } else { self.chunk.len() };
-        let accepted = self.left.saturating_sub(left);
+        let taken = self.left.saturating_sub(left);
         self.left = left;
-        (accepted, sent)
+        (taken, sent)
     }
 }
 
 /// Bytes on their way from one stream to another.
 pub(super) struct Transfer {
-    /// Received and not accepted yet; only if the sink accepts parts.
+    /// Received and not sent on yet; only if the sink takes parts.
     received: Outgoing,
     copied: Cell<u64>,
     limit: u64,
-    /// Bytes were accepted since the last flush.
+    /// Bytes were taken since the last flush.
     unflushed: bool,
     /// While nothing is there, streams of this crate pass on new bytes without the task.
     link: Option<Link>,
@@ -59,14 +59,14 @@ impl Transfer {
         Self { received: Outgoing::NONE, copied: Cell::new(0), limit, unflushed: false, link: None }
     }
 
-    /// Bytes that were accepted.
+    /// Bytes that the sink has taken.
     pub(super) fn copied(&self) -> u64 {
         let forwarded = self.link.as_ref().map_or(0, Link::take_forwarded);
         self.copied.set(self.copied.get() + forwarded);
         self.copied.get()
     }
 
-    /// Sets a limit, of which bytes that were accepted before are a part.
+    /// Sets a limit, of which bytes that were taken before are a part.
     pub(super) fn set_limit(&mut self, limit: u64) {
         // A link knows the old one.
         self.stop();
@@ -84,12 +84,12 @@ impl Transfer {
         self.link = None;
     }
 
-    /// Bytes were accepted.
+    /// The sink has taken bytes.
     pub(super) fn note(&mut self, count: usize) {
         *self.copied.get_mut() += count as u64;
     }
 
-    /// Ready at the end of the source, or at the limit, once all of it was accepted.
+    /// Ready at the end of the source, or at the limit, once the sink has taken all of it.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -99,9 +99,9 @@ impl Transfer {
         loop {
             // The receive takes of the budget: the bytes that it has brought are sent without.
             let sent = budget::poll_free(|| {
-                let (accepted, sent) = self.received.poll_send(cx, to);
-                self.note(accepted);
-                self.unflushed |= accepted > 0;
+                let (taken, sent) = self.received.poll_send(cx, to);
+                self.note(taken);
+                self.unflushed |= taken > 0;
                 sent
             });
             ready!(sent)?;
@@ -109,7 +109,7 @@ impl Transfer {
                 // This includes a copy that was made again, whose sink may know of the end.
                 return Poll::Ready(Ok(()));
             }
-            // With space for them, bytes that are received now are accepted at once, and so not lost if this is dropped.
+            // With space for them, bytes that are received now are queued at once, and so not lost if this is dropped.
             if let Err(error) = ready!(budget::poll_free(|| self.poll_room(cx, to))) {
                 return refused(cx, from, to, error);
             }
@@ -127,7 +127,7 @@ impl Transfer {
         }
     }
 
-    /// Ready once received bytes are accepted at once. If they go through a pipe, the pipe is taken once nothing else is unsent.
+    /// Ready once received bytes are queued at once. If they go through a pipe, the pipe is taken once nothing else is unsent.
     fn poll_room(&self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
         match (&self.link, to.own_stream()) {
             (Some(link), Some(stream)) if link.is_splicing() => stream.handle.poll_drain(cx),
@@ -135,7 +135,7 @@ impl Transfer {
         }
     }
 
-    /// Nothing has been received, and new bytes would be accepted at once. Bytes that a sink of a program's own holds back leave now: the
+    /// Nothing has been received, and new bytes would be queued at once. Bytes that a sink of a program's own holds back leave now: the
     /// peer may wait for it before it sends more.
     fn wait<T>(
         &mut self,

@@ -13,7 +13,7 @@ const GRAIN: usize = 64 * 1024;
 /// number of threads. Clones share it.
 ///
 /// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no task has taken; leases that own
-/// heap memory, wherever they are; bytes accepted for sending and not sent; datagrams both ways. Bytes that are
+/// heap memory, wherever they are; bytes queued and not sent; datagrams both ways. Bytes that are
 /// shared count for each stream that is to send them. It does not count the memory of tasks themselves, about 2 KiB for each
 /// connection, files, and the memory that the kernel holds for sockets.
 ///
@@ -54,8 +54,8 @@ struct Shared {
     source: String,
     /// The bytes that runtimes have reported as held.
     held: AtomicUsize,
-    /// Their streams that are held back.
-    held_back: AtomicUsize,
+    /// Their streams that are paused.
+    streams_paused: AtomicUsize,
 }
 
 impl MemoryLimit {
@@ -117,8 +117,8 @@ impl MemoryLimit {
     }
 
     fn of(bytes: usize, source: String) -> Self {
-        let [held, held_back] = Default::default();
-        Self(Arc::new(Shared { bytes, source, held, held_back }))
+        let [held, streams_paused] = Default::default();
+        Self(Arc::new(Shared { bytes, source, held, streams_paused }))
     }
 
     /// The limit.
@@ -137,18 +137,18 @@ impl MemoryLimit {
         self.0.held.load(Relaxed)
     }
 
-    /// Streams that are held back now: they hold more than what is free leaves each of them, so they receive nothing and their
+    /// Streams that are paused now: they hold more than what is free leaves each of them, so they receive nothing and their
     /// sends wait.
-    pub fn held_back(&self) -> usize {
-        self.0.held_back.load(Relaxed)
+    pub fn streams_paused(&self) -> usize {
+        self.0.streams_paused.load(Relaxed)
     }
 
-    pub(crate) fn add_held_back(&self) {
-        self.0.held_back.fetch_add(1, Relaxed);
+    pub(crate) fn add_paused(&self) {
+        self.0.streams_paused.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn sub_held_back(&self, count: usize) {
-        self.0.held_back.fetch_sub(count, Relaxed);
+    pub(crate) fn sub_paused(&self, count: usize) {
+        self.0.streams_paused.fetch_sub(count, Relaxed);
     }
 
     /// A runtime whose last report was `reported` holds `held` now. Returns the bytes that all runtimes hold.

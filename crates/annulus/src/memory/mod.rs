@@ -2,12 +2,12 @@
 //!
 //! Sums are kept where bytes are counted anyway: the pools count what receives have written to their buffers, a [`Meter`]
 //! the heap memory. From the sum and the limit follow a stream's *allowance*, and the *budget* of the turn's receives.
-//! A stream above its allowance arms no receive, and its sends wait: it is *held back*, on a list that is looked
+//! A stream above its allowance arms no receive, and its sends wait: it is *paused*, on a list that is looked
 //! through as the allowance rises.
 //!
 //! Long before that, the bounds of each stream are lowered. A stream that receives and sends fast gains by large bounds. If many do so at
-//! once, or if peers read nothing, the sum of large bounds is what the process holds. So above a mark the bounds are [`LOWERED`]: that of undelivered bytes for every stream, that of unsent ones for
-//! streams whose peer makes no room, since the others pass on what they accept. A stream at a lowered bound waits for its own task or peer
+//! once, or if peers read nothing, the sum of large bounds is what the process holds. So above a mark the bounds are [`LOWERED`]: that of
+//! undelivered bytes for every stream, that of unsent ones for streams whose peer makes no room, since the others pass on what they queue. A stream at a lowered bound waits for its own task or peer
 //! as it would at any other, so nothing has to be looked at when the bounds rise again. Receives that were armed before they fell may
 //! still bring more: those are armed anew, see `Streams::shorten_receives`.
 
@@ -39,7 +39,7 @@ const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
 pub(crate) struct StreamBounds {
     /// Undelivered.
     pub(crate) receive: u32,
-    /// Accepted and unsent; beyond it a send waits.
+    /// Queued and unsent; beyond it a send waits.
     pub(crate) send: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Memory {
     limit: Option<MemoryLimit>,
     /// Bytes that this runtime has reported to the limit.
     reported: usize,
-    /// Bytes, undelivered and unsent, beyond which a stream is held back.
+    /// Bytes, undelivered and unsent, beyond which a stream is paused.
     pub(crate) allowance: usize,
     /// The bounds of a stream while little is held.
     pub(crate) most: StreamBounds,
@@ -74,8 +74,8 @@ pub(crate) struct Memory {
     much: usize,
     is_lowered: bool,
     is_tight: bool,
-    /// Streams that are held back.
-    held_back: usize,
+    /// Streams that are paused.
+    streams_paused: usize,
 }
 
 impl Memory {
@@ -98,7 +98,7 @@ impl Memory {
             waiting_bound: 0,
             is_lowered: false,
             is_tight: false,
-            held_back: 0,
+            streams_paused: 0,
         };
         memory.set_bounds();
         memory
@@ -114,21 +114,21 @@ impl Memory {
         self.limit.as_ref()
     }
 
-    /// Streams that are held back now.
-    pub(crate) fn held_back(&self) -> usize {
-        self.held_back
+    /// Streams that are paused now.
+    pub(crate) fn streams_paused(&self) -> usize {
+        self.streams_paused
     }
 
-    /// One more stream is held back.
-    pub(crate) fn add_held_back(&mut self) {
-        self.held_back += 1;
-        self.limit.iter().for_each(MemoryLimit::add_held_back);
+    /// One more stream is paused.
+    pub(crate) fn add_paused(&mut self) {
+        self.streams_paused += 1;
+        self.limit.iter().for_each(MemoryLimit::add_paused);
     }
 
-    /// A stream is held back no more.
-    pub(crate) fn sub_held_back(&mut self) {
-        self.held_back -= 1;
-        self.limit.iter().for_each(|limit| limit.sub_held_back(1));
+    /// A stream is paused no more.
+    pub(crate) fn sub_paused(&mut self) {
+        self.streams_paused -= 1;
+        self.limit.iter().for_each(|limit| limit.sub_paused(1));
     }
 
     /// More than half of the limit is held.
@@ -197,7 +197,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(limit) = &self.limit {
             limit.end(self.reported);
-            limit.sub_held_back(self.held_back);
+            limit.sub_paused(self.streams_paused);
         }
     }
 }

@@ -114,7 +114,7 @@ fn holds_at_most(bytes: usize, seed: u64) {
     let most = on_seed(seed, Some(limit.clone()));
     assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
     assert!(most <= bytes + overshoot, "seed {seed}: {most} of {bytes} bytes");
-    let left = (limit.held(), limit.held_back());
+    let left = (limit.held(), limit.streams_paused());
     assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
 }
 
@@ -143,7 +143,7 @@ fn without_a_limit_the_crowd_holds_more() {
 }
 
 #[test]
-fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
+fn those_that_hold_most_are_paused_first_and_go_on_when_there_is_memory() {
     let sim = Sim::builder(1).build();
     let bounds = |builder: crate::Builder| builder.recv_bound(1 << 20).send_bound(1 << 20);
     let builder = bounds(Runtime::builder()).memory_limit(MemoryLimit::new(4 << 20));
@@ -164,11 +164,11 @@ fn those_that_hold_most_are_held_back_first_and_go_on_when_there_is_memory() {
             }
         }
         sleep(Duration::from_secs(10)).await;
-        // No transfer that has come whole is larger than one that was held back on the way.
+        // No transfer that has come whole is larger than one that was paused on the way.
         let (whole, part): (Vec<_>, Vec<_>) =
             readers.iter().partition(|(_, writer, _)| writer.is_finished());
         let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
-        let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are held back");
+        let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are paused");
         assert!(most <= least, "{most} bytes came whole, and {least} did not");
         assert!(counters().unwrap_or_default().memory_pauses > 0);
         // All of it arrives once it is read.
@@ -284,7 +284,7 @@ fn receives(held: usize, hoarded: usize) {
             left -= lease.expect("no end yet").len();
         }
         let now = counters().unwrap_or_default();
-        assert_eq!(limit.held_back() as u64, now.streams_held_back);
+        assert_eq!(limit.streams_paused() as u64, now.streams_paused);
         hoarder.abort();
         io::Result::Ok(())
     });
@@ -374,7 +374,7 @@ fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
             }
         });
         sleep(Duration::from_secs(1)).await;
-        assert!(counters().unwrap_or_default().memory_pauses > 0, "nothing is held back");
+        assert!(counters().unwrap_or_default().memory_pauses > 0, "nothing is paused");
         // The permit that its earlier sends have left.
         went.notified().await;
         drop(leases);

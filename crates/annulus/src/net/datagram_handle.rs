@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Owns a datagram socket's slot. When it is dropped, accepted datagrams are still sent, then the socket closes.
+/// Owns a datagram socket's slot. When it is dropped, queued datagrams are still sent, then the socket closes.
 pub(super) struct DatagramHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -191,7 +191,7 @@ impl<P> Drop for Waiting<'_, P> {
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendDatagram<'a> {
     handle: &'a DatagramHandle,
-    /// Not accepted yet.
+    /// Not queued yet.
     datagram: Option<(Chunk, SendMeta)>,
     id: Option<WaiterId>,
 }
@@ -218,6 +218,6 @@ impl Drop for SendDatagram<'_> {
 
 impl fmt::Debug for SendDatagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SendDatagram(accepted: {})", self.datagram.is_none())
+        write!(f, "SendDatagram(queued: {})", self.datagram.is_none())
     }
 }

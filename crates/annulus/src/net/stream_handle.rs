@@ -95,7 +95,7 @@ impl StreamHandle {
         })
     }
 
-    /// Has the bytes received from here on, up to `left` bytes, accepted by `to` without a task, until the next poll of this receive, if both
+    /// Has the bytes received from here on, up to `left` bytes, queued at `to` without a task, until the next poll of this receive, if both
     /// can do that and nothing is there to be taken. `link` is `None`, or was made by an earlier call for the same two streams.
     pub(crate) fn link(&self, to: &StreamHandle, left: u64, link: &mut Option<Link>) {
         let Ok(mut inner) = self.core.enter() else { return };
@@ -120,7 +120,7 @@ impl StreamHandle {
     }
 
     /// Queues a chunk once the send bound allows.
-    pub(crate) fn poll_accept(
+    pub(crate) fn poll_enqueue(
         &self,
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
@@ -145,7 +145,7 @@ impl StreamHandle {
         })
     }
 
-    /// Ready once [`try_write`](Self::try_write) accepts something.
+    /// Ready once [`try_write`](Self::try_write) queues something.
     pub(super) fn poll_space(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
             self.poll_with(|stream, shared, io| stream.poll_space(shared, io, cx))
@@ -155,8 +155,8 @@ impl StreamHandle {
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        let accepted = stream.try_copy(shared, &mut inner.io, &[IoSlice::new(bytes)])?;
-        accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        let queued = stream.try_copy(shared, &mut inner.io, &[IoSlice::new(bytes)])?;
+        queued.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -168,7 +168,7 @@ impl StreamHandle {
         self.core.enter().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
     }
 
-    /// Bytes that were accepted and not sent.
+    /// Bytes that were queued and not sent.
     pub(crate) fn unsent(&self) -> usize {
         self.core.enter().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
     }
@@ -305,7 +305,7 @@ impl Future for SendFuture<'_> {
 }
 
 /// A link that passes the bytes that a stream receives to another, as `slots/streams/carriers/link.rs` describes. It ends when it is dropped:
-/// accepted bytes are sent, and later ones stay with the source.
+/// queued bytes are sent, and later ones stay with the source.
 pub(crate) struct Link {
     core: Rc<Core>,
     from: SlotId,

@@ -172,7 +172,7 @@ macro_rules! shared {
             chunk: &mut Chunk,
         ) -> Poll<io::Result<()>> {
             let mut given = Some(std::mem::replace(chunk, Chunk::EMPTY));
-            let polled = self.handle.poll_accept(&mut given, cx);
+            let polled = self.handle.poll_enqueue(&mut given, cx);
             *chunk = given.unwrap_or(Chunk::EMPTY);
             polled
         }
@@ -188,7 +188,7 @@ macro_rules! shared {
             self.handle.send_all(chunks.into_iter().map(Into::into)).await
         }
 
-        /// Waits until [`try_write`](Self::try_write) accepts something: until less than the send bound is queued, also if the kernel has no
+        /// Waits until [`try_write`](Self::try_write) queues something: until less than the send bound is queued, also if the kernel has no
         /// space for more.
         ///
         /// Cancel-safe. One task at a time may wait.
@@ -207,7 +207,7 @@ macro_rules! shared {
             self.handle.try_write(bytes)
         }
 
-        /// Accepts as many bytes as the kernel takes now and the send bound allows, and returns how many; pending while that is none.
+        /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and returns how many; pending while that is none.
         /// Bytes that are many go to the kernel at once if nothing of the stream is in flight; others are copied, and leave with the
         /// turn, in order with those of [`send`](Self::send).
         ///
@@ -233,10 +233,10 @@ macro_rules! shared {
             self.handle.poll_write(cx, slices)
         }
 
-        /// Sends borrowed bytes: as many as [`poll_write`](Self::poll_write) accepts, and at least one unless there are none. Returns
+        /// Sends borrowed bytes: as many as [`poll_write`](Self::poll_write) takes, and at least one unless there are none. Returns
         /// how many. Bytes that are owned go without a copy by [`send`](Self::send).
         ///
-        /// Cancel-safe: if the future is dropped before it is ready, nothing was accepted.
+        /// Cancel-safe: if the future is dropped before it is ready, nothing was sent or queued.
         ///
         /// # Errors
         /// As [`send`](Self::send).
@@ -254,7 +254,7 @@ macro_rules! shared {
 
         /// Sends all of these borrowed bytes, waiting as often as the send bound is reached.
         ///
-        /// Not cancel-safe: if the future is dropped, some of the bytes may have been accepted.
+        /// Not cancel-safe: if the future is dropped, some of the bytes may have been queued.
         ///
         /// # Errors
         /// As [`send`](Self::send).
@@ -268,7 +268,7 @@ macro_rules! shared {
             Ok(())
         }
 
-        /// Reports the error of an earlier send, if there was one. It never waits: accepted bytes leave with the turn, without
+        /// Reports the error of an earlier send, if there was one. It never waits: queued bytes leave with the turn, without
         /// further calls. To wait until the kernel has taken it, use [`drain`](Self::drain).
         ///
         /// # Errors
@@ -324,7 +324,7 @@ macro_rules! shared {
         shared!(recv);
         shared!(send);
 
-        /// Closes the stream once the kernel has taken the accepted bytes, and waits for that. Received bytes that were not taken are lost. If the
+        /// Closes the stream once the kernel has taken the queued bytes, and waits for that. Received bytes that were not taken are lost. If the
         /// future is dropped, the stream closes as a dropped one does.
         ///
         /// # Errors

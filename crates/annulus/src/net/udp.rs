@@ -222,7 +222,7 @@ impl UdpSocket {
         self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
     }
 
-    /// Waits until [`try_send`](Self::try_send) would accept a datagram. Every task that waits is woken. Cancel-safe.
+    /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every task that waits is woken. Cancel-safe.
     ///
     /// # Errors
     /// Outside its runtime.

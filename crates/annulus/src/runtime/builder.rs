@@ -190,7 +190,7 @@ impl Builder {
     }
 
     /// How long a dropped runtime may take to send what is queued, before it resets the connections, and to write what a
-    /// [`FileStream`](crate::fs::FileStream) has accepted; 5 s by default.
+    /// [`FileStream`](crate::fs::FileStream) has queued; 5 s by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self

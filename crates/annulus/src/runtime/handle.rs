@@ -120,7 +120,7 @@ impl Handle {
     }
 
     /// The limit on the memory of the runtime's streams and datagram sockets; `None` if it has none. It says how much is held now and
-    /// how many streams are held back, over all runtimes that share it.
+    /// how many streams are paused, over all runtimes that share it.
     pub fn memory_limit(&self) -> Option<MemoryLimit> {
         self.remote.memory_limit().cloned()
     }

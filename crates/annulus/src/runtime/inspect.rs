@@ -165,7 +165,7 @@ impl Inner {
             held: self.io.held(),
             heap: memory.meter.bytes(),
             limit: memory.limit().map(MemoryLimit::bytes),
-            streams_held_back: memory.held_back(),
+            streams_paused: memory.streams_paused(),
         }
     }
 }

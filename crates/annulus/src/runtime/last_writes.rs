@@ -1,4 +1,4 @@
-//! Writes to files that were accepted: they are completed also if the runtime ends first, within its shutdown timeout.
+//! Queued writes to files: they are completed also if the runtime ends first, within its shutdown timeout.
 
 use super::core::Core;
 use std::cell::RefCell;
@@ -41,20 +41,20 @@ impl LastWrites {
     }
 }
 
-/// A write that was accepted, for a task. If the end of the runtime drops that, the write is completed there.
-pub(crate) struct AcceptedWrite<F: Future + 'static> {
+/// A queued write, for a task. If the end of the runtime drops that, the write is completed there.
+pub(crate) struct QueuedWrite<F: Future + 'static> {
     core: Rc<Core>,
     /// `None` once it is done.
     write: Option<Pin<Box<F>>>,
 }
 
-impl<F: Future + 'static> AcceptedWrite<F> {
+impl<F: Future + 'static> QueuedWrite<F> {
     pub(crate) fn new(core: Rc<Core>, write: F) -> Self {
         Self { core, write: Some(Box::pin(write)) }
     }
 }
 
-impl<F: Future + 'static> Future for AcceptedWrite<F> {
+impl<F: Future + 'static> Future for QueuedWrite<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -67,7 +67,7 @@ impl<F: Future + 'static> Future for AcceptedWrite<F> {
     }
 }
 
-impl<F: Future + 'static> Drop for AcceptedWrite<F> {
+impl<F: Future + 'static> Drop for QueuedWrite<F> {
     fn drop(&mut self) {
         if let Some(write) = self.write.take() {
             self.core.last_writes.push(Box::pin(async move { _ = write.await }));

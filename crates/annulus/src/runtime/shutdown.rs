@@ -1,4 +1,4 @@
-//! The end of a runtime, in this order: tasks are dropped; queued sends and accepted writes are drained within the shutdown timeout; the state is taken
+//! The end of a runtime, in this order: tasks are dropped; queued sends and writes are drained within the shutdown timeout; the state is taken
 //! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed. The rest of
 //! the shutdown timeout then goes to blocking calls that have begun.
 //!
@@ -64,7 +64,7 @@ impl Core {
         self.over.set(inside.close(drained));
     }
 
-    /// Runs turns until everything queued has been sent, and everything accepted written, up to the deadline.
+    /// Runs turns until everything queued has been sent, or written, up to the deadline.
     fn drain(&self, deadline: Instant) {
         let flag = Arc::new(RootWaker::new(self.remote.clone()));
         let waker = Waker::from(flag.clone());

@@ -206,7 +206,7 @@ impl Inner {
         if self.io.take_closed() {
             self.listeners.resume(&mut self.io);
         }
-        // Sends that were settled, and streams that were held back, may have woken tasks.
+        // Sends that were settled, and streams that were paused, may have woken tasks.
         let has_wakes = !self.io.after.wakes.is_empty();
         has_wakes || has_sends || self.streams.is_busy() || self.datagrams.turn().is_busy()
     }

@@ -72,7 +72,7 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resources {
-    /// Streams, including dropped ones that still send what they had accepted.
+    /// Streams, including dropped ones that still send what they had queued.
     pub streams: usize,
     /// Listeners.
     pub listeners: usize,
@@ -118,6 +118,6 @@ pub struct Memory {
     pub heap: usize,
     /// The limit, which runtimes can share; `None` is no limit.
     pub limit: Option<usize>,
-    /// Streams that the limit holds back now.
-    pub streams_held_back: usize,
+    /// Streams that the limit has paused.
+    pub streams_paused: usize,
 }

@@ -111,8 +111,8 @@ impl Text<'_> {
         self.gauge("memory_heap_bytes", help, |stats| stats.memory.heap);
         let help = "The memory limit, which runtimes can share.";
         self.samples("memory_limit_bytes", help, "gauge", |stats| stats.memory.limit);
-        let help = "Streams that the memory limit holds back.";
-        self.gauge("streams_held_back", help, |stats| stats.memory.streams_held_back);
+        let help = "Streams that the memory limit has paused.";
+        self.gauge("streams_paused", help, |stats| stats.memory.streams_paused);
     }
 
     /// The counters of the driver, but for those of memory, which are there already.

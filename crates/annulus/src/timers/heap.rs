@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
-    /// Ends a dropped stream that could not send all it had accepted.
+    /// Ends a dropped stream that could not send all it had queued.
     Linger(SlotId),
     /// Tries to accept again.
     Accept(SlotId),
@@ -23,7 +23,7 @@ pub(crate) enum TimerAction {
     Connect(SlotId),
     /// Tries to send datagrams again.
     DatagramRetry(SlotId),
-    /// Ends a dropped datagram socket that could not send all it had accepted.
+    /// Ends a dropped datagram socket that could not send all it had queued.
     DatagramLinger(SlotId),
 }
 

@@ -31,7 +31,7 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
     Ok((Sender::of_pipe(writing)?, Receiver::of_pipe(reading)?))
 }
 
-/// The end of a pipe that is written to. When it is dropped, accepted bytes are still written, within the runtime's
+/// The end of a pipe that is written to. When it is dropped, queued bytes are still written, within the runtime's
 /// [linger](crate::Builder::linger), then the reader sees the end.
 ///
 /// [`shutdown`](Self::shutdown) needs a descriptor for a moment. If there is none, it fails, and the reader sees the end when this is

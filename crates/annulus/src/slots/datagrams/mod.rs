@@ -4,8 +4,8 @@
 //!
 //! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the slot until they are taken;
 //!    `outgoing` queues datagrams to send, and `send` starts them at the end of the turn.
-//! 2. *Dropped*: the handle is gone. The receive is cancelled, what was received is given back, and what was accepted for
-//!    sending is still sent, within the linger.
+//! 2. *Dropped*: the handle is gone. The receive is cancelled, what was received is given back, and what was queued
+//!    is still sent, within the linger.
 //! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
 //!
 //! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
@@ -64,7 +64,7 @@ impl Socket {
         self.tx.connected = true;
     }
 
-    /// Sets the time within which a dropped socket must have sent the datagrams it had accepted.
+    /// Sets the time within which a dropped socket must have sent the datagrams it had queued.
     fn start_linger(&mut self, io: &mut Io) {
         io.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
     }
@@ -146,7 +146,7 @@ impl Datagrams {
         Ok(self.slots.insert_with(|id| Socket::new(id, fd, format, settings)))
     }
 
-    /// The handle is gone. Accepted datagrams are still sent, within the linger.
+    /// The handle is gone. Queued datagrams are still sent, within the linger.
     pub(crate) fn drop_socket(&mut self, io: &mut Io, slot: u32) {
         let socket = self.slots.get(slot);
         socket.dropped = true;
@@ -185,7 +185,7 @@ impl Datagrams {
         io.close_now(socket.fd);
     }
 
-    /// Whether all sockets have sent the datagrams they had accepted.
+    /// Whether all sockets have sent the datagrams they had queued.
     pub(crate) fn all_sent(&mut self) -> bool {
         self.slots.values().all(|socket| socket.tx.is_idle())
     }

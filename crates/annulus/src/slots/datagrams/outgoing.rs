@@ -194,7 +194,7 @@ impl SendMeta {
 }
 
 impl Socket {
-    /// Accepts a datagram for sending as soon as there is space for it.
+    /// Queues a datagram as soon as there is space for it.
     ///
     /// # Errors
     /// As [`try_send`](Self::try_send), but `WouldBlock`.
@@ -211,7 +211,7 @@ impl Socket {
         Poll::Ready(self.try_send(shared, io, datagram))
     }
 
-    /// Ready once a datagram would be accepted.
+    /// Ready once a datagram would be queued.
     #[inline]
     pub(crate) fn poll_send_ready(
         &mut self,
@@ -249,7 +249,7 @@ impl Socket {
         }
     }
 
-    /// Accepts a datagram for sending, unless too much is queued. It is moved once, out of where it lies to where the kernel reads it.
+    /// Queues a datagram, unless too much is queued. It is moved once, out of where it lies to where the kernel reads it.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued; why an earlier datagram to the same destination was not sent; `InvalidInput` if

@@ -33,13 +33,13 @@ const LAST_RETRY: Duration = Duration::from_millis(64);
 
 /// The sending half of a slot.
 ///
-/// The lists hold indices of outgoing datagrams, each in one list: accepted ones are *queued* → the turn submits a batch of
+/// The lists hold indices of outgoing datagrams, each in one list: they are *queued* → the turn submits a batch of
 /// them, which is *in flight* → once the batch is settled, each is freed, queued again, or *deferred*. The next batch starts
 /// when the last one is settled and no wait for space is on, neither `awaits_writable` nor `awaits_retry`; if order does not
 /// matter, such a wait does not keep it from starting.
 #[derive(Default)]
 pub(super) struct SendState {
-    /// Datagrams accepted, not started.
+    /// Datagrams not started.
     pub(super) queue: VecDeque<u32>,
     /// Datagrams submitted, not settled.
     pub(super) in_flight: VecDeque<u32>,
@@ -78,7 +78,7 @@ impl SendState {
         Self { window: usize::MAX, unordered, retry: FIRST_RETRY, ..Self::default() }
     }
 
-    /// Nothing is accepted that has not left.
+    /// Nothing is queued that has not left.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty() && self.deferred.is_empty()
@@ -128,7 +128,7 @@ impl SendState {
     #[inline]
     pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
         self.weight -= datagram.weight;
-        datagram.chunk.release_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
+        datagram.chunk.release_queued(&io.memory.meter, &mut io.spares, &mut io.after);
     }
 
     /// There may be space: deferred datagrams are queued again.
@@ -270,7 +270,7 @@ impl Socket {
         self.resume_send(shared, io);
     }
 
-    /// Gives up everything that was accepted and has not left.
+    /// Gives up everything that was queued and has not left.
     pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
         self.tx.requeue_deferred();
         for id in mem::take(&mut self.tx.queue) {
@@ -374,7 +374,7 @@ impl Socket {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
     }
 
-    /// Whether another datagram would be accepted. Deferred ones may be discarded for it.
+    /// Whether another datagram would be queued. Deferred ones may be discarded for it.
     #[inline]
     pub(super) fn has_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
         self.tx.weight <= io.send_bound() || self.make_space(shared, io)

@@ -30,19 +30,19 @@ impl Stream {
         }
     }
 
-    /// Drops accepted bytes that are not in flight.
+    /// Drops queued bytes that are not in flight.
     pub(super) fn discard_unsent(&mut self, io: &mut Io) {
         let tx = &mut self.tx;
         if tx.phase == SendPhase::Idle {
             while let Some(chunk) = tx.queue.pop() {
-                chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
+                chunk.retire_queued(&io.memory.meter, &mut io.spares, &mut io.after);
             }
             (tx.bytes, tx.first_sent) = (0, 0);
             carriers::discard(self);
         }
     }
 
-    /// Gives up on everything that was accepted: a send that waits for space is cancelled, the rest discarded.
+    /// Gives up on everything that was queued: a send that waits for space is cancelled, the rest discarded.
     pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
@@ -58,14 +58,14 @@ impl Stream {
         }
     }
 
-    /// Sets the time within which a dropped stream must have sent the bytes it had accepted.
+    /// Sets the time within which a dropped stream must have sent the bytes it had queued.
     pub(super) fn start_linger(&mut self, io: &mut Io) {
         if self.dropped {
             io.start_linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
 
-    /// Gives up what was accepted. A close from here on is a reset: the peer must not take a truncated stream for a whole one.
+    /// Gives up what was queued. A close from here on is a reset: the peer must not take a truncated stream for a whole one.
     fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
         // A socket that takes no options any more does not need the reset either.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
@@ -74,7 +74,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// The handle is gone. Accepted bytes are still sent, for as long as the linger.
+    /// The handle is gone. Queued bytes are still sent, for as long as the linger.
     pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
         (stream.dropped, stream.closing) = (true, true);
@@ -128,7 +128,7 @@ impl Streams {
     fn remove(&mut self, io: &mut Io, slot: u32) -> Stream {
         let stream = self.slots.remove(slot);
         if stream.memory_paused {
-            io.memory.sub_held_back();
+            io.memory.sub_paused();
         }
         stream
     }
@@ -168,7 +168,7 @@ impl Streams {
         Poll::Ready(Ok((stream.fd, received, stream.permit)))
     }
 
-    /// Whether all streams have sent the bytes they had accepted, and have their memory back.
+    /// Whether all streams have sent the bytes they had queued, and have their memory back.
     pub(crate) fn all_sent(&mut self) -> bool {
         self.slots.values().all(|stream| stream.tx.is_quiet())
     }

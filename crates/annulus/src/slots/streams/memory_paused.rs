@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// Streams that are looked at in a turn, of those that were held back. Few in tests, so that it takes several turns there.
+/// Streams that are looked at in a turn, of those that were paused. Few in tests, so that it takes several turns there.
 const SWEEP: usize = if cfg!(test) { 16 } else { 256 };
-/// How soon to look again while streams are held back: other threads free memory without a wake.
+/// How soon to look again while streams are paused: other threads free memory without a wake.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Streams that hold more than the memory limit leaves each of them, in order. Among them are slots that have been reused.
@@ -36,10 +36,10 @@ impl MemoryPaused {
 impl Stream {
     /// Puts the stream on the list of those that hold more than they may.
     #[cold]
-    pub(super) fn hold_back(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn pause_for_memory(&mut self, shared: &mut Shared, io: &mut Io) {
         if !mem::replace(&mut self.memory_paused, true) {
             shared.memory_paused.slots.push_back(self.id.index);
-            io.memory.add_held_back();
+            io.memory.add_paused();
             io.driver.counters().memory_pauses += 1;
             shared.memory_paused.look_again(io);
         }
@@ -59,7 +59,7 @@ impl Streams {
         }
     }
 
-    /// The memory that is held has been compared with the limit: streams that were held back go on as far as they may.
+    /// The memory that is held has been compared with the limit: streams that were paused go on as far as they may.
     #[inline]
     pub(crate) fn sweep_memory_paused(&mut self, io: &mut Io) {
         if !self.shared.memory_paused.slots.is_empty() {
@@ -67,7 +67,7 @@ impl Streams {
         }
     }
 
-    /// Looks at some of those that were held back, once the allowance has risen by a quarter, or there is enough memory again. Slots that
+    /// Looks at some of those that were paused, once the allowance has risen by a quarter, or there is enough memory again. Slots that
     /// were reused go as they are looked at: if there are many, all are looked at.
     #[cold]
     fn sweep(&mut self, io: &mut Io) {
@@ -87,7 +87,7 @@ impl Streams {
         }
     }
 
-    /// Lets a stream go on that was held back, as far as it may.
+    /// Lets a stream go on that was paused, as far as it may.
     fn reconsider(&mut self, io: &mut Io, slot: u32) {
         let Some(stream) = self.slots.peek(slot).filter(|stream| stream.memory_paused) else {
             return;
@@ -101,7 +101,7 @@ impl Streams {
             self.shared.memory_paused.slots.push_back(slot);
         } else {
             stream.memory_paused = false;
-            io.memory.sub_held_back();
+            io.memory.sub_paused();
         }
         stream.recv_more(&mut self.shared, io);
     }

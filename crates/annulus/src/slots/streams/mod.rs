@@ -81,7 +81,7 @@ impl Stream {
         self.tx.ending && self.tx.error.is_none()
     }
 
-    /// Bytes accepted and not sent.
+    /// Bytes queued and not sent.
     pub(crate) fn unsent(&self) -> usize {
         self.tx.bytes
     }

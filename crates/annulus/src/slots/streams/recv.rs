@@ -174,7 +174,7 @@ impl Stream {
     pub(super) fn list_recv(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.closing {
             if self.is_over(io.memory.allowance) {
-                return self.hold_back(shared, io);
+                return self.pause_for_memory(shared, io);
             }
             self.rx.arming = Arming::Listed;
             shared.turn.arms.push(self.id.index);

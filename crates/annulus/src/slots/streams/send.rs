@@ -284,7 +284,7 @@ impl Stream {
         let all_went = tx.bytes == 0;
         while let Some(chunk) = tx.queue.pop_if(|first| all_went || first.len() <= gone) {
             gone = if all_went { 0 } else { gone - chunk.len() };
-            chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
+            chunk.retire_queued(&io.memory.meter, &mut io.spares, &mut io.after);
         }
         tx.first_sent = gone;
         tx.set_idle();
@@ -330,7 +330,7 @@ impl Stream {
         self.recv_if_memory_paused(shared, io);
     }
 
-    /// A send has ended: the stream holds less, and receives if it was held back.
+    /// A send has ended: the stream holds less, and receives if it was paused.
     #[inline]
     fn recv_if_memory_paused(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.memory_paused {

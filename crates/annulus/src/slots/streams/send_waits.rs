@@ -74,7 +74,7 @@ impl Stream {
         note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
         let memory = &io.memory;
         if self.tx.bytes > memory.allowance && self.tx.bytes <= memory.most.send {
-            self.hold_back(shared, io);
+            self.pause_for_memory(shared, io);
         }
         Poll::Pending
     }

@@ -1,4 +1,4 @@
-//! Invariant 23: at the memory limit streams are held back, and each byte arrives all the same.
+//! Invariant 23: at the memory limit streams are paused, and each byte arrives all the same.
 
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
@@ -17,7 +17,7 @@ pub(crate) fn little_memory(builder: Builder) -> Builder {
     builder.recv_bound(256 * 1024).memory_limit(MemoryLimit::new(MemoryLimit::LEAST))
 }
 
-pub(crate) fn were_held_back(_: Mode, counters: &Counters) {
+pub(crate) fn were_paused(_: Mode, counters: &Counters) {
     assert!(counters.memory_pauses > 0, "{counters:?}");
     assert_eq!(counters.memory_limit, MemoryLimit::LEAST as u64);
 }
@@ -36,7 +36,7 @@ async fn write(client: TcpStream, stream: usize) -> io::Result<RecvHalf> {
     Ok(receiving)
 }
 
-/// Sends a text back while it comes, which is not what it is held back for.
+/// Sends a text back while it comes, which is not what it is paused for.
 async fn ping() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     for number in 0..PINGS {
@@ -49,7 +49,7 @@ async fn ping() -> io::Result<()> {
 }
 
 /// Readers that come late find every byte, and a stream that holds nothing goes on meanwhile.
-pub(crate) async fn streams_that_were_held_back_go_on() -> io::Result<()> {
+pub(crate) async fn streams_that_were_paused_go_on() -> io::Result<()> {
     let mut streams = Vec::new();
     for number in 0..STREAMS {
         let (client, mut server) = pair().await?;
@@ -58,7 +58,7 @@ pub(crate) async fn streams_that_were_held_back_go_on() -> io::Result<()> {
         let first = server.recv().await?.expect("no end yet");
         streams.push((number, server, writer, first.to_vec()));
     }
-    while counters().expect("in a runtime").streams_held_back == 0 {
+    while counters().expect("in a runtime").streams_paused == 0 {
         sleep(Duration::from_millis(1)).await;
     }
     ping().await?;
@@ -69,7 +69,7 @@ pub(crate) async fn streams_that_were_held_back_go_on() -> io::Result<()> {
         assert!(heard == text(number), "stream {number}: {} bytes of {BYTES}", heard.len());
         drop(writer.await.expect("no panic")?);
     }
-    while counters().expect("in a runtime").streams_held_back > 0 {
+    while counters().expect("in a runtime").streams_paused > 0 {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())

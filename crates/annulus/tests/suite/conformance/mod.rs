@@ -218,7 +218,7 @@ suite! {
     pressure::tiny_queues_serve_two_hundred, with |b| b.sq_entries(2).cq_entries(4), then pressure::overflowed;
     memory::ends_that_both_send_and_read_go_on, with memory::a_mebibyte;
     memory::pieces_above_the_allowance_come, with memory::a_mebibyte;
-    memory::streams_that_were_held_back_go_on, with memory::little_memory, then memory::were_held_back;
+    memory::streams_that_were_paused_go_on, with memory::little_memory, then memory::were_paused;
     timers::sleeps_end_in_order;
     timers::a_timeout_ends_only_slow_futures;
     timers::a_thousand_timers_are_set_and_removed;

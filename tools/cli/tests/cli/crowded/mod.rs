@@ -103,7 +103,7 @@ fn is_bounded(driver: &str) {
     let said = server.stop();
     assert_eq!(said.code, Some(0), "{said:?}");
     let pauses = said.json()["workers"][0]["counters"]["memory_pauses"].as_u64();
-    assert!(pauses > Some(0), "{driver}: no stream was held back: {said:?}");
+    assert!(pauses > Some(0), "{driver}: no stream was paused: {said:?}");
 }
 
 /// Peers of the defaults: there is no limit but that of the machine, which is far away.

@@ -28,7 +28,7 @@ const MOST: usize = 1024 * 1024;
 const PARTS: usize = 32;
 
 impl Stream {
-    /// Ready once [`try_copy`](Self::try_copy) accepts something.
+    /// Ready once [`try_copy`](Self::try_copy) queues something.
     ///
     /// # Errors
     /// As [`poll_enqueue`](Self::poll_enqueue).
@@ -47,12 +47,12 @@ impl Stream {
         self.wait_for_room(shared, io, cx)
     }
 
-    /// Bytes that are accepted now.
+    /// Bytes that can be queued now.
     fn room(&self, io: &Io) -> usize {
         self.send_bound(io).saturating_sub(self.tx.bytes)
     }
 
-    /// As [`try_copy`](Self::try_copy), once that accepts something.
+    /// As [`try_copy`](Self::try_copy), once that queues something.
     ///
     /// # Errors
     /// As [`try_copy`](Self::try_copy).

@@ -1,8 +1,8 @@
 //! BufferTable: bytes that a stream receives go into the send queue of another at the event that brings them, and no task is woken.
 //!
 //! A task that copies from one stream to another and waits for bytes *links* them. While a link is set, nothing is queued on its source:
-//! what comes is accepted by the target at once. The link ends, and the task is woken, as soon as something comes that the target does
-//! not accept under its bound or that the copy's limit does not allow, at that limit, at the end of the source, and at an error: the task
+//! what comes is queued at the target at once. The link ends, and the task is woken, as soon as something comes that the target does
+//! not queue under its bound or that the copy's limit does not allow, at that limit, at the end of the source, and at an error: the task
 //! then does what it would have done without. Each poll of the source's receive ends it too, so that bytes go to the task that asks for
 //! them. If much comes at a time, the bytes go through a pipe: see `splice`.
 

@@ -2,7 +2,7 @@
 //!
 //! A link whose receives bring many bytes each, several times in a row, uses a pipe, and goes back once little comes at a time. Its source
 //! then polls for readiness in place of a receive. At that event the socket's bytes are moved into a pipe, and from there to the target at
-//! the end of the turn, as one of its sends: the pipe's bytes are accepted, come before what is queued, and count as unsent. Then the source is
+//! the end of the turn, as one of its sends: the pipe's bytes come before what is queued, and count as unsent. Then the source is
 //! armed again. A target with anything unsent takes no pipe; if its peer is slow, the task waits until all of it has gone.
 //!
 //! A pipe belongs to a stream only while it holds bytes. Anything but plain bytes of the source (its end, an urgent mark) is left to a receive.

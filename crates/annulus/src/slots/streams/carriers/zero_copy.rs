@@ -155,7 +155,7 @@ impl Streams {
             io.in_flight -= 1;
             vector.into_iter().for_each(|vector| self.shared.vectors.free(vector));
             while let Some(chunk) = chunks.pop() {
-                chunk.retire_accepted(&io.memory.meter, &mut io.spares, &mut io.after);
+                chunk.retire_queued(&io.memory.meter, &mut io.spares, &mut io.after);
             }
             if let Some(stream) = &mut stream {
                 stream.on_notification(&mut self.shared, io, id, result);
