@@ -325,16 +325,14 @@ impl FileCall {
                 Self::SetModeOf { fd, mode } => syscall(libc::SYS_fchmod, fd, mode),
                 Self::SetFlags { fd, flags } => syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags),
                 Self::Copy { from, mut from_offset, to, mut to_offset, len } => {
-                    let (there, here) =
-                        (offset_or_cursor(&mut from_offset), offset_or_cursor(&mut to_offset));
+                    let (there, here) = (place(&mut from_offset), place(&mut to_offset));
                     syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
                 }
                 Self::Send { from, offset, to, len, signal } => {
                     return pages::send(borrow(from), offset, borrow(to), len as usize, signal);
                 }
                 Self::Seek { fd, offset, origin, position } => {
-                    let reached = syscall(libc::SYS_lseek, fd, offset, origin);
-                    *position = u64::try_from(reached).map_err(|_| last_error())?;
+                    *position = seek(fd, offset, origin)?;
                     0
                 }
                 Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
@@ -347,8 +345,18 @@ impl FileCall {
     }
 }
 
+/// The new position.
+///
+/// # Safety
+/// The descriptor must be open, and the caller's to use.
+unsafe fn seek(fd: RawFd, offset: i64, origin: u32) -> Result<u64, Errno> {
+    // SAFETY: the call uses no memory, and the descriptor is open, which this function demands.
+    let reached = unsafe { syscall(libc::SYS_lseek, fd, offset, origin) };
+    u64::try_from(reached).map_err(|_| last_error())
+}
+
 /// A pointer to an offset, which the call updates; null for the cursor.
-fn offset_or_cursor(offset: &mut u64) -> *mut u64 {
+fn place(offset: &mut u64) -> *mut u64 {
     if *offset == CURSOR { null_mut() } else { offset }
 }
 
