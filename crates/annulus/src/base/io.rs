@@ -38,14 +38,17 @@ pub(crate) struct Bounds {
 
 /// The state that all families of slots share.
 pub(crate) struct Io {
+    /// The driver, which is freed only once the kernel uses none of its memory.
     pub(crate) driver: KernelHeld<Driver>,
     /// The driver makes sends when they are submitted.
     pub(crate) sends_at_once: bool,
     pub(crate) timers: Timers,
+    /// Wakers to wake and values to drop once nothing is borrowed, since both run foreign code.
     pub(crate) after: After,
     /// Wait queues to be looked at again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
+    /// The bytes that streams and datagram sockets hold, and how many each may hold.
     pub(crate) memory: Memory,
     /// Buffers of the runtime's own for `poll_write`, to use again.
     pub(crate) spares: Spares,
@@ -55,6 +58,7 @@ pub(crate) struct Io {
     pub(crate) has_looked: bool,
     /// The clock of a guest's host, if it is not the kernel's.
     pub(crate) clock: Option<HostClock>,
+    /// Descriptors that handles have lent to other code, and that stay open as long as the handles.
     exposed: Exposed,
     /// A descriptor was closed: listeners that had run out of descriptors may try again.
     fd_closed: bool,

@@ -48,10 +48,13 @@ struct Shared {
 struct State {
     /// The calls that wait, by number: the lowest is made first.
     queue: BTreeMap<u64, Arc<dyn Job>>,
+    /// The number of the next call.
     next: u64,
+    /// Threads that have been started and have not ended.
     threads: usize,
     /// Threads that look for a call, or are about to.
     idle: usize,
+    /// The runtime has ended: no call is taken, and threads end.
     closed: bool,
 }
 

@@ -78,12 +78,16 @@ named!(Policy, "policy", {
 pub(crate) struct InlinePolicy {
     /// Where calls are made, unless their file says otherwise.
     pub(crate) default: Policy,
+    /// How long calls of each kind have lately taken on each device.
     latency: RefCell<LatencyPolicy>,
+    /// The devices that paths were last seen on.
     devices: RefCell<Devices>,
+    /// Calls made inline so far, and those that failed since their data was not in memory.
     inline: Cell<u64>,
     misses: Cell<u64>,
     /// The part of the budget that this turn has used.
     spent: Cell<u64>,
+    /// Turns so far.
     turn: Cell<u64>,
     /// The last clock reading, and the calls made since.
     last_reading: Cell<Duration>,

@@ -79,10 +79,12 @@ pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
 pub struct CopyBidirectional<'a, A, B> {
     a: &'a mut A,
     b: &'a mut B,
+    /// From `a` to `b`, and the other way.
     forth: OneDirection,
     back: OneDirection,
-    /// The direction that was polled first the last time.
+    /// `back` was polled first the last time: they take turns.
     back_first: bool,
+    /// The time without progress after which the copy fails; `None` is no limit.
     idle: Option<Box<IdleTimeout>>,
 }
 

@@ -26,6 +26,7 @@ pub(super) struct IdleTimeout {
     /// The last progress, and when it was seen.
     seen: Progress,
     since: Instant,
+    /// The progress is looked at some times in each limit, not at each byte.
     next_look: Sleep,
 }
 

@@ -52,7 +52,9 @@ impl StreamBounds {
 
 /// A runtime's part in the limit.
 pub(crate) struct Memory {
+    /// Counts the heap memory of streams and sockets.
     pub(crate) meter: Meter,
+    /// The limit that this runtime shares, or has alone; `None` is no limit.
     limit: Option<MemoryLimit>,
     /// Bytes that this runtime has reported to the limit.
     reported: usize,
@@ -72,7 +74,9 @@ pub(crate) struct Memory {
     mark: usize,
     /// From this sum on something is to be set.
     much: usize,
+    /// More than the mark is in use, so that the bounds of each stream are lowered.
     is_lowered: bool,
+    /// More than half of the limit is held.
     is_tight: bool,
     /// Streams that are paused.
     streams_paused: usize,

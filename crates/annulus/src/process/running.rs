@@ -27,8 +27,11 @@ pub(super) struct Running {
     /// Until it was waited for, or is an orphan.
     child: Option<Child>,
     id: u32,
+    /// Once the child was waited for.
     status: Option<ExitStatus>,
+    /// The descriptor of the process.
     process: AsyncFd<OwnedFd>,
+    /// The runtime, on which a dropped child is waited for by a task.
     core: Rc<Core>,
 }
 

@@ -28,18 +28,24 @@ const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Builder {
     choice: DriverChoice,
+    /// The kernel, the sizes of the ring and of the pool of streams, and the settings that only io_uring has.
     config: UringConfig,
+    /// Bytes that a stream may hold undelivered and unsent, while all of them hold little.
     stream_bounds: StreamBounds,
     bounds: Bounds,
     shutdown_timeout: Duration,
+    /// Where file calls are made, unless a file says otherwise.
     file_policy: Policy,
+    /// The pool of buffers that datagrams are received into.
     datagrams: PoolSize,
     memory: LimitChoice,
     task_budget: u32,
     event_interval: u32,
     blocking: Limits,
+    /// All turns are timed; polls that take `slow_poll` or longer are kept apart.
     measures: bool,
     slow_poll: Option<Duration>,
+    /// Looks names up in place of the system.
     resolver: Option<Arc<Lookup>>,
 }
 

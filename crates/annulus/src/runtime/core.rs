@@ -33,6 +33,7 @@ use std::time::Duration;
 
 /// Everything that is borrowed at once, for moments, and never while user code runs.
 pub(crate) struct Inner {
+    /// Driver, timers and memory, which every family uses. The families that follow own the slots of their operations.
     pub(crate) io: Io,
     pub(crate) streams: Streams,
     pub(crate) listeners: Listeners,
@@ -65,15 +66,23 @@ impl Inner {
 pub(crate) struct Core {
     /// `None` once the runtime has ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
+    /// The tasks of the runtime. Beside `inner`, since tasks are woken and spawned while that is borrowed.
     pub(crate) run_queue: Rc<RunQueue>,
+    /// The part that other threads share: their inbox, and the wake of the loop.
     pub(crate) remote: Arc<Remote>,
+    /// The driver's kernel, for calls that need no slot, and for the clock.
     pub(crate) kernel: Rc<dyn Kernel>,
+    /// Where file calls are made; beside `inner`, which an inline call does not borrow.
     pub(crate) inline_policy: InlinePolicy,
     /// Descriptors that handles had lent when the runtime ended: kept until the last handle is gone.
     pub(super) kept: RefCell<Vec<OwnedFd>>,
+    /// Accepted writes to files whose tasks the end of the runtime has dropped: completed within the shutdown timeout.
     pub(super) last_writes: LastWrites,
+    /// The threads for calls that block, and the resolver of names.
     pub(crate) blocking: Blocking,
+    /// Tells a forked child, in which the runtime must not be used.
     guard: ForkGuard,
+    /// The flight recorder of turns and polls, and the timings that were asked for.
     pub(crate) recorder: Recorder,
     /// When it was built, by the kernel's clock.
     pub(crate) began: Duration,

@@ -149,6 +149,7 @@ pub struct Balanced {
     shard: usize,
     /// The period that it was counted in.
     period: u64,
+    /// Requests so far: the clock is read after some of them.
     requests: u32,
 }
 

@@ -91,15 +91,22 @@ pub struct Network {
 }
 
 pub(super) struct Shared {
+    /// The simulated kernel of all hosts.
     pub(super) sim: Rc<Sim>,
+    /// The settings of each host's runtime.
     builder: Builder,
+    /// The hosts by number, in the order in which they were added.
     pub(super) hosts: RefCell<Vec<Host>>,
     pub(super) names: Names,
+    /// Changes that programs have asked for, to be made before the next turn.
     pub(super) changes: RefCell<Vec<Change>>,
+    /// Cuts, links and disturbances between two hosts each.
     pub(super) pairs: RefCell<Pairs>,
+    /// The disturbances of the run, if there are any.
     pub(super) chaos: RefCell<Option<Chaos>>,
     /// The generator of the network: the kernel has one of its own.
     pub(super) random: RefCell<Random>,
+    /// The virtual time that a run may take.
     pub(super) time_limit: Cell<Duration>,
     pub(super) stage: Cell<Stage>,
     /// When the run has begun.

@@ -31,7 +31,9 @@ const MARKS: usize = 1100;
 
 /// Records turns and polls. Of turns that are not timed it only reads the coarse clock, twice.
 pub(crate) struct Recorder {
+    /// The clock.
     kernel: Rc<dyn Kernel>,
+    /// Counts the polls, and knows the places that spawned the tasks of the last ones.
     run_queue: Rc<RunQueue>,
     /// All turns are timed, and polls that take this long or longer are slow.
     slow_poll: Option<Duration>,
@@ -49,8 +51,9 @@ pub(crate) struct Recorder {
     polls_before: Cell<u64>,
     /// In a timed turn: the last reading.
     last: Cell<Duration>,
+    /// The last records, of which a trace is made.
     flight: RefCell<FlightRecorder>,
-    /// If that was asked for.
+    /// The histograms of [`Builder::measure`](crate::Builder::measure), and when tasks were woken; `None` if that is off.
     measured: Option<RefCell<(Timings, WakeMarks)>>,
 }
 

@@ -43,7 +43,9 @@ pub(crate) enum State {
 
 /// The part that all tasks have.
 struct Head {
+    /// References of all threads: the memory is freed with the last.
     refs: Refs,
+    /// Set by other threads: the task is in the inbox, or was aborted.
     remote_flags: RemoteFlags,
     /// The owner's.
     state: Cell<State>,
@@ -52,9 +54,12 @@ struct Head {
     /// The owner's: how often it was polled, and in nanoseconds when last, or 0 if the runtime keeps no time.
     polls: Cell<u64>,
     polled_at: Cell<u64>,
+    /// The runtime's inbox, by which other threads wake the task.
     remote: Arc<Remote>,
     spawned_at: &'static Location<'static>,
+    /// The span of the feature `tracing`; without that, empty.
     span: TaskSpan,
+    /// The functions that know the types of the future and its result.
     vtable: &'static Vtable,
 }
 

@@ -19,8 +19,11 @@ use wake_state::WakeState;
 
 /// Tasks woken by other threads, and the way to wake a sleeping loop: a task goes into the inbox, then the loop is woken.
 pub(crate) struct Remote {
+    /// Tasks that the loop takes in at its next turn.
     inbox: Mutex<Inbox>,
+    /// Whether a wake has to end the loop's sleep.
     wake_state: WakeState,
+    /// The loop was asked to end.
     stopped: AtomicBool,
     /// An eventfd that the loop polls.
     wake_fd: Option<EventFd>,
@@ -30,7 +33,9 @@ pub(crate) struct Remote {
     wakeups: AtomicU64,
     /// Streams that are open here, as of the last turn.
     streams: AtomicUsize,
+    /// The memory limit of the runtime, to be asked by its handles.
     memory: Option<MemoryLimit>,
+    /// Panics of tasks without a join handle, by which a simulation fails.
     #[cfg(feature = "sim")]
     lost_panics: lost_panics::LostPanics,
 }

@@ -28,6 +28,7 @@ pub(crate) enum TimerAction {
 }
 
 struct Timer {
+    /// The index of its node in the heap, kept as that moves.
     place: usize,
     action: TimerAction,
 }
@@ -38,8 +39,10 @@ pub(crate) struct TimerKey(SlotId);
 
 /// Timers by deadline. Those with equal deadlines fire in the order in which they were set.
 pub(crate) struct Timers {
+    /// Binary: a node's deadline is not after those of the two below.
     heap: Vec<Node>,
     timers: Slab<Timer>,
+    /// Timers set so far.
     sequence: u64,
 }
 
@@ -51,7 +54,9 @@ const NEVER: u64 = u64::MAX;
 struct Node {
     /// The deadline in nanoseconds; one later than 500 years is [never](NEVER).
     deadline: u64,
+    /// The number of the timer in the order in which they were set, which decides between equal deadlines.
     sequence: u64,
+    /// The timer's index in the slab.
     index: u32,
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct ChannelQueue<T> {
 
 struct State<T> {
     values: VecDeque<T>,
+    /// The most values that wait for the receiver: one at least.
     capacity: usize,
     /// The waker of the receiver, while it waits.
     receiver: Option<Waker>,
@@ -31,6 +32,7 @@ struct State<T> {
     waiting: Waiters,
     /// The receiver found no value, and none was sent since.
     was_empty: bool,
+    /// Senders that are left: without one, the channel ends after its last value.
     senders: usize,
     /// The receiver was dropped.
     closed: bool,
