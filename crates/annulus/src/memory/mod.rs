@@ -7,9 +7,9 @@
 //!
 //! Long before that, the bounds of each stream are lowered. A stream that receives and sends fast gains by large bounds. If many do so at
 //! once, or if peers read nothing, the sum of large bounds is what the process holds. So above a mark the bounds are [`LOWERED`]: that of
-//! undelivered bytes for every stream, that of unsent ones for streams whose peer makes no room, since the others pass on what they queue. A stream at a lowered bound waits for its own task or peer
-//! as it would at any other, so nothing has to be looked at when the bounds rise again. Receives that were armed before they fell may
-//! still bring more: those are armed anew, see `Streams::shorten_receives`.
+//! undelivered bytes for every stream, that of unsent ones for streams whose peer makes no room, since the others pass on what they queue. A
+//! stream at a lowered bound waits for its own task or peer as it would at any other, so nothing has to be looked at when the bounds rise
+//! again. Receives that were armed before they fell may still bring more: those are armed anew, see `Streams::shorten_receives`.
 
 mod heap;
 mod limit;

@@ -40,7 +40,6 @@
 
 mod child;
 mod command;
-mod output;
 mod running;
 
 pub use child::Child;

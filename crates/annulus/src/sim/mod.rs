@@ -35,7 +35,6 @@ mod host;
 mod network;
 mod pairs;
 mod run;
-mod run_error;
 mod seeds;
 mod tally;
 
@@ -45,7 +44,7 @@ pub use seeds::{FailedSeed, check, find_failure};
 
 use crate::{Builder, Runtime};
 use annulus_kernel::Kernel;
-use run_error::RunError;
+use run::RunError;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;

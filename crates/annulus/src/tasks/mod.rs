@@ -1,6 +1,5 @@
 //! Tasks: their memory, their queue, the inbox of other threads.
 
-mod abort;
 mod body;
 mod cooperative;
 mod id;
@@ -24,11 +23,10 @@ mod atomic {
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
 }
 
-pub use abort::AbortHandle;
 pub(crate) use body::panic_message;
 pub use cooperative::{Cooperative, cooperative};
 pub use id::Id;
-pub use join::JoinHandle;
+pub use join::{AbortHandle, JoinHandle};
 pub use join_error::JoinError;
 pub(crate) use raw::TaskRef;
 pub(crate) use root::RootWaker;

@@ -1,11 +1,13 @@
-//! Ends of pipes from elsewhere.
+//! Ends of pipes from elsewhere: by their descriptors, and by name.
 
 use super::{Receiver, Sender};
+use crate::fs::path::about;
 use crate::runtime::current;
-use annulus_kernel::descriptor;
+use annulus_kernel::{descriptor, pipe};
 use rustix::fs::{FileType, OFlags};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
 /// Takes an end of a pipe over, which becomes non-blocking, also for others that share it (`dup`, `fork`).
@@ -55,18 +57,92 @@ from_std! {
     Receiver: ChildStderr;
 }
 
+/// How to open a named pipe, such as one that `mkfifo` has made. Opening waits for no other end.
+///
+/// ```
+/// use annulus::pipe::OpenOptions;
+///
+/// # annulus::run(async {
+/// let path = std::env::temp_dir().join(format!("annulus-doc-{}.pipe", std::process::id()));
+/// std::process::Command::new("mkfifo").arg(&path).status()?;
+/// let mut receiver = OpenOptions::new().open_receiver(&path)?;
+/// let mut sender = OpenOptions::new().open_sender(&path)?;
+/// sender.send("by name").await?;
+/// assert_eq!(receiver.recv().await?.as_deref(), Some(&b"by name"[..]));
+/// # std::fs::remove_file(&path)?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    read_write: bool,
+}
+
+impl OpenOptions {
+    /// Each end for what it does.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the pipe for reading and writing. Then a sender opens while there is no reader, and a receiver sees no end while there is
+    /// no writer. Off by default.
+    pub fn read_write(mut self, on: bool) -> Self {
+        self.read_write = on;
+        self
+    }
+
+    /// Opens the end to receive from. Before the first writer opens the other end, receives wait; once the last one has closed it, they
+    /// return the end of the stream.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, …, naming the path; `InvalidInput` if it is no pipe. Outside a runtime; `Unsupported` under a
+    /// simulated kernel.
+    pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
+        let open = |pipe: OwnedFd| {
+            prepare(&pipe, OFlags::RDONLY, "reading")?;
+            Receiver::of_pipe(pipe)
+        };
+        self.open(path.as_ref(), OFlags::RDONLY, open)
+    }
+
+    /// Opens the end to send to.
+    ///
+    /// # Errors
+    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`, by [`os_error`](crate::io::os_error)) if no reader has
+    /// opened the other end.
+    pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
+        let open = |pipe: OwnedFd| {
+            prepare(&pipe, OFlags::WRONLY, "writing")?;
+            Sender::of_pipe(pipe)
+        };
+        self.open(path.as_ref(), OFlags::WRONLY, open)
+    }
+
+    fn open<T>(
+        &self,
+        path: &Path,
+        access: OFlags,
+        adopt: impl FnOnce(OwnedFd) -> io::Result<T>,
+    ) -> io::Result<T> {
+        current::get()?;
+        let access = if self.read_write { OFlags::RDWR } else { access };
+        let opened = pipe::open(path, access).map_err(io::Error::from);
+        opened.and_then(adopt).map_err(|error| about("opening the pipe", path, error))
+    }
+}
+
 /// Checks that it is a pipe with this access, and makes it non-blocking.
-pub(super) fn prepare(pipe: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
+fn prepare(end: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
     let refused = |why: &str| {
-        let text = format!("descriptor {} is {why}", pipe.as_raw_fd());
+        let text = format!("descriptor {} is {why}", end.as_raw_fd());
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     };
-    if descriptor::file_type(pipe)? != FileType::Fifo {
+    if descriptor::file_type(end)? != FileType::Fifo {
         return refused("no pipe");
     }
-    let open_for = descriptor::flags(pipe)? & OFlags::RWMODE;
+    let open_for = descriptor::flags(end)? & OFlags::RWMODE;
     if open_for != access && open_for != OFlags::RDWR {
         return refused(&format!("a pipe that is not open for {what}"));
     }
-    descriptor::set_nonblocking(pipe)
+    descriptor::set_nonblocking(end)
 }

@@ -1,9 +1,8 @@
 //! The two ends of a pipe.
 
 mod adopt;
-mod open;
 
-pub use open::OpenOptions;
+pub use adopt::OpenOptions;
 
 use super::new_fd::NewFd;
 use super::parts::given;
