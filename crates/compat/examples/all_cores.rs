@@ -143,7 +143,7 @@ fn unavailable(error: impl Display) -> Unavailable {
     (StatusCode::SERVICE_UNAVAILABLE, format!("PostgreSQL: {error}\n"))
 }
 
-/// Those of all runtimes, and of this program.
+/// The metrics of all runtimes, and of this program.
 async fn metrics(State(app): State<App>) -> String {
     let (mut stats, mut own) = (Vec::new(), "# TYPE http_requests_total counter\n".to_owned());
     for (shard, (handle, count)) in app.runtimes.iter().zip(&app.shared.requests).enumerate() {

@@ -97,7 +97,7 @@ fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
         Some(60),
         "its code for a certificate it does not trust"
     );
-    // So does one that speaks no TLS, and one that says nothing.
+    // A client that speaks no TLS fails, too, and one that says nothing holds up no other.
     let plain = format!("http://127.0.0.1:{}{path}", server.port);
     assert!(!curl(&[&plain]).status.success());
     let silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();

@@ -81,3 +81,40 @@ fn names_that_no_interface_has_are_refused() {
         assert!(error.contains(&format!("{name:?}")), "{error}");
     }
 }
+
+#[test]
+fn a_pair_is_drained_and_a_duplicate_is_of_the_same_file() {
+    let (one, other) = descriptor::pair().unwrap();
+    assert!(!descriptor::drain(&one).unwrap());
+    let sender = std::os::unix::net::UnixStream::from(descriptor::duplicate(&other).unwrap());
+    std::io::Write::write_all(&mut &sender, &[7; 1000]).unwrap();
+    assert!(descriptor::drain(&one).unwrap());
+    assert!(!descriptor::drain(&one).unwrap(), "nothing is left");
+    drop((other, sender));
+    assert!(!descriptor::drain(&one).unwrap(), "the end is nothing");
+}
+
+#[test]
+fn a_path_is_identified_as_it_is_and_its_directory_through_links() {
+    let dir = std::env::temp_dir().join(format!("annulus-identity-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let link = dir.join("link");
+    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    let identity = |path| file::identity(path).unwrap();
+    assert_ne!(identity(&link), identity(&dir));
+    assert_eq!(identity(&link.join(".")), identity(&dir));
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(file::identity(&dir).is_err());
+}
+
+#[test]
+fn the_cpus_of_a_thread_are_those_that_were_set() {
+    let before = process::cpus().unwrap();
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(first);
+    process::set_cpus(&one).unwrap();
+    assert_eq!(process::cpus().unwrap().count(), 1);
+    process::set_cpus(&before).unwrap();
+    assert_eq!(process::cpus().unwrap().count(), before.count());
+}

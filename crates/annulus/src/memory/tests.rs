@@ -130,7 +130,7 @@ fn a_limit_in_between_is_kept_and_every_reader_goes_on() {
     holds_at_most(4 << 20, 3);
 }
 
-/// So little that no stream may hold more than the floor.
+/// The limit is so small that no stream may hold more than the floor.
 #[test]
 fn a_small_limit_is_kept_and_every_reader_goes_on() {
     holds_at_most(1 << 20, 2);

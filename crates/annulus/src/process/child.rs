@@ -116,7 +116,7 @@ impl Child {
     /// closed, and it goes on, or is killed with [`kill_on_drop`](super::Command::kill_on_drop).
     ///
     /// # Errors
-    /// Those of the pipes; as [`wait`](Self::wait).
+    /// The errors of reading the pipes; and as [`wait`](Self::wait).
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = collect(self.stdout.take(), self.stderr.take()).await?;

@@ -34,7 +34,7 @@ pub enum Disturbance {
 }
 
 impl Disturbance {
-    /// All of them.
+    /// Every kind of disturbance.
     pub const ALL: &'static [Self] =
         &[Self::Partition, Self::Reset, Self::Delay, Self::Slow, Self::Crash];
 }

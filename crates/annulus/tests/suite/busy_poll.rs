@@ -19,7 +19,7 @@ fn network(latency: Duration) -> Rc<Sim> {
     Sim::builder(1).link(link).build()
 }
 
-/// So many questions, one after the other; returns looks and finds.
+/// Asks questions, one after the other; returns the looks of the busy poll and its finds.
 async fn ask(questions: usize) -> io::Result<(u64, u64)> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));

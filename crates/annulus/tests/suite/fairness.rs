@@ -231,7 +231,7 @@ const OTHERS: &[(&str, &str)] = &[
 fn run(driver: DriverChoice, name: &str, body: Body) -> io::Result<()> {
     Runtime::builder().driver(driver).build()?.block_on(async {
         let task = spawn(body());
-        // So many that a loop whose first calls wait has begun.
+        // So many pauses that a loop whose first calls wait has begun.
         for _ in 0..50 {
             annulus::time::sleep(Duration::from_micros(20)).await;
         }

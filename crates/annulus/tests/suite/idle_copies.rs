@@ -65,7 +65,7 @@ fn proxy<S: AsyncRecv + AsyncSend + 'static>(
     })
 }
 
-/// That it was the time-out, after so many bytes, not before the limit and at most a quarter after it.
+/// Checks that the copy ended by the time-out, with these bytes copied, not before the limit and at most a quarter after it.
 fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     let error = end.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -151,7 +151,7 @@ fn a_child_is_killed_on_drop_if_asked_for() {
         assert!(exists(id));
         drop(child);
         until_gone(id).await;
-        // So it is if the future of an output is dropped: its end of the pipe closes with the child.
+        // A child is killed, too, if the future of its output is dropped: its end of the pipe closes with the child.
         let (mut reading, writing) = io::pipe()?;
         let mut command = Command::new("sleep");
         command.arg("1000").kill_on_drop(true).stdout(writing);

@@ -116,7 +116,7 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
     let pretended = Pretended::new("compared");
     let arguments = "http --only tokio,uring,/plainx*,/h2x* --rounds 5";
     let finished = finish(&mut pretended.bench(arguments));
-    // So few rounds decide nothing.
+    // This run has too few rounds to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
     for left_out in ["h2 is left out: h2load is not installed: apt-get", "perf is not installed"] {
         assert!(finished.stderr.contains(left_out), "{finished:?}");
@@ -144,7 +144,7 @@ fn installed_servers_are_configured_and_missing_ones_are_dashes() {
     pretended.configure("nginx/tuned.conf");
     let arguments = "files --only nginx,epoll,tokio,/4kx* --rounds 1 --verbose";
     let finished = finish(&mut pretended.bench(arguments));
-    // So few rounds decide nothing.
+    // This run has too few rounds to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
     assert!(finished.stderr.contains("tokio-examples is left out: no cargo"), "{finished:?}");
     let row = |name: &str| {
@@ -164,7 +164,7 @@ fn a_store_is_asked_as_often_as_fits_the_time() {
     pretended.configure("redis/tuned.conf");
     let arguments = "store --only redis-server,/get-16x* --rounds 1";
     let finished = finish(&mut pretended.bench(arguments));
-    // So few rounds decide nothing.
+    // This run has too few rounds to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
     let report = pretended.report("store");
     let row = &report["results"][0];
@@ -193,7 +193,7 @@ fn proxies_are_loaded_by_us_also_at_a_rate() {
             "echo no cargo >&2; exit 3",
         );
         let finished = finish(&mut pretended.bench(&arguments));
-        // So few rounds decide nothing.
+        // This run has too few rounds to decide anything.
         assert_eq!(finished.code, Some(3), "{finished:?}");
         let report = pretended.report(load.split(' ').next().unwrap());
         let absent = load.contains("epoll").then_some("epoll");

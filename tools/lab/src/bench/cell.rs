@@ -83,7 +83,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Such as `50 clients × 128 bytes`, `randread × depth 32`.
+/// The parameters, such as `50 clients × 128 bytes` or `randread × depth 32`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, value)) in self.0.iter().enumerate() {

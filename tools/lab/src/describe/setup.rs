@@ -65,7 +65,7 @@ pub enum Missing {
     Refused,
     /// It is left out, and named.
     LeftOut,
-    /// So is one that does not build, or does not start.
+    /// A contender that does not build, or does not start, is left out, too.
     OrBroken,
 }
 

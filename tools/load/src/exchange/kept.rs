@@ -17,7 +17,7 @@ impl Kept {
     /// Parsers see one byte more than `limit` at most: a part that has no end by then is `too_long`.
     ///
     /// # Errors
-    /// Those of the parser, and `too_long`. They do not depend on how the input is cut.
+    /// The errors of the parser, and `too_long`. They do not depend on how the input is cut.
     pub(super) fn parse<T>(
         &mut self,
         input: &[u8],

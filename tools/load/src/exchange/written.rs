@@ -25,7 +25,7 @@ impl Outgoing for Vec<u8> {
 #[derive(Debug)]
 pub(crate) enum Written {
     Bytes(Vec<u8>),
-    /// So many times the same one, which all clients share.
+    /// One request, which all clients share, and how many times it is sent.
     Same(Rc<[u8]>, usize),
 }
 

@@ -34,7 +34,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Those of a histogram. Values above an hour count as an hour.
+    /// The latencies of a histogram. Values above an hour count as an hour.
     pub fn from_histogram(histogram: &Histogram<u64>) -> Latencies {
         let recorded = histogram.iter_recorded();
         let pairs = recorded.map(|step| (step.value_iterated_to(), step.count_at_value()));

@@ -21,7 +21,7 @@ impl Outcomes {
         self.0[kind] += 1;
     }
 
-    /// Those that occurred, by name.
+    /// The outcomes that occurred, by name, with their counts.
     pub(crate) fn by_name(&self) -> BTreeMap<String, u64> {
         let counted = NAMES.iter().zip(self.0).filter(|(_, count)| *count > 0);
         counted.map(|(name, count)| ((*name).to_owned(), count)).collect()

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// The requests that may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// So many requests, which count as sent now.
+    /// The number of requests to send, which count as sent now.
     Send(usize),
     /// No request is due before this time.
     NotBefore(u64),

@@ -51,7 +51,7 @@ impl Activity {
         self.changes.set(self.changes.get().wrapping_add(1));
     }
 
-    /// So many requests are in flight now.
+    /// `in_flight` requests are in flight now.
     pub(super) fn update(&self, in_flight: usize) {
         self.touch();
         self.in_flight.set(in_flight as u32);

@@ -28,7 +28,7 @@ impl TlsTransport {
     /// Makes a session: returns when the handshake is complete. Dropping the future closes the stream.
     ///
     /// # Errors
-    /// Those of the stream; `UnexpectedEof` if it ends; `InvalidData` with a [`rustls::Error`] inside.
+    /// The errors of the stream; `UnexpectedEof` if it ends; `InvalidData` with a [`rustls::Error`] inside.
     pub(crate) async fn connect(session: &Session, stream: Plain) -> io::Result<TlsTransport> {
         let state = State { session: session.start().map_err(invalid)?, unsent: Vec::new() };
         let mut transport = TlsTransport { stream, state: Box::new(state) };

@@ -13,7 +13,7 @@ pub enum Operations {
 }
 
 impl Operations {
-    /// Those of files have no flag with which a receive polls first.
+    /// Whether these are operations of files, which have no flag with which a receive polls first.
     pub fn are_of_files(self) -> bool {
         matches!(self, Operations::ReadvWritev | Operations::ReadWrite)
     }

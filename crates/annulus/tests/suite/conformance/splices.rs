@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// So many bytes that some come after the receives that were armed before, which go through a pipe.
+/// Bytes of a transfer: so many that some come after the receives that were armed before, and go through a pipe.
 const LONG: usize = 2 << 20;
 
 /// Checks that bytes have gone through pipes.

@@ -22,7 +22,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// So many peers, with buffers of so many bytes, which have connected when this returns.
+    /// Connects `count` peers, each with socket buffers of `buffer` bytes; all have connected when this returns.
     pub(crate) fn gather(address: SocketAddr, count: usize, buffer: Option<usize>) -> Crowd {
         let (over, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let peers: Vec<_> = (0..count).map(|_| connect(address, buffer)).collect();

@@ -21,7 +21,7 @@ pub(crate) struct Pingers {
 }
 
 impl Pingers {
-    /// So many of them, which go on until they are stopped.
+    /// Starts `count` pingers, which go on until they are stopped.
     pub(crate) fn start(address: SocketAddr, count: usize) -> Pingers {
         let (over, times) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let thread = |number| {
