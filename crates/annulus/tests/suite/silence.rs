@@ -1,38 +1,68 @@
-//! Sends that are queued behind one which settles by silence, when nothing else happens: the peers are threads with sockets of the standard library,
-//! since a peer in the runtime would have the loop turn by its events.
+//! What is queued behind something that settles by silence, if nothing else happens: the peers are threads with sockets of the standard
+//! library, since a peer in the runtime would have the loop turn by its events.
 
 use crate::common;
+use crate::conformance::mode::{Case, Mode};
 
-use annulus::net::{TcpStream, Transmit, UdpSocket, UnixDatagram};
+use annulus::fs::{OpenOptions, Policy};
+use annulus::io::{copy, copy_range};
+use annulus::net::{Transmit, UdpSocket, UnixDatagram, UnixOptions};
 use annulus::pipe::Sender;
 use annulus::time::timeout;
-use annulus::{DriverChoice, Runtime, spawn_blocking, yield_now};
-use common::{run_on, touch};
-use std::io::{self, Read};
+use annulus::{Counters, spawn, spawn_blocking, yield_now};
+use common::{half_pair, pattern, touch};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{self, Ipv4Addr};
-use std::os::unix::net::UnixDatagram as StdUnixDatagram;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram as StdUnixDatagram, UnixListener};
 use std::time::Duration;
 
-/// Runs a body on each driver.
-fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
-    let mut drivers = vec![DriverChoice::Epoll];
-    match annulus_ring::Features::detect() {
-        Ok(_) => drivers.push(DriverChoice::Uring),
-        Err(_) => eprintln!("skipped on io_uring, which is blocked here"),
-    }
-    drivers.into_iter().for_each(|driver| run_on(Runtime::builder().driver(driver), body()));
+/// A test for each way, which runs in every mode of Linux: with busy polling, as a guest, and with sends that are not copied, too. Behind a
+/// body, perhaps with a setting, a check that bytes went the way that is meant.
+macro_rules! ways {
+    ($($name:ident: $body:ident $(, with $setting:ident($value:expr))? $(, then $check:expr)?;)*) => {$(
+        #[test]
+        fn $name() {
+            let case = Case::new(|| Box::pin($body()))$(.with(|builder| builder.$setting($value)))?$(.then($check))?;
+            Mode::OF_LINUX.iter().for_each(|mode| mode.run(&case));
+        }
+    )*};
 }
 
-/// Queues sends in one poll while a thread waits for their bytes, which are returned.
+ways! {
+    of_a_tcp_stream: tcp, then |mode, counters| assert_eq!(counters.zero_copy_sends > 0, mode.is_zero_copy());
+    of_many_chunks: many_chunks;
+    of_a_direct_write: direct_writes, then |_, counters| assert!(counters.direct_sends > 0);
+    of_pages_of_a_file: pages;
+    of_a_link: forwards, then |_, counters| assert_eq!(counters.spliced_bytes, 0);
+    of_a_splice: forwards, with splice_threshold(Some(1)), then have_spliced;
+    of_descriptors: descriptors;
+    of_a_pipe: pipe;
+    of_a_unix_datagram_socket: unix_datagrams;
+    of_a_udp_socket: udp;
+}
+
+fn have_spliced(_: Mode, counters: &Counters) {
+    assert!(counters.spliced_bytes > 0);
+}
+
+/// Queues sends, without waiting, while a thread waits for what they bring, and returns that.
 async fn brought(
     read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
-    queue: impl FnOnce() -> Option<io::Result<()>>,
+    queue: impl Future<Output = io::Result<()>>,
 ) -> io::Result<Vec<u8>> {
     let reads = spawn_blocking(read);
     yield_now().await;
-    queue().expect("there is space")?;
-    // The timer of the time-out is the only other event.
+    queue.await?;
+    // Its timer is the only other event.
     timeout(Duration::from_secs(20), reads).await.expect("a part has never left").expect("no panic")
+}
+
+/// A send that is queued when it is polled first.
+fn queued<T>(send: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    touch(send).expect("there is space")
 }
 
 /// As many bytes as this.
@@ -42,77 +72,147 @@ fn read_exact(mut from: impl Read, count: usize) -> io::Result<Vec<u8>> {
     Ok(got)
 }
 
-#[test]
-fn of_a_tcp_stream() {
-    on_each(|| async {
-        let listener = net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let mut stream = TcpStream::connect(listener.local_addr()?).await?;
-        let peer = listener.accept()?.0;
-        let got = brought(
-            || read_exact(peer, 4),
-            || {
-                touch(stream.send("a"))?.ok()?;
-                touch(stream.write(b"b"))?.ok()?;
-                touch(stream.write_vectored(&[io::IoSlice::new(b"c")]))?.ok()?;
-                touch(stream.send("d"))
-            },
-        );
-        assert_eq!(got.await?, b"abcd");
-        Ok(())
+/// A send carries 64 chunks: these take two.
+async fn many_chunks() -> io::Result<()> {
+    let (mut stream, peer) = half_pair().await?;
+    let bytes = pattern(300);
+    let got = brought(|| read_exact(peer, 300), async {
+        bytes.chunks(3).try_for_each(|chunk| queued(stream.send(chunk.to_vec())))
     });
+    assert!(got.await? == bytes);
+    Ok(())
 }
 
-#[test]
-fn of_a_pipe() {
-    on_each(|| async {
-        let (reader, writer) = io::pipe()?;
-        let mut sender = Sender::try_from(std::os::fd::OwnedFd::from(writer))?;
-        let got = brought(
-            || read_exact(reader, 3),
-            || {
-                touch(sender.send("a"))?.ok()?;
-                touch(sender.write(b"b"))?.ok()?;
-                touch(sender.send("c"))
-            },
-        );
-        assert_eq!(got.await?, b"abc");
+async fn tcp() -> io::Result<()> {
+    let (mut stream, peer) = half_pair().await?;
+    let got = brought(|| read_exact(peer, 4), async {
+        queued(stream.send("a"))?;
+        queued(stream.write(b"b"))?;
+        queued(stream.write_vectored(&[IoSlice::new(b"c")]))?;
+        queued(stream.send("d"))
+    });
+    assert_eq!(got.await?, b"abcd");
+    Ok(())
+}
+
+/// The first goes at once for its size, the second since it is large; what is queued in front goes with each.
+async fn direct_writes() -> io::Result<()> {
+    let (mut stream, peer) = half_pair().await?;
+    let bytes = pattern(100_000);
+    let parts = [0, 1, 20_001, 20_002, 99_999, 100_000];
+    let got = brought(|| read_exact(peer, 100_000), async {
+        for (number, range) in parts.windows(2).enumerate() {
+            let part = &bytes[range[0]..range[1]];
+            if number % 2 == 0 {
+                queued(stream.send(part.to_vec()))?;
+            } else {
+                queued(stream.write_all(part))?;
+            }
+        }
         Ok(())
     });
+    assert!(got.await? == bytes);
+    Ok(())
+}
+
+async fn pages() -> io::Result<()> {
+    const LEN: usize = 200_000;
+    let (mut stream, peer) = half_pair().await?;
+    let path = std::env::current_exe()?;
+    let expected = [b"a".to_vec(), read_exact(File::open(&path)?, LEN)?, b"b".to_vec()].concat();
+    let file = OpenOptions::new().read(true).policy(Policy::Inline).open(path).await?;
+    let got = brought(|| read_exact(peer, LEN + 2), async {
+        queued(stream.send("a"))?;
+        copy_range(&file, 0..LEN as u64, &mut stream).await?;
+        queued(stream.send("b"))
+    });
+    assert!(got.await? == expected);
+    Ok(())
+}
+
+/// Behind bytes that the target has queued, each piece is passed on and received before the next is sent. They are as many as are needed for
+/// some to come after the receives that were armed before, which go through a pipe.
+async fn forwards() -> io::Result<()> {
+    let (mut near, mut client) = half_pair().await?;
+    let (mut far, server) = half_pair().await?;
+    let bytes = pattern(2 << 20);
+    let read = move || {
+        let mut got = read_exact(&server, 1)?;
+        for piece in pattern(2 << 20).chunks(64 << 10) {
+            client.write_all(piece)?;
+            got.extend(read_exact(&server, piece.len())?);
+        }
+        Ok(got)
+    };
+    let got = brought(read, async {
+        queued(far.send("a"))?;
+        spawn(async move { copy(&mut near, &mut far).await });
+        Ok(())
+    });
+    let got = got.await?;
+    assert!(got[0] == b'a' && got[1..] == bytes);
+    Ok(())
 }
 
 /// One of them leaves a turn.
-#[test]
-fn of_a_unix_datagram_socket() {
-    on_each(|| async {
-        let (socket, peer) = StdUnixDatagram::pair()?;
-        let socket = UnixDatagram::try_from(socket)?;
-        let read = move || {
-            let mut got = vec![0; 5];
-            got.iter_mut().try_for_each(|byte| peer.recv(std::slice::from_mut(byte)).map(drop))?;
-            Ok(got)
-        };
-        let queue = || (0..5u8).try_for_each(|byte| touch(socket.send(vec![byte]))?.ok()).map(Ok);
-        assert_eq!(brought(read, queue).await?, [0, 1, 2, 3, 4]);
-        Ok(())
+async fn descriptors() -> io::Result<()> {
+    let address = SocketAddr::from_abstract_name(format!("silence-{}", std::process::id()))?;
+    let listener = UnixListener::bind_addr(&address)?;
+    let mut stream = UnixOptions::new().descriptors(true).connect_addr(&address).await?;
+    let peer = listener.accept()?.0;
+    let null = || File::open("/dev/null").map(|file| vec![OwnedFd::from(file)]);
+    let got = brought(|| read_exact(peer, 4), async {
+        queued(stream.send("a"))?;
+        queued(stream.send_with_descriptors("b", null()?))?;
+        queued(stream.send_with_descriptors("c", null()?))?;
+        queued(stream.write(b"d")).map(drop)
     });
+    assert_eq!(got.await?, b"abcd");
+    Ok(())
 }
 
-#[test]
-fn of_a_udp_socket() {
-    on_each(|| async {
-        let peer = net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let to = peer.local_addr()?;
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        let read = move || {
-            let mut buffer = [0; 8192];
-            (0..3).map(|_| peer.recv(&mut buffer).map(|len| len as u8)).collect()
-        };
-        let queue = || {
-            touch(socket.send_to(vec![1; 1], to))?.ok()?;
-            socket.try_send(&[1; 2], &Transmit::to(to)).ok()?;
-            touch(socket.send_to(vec![1; 3], to))
-        };
-        assert_eq!(brought(read, queue).await?, [1, 2, 3]);
-        Ok(())
+async fn pipe() -> io::Result<()> {
+    let (reader, writer) = io::pipe()?;
+    let mut sender = Sender::try_from(OwnedFd::from(writer))?;
+    let got = brought(|| read_exact(reader, 3), async {
+        queued(sender.send("a"))?;
+        queued(sender.write(b"b"))?;
+        queued(sender.send("c"))
     });
+    assert_eq!(got.await?, b"abc");
+    Ok(())
+}
+
+/// One of them leaves a turn.
+async fn unix_datagrams() -> io::Result<()> {
+    let (socket, peer) = StdUnixDatagram::pair()?;
+    let socket = UnixDatagram::try_from(socket)?;
+    let read = move || {
+        let mut got = vec![0; 5];
+        got.iter_mut().try_for_each(|byte| peer.recv(std::slice::from_mut(byte)).map(drop))?;
+        Ok(got)
+    };
+    let got =
+        brought(read, async { (0..5u8).try_for_each(|byte| queued(socket.send(vec![byte]))) });
+    assert_eq!(got.await?, [0, 1, 2, 3, 4]);
+    Ok(())
+}
+
+/// The third is large enough to go at once, if nothing were queued.
+async fn udp() -> io::Result<()> {
+    let peer = net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let to = peer.local_addr()?;
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let read = move || {
+        let mut buffer = [0; 8192];
+        (0..4).map(|_| peer.recv(&mut buffer).map(|_| buffer[0])).collect()
+    };
+    let got = brought(read, async {
+        queued(socket.send_to(vec![1; 1], to))?;
+        socket.try_send(&[2; 2], &Transmit::to(to))?;
+        socket.try_send(&[3; 5000], &Transmit::to(to))?;
+        queued(socket.send_to(vec![4; 1], to))
+    });
+    assert_eq!(got.await?, [1, 2, 3, 4]);
+    Ok(())
 }

@@ -89,9 +89,8 @@ impl Streams {
 
     /// Lets a stream go on that was paused, as far as it may.
     fn reconsider(&mut self, io: &mut Io, slot: u32) {
-        let Some(stream) = self.slots.peek(slot).filter(|stream| stream.memory_paused) else {
-            return;
-        };
+        let is_paused = |stream: &&mut Stream| stream.memory_paused;
+        let Some(stream) = self.slots.peek(slot).filter(is_paused) else { return };
         if stream.tx.bytes <= io.send_bound() {
             io.after.wakes.extend(stream.tx.waker.take());
         }

@@ -231,10 +231,11 @@ impl Stream {
         }
     }
 
-    /// No event will report that a send went. If a task waits for that, this turn must not sleep.
+    /// No event will report that a send went. If a task waits for that, or more is queued behind it, this turn must not sleep.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
-        shared.turn.must_settle |= self.dropped || self.tx.ending || self.tx.waker.is_some();
+        let is_awaited = self.dropped || self.tx.ending || self.tx.waker.is_some();
+        shared.turn.must_settle |= is_awaited || self.tx.bytes > self.tx.flying;
         shared.turn.unsettled.push(self.id.index);
     }
 

@@ -16,7 +16,7 @@ mod forwards;
 mod frames;
 mod leftovers;
 mod memory;
-mod mode;
+pub(crate) mod mode;
 mod nops;
 mod options;
 mod pressure;

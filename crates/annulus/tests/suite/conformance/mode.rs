@@ -86,6 +86,18 @@ impl Mode {
         Self::SimulatedEpoll,
     ];
 
+    /// Those of the kernel below, which have peers outside the runtime.
+    pub(crate) const OF_LINUX: [Self; 8] = [
+        Self::Uring,
+        Self::UringWithoutNewerFlags,
+        Self::Epoll,
+        Self::UringBusyPolling,
+        Self::UringWithoutCopies,
+        Self::GuestOnUring,
+        Self::GuestOnUringWithoutNewerFlags,
+        Self::GuestOnEpoll,
+    ];
+
     pub(crate) fn is_epoll(self) -> bool {
         matches!(self, Self::Epoll | Self::GuestOnEpoll | Self::SimulatedEpoll)
     }
