@@ -255,7 +255,7 @@ impl Chunk {
     /// use annulus::Chunk;
     ///
     /// let mut chunk = Chunk::from("taken, and not");
-    /// drop(chunk.split_to(8));
+    /// drop(chunk.split_to(5));
     /// assert_eq!(chunk.as_ref(), b", and not");
     /// ```
     ///
