@@ -19,6 +19,9 @@
 //! | [`tokio_beside`] | tokio on a thread of its own, for a library that needs it |
 //! | [`coming_from_tokio`] | a table of equivalents, and the differences that matter |
 
+// The attributes are there with the feature `macros` only.
+#![cfg_attr(not(feature = "macros"), allow(rustdoc::broken_intra_doc_links))]
+
 macro_rules! pages {
     ($($page:ident)*) => {$(
         #[doc = include_str!(concat!(stringify!($page), ".md"))]

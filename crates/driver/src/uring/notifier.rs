@@ -4,7 +4,7 @@
 //! grace period of RCU, which takes milliseconds.
 
 use super::Uring;
-use annulus_kernel::named;
+use annulus_kernel::{descriptor, named};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -12,7 +12,7 @@ impl Uring {
     /// Has the ring signal this eventfd while it is armed; one a ring.
     pub(crate) fn notifier(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let (for_workers, notifier) =
-            (eventfd.try_clone_to_owned()?, eventfd.try_clone_to_owned()?);
+            (descriptor::duplicate(eventfd)?, descriptor::duplicate(eventfd)?);
         self.ring.register_eventfd(eventfd).map_err(named("io_uring_register"))?;
         self.files.set_notifier(for_workers.into());
         self.hosted = true;
