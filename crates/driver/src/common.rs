@@ -1,4 +1,4 @@
-//! What both drivers have beside their way to the kernel.
+//! State that both drivers have: the kernel, the pools, the counters.
 
 use crate::counters::Counters;
 use crate::pool::Pool;
@@ -6,7 +6,7 @@ use annulus_kernel::Kernel;
 use std::fmt;
 use std::rc::Rc;
 
-/// What the layers above ask of either driver, with the memory that it receives into. It is the first field of each, of which `repr(C)`
+/// State of either driver that the layers above ask for, with the memory that it receives into. It is the first field of each, of which `repr(C)`
 /// makes the first bytes, so that it is found without asking which driver it is.
 pub(crate) struct Common {
     pub(crate) kernel: Rc<dyn Kernel>,

@@ -363,7 +363,7 @@ macro_rules! shared {
         /// [`into_parts`](Self::into_parts), if nothing was received ahead.
         ///
         /// # Errors
-        /// As there; `InvalidData` if bytes were received that no task has taken, which are lost: [`into_parts`](Self::into_parts) has them.
+        /// As [`into_parts`](Self::into_parts); `InvalidData` if bytes were received that no task has taken, which are lost: `into_parts` has them.
         pub async fn into_std(self) -> io::Result<$std> {
             let Parts { socket, received, .. } = self.into_parts().await?;
             if received.is_empty() {

@@ -132,7 +132,7 @@ impl Socket {
     /// The next datagram, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has been received yet; as there.
+    /// `WouldBlock` if nothing has been received yet; else as [`poll_recv`](Self::poll_recv).
     pub(crate) fn try_recv(
         &mut self,
         shared: &mut Shared,
