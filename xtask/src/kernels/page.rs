@@ -8,9 +8,13 @@ use super::results::{Results, Verdict};
 const HEAD: &str = "\
 # Kernels
 
-Made by `cargo xtask kernels 6.1 6.12 5.10 here --write` from what was run on these kernels: Debian's of those versions in a virtual
-machine with two processors, and the kernel of the machine at hand. What needs io_uring is skipped on a kernel that is too old for it,
-and counted as skipped; tests that try every driver try those that there are.
+`cargo xtask kernels 6.1 6.12 5.10 here --write` makes this page from its runs on Debian's kernels of these versions, each
+in a virtual machine with two processors, and on the kernel of the machine itself. On a kernel that is too old for io_uring,
+tests that need it are skipped and counted as skipped; tests of every driver run on the drivers that exist.
+
+On aarch64 (Debian's Linux 6.12 in QEMU, by `sh xtask/src/kernels/aarch64.sh`), 2,717 tests of `annulus` passed and 12 failed:
+11 reached a time limit of 100 s, now 1,000 s, and one showed a bug that has been fixed. Run again, these and the tests with
+similar names passed, 31 of 31.
 
 ";
 
@@ -20,17 +24,18 @@ pub(super) fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
     all.iter().for_each(|results| text += &summary(plan, results));
     missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
-    text += "\n## Drivers\n\nThe driver that runs if none is demanded, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
+    text += "\n## Drivers\n\nThe driver that runs by default, and why.\n\n| kernel | driver | why |\n|---|---|---|\n";
     for results in all {
         let driver = &results.doctor["driver"];
         let word = |name: &str| driver[name].as_str().unwrap_or("unknown").to_owned();
         text += &format!("| {} | {} | {} |\n", results.kernel, word("kind"), word("reason"));
     }
-    text += "\n## Features of io_uring\n\nThe answer of each kernel when it is asked. The version is that of the kernel that introduced a \
-             feature; stable kernels have some of them from later ones.\n\n";
-    text += &heading("feature", all, " brings |");
+    text += "\n## Features of io_uring\n\nThe answers of each kernel. The version is the kernel that introduced a feature; stable kernels \
+             have backports of some.\n\n";
+    text += &heading("feature", all, " benefit |");
     features(all).iter().for_each(|feature| text += &feature_row(feature, all));
-    text += "\n## Checks\n\nTests that passed, by check; `-` is a check that needs io_uring. `echo` checks serve and load a server, whose driver they name.\n\n";
+    text += "\n## Checks\n\nTests that passed, by check; `-` marks a check that needs io_uring. The `echo` checks load a server on the driver in their\n\
+             name.\n\n";
     text += &heading("check", all, "");
     for (row, check) in plan.checks.iter().enumerate() {
         let cells = all.iter().map(|results| results.checks[row].words());
@@ -111,7 +116,9 @@ mod tests {
             results("6.12", feature(true)),
         ];
         let text = text(&Plan::of_names(&["ring"]), &all, &["kernel 5.4 (no package)".into()]);
-        assert!(text.contains("| feature | 5.10 | 6.1 | 6.12 | brings |\n|---|---|---|---|---|\n"));
+        assert!(
+            text.contains("| feature | 5.10 | 6.1 | 6.12 | benefit |\n|---|---|---|---|---|\n")
+        );
         assert!(text.contains("| bundles (6.10) |  | no | yes | less |\n"), "{text}");
         assert!(text.contains("| 6.1 | uring | io_uring works here |\n"));
         assert!(text.contains("| ring | - | - | - |\n"));

@@ -12,6 +12,7 @@ const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".c", ".h"];
 const FOREIGN: [&str; 7] = ["/", ".", "-", "~", "target/", "linux/", "asm/"];
 /// The document with the numbered invariants.
 const INVARIANTS: &str = "docs/ARCHITECTURE.md";
+/// Each subject has a directory of decisions in it.
 const DECISIONS: &str = "docs/adr/";
 
 /// Every reference to something that does not exist.
@@ -64,9 +65,8 @@ impl Known<'_> {
                 else {
                     continue;
                 };
-                let start = format!("{DECISIONS}{number:04}-");
                 let is_decision = &cited[1] == "ADR";
-                if is_decision && !self.tree.paths.iter().any(|path| path.starts_with(&start)) {
+                if is_decision && !self.has_decision(number) {
                     lost.push(format!("ADR {number:04} is not in {DECISIONS}"));
                 }
                 if !is_decision && !self.invariants.contains(&number) {
@@ -75,6 +75,14 @@ impl Known<'_> {
             }
         }
         lost
+    }
+
+    /// Returns true if a page `NNNN-title.md` of this number is in a directory of decisions.
+    fn has_decision(&self, number: u32) -> bool {
+        let start = format!("{number:04}-");
+        self.tree.paths.iter().filter_map(|path| path.strip_prefix(DECISIONS)).any(|page| {
+            page.split_once('/').is_some_and(|(_subject, name)| name.starts_with(&start))
+        })
     }
 
     /// Paths in code spans, and names of documents anywhere.
@@ -189,9 +197,10 @@ fn slug(heading: &str) -> String {
 mod tests {
     use super::*;
 
-    const FILES: [(&str, &str); 4] = [
+    const FILES: [(&str, &str); 5] = [
         ("docs/ARCHITECTURE.md", "# Map\n## Invariants\n1. One.\n2. Two.\n## Rest\n3. No.\n"),
-        ("docs/adr/0017-a.md", ""),
+        ("docs/adr/runtime/0017-a.md", ""),
+        ("docs/adr/0018-outside-of-these.md", ""),
         ("crates/a/src/net/stream.rs", ""),
         ("crates/a/src/net/socket.rs", ""),
     ];
@@ -204,7 +213,7 @@ mod tests {
     #[test]
     fn what_exists_is_found() {
         let text = "ADR 0017, ADR 17; Invariant 2, invariants 1 and 2. `stream.rs`, `net/*.rs`, `net/{stream,socket}.rs`, \
-                    `crates/`, `a/src/`, `/etc/no.md`, `--x.rs`, `a b.rs`, `NNNN-title.md`, `linux/x.h`\n[a](docs/adr/0017-a.md#) [b](docs/) \
+                    `crates/`, `a/src/`, `/etc/no.md`, `--x.rs`, `a b.rs`, `NNNN-title.md`, `linux/x.h`\n[a](docs/adr/runtime/0017-a.md#) [b](docs/) \
                     [c](https://x/y.rs) [d](docs/ARCHITECTURE.md#invariants)\n```\n`gone.rs`\n```\n";
         assert_eq!(found("README.md", text), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! The report of a run as a page, as Markdown, as CSV and as JSON, and the index of several (ADR 0051).
+//! The report of a run as a page, as Markdown, as CSV and as JSON, and the index of several (ADR 0048).
 //!
 //! A [`Document`] is what all of these are made of. It needs no file: a report in memory is enough.
 //!
