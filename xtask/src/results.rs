@@ -1,13 +1,22 @@
-//! The page of results and its picture, which must say what the files in `docs/results` say.
+//! The kept results: `docs/results` has each run as a compressed results file with its pages, and `docs/results.md` has
+//! a table and a picture of all runs. Everything but the results files is generated, and must match them.
 
 mod picture;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context as _, Result, bail};
+use flate2::{Compression, GzBuilder};
 use fs_err as fs;
 use serde_json::Value;
 
-use crate::step::{Outcome, root};
+use crate::files::below;
+use crate::step::{Outcome, Step, root};
 
+/// The directories of kept runs.
+const KEPT: [&str; 2] = ["docs/results", "docs/results/originals"];
+/// Where their pages are generated.
+const GENERATED: &str = "target/kept-results";
 /// The page with the table, and the picture of the same cells.
 const PAGE: &str = "docs/results.md";
 const PICTURE: &str = "docs/results/overview.svg";
@@ -45,19 +54,63 @@ const RUNS: [Run; 16] = [
     ("overload", "the proxy at fixed rates, up to 120 % of its peak"),
 ];
 
-/// Fails if the page or the picture is not that of the files, or writes both anew.
+/// Fails if a page or the picture does not match the results files, or writes them all.
 pub(crate) fn run(write: bool) -> Outcome {
-    let compared = RUNS.iter().map(|run| Ok((run, comparison(run)?)));
+    for directory in KEPT {
+        let kept = root().join(directory);
+        if write {
+            compress(&kept)?;
+        }
+        let pages = generate(directory, "html,md")?;
+        for page in below(&pages, &|_| false)? {
+            let (kept, wanted) = (kept.join(page.file_name().expect("a file")), fs::read(&page)?);
+            if write {
+                fs::write(kept, wanted)?;
+            } else if fs::read(&kept).ok() != Some(wanted) {
+                let kept = kept.display();
+                bail!("{kept} does not match its results: run `cargo xtask results --write`");
+            }
+        }
+    }
+    let reports = generate(KEPT[0], "json")?;
+    let compared = RUNS.iter().map(|run| Ok((run, comparison(run, &reports)?)));
     let compared = compared.collect::<Result<Vec<_>>>()?;
     for (path, wanted) in [(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))] {
         let file = root().join(path);
         if write {
             fs::write(file, wanted)?;
         } else if fs::read_to_string(file)? != wanted {
-            bail!("{path} differs from docs/results: `cargo xtask results --write` mends it");
+            bail!("{path} does not match docs/results: run `cargo xtask results --write`");
         }
     }
     Ok(Vec::new())
+}
+
+/// Generates documents of the runs in a directory, and returns the directory with the documents. Its last component, which
+/// is the title of the index, is that of `kept`.
+fn generate(kept: &str, forms: &str) -> Result<PathBuf> {
+    let name = Path::new(kept).file_name().expect("it has a name");
+    let out = root().join(GENERATED).join(forms).join(name);
+    let command = format!("run -q -p annulus-cli -- bench page {kept} --forms {forms} --out");
+    Step::new("cargo", &command).argument(&out).run()?;
+    Ok(out)
+}
+
+/// Compresses the results files in a directory, and removes the plain ones.
+fn compress(directory: &Path) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let plain = entry?.path();
+        if plain.extension().is_none_or(|extension| extension != "jsonl") {
+            continue;
+        }
+        let kept = fs::File::create(plain.with_extension("jsonl.gz"))?;
+        // Without a name and a time the same results are the same bytes.
+        let mut writer = GzBuilder::new().write(kept, Compression::best());
+        std::io::copy(&mut fs::File::open(&plain)?, &mut writer)?;
+        writer.finish()?;
+        fs::remove_file(plain)?;
+    }
+    Ok(())
 }
 
 /// The page, with the table of the files.
@@ -69,16 +122,15 @@ fn page(compared: &[(&Run, Value)]) -> Result<String> {
         parts.with_context(|| format!("{PAGE} lacks the lines {BEGIN} and {END}"))?;
     let mut table = HEAD.to_owned();
     for (run, comparison) in compared {
-        table += &cells(run, comparison).with_context(|| {
-            format!("docs/results/{}.json compares annulus with nothing", run.0)
-        })?;
+        table += &cells(run, comparison)
+            .with_context(|| format!("the run {} compares annulus with nothing", run.0))?;
     }
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
 
 /// The lab's findings, from the run's report.
-fn comparison(run: &Run) -> Result<Value> {
-    let path = root().join("docs/results").join(run.0).with_extension("json");
+fn comparison(run: &Run, reports: &Path) -> Result<Value> {
+    let path = reports.join(run.0).with_extension("json");
     let report: Result<Value, _> = serde_json::from_str(&fs::read_to_string(&path)?);
     let mut report = report.with_context(|| path.display().to_string())?;
     // The report of a published table has it below the table.

@@ -82,11 +82,13 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
 }
 
-/// Whether a variable changes the build or the measurement. Variables that name places of this machine, such as `CARGO_HOME`, do not.
+/// Returns true if a variable can change the build or the measurement. Variables that hold paths of this machine, such as
+/// `CARGO_HOME` and the directory of the sources of the documents' own systems, are not kept.
 fn matters(variable: &str) -> bool {
     let exact = ["RUSTFLAGS", "RUST_LOG", "RUST_BACKTRACE", "RUST_MIN_STACK"];
     let begins = ["ANNULUS_", "CARGO_PROFILE_"];
-    exact.contains(&variable) || begins.iter().any(|start| variable.starts_with(start))
+    let is_path = variable == "ANNULUS_ORIGINALS";
+    exact.contains(&variable) || !is_path && begins.iter().any(|start| variable.starts_with(start))
 }
 
 #[cfg(test)]
@@ -128,6 +130,11 @@ mod tests {
             matters("RUSTFLAGS") && matters("ANNULUS_X") && matters("CARGO_PROFILE_RELEASE_LTO")
         );
         assert!(!matters("RUSTUP_HOME") && !matters("RUSTUP_TOOLCHAIN"));
-        assert!(!matters("HOME") && !matters("CARGO_HOME") && !matters("PATH"));
+        assert!(
+            !matters("ANNULUS_ORIGINALS")
+                && !matters("HOME")
+                && !matters("CARGO_HOME")
+                && !matters("PATH")
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::usage::UsageError;
 use annulus_lab::bench::Bench;
 use annulus_lab::compare::{self, Change, Comparison, Options};
 use annulus_lab::page;
-use annulus_lab::results::{ENDING, Results};
+use annulus_lab::results::{ENDING, Results, run_name};
 use annulus_load::stats::Verdict;
 use anyhow::Result;
 use clap::Args;
@@ -97,11 +97,12 @@ fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
     match (old.is_dir(), new.is_dir()) {
         (false, false) => Ok(vec![[old.to_owned(), new.to_owned()]]),
         (true, true) => {
-            let pairs: Vec<[PathBuf; 2]> = names(old)?
-                .into_iter()
-                .filter(|name| new.join(name).is_file())
-                .map(|name| [old.join(&name), new.join(name)])
-                .collect();
+            let (old_files, new_files) = (files(old)?, files(new)?);
+            let same = |old: PathBuf| {
+                let new = new_files.iter().find(|new| run_name(new) == run_name(&old))?.clone();
+                Some([old, new])
+            };
+            let pairs: Vec<[PathBuf; 2]> = old_files.into_iter().filter_map(same).collect();
             if pairs.is_empty() {
                 let (old, new) = (old.display(), new.display());
                 let text = format!("{old} and {new} have no .{ENDING} file of the same name");
@@ -117,11 +118,10 @@ fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
     }
 }
 
-/// The names of the results in a directory, sorted.
-fn names(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
-    let files = page::files(directory)
-        .map_err(|why| UsageError(format!("cannot read {}: {why}", directory.display())))?;
-    Ok(files.iter().filter_map(|path| path.file_name().map(PathBuf::from)).collect())
+/// Returns the results files in a directory, sorted by name.
+fn files(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
+    page::files(directory)
+        .map_err(|why| UsageError(format!("cannot read {}: {why}", directory.display())))
 }
 
 /// Status 1 is for what is worse alone, so a file that cannot be read is an error of usage.

@@ -13,7 +13,7 @@ use crate::output::{self, Target, note};
 use crate::usage::UsageError;
 use annulus_lab::describe::{Described, Only, Setup};
 use annulus_lab::distinct;
-use annulus_lab::results::{self, ENDING, Results};
+use annulus_lab::results::{self, COMPRESSED, ENDING, Results};
 use annulus_lab::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -230,7 +230,9 @@ fn measure(
 ) -> Result<Done> {
     let Subject { name, setup, mut suite } = subject;
     // The ending is appended: a part of the name that follows a dot stays.
-    let path = directory.join(format!("{name}.{ENDING}"));
+    let path = [ENDING, COMPRESSED].map(|ending| directory.join(format!("{name}.{ending}")));
+    let [plain, compressed] = path;
+    let path = if compressed.exists() { compressed } else { plain };
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
     known.as_ref().map_or(Ok(()), |results| results.check_asked(&setup))?;
     let is_finished = known.as_ref().is_some_and(Results::is_finished);

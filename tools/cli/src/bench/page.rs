@@ -1,33 +1,43 @@
 //! `annulus bench page`: results as pages, Markdown, CSV and JSON.
 
 use crate::output::{self, note};
-use annulus_lab::page::{self, Written};
+use annulus_lab::page::{self, Form, Written};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXPLAIN: &str = "\
-Each file of results, finished or not, gets NAME.html, one page that loads
-nothing and runs no script, NAME.md, the same without the pictures, every figure
-as NAME.csv, and every verdict as NAME.json. An index.html and an index.md list
-all runs, with how far each contender is from the best of each cell. They are
-beside the file, or in --out.
+Each results file, finished or not, gets NAME.html (one page that loads nothing
+and runs no script), NAME.md (the same without the pictures), NAME.csv (every
+figure) and NAME.json (every verdict); --forms selects some of them. index.html
+and index.md list all runs and how far each contender is from the best of each
+cell. Results files may be compressed with gzip (NAME.jsonl.gz).
 
 Examples:
   annulus bench page lab-results/2026-11-23-quick
-  annulus bench page old.jsonl new.jsonl --out pages";
+  annulus bench page old.jsonl new.jsonl --out pages
+  annulus bench page docs/results --forms html,md";
 
-/// Make pages with charts of results, and Markdown, CSV and JSON
+/// Write pages with charts, Markdown, CSV and JSON from results files
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN)]
 pub(super) struct PageArgs {
-    /// Files of results, as annulus bench writes them, or directories of them
+    /// Results files written by annulus bench, or directories of them
     #[arg(required = true, value_name = "DIR|FILE")]
     results: Vec<PathBuf>,
-    /// The directory of the pages, which is made if it is missing
+    /// Write to this directory instead of beside each file; it is created if needed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// The forms to write
+    #[arg(long, value_name = "FORM,…", value_delimiter = ',', default_value = "html,md,csv,json",
+          value_parser = form)]
+    forms: Vec<Form>,
+}
+
+fn form(text: &str) -> Result<Form, String> {
+    let known = Form::ALL.into_iter().find(|form| form.extension() == text);
+    known.ok_or_else(|| "known forms are html, md, csv and json".to_owned())
 }
 
 pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
@@ -35,7 +45,7 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
     for path in &args.results {
         files.extend(named(path)?);
     }
-    let Written { pages, unreadable } = page::write(&files, args.out.as_deref())?;
+    let Written { pages, unreadable } = page::write(&files, args.out.as_deref(), &args.forms)?;
     unreadable.iter().for_each(|why| note(format_args!("annulus: {why}")));
     let lines = pages.iter().map(|page| format!("{}\n", page.display()));
     output::print(&lines.collect::<String>())?;
@@ -46,7 +56,7 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
 pub(super) fn beside(directory: &Path) -> Result<()> {
     let files = page::files(directory).unwrap_or_default();
     if !files.is_empty() {
-        page::write(&files, None)?;
+        page::write(&files, None, &Form::ALL)?;
     }
     Ok(())
 }
@@ -59,7 +69,10 @@ fn named(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let files = page::files(path).with_context(|| format!("cannot read {}", path.display()))?;
     if files.is_empty() {
-        bail!("no results (*.jsonl) in {}: name a directory of annulus bench", path.display());
+        bail!(
+            "no results (*.jsonl, *.jsonl.gz) in {}: name a directory written by annulus bench",
+            path.display()
+        );
     }
     Ok(files)
 }

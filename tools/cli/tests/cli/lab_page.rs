@@ -162,7 +162,7 @@ fn what_cannot_be_reported_is_named() {
     let out = directory.join("out");
     report(&[&a, &b, Path::new("--out"), &out]).fails_with(1, &["would have one page, run.html"]);
     report(&[&a, &a]).fails_with(1, &["would have one page, run.html"]);
-    report(&[&directory]).fails_with(1, &["no results (*.jsonl)", "lab-report-errors"]);
+    report(&[&directory]).fails_with(1, &["no results (*.jsonl, *.jsonl.gz)", "lab-report-errors"]);
     report(&[&directory.join("none")]).fails_with(1, &["there is no", "none"]);
     fs::write(&out, "a file").unwrap();
     report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot make", "out"]);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Document, Form, Listed, index};
 use crate::bench::Report;
-use crate::results::{ENDING, Results};
+use crate::results::{Results, run_name};
 use crate::suite::SuiteReport;
 
 /// The name of the index, without what follows the dot.
@@ -40,10 +40,10 @@ impl Loaded {
         })
     }
 
-    /// The document of these results.
-    pub fn document(&self) -> Document<'_> {
+    /// Returns the document of these results, which links to these forms of itself.
+    pub fn document<'a>(&'a self, forms: &'a [Form]) -> Document<'a> {
         let Loaded { name, report, suite, is_finished } = self;
-        Document { name, report, suite: suite.as_ref(), is_finished: *is_finished }
+        Document { name, report, suite: suite.as_ref(), is_finished: *is_finished, forms }
     }
 }
 
@@ -64,17 +64,18 @@ pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     // Nothing that is no file is opened: a FIFO would keep its reader.
-    files.retain(|path| path.extension().is_some_and(|ending| ending == ENDING) && path.is_file());
+    files.retain(|path| run_name(path).is_some() && path.is_file());
     files.sort();
     Ok(files)
 }
 
-/// Writes the documents of these files of results, in every form, and an index: to `out`, which is made if it is missing; or beside each file,
-/// if there is none, where the index lists what else there is in the directory, too. Each file is there as a whole or as it was before.
+/// Writes the documents of these results files in the given forms, and an index, to the directory `out`, which is created
+/// if it does not exist. Without `out` they are written beside each results file, and the index also lists other runs in
+/// that directory. Each file is replaced as a whole.
 ///
 /// # Errors
 /// If a file cannot be written, or if two would have one name. A file that cannot be read is no error here.
-pub fn write(results: &[PathBuf], out: Option<&Path>) -> Result<Written> {
+pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<Written> {
     check_names(results, out)?;
     let mut written = Written { pages: Vec::new(), unreadable: Vec::new() };
     let mut listed: Vec<(PathBuf, Listed)> = Vec::new();
@@ -85,11 +86,12 @@ pub fn write(results: &[PathBuf], out: Option<&Path>) -> Result<Written> {
             .with_context(|| format!("cannot make {}", directory.display()))?;
         let run = match Loaded::read(path) {
             Ok(loaded) => {
-                for form in Form::ALL {
-                    save(&file(&directory, &loaded.name, form), &loaded.document().text(form))?;
+                let document = loaded.document(forms);
+                for &form in forms {
+                    save(&file(&directory, &loaded.name, form), &document.text(form))?;
                 }
                 written.pages.push(file(&directory, &loaded.name, Form::Html));
-                Listed::new(&loaded.document())
+                Listed::new(&document)
             }
             Err(error) => {
                 written.unreadable.push(error.to_string());
@@ -126,7 +128,7 @@ fn write_index(directory: &Path, mut runs: Vec<Listed>, with_others: bool) -> Re
 
 fn list(path: &Path) -> Listed {
     match Loaded::read(path) {
-        Ok(loaded) => Listed::new(&loaded.document()),
+        Ok(loaded) => Listed::new(&loaded.document(&Form::ALL)),
         Err(error) => Listed::unreadable(&stem(path), &error.to_string()),
     }
 }
@@ -157,9 +159,10 @@ fn file(directory: &Path, name: &str, form: Form) -> PathBuf {
     directory.join(format!("{name}.{}", form.extension()))
 }
 
-/// The name of a file without what follows the last dot.
+/// Returns the name of the run, or of the file without its extension if it is not named like a results file.
 fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    let name = run_name(path).map(Into::into);
+    name.unwrap_or_else(|| path.file_stem().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 /// The last part of the directory's absolute path; `Results` for the root.
@@ -249,7 +252,7 @@ impl Directory {
 
     fn index(&self, files: &[PathBuf]) -> Shown {
         let list = |path: &PathBuf| match self.load(path) {
-            Ok(loaded) => Listed::new(&loaded.document()),
+            Ok(loaded) => Listed::new(&loaded.document(&Form::ALL)),
             Err(why) => Listed::unreadable(&stem(path), &why),
         };
         let runs: Vec<Listed> = files.iter().map(list).collect();
@@ -262,7 +265,7 @@ impl Directory {
 
     fn document(&self, file: &Path, form: Form) -> Result<Shown> {
         let loaded = self.load(file).map_err(anyhow::Error::msg)?;
-        let document = loaded.document();
+        let document = loaded.document(&Form::ALL);
         Ok(Shown {
             media_type: form.media_type(),
             text: document.text(form),

@@ -23,7 +23,7 @@
 //! let sample = Sample::from([("cpu_ns", 2e6), ("operations", 1000.0)]);
 //! record.keep(Slice { round: 0, cell: 0, contender: 0 }, Ok(sample));
 //! let report = Report::new(&bench, &record, &Environment::read());
-//! let document = Document { name: "example", report: &report, suite: None, is_finished: false };
+//! let document = Document { name: "example", report: &report, suite: None, is_finished: false, forms: &[] };
 //! assert!(document.html().contains("50 clients") && document.markdown().contains("Unfinished: 1 of 3 slices."));
 //! assert!(document.csv().starts_with("contender,clients,metric,value,"));
 //! # anyhow::Ok(())
@@ -58,6 +58,8 @@ pub struct Document<'a> {
     pub suite: Option<&'a SuiteReport>,
     /// Whether every slice was measured.
     pub is_finished: bool,
+    /// The forms that are available under the same name. The page links to them.
+    pub forms: &'a [Form],
 }
 
 /// The form of a document.
@@ -181,9 +183,10 @@ impl Document<'_> {
         tables.iter().map(|table| Block::Matrix(tables::published(table))).collect()
     }
 
-    /// The other forms, and the index beside it.
+    /// Links to the index and to the other forms of this document.
     fn links(&self) -> Vec<Link> {
         let others = [(Form::Markdown, "Markdown"), (Form::Csv, "CSV"), (Form::Json, "JSON")];
+        let others = others.into_iter().filter(|(form, _)| self.forms.contains(form));
         let others =
             others.map(|(form, text)| Link { href: address(self.name, form), text: text.into() });
         let index = Link { href: "index.html".into(), text: "All runs".into() };

@@ -30,7 +30,7 @@ fn report() -> Report {
 }
 
 fn document(report: &Report) -> Document<'_> {
-    Document { name: "a run", report, suite: None, is_finished: true }
+    Document { name: "a run", report, suite: None, is_finished: true, forms: &Form::ALL }
 }
 
 #[test]
@@ -90,6 +90,7 @@ fn a_suite_has_its_tables_with_the_published_figures_above() {
         report: &suite.comparison,
         suite: Some(&suite),
         is_finished: true,
+        forms: &Form::ALL,
     };
     let html = document.html();
     for part in [

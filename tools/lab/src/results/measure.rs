@@ -35,6 +35,12 @@ pub fn measure(
         if results.is_finished() {
             return Ok(results);
         }
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            let path = path.display();
+            let text =
+                format!("{path} is compressed and unfinished: decompress it to resume the run");
+            return Err(UsageError(text).into());
+        }
         (Log::resume(&results, places)?, results.record, results.header)
     } else {
         (Log::create(path, &header, places)?, Record::new(), header)

@@ -24,9 +24,11 @@ mod measure;
 mod tests;
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+use flate2::read::MultiGzDecoder;
 use serde_json::Value as Json;
 
 use crate::bench::{Bench, Footprint, Record, Report, Slice};
@@ -39,8 +41,18 @@ pub use measure::measure;
 use header::Header;
 use log::{Line, Measured};
 
-/// The ending of the name of a file of results.
+/// The extension of a results file, without the dot.
 pub const ENDING: &str = "jsonl";
+
+/// The extension of a results file that was compressed with gzip to keep it, without the dot.
+pub const COMPRESSED: &str = "jsonl.gz";
+
+/// Returns the name of the run whose results are in this file: the file name without its extension. Returns None if
+/// this is not the name of a results file.
+pub fn run_name(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    [COMPRESSED, ENDING].iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))
+}
 
 /// The results of a run so far.
 #[derive(Clone, Debug)]
@@ -56,13 +68,23 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads a file of results. A last line that was cut, because the run was killed or the disk was full, is ignored.
+    /// Reads a results file, compressed or not. A last line that was cut, because the run was killed or the disk was
+    /// full, is ignored.
     ///
     /// # Errors
     /// Names the file, the line, what is wrong, and what to do.
     pub fn read(path: &Path) -> Result<Results> {
         let shown = path.display();
         let bytes = fs::read(path).map_err(|why| anyhow!("cannot read {shown}: {why}"))?;
+        let bytes = match path.extension() {
+            Some(extension) if extension == "gz" => {
+                let mut plain = Vec::new();
+                let read = MultiGzDecoder::new(&*bytes).read_to_end(&mut plain);
+                read.map_err(|why| anyhow!("cannot decompress {shown}: {why}"))?;
+                plain
+            }
+            _ => bytes,
+        };
         Results::parse(path, &bytes).map_err(|why| anyhow!("{shown}: line {why}"))
     }
 

@@ -112,6 +112,32 @@ fn a_run_killed_after_its_last_slice_measures_nothing_more() {
 }
 
 #[test]
+fn compressed_results_are_read_but_an_unfinished_run_in_them_is_not_resumed() {
+    let directory = directory();
+    let plain = directory.path().join("test.jsonl");
+    let compressed = directory.path().join("test.jsonl.gz");
+    let compress = || {
+        let file = fs::File::create(&compressed).expect("the compressed file");
+        let mut writer = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+        writer.write_all(&fs::read(&plain).expect("the plain file")).expect("compressed");
+        writer.finish().expect("a whole file");
+    };
+    run(&plain, 8, 5).expect("a part");
+    compress();
+    let error = run(&compressed, 8, usize::MAX).expect_err("it cannot be appended to").to_string();
+    assert!(error.contains("test.jsonl.gz") && error.contains("decompress it"), "{error}");
+    let (whole, _) = run(&plain, 8, usize::MAX).expect("the rest");
+    compress();
+    let (read, measured) = run(&compressed, 8, usize::MAX).expect("a finished run");
+    assert_eq!((measured, json(&read.report())), (0, json(&whole.report())));
+    assert_eq!(run_name(&compressed), run_name(&plain));
+    let cut = fs::read(&compressed).expect("the compressed file");
+    fs::write(&compressed, &cut[..cut.len() / 2]).expect("half of it");
+    let error = Results::read(&compressed).expect_err("half of a file").to_string();
+    assert!(error.contains("cannot decompress") && error.contains("test.jsonl.gz"), "{error}");
+}
+
+#[test]
 fn another_definition_is_refused_also_of_a_finished_run() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
