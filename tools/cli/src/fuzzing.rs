@@ -18,7 +18,7 @@ pub fn endpoint(text: &str) {
 
 /// Parses a target of a load, such as a URL. If it is accepted, its text, which has neither a login nor a fragment, is parsed to the same.
 pub fn target(text: &str) {
-    if let Err(error) = annulus_load::parse_target_twice(text) {
+    if let Err(error) = annulus_load::check_target_round_trip(text) {
         assert!(!error.is_empty(), "an error without a text");
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_moves_forward_and_work_uses_cpu_time() {
+    fn monotonic_time_advances_with_cpu_time() {
         let (began, cpu) = (now(), thread_cpu());
         while thread_cpu() - cpu < Duration::from_millis(2) {}
         assert!(now() - began >= Duration::from_millis(2));

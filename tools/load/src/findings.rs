@@ -1,6 +1,6 @@
 //! The findings of a run, and the recording that is made of them.
 
-use crate::fault_log::Faults;
+use crate::fault::Faults;
 use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Plan, Workload};
@@ -8,37 +8,37 @@ use crate::protocol::Protocol;
 use crate::recording::{Interval, Machine, Recording, RunInfo, WorkloadKind};
 use crate::schedule::Rate;
 use crate::server_address::ServerAddress;
-use crate::threads::{self, Kind, Measured, Ran, Run, Settings};
+use crate::threads::{self, ClientKind, Measurement, RunContext, RuntimeSettings, ThreadResults};
 use crate::tls::Tls;
 use crate::warnings;
 use std::sync::Arc;
 
 /// The findings of a workload.
-pub(crate) struct Findings {
+pub(crate) struct RunResults {
     pub(crate) driver: String,
-    pub(crate) measured: Measured,
+    pub(crate) measured: Measurement,
     pub(crate) intervals: Vec<Interval>,
     pub(crate) faults: Faults,
 }
 
-impl Findings {
+impl RunResults {
     /// Runs clients of a kind on threads of their own, and takes what they have recorded.
-    pub(crate) fn of<K: Kind>(
-        run: &Arc<Run>,
-        settings: Settings,
+    pub(crate) fn of<K: ClientKind>(
+        run: &Arc<RunContext>,
+        settings: RuntimeSettings,
         observer: &mut dyn Observer,
         kind: impl Fn() -> K + Sync,
-    ) -> Result<Findings, LoadError> {
-        let Ran { driver, measured } = threads::run(run, settings, observer, kind)?;
+    ) -> Result<RunResults, LoadError> {
+        let ThreadResults { driver, measured } = threads::run(run, settings, observer, kind)?;
         let finished = |interval: &Interval| observer.interval(interval);
         let intervals = run.collector.finish(measured.length, finished);
-        Ok(Findings { driver, measured, intervals, faults: run.faults.take() })
+        Ok(RunResults { driver, measured, intervals, faults: run.faults.take() })
     }
 
     /// The recording of a run. Its command line, its label and the comparison of its clock are the caller's to add.
     pub(crate) fn into_recording(self, plan: &Plan) -> Recording {
         let warnings = warnings::all(plan, (&self.measured, &self.faults), &self.intervals);
-        let Findings { driver, measured, intervals, faults } = self;
+        let RunResults { driver, measured, intervals, faults } = self;
         Recording {
             interrupted: measured.interrupted,
             seconds: measured.length.as_secs_f64(),

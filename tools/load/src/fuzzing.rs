@@ -4,8 +4,8 @@ use crate::datagrams::payload::DatagramPayload;
 use crate::exchange::cuts::assert_same_in_pieces;
 use crate::exchange::http::{Http, HttpExchange, HttpRequest, Requests};
 use crate::exchange::script::{Framing, Script, ScriptExchange, ScriptRequest};
-use crate::fault_log::FirstRefusal;
-use crate::mix::{Fill, Mix, Template};
+use crate::fault::FirstRefusal;
+use crate::mix::{FieldValues, Mix, Template};
 use crate::payload::Payload;
 use crate::recording::Recording;
 use std::rc::Rc;
@@ -47,7 +47,7 @@ pub fn recording(bytes: &[u8]) {
 }
 
 /// Requests that are outstanding while foreign bytes are received.
-const REQUESTS: usize = 8;
+const OUTSTANDING_REQUESTS: usize = 8;
 
 /// Takes `bytes` as replies of HTTP/1, at once and in pieces. The first byte selects the method and the size of the pieces.
 pub fn http(bytes: &[u8]) {
@@ -56,8 +56,9 @@ pub fn http(bytes: &[u8]) {
     let requests = Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("a weight");
     let http = Http { requests, ..Http::new("a:1", "/") };
     let requests = Rc::new(Requests::new(&http).expect("a request that is a constant"));
-    let exchange = || HttpExchange::new(&requests, Fill::new(1, 0, 1), &FirstRefusal::default());
-    assert_same_in_pieces(exchange, REQUESTS, bytes, piece(first));
+    let exchange =
+        || HttpExchange::new(&requests, FieldValues::new(1, 0, 1), &FirstRefusal::default());
+    assert_same_in_pieces(exchange, OUTSTANDING_REQUESTS, bytes, piece(first));
 }
 
 /// Takes `bytes` as a script's framing, and its replies, at once and in pieces. The first byte selects the size of the pieces, the next
@@ -82,8 +83,8 @@ pub fn script(bytes: &[u8]) {
     }
     let script = Rc::new(script);
     assert_same_in_pieces(
-        || ScriptExchange::new(&script, Fill::new(1, 0, 1), &FirstRefusal::default()),
-        REQUESTS,
+        || ScriptExchange::new(&script, FieldValues::new(1, 0, 1), &FirstRefusal::default()),
+        OUTSTANDING_REQUESTS,
         bytes,
         piece(first),
     );

@@ -47,13 +47,13 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_wrapped_has_changed() {
+    fn wrapped_counter_counts_as_changed() {
         let mut idle = IdleTracker::new(u64::MAX, SECOND);
         assert_eq!(idle.idle_for(0, 2 * SECOND), Duration::ZERO);
     }
 
     #[test]
-    fn sweep_intervals_are_bounded() {
+    fn sweep_interval_is_clamped_to_1_to_100_ms() {
         assert_eq!(sweep_interval(Duration::from_millis(80)), Duration::from_millis(10));
         assert_eq!(sweep_interval(60 * SECOND), Duration::from_millis(100));
         assert_eq!(sweep_interval(Duration::ZERO), Duration::from_millis(1));

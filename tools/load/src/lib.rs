@@ -21,7 +21,6 @@
 mod datagrams;
 mod exchange;
 mod fault;
-mod fault_log;
 mod findings;
 mod invalid;
 mod mix;
@@ -40,8 +39,8 @@ mod server_address;
 mod streams;
 mod threads;
 mod tls;
+mod transport;
 mod warnings;
-mod wire;
 
 pub mod clock;
 pub mod compare;
@@ -56,23 +55,26 @@ pub mod stats;
 pub use annulus::affinity;
 pub use exchange::http::{Http, HttpRequest};
 pub use exchange::script::{
-    Framing, LengthField, MAX_OFFSET, Script, ScriptRequest, script_bytes, script_template,
+    Framing, LengthField, MAX_LENGTH_FIELD_OFFSET, Script, ScriptRequest, script_bytes,
+    script_template,
 };
-pub use invalid::Invalid;
+pub use invalid::InvalidValue;
 pub use load_error::LoadError;
-pub use mix::{Fill, MAX_LENGTH, Mix, Template};
+pub use mix::{FieldValues, MAX_MESSAGE_BYTES, Mix, Template};
 pub use observer::{Observer, Progress};
 #[cfg(feature = "options")]
 pub use options::{
-    Address, Endpoint, Options, OptionsError, parse_bytes, parse_duration, parse_target_twice,
+    Address, Endpoint, Options, OptionsError, check_target_round_trip, parse_bytes, parse_duration,
 };
 pub use plan::{
-    Datagrams, MAX_CLIENTS, MAX_DATAGRAM, MAX_EVENT_LOOPS, MAX_IN_FLIGHT, MAX_PIPELINE, MAX_WINDOW,
-    Plan, Streams, Workload,
+    Datagrams, MAX_CLIENTS, MAX_DATAGRAM_BYTES, MAX_EVENT_LOOPS, MAX_IN_FLIGHT_BYTES, MAX_PIPELINE,
+    MAX_WINDOW, Plan, Streams, Workload,
 };
 pub use protocol::Protocol;
 pub use run::run;
-pub use schedule::{Arrivals, MAX_BURST, MAX_RATE, MAX_THINK, Rate, Schedule, Think, parse_number};
-pub use server_address::{MAX_PATH, ServerAddress, unix_address};
+pub use schedule::{
+    Arrivals, MAX_BURST_PERIOD, MAX_RATE, MAX_THINK_TIME, Rate, Schedule, ThinkTime, parse_number,
+};
+pub use server_address::{MAX_UNIX_PATH_BYTES, ServerAddress, unix_address};
 pub use tls::{Tls, Trust};
-pub use wire::SOURCE_ADDRESSES;
+pub use transport::SOURCE_ADDRESSES;

@@ -4,7 +4,7 @@ use annulus_kernel::{Limit, Resource};
 use rustix::process::{Resource as Settable, Rlimit, setrlimit};
 
 /// Descriptors reserved for other uses than connections: ring, timer, signals, result files.
-const SPARE: u64 = 16;
+const SPARE_DESCRIPTORS: u64 = 16;
 
 /// More connections than the process may open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,15 +53,16 @@ fn raise_to_hard(limit: Limit) -> bool {
 }
 
 /// How many more connections fit under the hard limit.
-pub fn room() -> usize {
+pub fn available_connections() -> usize {
     let hard = Limit::of(Resource::OpenFiles).hard.unwrap_or(u64::MAX);
     usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
 }
 
 /// Files already open, and those reserved.
 fn overhead() -> u64 {
-    let open = std::fs::read_dir("/proc/self/fd").map_or(SPARE, |entries| entries.count() as u64);
-    open + SPARE
+    let open = std::fs::read_dir("/proc/self/fd")
+        .map_or(SPARE_DESCRIPTORS, |entries| entries.count() as u64);
+    open + SPARE_DESCRIPTORS
 }
 
 #[cfg(test)]
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_names_both_limits_and_a_remedy() {
+    fn shortage_error_names_both_limits_and_a_remedy() {
         let shortage =
             OpenFileShortage { connections: 30_000, needed: 30_020, soft: 1024, hard: 20_000 };
         let text = shortage.to_string();
@@ -81,6 +82,6 @@ mod tests {
     #[test]
     fn a_few_connections_always_fit() {
         assert_eq!(reserve(1), Ok(()));
-        assert!(room() > 1);
+        assert!(available_connections() > 1);
     }
 }

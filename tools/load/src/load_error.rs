@@ -1,7 +1,7 @@
 //! Why a run could not begin.
 
 use crate::affinity::PinError;
-use crate::invalid::Invalid;
+use crate::invalid::InvalidValue;
 use crate::limits::OpenFileShortage;
 use std::io;
 
@@ -11,7 +11,7 @@ use std::io;
 pub enum LoadError {
     /// The plan is invalid.
     #[error(transparent)]
-    Plan(Invalid),
+    Plan(InvalidValue),
     /// More clients than this process may open files.
     #[error(transparent)]
     Files(OpenFileShortage),

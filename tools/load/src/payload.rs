@@ -11,14 +11,14 @@ use std::sync::LazyLock;
 
 /// Length of the pattern: the two largest primes below 2¹⁶. The second is for messages whose length is a multiple of
 /// the first, which would all be equal.
-const PERIODS: [usize; 2] = [65_521, 65_519];
+const PATTERN_PERIODS: [usize; 2] = [65_521, 65_519];
 /// The longest slice.
 const MAX_SLICE: usize = 65_536;
 /// The distance between the start positions of two connections.
 const CLIENT_STEP: usize = 40_503;
 
 static PATTERNS: [LazyLock<Vec<u8>>; 2] =
-    [LazyLock::new(|| pattern(PERIODS[0])), LazyLock::new(|| pattern(PERIODS[1]))];
+    [LazyLock::new(|| pattern(PATTERN_PERIODS[0])), LazyLock::new(|| pattern(PATTERN_PERIODS[1]))];
 
 fn pattern(period: usize) -> Vec<u8> {
     let mut random = Rng::with_seed(0x616e_6e75_6c75_7321);
@@ -37,8 +37,8 @@ pub(crate) struct Payload {
 impl Payload {
     /// The payload of `client` in messages of `length` bytes, from the start.
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> Payload {
-        let which = usize::from(length.is_multiple_of(PERIODS[0]));
-        let period = PERIODS[which];
+        let which = usize::from(length.is_multiple_of(PATTERN_PERIODS[0]));
+        let period = PATTERN_PERIODS[which];
         let origin = Rng::with_seed(seed).usize(..period);
         let at = (origin + client % period * CLIENT_STEP) % period;
         Payload { pattern: &PATTERNS[which], period, at }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_connection_repeats_itself_soon_at_any_length() {
+    fn connection_does_not_repeat_within_1000_messages() {
         for length in [1, 16, 512, 65_519, 65_521, 65_536, 131_042] {
             let mut payload = Payload::new(1, 0, length);
             let mut positions = HashSet::new();
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn another_seed_is_another_payload() {
+    fn payload_depends_on_the_seed() {
         assert_ne!(Payload::new(1, 0, 64).piece(64), Payload::new(2, 0, 64).piece(64));
     }
 
     #[test]
-    fn what_was_sent_is_accepted_in_any_pieces() {
+    fn payload_check_accepts_sent_bytes_in_any_pieces() {
         let payload = Payload::new(3, 5, 300_000);
         let bytes = take(&mut payload.clone(), 300_000);
         for cut in [1, 7, 4096, 65_536, 200_000, 300_000] {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_bit_is_found_at_its_position() {
+    fn payload_check_reports_position_of_wrong_byte() {
         let payload = Payload::new(3, 5, 200_000);
         let mut bytes = take(&mut payload.clone(), 200_000);
         bytes[150_000] ^= 1;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_or_dropped_buffer_does_not_match() {
+    fn payload_check_detects_repeated_and_dropped_buffers() {
         let payload = Payload::new(3, 5, 1 << 20);
         let bytes = take(&mut payload.clone(), 1 << 20);
         for size in [512, 2048, 4096, 16_384, 65_536] {

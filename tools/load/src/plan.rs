@@ -1,20 +1,16 @@
 //! A run of the load generator: which server, which workload, how many clients, for how long.
 
-mod validate;
-mod workload;
-
-pub use workload::{Datagrams, Streams, Workload};
-
-use crate::invalid::{Invalid, invalid};
-use crate::mix::MAX_LENGTH;
+use crate::invalid::{InvalidValue, invalid};
+use crate::mix::MAX_MESSAGE_BYTES;
 use crate::protocol::Protocol;
 use crate::schedule::Schedule;
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
+use annulus::DriverChoice;
 use std::time::Duration;
 
 /// Most bytes in a datagram: the limit of UDP over IPv4.
-pub const MAX_DATAGRAM: usize = 65_507;
+pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// Most clients of a run.
 pub const MAX_CLIENTS: usize = 1_000_000;
 /// Most messages in flight per connection.
@@ -22,7 +18,7 @@ pub const MAX_PIPELINE: usize = 4096;
 /// Most datagrams in flight per client.
 pub const MAX_WINDOW: usize = 1024;
 /// Most bytes in flight per connection: 64 MiB.
-pub const MAX_IN_FLIGHT: usize = MAX_LENGTH;
+pub const MAX_IN_FLIGHT_BYTES: usize = MAX_MESSAGE_BYTES;
 /// Most event loops of a run: a thread each.
 pub const MAX_EVENT_LOOPS: usize = 256;
 
@@ -39,7 +35,7 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// Clients: 1 to [`MAX_CLIENTS`].
     pub clients: usize,
-    /// Bytes per message: 1 to [`MAX_LENGTH`], in datagrams to [`MAX_DATAGRAM`].
+    /// Bytes per message: 1 to [`MAX_MESSAGE_BYTES`], in datagrams to [`MAX_DATAGRAM_BYTES`].
     pub length: usize,
     /// When the requests of streams are due. A request that is due while the pipeline is full is sent late; its response time still counts from its
     /// due time.
@@ -91,7 +87,7 @@ impl Plan {
     ///
     /// # Errors
     /// Names the first invalid value, its limit and a remedy.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub fn validate(&self) -> Result<(), InvalidValue> {
         self.address.validate()?;
         self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
@@ -104,7 +100,7 @@ impl Plan {
                     return Err(invalid(text));
                 }
                 check_counts(&[
-                    ("bytes a datagram", self.length, 1, MAX_DATAGRAM),
+                    ("bytes a datagram", self.length, 1, MAX_DATAGRAM_BYTES),
                     ("datagrams in flight", window, 1, MAX_WINDOW),
                 ])?;
             }
@@ -117,18 +113,18 @@ impl Plan {
         ])
     }
 
-    fn check_streams(&self, streams: Streams) -> Result<(), Invalid> {
+    fn check_streams(&self, streams: Streams) -> Result<(), InvalidValue> {
         let (length, Streams { pipeline, .. }) = (self.length, streams);
         check_counts(&[
-            ("bytes a message", length, 1, MAX_LENGTH),
+            ("bytes a message", length, 1, MAX_MESSAGE_BYTES),
             ("messages in flight", pipeline, 1, MAX_PIPELINE),
             ("threads", streams.threads, 1, MAX_EVENT_LOOPS),
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
         ])?;
-        if pipeline * length > MAX_IN_FLIGHT {
-            let most = MAX_IN_FLIGHT / length;
+        if pipeline * length > MAX_IN_FLIGHT_BYTES {
+            let most = MAX_IN_FLIGHT_BYTES / length;
             return Err(invalid(format!(
-                "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT} bytes of a \
+                "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT_BYTES} bytes of a \
                  connection: ask for at most {most}"
             )));
         }
@@ -136,7 +132,7 @@ impl Plan {
     }
 
     /// Only streams have a protocol, encryption and a schedule.
-    fn check_protocol(&self) -> Result<(), Invalid> {
+    fn check_protocol(&self) -> Result<(), InvalidValue> {
         let special = [
             ("other protocols than echo", self.protocol != Protocol::Echo),
             ("TLS", self.tls.is_some()),
@@ -166,7 +162,9 @@ fn requests_per_connection(streams: Streams) -> usize {
 }
 
 /// Checks counts: name, value, least and most.
-pub(crate) fn check_counts(counts: &[(&'static str, usize, usize, usize)]) -> Result<(), Invalid> {
+pub(crate) fn check_counts(
+    counts: &[(&'static str, usize, usize, usize)],
+) -> Result<(), InvalidValue> {
     let wrong = counts.iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
     wrong.map_or(Ok(()), |&(what, value, least, most)| {
         Err(invalid(format!("{value} {what}: ask for {least} to {most}")))
@@ -174,19 +172,104 @@ pub(crate) fn check_counts(counts: &[(&'static str, usize, usize, usize)]) -> Re
 }
 
 /// Checks that no duration is zero: name and value.
-pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), Invalid> {
+pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), InvalidValue> {
     let wrong = times.iter().find(|(_, time)| time.is_zero());
     wrong.map_or(Ok(()), |(name, _)| {
         Err(invalid(format!("a {name} of zero: ask for more, such as 1s")))
     })
 }
 
+/// Most segments in one send: what every kernel with segmentation accepts.
+const MAX_SEGMENTS: usize = 64;
+
+/// The workload of the clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Workload {
+    /// Each client has a connection, and sends messages over the connection.
+    Streams(Streams),
+    /// Each client sends datagrams from a socket of its own.
+    Datagrams(Datagrams),
+}
+
+/// Messages over connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Streams {
+    /// Messages in flight per connection: 1 to [`MAX_PIPELINE`](MAX_PIPELINE), and at most
+    /// [`MAX_IN_FLIGHT_BYTES`](MAX_IN_FLIGHT) bytes.
+    pub pipeline: usize,
+    /// Threads with an event loop each that share the clients: 1 to [`MAX_EVENT_LOOPS`](MAX_EVENT_LOOPS). More than clients are not
+    /// started.
+    pub threads: usize,
+    /// The driver of the event loops.
+    pub driver: DriverChoice,
+    /// Whether a client whose connection has failed goes on with another one, after a pause: 10 ms, and twice as long with each failure
+    /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
+    pub reconnect: bool,
+    /// Requests on one connection; then the client closes it and makes another one. The time for that is part of no service time, and of
+    /// the latency of the next request: with 1, each request connects. With a server at an IPv4 loopback address, connections leave from
+    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES).
+    pub requests_per_connection: Option<u64>,
+}
+
+/// Datagrams and their echoes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Datagrams {
+    /// Datagrams in flight per client: 1 to [`MAX_WINDOW`](MAX_WINDOW).
+    pub window: usize,
+    /// Send with segmentation (GSO) as much as the window allows, receive with coalescing (GRO). UDP only.
+    pub segments: bool,
+    /// The driver of the clients.
+    pub driver: DriverChoice,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams {
+            pipeline: 1,
+            driver: DriverChoice::default(),
+            threads: 1,
+            reconnect: false,
+            requests_per_connection: None,
+        }
+    }
+}
+
+impl Default for Datagrams {
+    fn default() -> Datagrams {
+        Datagrams { window: 1, segments: false, driver: DriverChoice::Auto }
+    }
+}
+
+impl From<Streams> for Workload {
+    fn from(streams: Streams) -> Workload {
+        Workload::Streams(streams)
+    }
+}
+
+impl From<Datagrams> for Workload {
+    fn from(datagrams: Datagrams) -> Workload {
+        Workload::Datagrams(datagrams)
+    }
+}
+
+impl Datagrams {
+    /// Most datagrams in one send.
+    pub(crate) fn max_segments(&self, length: usize) -> usize {
+        if self.segments { segments_that_fit(length) } else { 1 }
+    }
+}
+
+/// How many datagrams of a length one send can carry as segments.
+fn segments_that_fit(length: usize) -> usize {
+    (MAX_DATAGRAM_BYTES / length).min(MAX_SEGMENTS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{MAX_RATE, MAX_THINK, Rate, Think};
+    use crate::schedule::{MAX_RATE, MAX_THINK_TIME, Rate, ThinkTime};
 
-    fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), Invalid> {
+    fn check(workload: impl Into<Workload>, change: fn(&mut Plan)) -> Result<(), InvalidValue> {
         let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), workload);
         change(&mut plan);
         plan.validate()
@@ -199,11 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_and_the_limits_are_valid() {
+    fn default_and_maximum_values_are_valid() {
         assert_eq!(check(Streams::default(), |_| ()), Ok(()));
         assert_eq!(check(Datagrams::default(), |_| ()), Ok(()));
         assert_eq!(check(Streams::default(), |plan| plan.warm_up = Duration::ZERO), Ok(()));
-        assert_eq!(check(Streams::default(), |plan| plan.length = MAX_LENGTH), Ok(()));
+        assert_eq!(check(Streams::default(), |plan| plan.length = MAX_MESSAGE_BYTES), Ok(()));
         let pipeline = MAX_PIPELINE;
         assert_eq!(
             check(Streams { pipeline, ..Streams::default() }, |plan| {
@@ -214,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_flight_and_rates_are_bounded() {
+    fn excessive_bytes_in_flight_and_rates_are_rejected() {
         let streams = |pipeline| Streams { pipeline, ..Streams::default() };
         let refused = |pipeline, length, part| {
             let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams(pipeline));
@@ -234,21 +317,21 @@ mod tests {
     }
 
     #[test]
-    fn schedules_are_for_streams() {
+    fn schedule_with_datagrams_is_rejected() {
         let open: fn(&mut Plan) = |plan| plan.schedule = Schedule::open(Rate::constant(1.0));
         assert_eq!(check(Streams::default(), open), Ok(()));
         refused(Datagrams::default(), open, "only connections have that");
         let long = |plan: &mut Plan| {
-            plan.schedule = Schedule::Closed { think: Think::Fixed(2 * MAX_THINK) };
+            plan.schedule = Schedule::Closed { think: ThinkTime::Fixed(2 * MAX_THINK_TIME) };
         };
         refused(Streams::default(), long, "a think time of 172800s: ask for at most 86400s");
     }
 
     #[test]
-    fn values_out_of_range_are_named_with_their_limits() {
+    fn out_of_range_error_names_the_value_and_its_limits() {
         let streams = Streams::default();
         refused(streams, |plan| plan.length = 0, "0 bytes a message: ask for 1 to 67108864");
-        refused(streams, |plan| plan.length = MAX_LENGTH + 1, "67108865 bytes");
+        refused(streams, |plan| plan.length = MAX_MESSAGE_BYTES + 1, "67108865 bytes");
         refused(streams, |plan| plan.clients = 0, "0 clients: ask for 1 to 1000000");
         refused(streams, |plan| plan.clients = MAX_CLIENTS + 1, "1000001 clients");
         refused(streams, |plan| plan.duration = Duration::ZERO, "a duration of zero");
@@ -257,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_have_limits_of_their_own() {
+    fn datagram_limits_are_checked() {
         let datagrams = Datagrams::default();
         let long = "65508 bytes a datagram: ask for 1 to 65507";
         refused(datagrams, |plan| plan.length = 65_508, long);

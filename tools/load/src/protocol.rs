@@ -2,6 +2,7 @@
 
 use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::script::Script;
+use crate::invalid::InvalidValue;
 use crate::recording::MAX_CLASSES;
 
 /// The protocol of [`Workload::Streams`](crate::Workload::Streams): what clients send, and which replies they expect.
@@ -65,6 +66,16 @@ impl Protocol {
             Protocol::Http(_) => &["http/1.1"],
             Protocol::Http2(_) => &["h2"],
             Protocol::Echo | Protocol::Script(_) => &[],
+        }
+    }
+
+    /// Checks that each request can be sent.
+    pub(crate) fn validate(&self) -> Result<(), InvalidValue> {
+        match self {
+            Protocol::Echo => Ok(()),
+            Protocol::Http(http) => http.validate(),
+            Protocol::Http2(http) => http.validate_http2(),
+            Protocol::Script(script) => script.validate(),
         }
     }
 }

@@ -6,7 +6,7 @@ use fastrand::Rng;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Arrivals,
-    Think,
+    ThinkTime,
     Requests = 3,
 }
 
@@ -29,19 +29,19 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn clients_and_purposes_have_numbers_of_their_own() {
+    fn generators_differ_by_client_and_purpose() {
         let mut seen = HashSet::new();
         for client in 0..1000 {
-            for purpose in [Purpose::Arrivals, Purpose::Think, Purpose::Requests] {
+            for purpose in [Purpose::Arrivals, Purpose::ThinkTime, Purpose::Requests] {
                 assert!(seen.insert(generator(1, client, purpose).u64(..)));
             }
         }
-        let again = |seed| generator(seed, 3, Purpose::Think).u64(..);
+        let again = |seed| generator(seed, 3, Purpose::ThinkTime).u64(..);
         assert!(again(1) == again(1) && again(1) != again(2));
     }
 
     #[test]
-    fn the_exponential_distribution_has_its_mean_and_its_median() {
+    fn exponential_matches_mean_and_median() {
         let mut random = generator(1, 0, Purpose::Arrivals);
         let mut drawn: Vec<f64> = (0..100_000).map(|_| exponential(&mut random)).collect();
         let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;

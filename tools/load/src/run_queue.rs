@@ -8,7 +8,7 @@ const MAX_THREADS: usize = 256;
 
 /// How long the threads of this process were ready to run and did not, together. `None` if the kernel does not report it, or there
 /// are very many.
-pub(crate) fn waited() -> Option<Duration> {
+pub(crate) fn core_wait() -> Option<Duration> {
     let threads: Vec<_> = fs::read_dir("/proc/self/task").ok()?.take(MAX_THREADS + 1).collect();
     if threads.len() > MAX_THREADS {
         return None;
@@ -35,23 +35,23 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
-    fn the_time_in_the_run_queue_is_the_second_number() {
+    fn schedstat_second_number_is_run_queue_time() {
         assert_eq!(parse("5066001 1234567 15\n"), Some(Duration::from_nanos(1_234_567)));
         assert_eq!(parse("5066001"), None);
     }
 
     #[test]
     fn threads_that_share_a_core_wait() {
-        if waited().is_none() {
+        if core_wait().is_none() {
             return println!("skipped: the kernel does not tell how long threads wait");
         }
         let core = crate::affinity::allowed().unwrap()[0];
         let _pinned = crate::affinity::pin(core).unwrap();
-        let wanted = waited().unwrap() + Duration::from_millis(5);
+        let wanted = core_wait().unwrap() + Duration::from_millis(5);
         let (seen, deadline) = (AtomicBool::new(false), clock::now() + Duration::from_secs(60));
         let spin = || {
             while !seen.load(Relaxed) && clock::now() < deadline {
-                if waited().is_some_and(|now| now >= wanted) {
+                if core_wait().is_some_and(|now| now >= wanted) {
                     seen.store(true, Relaxed);
                 }
             }

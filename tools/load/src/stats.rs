@@ -1,7 +1,7 @@
 //! The one statistic: medians, and ratios with intervals that hold whatever the values are distributed like (ADR 0050).
 //!
 //! Rounds are pairs of values, and their ratios are compared by the sign test ([`interval`]). Values of two runs have no common rounds:
-//! their ratio is that of two groups ([`Groups`]). What an interval supports is a [`Verdict`], for both.
+//! their ratio is that of two groups ([`GroupRatios`]). What an interval supports is a [`Verdict`], for both.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// The probability that a 95 % interval misses.
-pub const MISS: f64 = 0.05;
+pub const MISS_PROBABILITY: f64 = 0.05;
 
 /// Differences up to this share do not matter: two starts of one program differ by some percent, too.
-pub const MARGIN: f64 = 0.03;
+pub const DEFAULT_MARGIN: f64 = 0.03;
 
 /// The largest margin that can be asked for.
 pub const MAX_MARGIN: f64 = 10.0;
@@ -33,14 +33,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// side of the median, each of which is there with a probability of one half (the sign test). This needs no assumption
 /// on how the values are distributed.
 pub fn interval(values: &[f64], miss: f64) -> Option<Interval> {
-    let depth = depth(values.len(), miss);
+    let depth = sign_depth(values.len(), miss);
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     (depth > 0).then(|| Interval { low: sorted[depth - 1], high: sorted[sorted.len() - depth] })
 }
 
 /// The largest k with 2 · P(Bin(count, ½) < k) ≤ miss.
-fn depth(count: usize, miss: f64) -> usize {
+fn sign_depth(count: usize, miss: f64) -> usize {
     // By logarithms, since ½ⁿ of a thousand rounds is 0.
     let mut log = count as f64 * 0.5_f64.ln();
     let (mut depth, mut below) = (0, log.exp());
@@ -54,12 +54,12 @@ fn depth(count: usize, miss: f64) -> usize {
 
 /// The probability with which each of so many intervals may miss so that all hold together with 95 % (Bonferroni).
 pub fn shared_miss(intervals: usize) -> f64 {
-    MISS / intervals.max(1) as f64
+    MISS_PROBABILITY / intervals.max(1) as f64
 }
 
 /// The fewest rounds for an interval that misses with this probability: 2 × ½ⁿ must not exceed it.
 pub fn rounds_for(miss: f64) -> usize {
-    (1..1000).find(|&rounds| depth(rounds, miss) > 0).unwrap_or(usize::MAX)
+    (1..1000).find(|&rounds| sign_depth(rounds, miss) > 0).unwrap_or(usize::MAX)
 }
 
 /// A ratio: the median over the rounds, with its interval.
@@ -135,7 +135,7 @@ pub struct Interval {
 pub enum Verdict {
     /// Less, by more than the margin.
     Better,
-    /// Within [`MARGIN`].
+    /// Within [`DEFAULT_MARGIN`].
     Same,
     /// The interval is too wide to say, or there is none.
     Undecided,
@@ -154,7 +154,7 @@ impl Verdict {
             Verdict::Better
         } else if low > 1.0 + margin {
             Verdict::Worse
-        } else if within(margin.min(MARGIN)) {
+        } else if within(margin.min(DEFAULT_MARGIN)) {
             Verdict::Same
         } else {
             Verdict::Undecided
@@ -185,7 +185,7 @@ impl fmt::Display for Verdict {
 }
 
 /// The most values of a group; neighbours are combined to their median if there are more.
-const MOST: usize = 60;
+const MAX_GROUP_VALUES: usize = 60;
 
 /// Ratios of two groups of values that belong to no common rounds, with intervals that miss with one probability.
 ///
@@ -193,40 +193,40 @@ const MOST: usize = 60;
 /// of the one group to every value of the other, so many from either end as the distribution of the ranks of equal groups says. It
 /// needs no assumption on how values are distributed, but that they are independent and that the groups differ by a factor.
 #[derive(Debug)]
-pub struct Groups {
+pub struct GroupRatios {
     miss: f64,
     /// How many ratios are left out at either end, by the sizes of the groups, of which there are few.
     depths: BTreeMap<[usize; 2], usize>,
 }
 
-impl Groups {
+impl GroupRatios {
     /// Ratios that miss with this probability.
-    pub fn new(miss: f64) -> Groups {
-        Groups { miss, depths: BTreeMap::new() }
+    pub fn new(miss: f64) -> GroupRatios {
+        GroupRatios { miss, depths: BTreeMap::new() }
     }
 
     /// The ratio of `new` to `old`, all above 0, with its interval; `None` if a group is empty.
     pub fn of(&mut self, old: &[f64], new: &[f64]) -> Option<Ratio> {
-        let [old, new] = [combined(old), combined(new)];
+        let [old, new] = [combine_neighbours(old), combine_neighbours(new)];
         let mut ratios: Vec<f64> =
             new.iter().flat_map(|new| old.iter().map(move |old| new / old)).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let sizes = [old.len(), new.len()];
-        let depth = *self.depths.entry(sizes).or_insert_with(|| group_depth(sizes, self.miss));
+        let depth = *self.depths.entry(sizes).or_insert_with(|| rank_depth(sizes, self.miss));
         let interval = (depth > 0)
             .then(|| Interval { low: ratios[depth - 1], high: ratios[ratios.len() - depth] });
         median(&ratios).map(|median| Ratio { median, interval })
     }
 }
 
-/// At most [`MOST`] values: the medians of neighbours, if there are more.
-fn combined(values: &[f64]) -> Vec<f64> {
-    values.chunks(values.len().div_ceil(MOST).max(1)).filter_map(median).collect()
+/// At most [`MAX_GROUP_VALUES`] values: the medians of neighbours, if there are more.
+fn combine_neighbours(values: &[f64]) -> Vec<f64> {
+    values.chunks(values.len().div_ceil(MAX_GROUP_VALUES).max(1)).filter_map(median).collect()
 }
 
 /// The largest k with 2 · P(U < k) ≤ miss, if U is the statistic of Mann and Whitney for groups that do not differ: how many
 /// ratios may be left out at either end.
-fn group_depth([old, new]: [usize; 2], miss: f64) -> usize {
+fn rank_depth([old, new]: [usize; 2], miss: f64) -> usize {
     let mut below = 0.0;
     let mut is_rare = |probability: &f64| {
         below += probability;
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_of_odd_even_and_none() {
+    fn median_of_odd_even_and_empty_lists() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median(&[7.0]), Some(7.0));
@@ -272,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn five_rounds_have_no_interval_and_six_have_one() {
-        let five = Ratio::of(&[0.5; 5], MISS).expect("five rounds");
+    fn interval_needs_six_rounds() {
+        let five = Ratio::of(&[0.5; 5], MISS_PROBABILITY).expect("five rounds");
         assert_eq!(five, Ratio { median: 0.5, interval: None });
-        let six = Ratio::of(&[0.5; 6], MISS).expect("six rounds");
+        let six = Ratio::of(&[0.5; 6], MISS_PROBABILITY).expect("six rounds");
         assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
-        assert_eq!(Ratio::of(&[], MISS), None);
-        assert_eq!(rounds_for(MISS), 6);
+        assert_eq!(Ratio::of(&[], MISS_PROBABILITY), None);
+        assert_eq!(rounds_for(MISS_PROBABILITY), 6);
     }
 
     /// Quantiles of Bin(n, ½), such as P(Bin(15, ½) ≤ 3) = 1.8 % and P(Bin(15, ½) ≤ 4) = 5.9 %.
@@ -286,7 +286,7 @@ mod tests {
     fn intervals_follow_the_sign_test() {
         let ends = |count: u32| {
             let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
-            interval(&values, MISS).map(|interval| (interval.low, interval.high))
+            interval(&values, MISS_PROBABILITY).map(|interval| (interval.low, interval.high))
         };
         let found = [0, 1, 5, 6, 8, 9, 12, 15, 20].map(ends);
         let [first, last] = [Some((1.0, 6.0)), Some((1.0, 8.0))];
@@ -296,18 +296,18 @@ mod tests {
     }
 
     #[test]
-    fn intervals_that_hold_together_are_wider_and_need_more_rounds() {
+    fn joint_intervals_are_wider_and_need_more_rounds() {
         let rounds: Vec<f64> = (1..=15).map(f64::from).collect();
         let low = |intervals| interval(&rounds, shared_miss(intervals)).map(|found| found.low);
         assert_eq!([1, 24, 800, 900].map(low), [Some(4.0), Some(2.0), Some(1.0), None]);
         assert_eq!([1, 24, 900].map(|count| rounds_for(shared_miss(count))), [6, 10, 16]);
-        assert_eq!(shared_miss(0), MISS);
+        assert_eq!(shared_miss(0), MISS_PROBABILITY);
         // Half of them, less 1.96 standard deviations of 50.
-        assert_eq!(depth(10_000, MISS), 4902);
+        assert_eq!(sign_depth(10_000, MISS_PROBABILITY), 4902);
     }
 
     #[test]
-    fn distance_is_to_the_nearer_end_and_reach_to_the_farther() {
+    fn distance_uses_the_near_end_and_reach_the_far_end() {
         let with = |low, high| Ratio { median: 1.0, interval: Some(Interval { low, high }) };
         assert!((with(1.25, 1.5).distance() - 0.25).abs() < 1e-12);
         assert!((with(0.5, 0.75).distance() - 0.25).abs() < 1e-12);
@@ -318,24 +318,27 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_needs_the_whole_interval() {
+    fn verdict_depends_on_the_whole_interval() {
         let of = |low, high, margin| {
             let cost =
                 Ratio { median: f64::midpoint(low, high), interval: Some(Interval { low, high }) };
             Verdict::of(cost, margin)
         };
-        assert_eq!(of(0.85, 0.95, MARGIN), Verdict::Better);
-        assert_eq!(of(0.85, 0.98, MARGIN), Verdict::Undecided);
-        assert_eq!(of(1.05, 1.2, MARGIN), Verdict::Worse);
+        assert_eq!(of(0.85, 0.95, DEFAULT_MARGIN), Verdict::Better);
+        assert_eq!(of(0.85, 0.98, DEFAULT_MARGIN), Verdict::Undecided);
+        assert_eq!(of(1.05, 1.2, DEFAULT_MARGIN), Verdict::Worse);
         assert_eq!(of(1.05, 1.2, 0.1), Verdict::Undecided);
-        assert_eq!(of(0.98, 1.02, MARGIN), Verdict::Same);
+        assert_eq!(of(0.98, 1.02, DEFAULT_MARGIN), Verdict::Same);
         // A control that strays makes no wider interval the same.
         assert_eq!(of(0.95, 1.05, 0.1), Verdict::Undecided);
-        assert_eq!(Verdict::of(Ratio { median: 0.1, interval: None }, MARGIN), Verdict::Undecided);
+        assert_eq!(
+            Verdict::of(Ratio { median: 0.1, interval: None }, DEFAULT_MARGIN),
+            Verdict::Undecided
+        );
     }
 
     #[test]
-    fn a_ratio_is_displayed_with_three_decimals_and_its_interval() {
+    fn ratio_displays_three_decimals_and_its_interval() {
         let ratio = Ratio { median: 0.41249, interval: Some(Interval { low: 0.4, high: 0.43 }) };
         assert_eq!(ratio.to_string(), "0.412 [0.400, 0.430]");
         assert_eq!(Ratio { interval: None, ..ratio }.to_string(), "0.412");
@@ -344,12 +347,12 @@ mod tests {
     }
 
     fn ratio(old: &[f64], new: &[f64], miss: f64) -> Option<Ratio> {
-        Groups::new(miss).of(old, new)
+        GroupRatios::new(miss).of(old, new)
     }
 
     /// The six orders of two groups of 2 are equally likely: U is 0, 1, 2, 2, 3, 4.
     #[test]
-    fn the_distribution_counts_orders() {
+    fn rank_distribution_counts_orderings() {
         let close = |found: Vec<f64>, expected: &[f64]| {
             found.len() == expected.len()
                 && found.iter().zip(expected).all(|(a, b)| (a - b / 6.0).abs() < 1e-12)
@@ -360,72 +363,78 @@ mod tests {
 
     /// Critical values of the usual tables, of two sides and 5 % and 1 %: the largest U that is rejected.
     #[test]
-    fn depths_are_those_of_the_tables() {
+    fn rank_depths_match_published_tables() {
         for (old, new, miss, most) in
             [(5, 5, 0.05, 2), (8, 8, 0.05, 13), (10, 10, 0.05, 23), (15, 15, 0.05, 64)]
         {
-            assert_eq!(group_depth([old, new], miss), most + 1, "{old} and {new}");
+            assert_eq!(rank_depth([old, new], miss), most + 1, "{old} and {new}");
         }
-        assert_eq!(group_depth([10, 12], 0.01), 21 + 1);
-        assert_eq!((group_depth([3, 3], MISS), group_depth([0, 9], MISS)), (0, 0));
+        assert_eq!(rank_depth([10, 12], 0.01), 21 + 1);
+        assert_eq!(
+            (rank_depth([3, 3], MISS_PROBABILITY), rank_depth([0, 9], MISS_PROBABILITY)),
+            (0, 0)
+        );
     }
 
     #[test]
-    fn a_factor_is_found_and_groups_too_small_have_no_interval() {
+    fn group_ratio_finds_a_factor_and_needs_enough_values() {
         let old: Vec<f64> = (0..15).map(|n| 100.0 + f64::from(n)).collect();
         let new: Vec<f64> = old.iter().map(|value| value * 2.0).collect();
-        let found = ratio(&old, &new, MISS).expect("values");
+        let found = ratio(&old, &new, MISS_PROBABILITY).expect("values");
         assert_eq!(found.median, 2.0);
         let interval = found.interval.expect("enough");
         assert!(interval.low > 1.9 && interval.high < 2.1, "{found}");
-        let wider = ratio(&old, &new, MISS / 100.0).and_then(|found| found.interval);
+        let wider = ratio(&old, &new, MISS_PROBABILITY / 100.0).and_then(|found| found.interval);
         assert!(wider.is_some_and(|wider| wider.low < interval.low));
-        assert_eq!(ratio(&old[..3], &new[..3], MISS).map(|found| found.interval), Some(None));
-        assert_eq!(ratio(&[], &new, MISS), None);
+        assert_eq!(
+            ratio(&old[..3], &new[..3], MISS_PROBABILITY).map(|found| found.interval),
+            Some(None)
+        );
+        assert_eq!(ratio(&[], &new, MISS_PROBABILITY), None);
     }
 
     #[test]
-    fn many_values_are_combined() {
+    fn large_groups_are_reduced_to_medians_of_neighbours() {
         let many: Vec<f64> = (0..1000).map(|n| 1.0 + f64::from(n % 7) / 100.0).collect();
-        assert_eq!(combined(&many).len(), 59);
-        let found = ratio(&many, &many, MISS).expect("values");
+        assert_eq!(combine_neighbours(&many).len(), 59);
+        let found = ratio(&many, &many, MISS_PROBABILITY).expect("values");
         assert_eq!(found.median, 1.0);
     }
 
     fn rounds() -> impl Strategy<Value = Vec<f64>> {
-        prop::collection::vec(0.05_f64..20.0, rounds_for(MISS)..40)
+        prop::collection::vec(0.05_f64..20.0, rounds_for(MISS_PROBABILITY)..40)
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn interval_holds_the_median_and_stays_within_the_rounds(values in rounds()) {
-            let ratio = Ratio::of(&values, MISS).unwrap();
+        fn interval_contains_the_median_and_lies_within_the_rounds(values in rounds()) {
+            let ratio = Ratio::of(&values, MISS_PROBABILITY).unwrap();
             let Interval { low, high } = ratio.interval.unwrap();
             prop_assert!(low <= ratio.median && ratio.median <= high);
             prop_assert!(values.iter().any(|&v| v <= low) && values.iter().any(|&v| v >= high));
         }
 
         #[test]
-        fn order_of_rounds_does_not_move_the_median(mut values in rounds(), seed: u64) {
+        fn median_is_independent_of_order(mut values in rounds(), seed: u64) {
             let before = median(&values);
             fastrand::Rng::with_seed(seed).shuffle(&mut values);
             prop_assert_eq!(median(&values), before);
         }
 
         #[test]
-        fn scaling_every_round_scales_the_interval(values in rounds()) {
+        fn scaling_rounds_scales_the_interval(values in rounds()) {
             let doubled: Vec<f64> = values.iter().map(|v| v * 2.0).collect();
-            let (one, two) = (Ratio::of(&values, MISS).unwrap(), Ratio::of(&doubled, MISS).unwrap());
+            let (one, two) = (Ratio::of(&values, MISS_PROBABILITY).unwrap(), Ratio::of(&doubled, MISS_PROBABILITY).unwrap());
             prop_assert_eq!(two.median, one.median * 2.0);
             prop_assert_eq!(two.interval.unwrap().low, one.interval.unwrap().low * 2.0);
             prop_assert_eq!(two.interval.unwrap().high, one.interval.unwrap().high * 2.0);
         }
 
         #[test]
-        fn the_other_side_of_the_other_side_is_this_side(values in rounds()) {
-            let ratio = Ratio::of(&values, MISS).unwrap();
+        fn inverting_a_ratio_twice_restores_it(values in rounds()) {
+            let ratio = Ratio::of(&values, MISS_PROBABILITY).unwrap();
             let back = ratio.inverse().inverse();
             prop_assert!((back.median - ratio.median).abs() < 1e-9);
             prop_assert_eq!(ratio.distance() == 0.0, ratio.inverse().distance() == 0.0);

@@ -1,26 +1,26 @@
 //! Reasons not to rely on the figures of a run.
 
 use crate::affinity;
-use crate::fault_log::Faults;
+use crate::fault::Faults;
 use crate::plan::{Plan, Streams, Workload};
-use crate::recording::{ENOUGH_BEYOND, Interval, Percentiles};
-use crate::threads::Measured;
+use crate::recording::{Interval, MIN_SAMPLES_BEYOND, Percentiles};
+use crate::threads::Measurement;
 use std::time::Duration;
 
 /// Above this share of its cores the load may be the bottleneck.
-const SATURATED: f64 = 0.9;
+const MAX_CPU_SHARE: f64 = 0.9;
 
 /// The load's own delay counts above this share of the response times, at p99 of both, and above this time.
-const DELAYED: f64 = 0.2;
-const MIN_DELAY_US: f64 = 100.0;
+const MAX_DELAY_SHARE: f64 = 0.2;
+const MIN_DELAY_MICROS: f64 = 100.0;
 /// Late starts count above this share of the requests.
-const LATE: f64 = 0.01;
+const MAX_LATE_SHARE: f64 = 0.01;
 /// If the load's threads waited for a core for more than this share of the time, latencies include the wait.
-const WAITED: f64 = 0.05;
+const MAX_WAIT_SHARE: f64 = 0.05;
 
 pub(crate) fn all(
     plan: &Plan,
-    (measured, faults): (&Measured, &Faults),
+    (measured, faults): (&Measurement, &Faults),
     intervals: &[Interval],
 ) -> Vec<String> {
     let mut total = Interval::default();
@@ -35,13 +35,13 @@ pub(crate) fn all(
     match plan.workload {
         Workload::Streams(streams) => {
             let failed = faults.by_kind.values().sum();
-            warnings.extend(of_streams(plan, streams, total.answered, failed));
-            warnings.extend(of_starts(streams, &total));
-            warnings.extend(few(*measured, total.answered));
+            warnings.extend(stream_failures(plan, streams, total.answered, failed));
+            warnings.extend(late_starts(streams, &total));
+            warnings.extend(too_few_responses(*measured, total.answered));
         }
-        Workload::Datagrams(_) => warnings.extend(loss(plan, &total)),
+        Workload::Datagrams(_) => warnings.extend(datagram_loss(plan, &total)),
     }
-    warnings.extend(waited(*measured, plan.threads()));
+    warnings.extend(core_wait(*measured, plan.threads()));
     warnings
 }
 
@@ -53,7 +53,7 @@ fn nothing_measured(workload: Workload) -> &'static str {
     }
 }
 
-fn interruption(measured: Measured, planned: Duration) -> Option<String> {
+fn interruption(measured: Measurement, planned: Duration) -> Option<String> {
     let (seconds, planned) = (measured.length.as_secs_f64(), planned.as_secs_f64());
     measured.interrupted.then(|| match measured.length.is_zero() {
         true => "nothing was measured: the run was interrupted before".into(),
@@ -67,7 +67,7 @@ fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> 
         Some(_) => 1,
         None => affinity::allowed().map_or(1, |cores| cores.len()).min(threads),
     };
-    (share > SATURATED * cores as f64).then(|| {
+    (share > MAX_CPU_SHARE * cores as f64).then(|| {
         let percent = share * 100.0;
         let what = if cores == 1 { "its core".into() } else { format!("a core, of {cores}") };
         format!(
@@ -77,7 +77,7 @@ fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> 
     })
 }
 
-fn of_streams(
+fn stream_failures(
     plan: &Plan,
     streams: Streams,
     responses: u64,
@@ -92,7 +92,7 @@ fn of_streams(
     failed.into_iter().chain(silent)
 }
 
-fn loss(plan: &Plan, total: &Interval) -> Option<String> {
+fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
     let (sent, lost) = (total.sent, total.datagrams.unwrap_or_default().lost);
     (lost > 0).then(|| {
         let percent = lost as f64 * 100.0 / sent as f64;
@@ -105,10 +105,10 @@ fn loss(plan: &Plan, total: &Interval) -> Option<String> {
 }
 
 /// Messages that were sent late: since the connection waited for a reply, or since the load itself was late.
-fn of_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String> {
+fn late_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String> {
     let Interval { sent, late, delay, response, .. } = total;
     let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
-    let own = delay > MIN_DELAY_US.max(latency * DELAYED);
+    let own = delay > MIN_DELAY_MICROS.max(latency * MAX_DELAY_SHARE);
     let delayed = own.then(|| {
         format!(
             "the load's own timers were late: by {delay:.0} µs at p99, of response times of {latency:.0} µs; give it a core of its own \
@@ -118,7 +118,7 @@ fn of_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String>
     let share = *late as f64 / (*sent).max(1) as f64;
     // A client that makes a connection for each request waits for the connect.
     let connects = streams.requests_per_connection.is_some();
-    let blocked = (share > LATE && !own && !connects).then(|| {
+    let blocked = (share > MAX_LATE_SHARE && !own && !connects).then(|| {
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, as their connections waited for replies: response \
              times count that, service times do not; with more clients (-c) or --pipeline fewer wait"
@@ -128,23 +128,23 @@ fn of_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String>
 }
 
 /// Too few responses for a percentile that is shown.
-fn few(measured: Measured, responses: u64) -> Option<String> {
+fn too_few_responses(measured: Measurement, responses: u64) -> Option<String> {
     let (name, share) = Percentiles::SHARES[1..4]
         .iter()
         .find(|(_, share)| responses > 0 && responses < Percentiles::samples_for(*share))?;
     let needed = Percentiles::samples_for(*share);
     let seconds = (measured.length.as_secs_f64() * needed as f64 / responses as f64).ceil();
     Some(format!(
-        "{name} rests on fewer than {ENOUGH_BEYOND} of {responses} responses: measure for {seconds:.0} s (-t), or do not \
+        "{name} rests on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: measure for {seconds:.0} s (-t), or do not \
          rely on it"
     ))
 }
 
 /// Other programs had the cores of the load.
-fn waited(measured: Measured, threads: usize) -> Option<String> {
-    let waited = measured.waited.unwrap_or_default().as_secs_f64();
-    let share = measured.per_second(waited) / threads as f64;
-    (share > WAITED).then(|| {
+fn core_wait(measured: Measurement, threads: usize) -> Option<String> {
+    let core_wait = measured.core_wait.unwrap_or_default().as_secs_f64();
+    let share = measured.per_second(core_wait) / threads as f64;
+    (share > MAX_WAIT_SHARE).then(|| {
         format!(
             "the load's threads were ready to run and waited for a core for {:.0}% of the time: other programs had it; \
              give the load a core of its own (--pin), or run it on another machine",
@@ -156,7 +156,7 @@ fn waited(measured: Measured, threads: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault_log::Faults;
+    use crate::fault::Faults;
     use crate::plan::Datagrams;
     use crate::recording::DatagramCounts;
 
@@ -166,17 +166,17 @@ mod tests {
         Plan { pin: Some(0), ..Plan::new("127.0.0.1:7000".parse().unwrap(), workload) }
     }
 
-    fn measured(length: Duration, share: f64, interrupted: bool) -> Measured {
-        Measured { length, cpu: length.mul_f64(share), interrupted, ..Measured::default() }
+    fn measured(length: Duration, share: f64, interrupted: bool) -> Measurement {
+        Measurement { length, cpu: length.mul_f64(share), interrupted, ..Measurement::default() }
     }
 
-    fn warnings(plan: &Plan, measured: Measured, recorded: Interval, failed: u64) -> String {
+    fn warnings(plan: &Plan, measured: Measurement, recorded: Interval, failed: u64) -> String {
         let by_kind = (failed > 0).then(|| ("reset".to_owned(), failed)).into_iter().collect();
         let faults = Faults { by_kind, ..Faults::default() };
         all(plan, (&measured, &faults), &[recorded]).join("; ")
     }
 
-    fn of_streams(measured: Measured, responses: u64, failed: u64) -> String {
+    fn stream_failures(measured: Measurement, responses: u64, failed: u64) -> String {
         let response = [(1000, responses)].into_iter().collect();
         let recorded = Interval { answered: responses, response, ..Interval::default() };
         warnings(&plan(Streams::default()), measured, recorded, failed)
@@ -184,12 +184,12 @@ mod tests {
 
     /// Invariant 21: the load says if it was itself the bottleneck.
     #[test]
-    fn a_busy_client_and_failures_are_warnings() {
-        assert_eq!(of_streams(measured(SECOND, 0.5, false), 10_000, 0), "");
-        assert!(of_streams(Measured::default(), 0, 1).contains("not every client could"));
-        let busy = of_streams(measured(SECOND, 0.97, false), 10_000, 2);
+    fn saturated_load_and_failures_are_warnings() {
+        assert_eq!(stream_failures(measured(SECOND, 0.5, false), 10_000, 0), "");
+        assert!(stream_failures(Measurement::default(), 0, 1).contains("not every client could"));
+        let busy = stream_failures(measured(SECOND, 0.97, false), 10_000, 2);
         assert!(busy.contains("97% of its core") && busy.contains("2 of 50 clients"), "{busy}");
-        assert!(of_streams(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
+        assert!(stream_failures(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
         let plan = plan(Streams { reconnect: true, ..Streams::default() });
         let measured = measured(SECOND, 0.5, false);
         let none = Interval::default();
@@ -197,15 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_is_a_warning() {
-        let before = of_streams(Measured::interrupted(), 0, 0);
+    fn interrupted_run_is_a_warning() {
+        let before = stream_failures(Measurement::interrupted(), 0, 0);
         assert_eq!(before, "nothing was measured: the run was interrupted before");
-        let within = of_streams(measured(SECOND * 3 / 2, 0.0, true), 10_000, 0);
+        let within = stream_failures(measured(SECOND * 3 / 2, 0.0, true), 10_000, 0);
         assert_eq!(within, "the run was interrupted after 1.500 of 60.000 s");
     }
 
     #[test]
-    fn loss_is_a_warning() {
+    fn lost_datagrams_are_a_warning() {
         let found = |length, lost| {
             let (plan, measured) = (plan(Datagrams::default()), measured(length, 0.5, false));
             let datagrams = Some(DatagramCounts { lost, ..DatagramCounts::default() });
@@ -217,17 +217,17 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_a_core_are_a_warning() {
+    fn waiting_for_a_core_is_a_warning() {
         let found = |ms| {
-            let waited = Some(Duration::from_millis(ms));
-            of_streams(Measured { waited, ..measured(SECOND, 0.1, false) }, 50_000, 0)
+            let core_wait = Some(Duration::from_millis(ms));
+            stream_failures(Measurement { core_wait, ..measured(SECOND, 0.1, false) }, 50_000, 0)
         };
         assert_eq!(found(40), "");
         assert!(found(400).contains("waited for a core for 40% of the time"));
     }
 
     #[test]
-    fn late_starts_are_a_warning_about_what_caused_them() {
+    fn late_starts_warning_names_the_cause() {
         let found = |delay_us: u64, late| {
             let times = |nanos| [(nanos, 50_000)].into_iter().collect();
             let (response, delay) = (times(1_000_000), times(delay_us * 1000));
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn too_few_responses_are_a_warning() {
-        let found = |responses| of_streams(measured(SECOND, 0.5, false), responses, 0);
+        let found = |responses| stream_failures(measured(SECOND, 0.5, false), responses, 0);
         assert_eq!(found(10_000), "");
         assert!(
             found(5000)

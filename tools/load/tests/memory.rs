@@ -14,53 +14,53 @@ use std::time::Duration;
 
 /// Bytes that a client with its connection may take: its task, exchange and due times, the stream's slot, and a share of the lists
 /// of the thread.
-const MOST: isize = 1100;
+const MAX_BYTES_PER_CONNECTION: isize = 1100;
 /// Clients of two runs: what both have in common is not a connection's. Both are too many for the runtime's own buffers. So far
 /// apart that what grows with the time of a run, which is longer on a busy machine, is little of a connection's share.
-const CLIENTS: [usize; 2] = [1100, 4000];
+const CLIENT_COUNTS: [usize; 2] = [1100, 4000];
 /// Descriptors of both ends, and of all else.
-const DESCRIPTORS: u64 = 2 * CLIENTS[1] as u64 + 100;
+const NEEDED_DESCRIPTORS: u64 = 2 * CLIENT_COUNTS[1] as u64 + 100;
 
 /// Bytes allocated and not freed, and the most of them, but for threads that are left out.
-struct Counting;
+struct CountingAllocator;
 
-static HELD: AtomicIsize = AtomicIsize::new(0);
-static MOST_HELD: AtomicIsize = AtomicIsize::new(0);
+static HELD_BYTES: AtomicIsize = AtomicIsize::new(0);
+static PEAK_HELD_BYTES: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
-    static IS_LEFT_OUT: Cell<bool> = const { Cell::new(false) };
+    static IS_EXCLUDED: Cell<bool> = const { Cell::new(false) };
 }
 
-fn hold(bytes: isize) {
-    if !IS_LEFT_OUT.try_with(Cell::get).unwrap_or(false) {
-        let held = HELD.fetch_add(bytes, Relaxed) + bytes;
-        MOST_HELD.fetch_max(held, Relaxed);
+fn count(bytes: isize) {
+    if !IS_EXCLUDED.try_with(Cell::get).unwrap_or(false) {
+        let held = HELD_BYTES.fetch_add(bytes, Relaxed) + bytes;
+        PEAK_HELD_BYTES.fetch_max(held, Relaxed);
     }
 }
 
 // SAFETY: passes everything to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        hold(layout.size() as isize);
+        count(layout.size() as isize);
         // SAFETY: the caller's contract, passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        hold(-(layout.size() as isize));
+        count(-(layout.size() as isize));
         // SAFETY: the caller's contract, passed on.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A server on a thread that is left out: it echoes, or sends `reply` for all that comes at once.
 fn serve(reply: Option<&'static str>) -> SocketAddr {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        IS_LEFT_OUT.set(true);
+        IS_EXCLUDED.set(true);
         let mut runtime = Runtime::builder().build().unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -81,7 +81,7 @@ fn serve(reply: Option<&'static str>) -> SocketAddr {
 }
 
 /// The most bytes that a run takes in which every client has had a reply.
-fn most_held(address: SocketAddr, protocol: &Protocol, clients: usize) -> isize {
+fn peak_held_bytes(address: SocketAddr, protocol: &Protocol, clients: usize) -> isize {
     let mut plan = Plan {
         clients,
         protocol: protocol.clone(),
@@ -92,22 +92,22 @@ fn most_held(address: SocketAddr, protocol: &Protocol, clients: usize) -> isize 
         ..Plan::new(address.into(), Streams::default())
     };
     loop {
-        let before = HELD.load(Relaxed);
-        MOST_HELD.store(before, Relaxed);
+        let before = HELD_BYTES.load(Relaxed);
+        PEAK_HELD_BYTES.store(before, Relaxed);
         let report = run(&plan, &mut ()).unwrap();
         assert!(report.errors.is_empty(), "{:?}", report.errors);
         if report.summary().responses >= clients as u64 {
-            return MOST_HELD.load(Relaxed) - before;
+            return PEAK_HELD_BYTES.load(Relaxed) - before;
         }
         plan.duration *= 2;
     }
 }
 
 #[test]
-fn a_connection_that_is_used_takes_about_a_kilobyte() {
+fn active_connection_takes_about_a_kilobyte() {
     let limit = getrlimit(Resource::Nofile);
-    if limit.maximum.is_some_and(|maximum| maximum < DESCRIPTORS) {
-        eprintln!("skipped: {DESCRIPTORS} descriptors are needed; see `ulimit -Hn`");
+    if limit.maximum.is_some_and(|maximum| maximum < NEEDED_DESCRIPTORS) {
+        eprintln!("skipped: {NEEDED_DESCRIPTORS} descriptors are needed; see `ulimit -Hn`");
         return;
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
@@ -115,13 +115,16 @@ fn a_connection_that_is_used_takes_about_a_kilobyte() {
     let reply = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
     for (protocol, reply) in [(Protocol::Echo, None), (http, Some(reply))] {
         let address = serve(reply);
-        let [few, many] = CLIENTS.map(|clients| most_held(address, &protocol, clients));
-        let each = (many - few) / (CLIENTS[1] - CLIENTS[0]) as isize;
+        let [few, many] = CLIENT_COUNTS.map(|clients| peak_held_bytes(address, &protocol, clients));
+        let each = (many - few) / (CLIENT_COUNTS[1] - CLIENT_COUNTS[0]) as isize;
         println!(
             "{}: {each} bytes a connection, {few} for {} of them",
             protocol.name(),
-            CLIENTS[0]
+            CLIENT_COUNTS[0]
         );
-        assert!(each < MOST, "{each} bytes a connection: {few} and {many} for {CLIENTS:?}");
+        assert!(
+            each < MAX_BYTES_PER_CONNECTION,
+            "{each} bytes a connection: {few} and {many} for {CLIENT_COUNTS:?}"
+        );
     }
 }

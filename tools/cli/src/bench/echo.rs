@@ -11,7 +11,7 @@ use annulus_lab::describe::{Contender, Setup};
 use annulus_lab::distinct;
 use annulus_lab::echo::{self, Catalogue, Echo, Transport};
 use annulus_load::{
-    MAX_CLIENTS, MAX_EVENT_LOOPS, MAX_LENGTH, MAX_PIPELINE, Options, parse_duration,
+    MAX_CLIENTS, MAX_EVENT_LOOPS, MAX_MESSAGE_BYTES, MAX_PIPELINE, Options, parse_duration,
 };
 use anyhow::Result;
 use clap::{Args, Parser};
@@ -60,7 +60,7 @@ pub(crate) struct EchoArgs {
     clients: Vec<u64>,
     /// Bytes per message: one number or several [default: 128]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
-          value_parser = clap::value_parser!(u64).range(1..=MAX_LENGTH as u64))]
+          value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGE_BYTES as u64))]
     bytes: Vec<u64>,
     /// Connections and bytes in pairs, such as 1x128,100x16K,10x1M; alone, or
     /// beside every --clients with every --bytes
@@ -218,7 +218,7 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
         value if (1..=most as u64).contains(&value) => Ok(value),
         _ => Err(format!("{value} {what}: ask for 1 to {most}")),
     };
-    Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_LENGTH, "bytes")?))
+    Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_MESSAGE_BYTES, "bytes")?))
 }
 
 /// Parses half the width of an interval: above 0, at most 1.
@@ -339,7 +339,10 @@ mod tests {
     fn more_clients_than_open_files_is_an_error_with_both_numbers() {
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
-            return assert!(limits::room() >= MAX_CLIENTS, "no limit here that could be passed");
+            return assert!(
+                limits::available_connections() >= MAX_CLIENTS,
+                "no limit here that could be passed"
+            );
         };
         let line = format!("--clients {beyond}");
         let error = setup(&line, Transport::Tcp).unwrap_err().to_string();

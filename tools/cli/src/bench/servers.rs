@@ -6,7 +6,7 @@ use super::subject::Options;
 use crate::usage::{UsageError, only_with};
 use annulus_lab::bench::{Plan, Precision, Rounds};
 use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
-use annulus_load::stats::MARGIN;
+use annulus_load::stats::DEFAULT_MARGIN;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
@@ -188,7 +188,7 @@ pub(super) fn of(comparison: Comparison, time: Duration, options: &Options) -> S
     let name = comparison.name.clone();
     let [least, most] = ROUNDS;
     // The metric is known once it is prepared.
-    let precision = Some(Precision { metric: String::new(), half_width: MARGIN });
+    let precision = Some(Precision { metric: String::new(), half_width: DEFAULT_MARGIN });
     let plan = Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed };
     comparison.setup(plan, time, options.cores, peers())
 }

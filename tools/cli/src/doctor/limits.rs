@@ -17,7 +17,7 @@ pub(super) struct Limit {
 pub(super) fn gather() -> Vec<Limit> {
     let limit = |name, value: String, meaning: String| Limit { name, value, meaning };
     let set = |path| sysctl(path).unwrap_or_else(|| "absent".into());
-    let room = annulus_load::limits::room();
+    let room = annulus_load::limits::available_connections();
     let memory = MemoryLimit::of_process();
     let reserved = PoolSize::default().reserved() >> 20;
     let uring_disabled = set("kernel/io_uring_disabled");

@@ -338,7 +338,7 @@ impl Plan {
     /// Explains why an address is not available.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         if error.kind() == io::ErrorKind::PermissionDenied
-            && let Some(first) = endpoint.first_free_of_privilege()
+            && let Some(first) = endpoint.first_unprivileged_port()
         {
             return anyhow!(
                 "cannot listen on {endpoint}: {}: ports below {first} need root or CAP_NET_BIND_SERVICE: choose one above",

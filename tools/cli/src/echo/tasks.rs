@@ -139,7 +139,7 @@ fn open(
                 let acceptor =
                     Acceptor::Tcp(listener.open(shard).context("cannot open the listener")?);
                 listening.spawn(accept_all(acceptor, server));
-                listen.endpoint.written(listener.local_addr())
+                listen.endpoint.display_address(listener.local_addr())
             }
             _ if shard.index() > 0 => continue,
             Endpoint::Unix(path) => {
@@ -153,7 +153,7 @@ fn open(
                     true => echo_all(&server, Messages(socket), &mut listening),
                     false => echo_all(&server, socket, &mut listening),
                 }
-                listen.endpoint.written(local)
+                listen.endpoint.display_address(local)
             }
             Endpoint::UnixDatagram(path) => {
                 let socket = datagrams::open_path(&server.plan, listen, path)?;

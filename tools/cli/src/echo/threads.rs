@@ -39,7 +39,7 @@ pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats>
     let asked = server.note_requests().context("cannot handle signals")?;
     let address = listener.local_addr().map_err(named("getsockname"));
     let address = address.context("cannot read the address listened on")?;
-    plan.announce(&[listen.endpoint.written(address)], &format!("threads: {reason}"));
+    plan.announce(&[listen.endpoint.display_address(address)], &format!("threads: {reason}"));
     let began = clock::now();
     server.accept_all(listener, &stop, &asked)?;
     let aborted = server.shut_down()?;
@@ -102,7 +102,8 @@ impl<'a> Server<'a> {
     /// Accepts until a signal, within the connection limit.
     fn accept_all(&self, listener: TcpListener, stop: &Stop, asked: &AtomicBool) -> Result<()> {
         let idle = self.plan.idle_timeout.map(Sweep::Idle);
-        let max_connections = self.plan.max_connections.unwrap_or_else(limits::room);
+        let max_connections =
+            self.plan.max_connections.unwrap_or_else(limits::available_connections);
         let mut pause = Pause::default();
         while !stop.has_come() {
             let room = max_connections.saturating_sub(self.registry().count());

@@ -1,7 +1,7 @@
 //! The columns of a report: what a metric has of one contender in one cell. A new one is a field of `Figure`, which JSON has as it is, its numbers in CSV,
 //! a variant of `Column`, and its arms below: text, CSV, JSON and page are made of these.
 
-use annulus_load::stats::{Interval, MISS, Ratio, interval};
+use annulus_load::stats::{Interval, MISS_PROBABILITY, Ratio, interval};
 use serde::{Deserialize, Serialize};
 
 use super::metric::{Fold, Metric, Role};
@@ -36,7 +36,7 @@ impl Figure {
         let has_interval = is_median && value.is_some_and(f64::is_finite);
         Figure {
             value,
-            interval: has_interval.then(|| interval(&values(), MISS)).flatten(),
+            interval: has_interval.then(|| interval(&values(), MISS_PROBABILITY)).flatten(),
             best: is_median.then(|| record.best(metric, contender, cell)).flatten(),
             ratio: is_compared.then(|| record.ratio(metric, contender, against, cell)).flatten(),
         }

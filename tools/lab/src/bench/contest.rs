@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use annulus_load::stats::{Interval, MARGIN, MISS, Ratio, Verdict, shared_miss};
+use annulus_load::stats::{
+    DEFAULT_MARGIN, Interval, MISS_PROBABILITY, Ratio, Verdict, shared_miss,
+};
 
 use super::Bench;
 use super::metric::{Better, Metric};
@@ -30,7 +32,7 @@ const ITSELF: Ratio = Ratio { median: 1.0, interval: Some(Interval { low: 1.0, h
 
 /// Whether the control differs so much from the contender that it copies, or strays so much, that small effects cannot be found.
 pub(super) fn control_failed(control: Ratio) -> bool {
-    control.distance() > MARGIN || control.half_width() > Some(CONTROL_HALF_WIDTH)
+    control.distance() > DEFAULT_MARGIN || control.half_width() > Some(CONTROL_HALF_WIDTH)
 }
 
 /// A cell and a metric.
@@ -111,7 +113,7 @@ impl Contest<'_> {
 
     /// The ratio of the control to the contender that it copies, with its own 95 % interval; none without a control.
     pub(super) fn control(&self) -> Option<Ratio> {
-        self.ratio_missing(self.bench.contenders.control_index()?, 0, MISS)
+        self.ratio_missing(self.bench.contenders.control_index()?, 0, MISS_PROBABILITY)
     }
 
     fn ratio_missing(&self, contender: usize, other: usize, miss: f64) -> Option<Ratio> {
@@ -135,7 +137,7 @@ impl Contest<'_> {
             true => 2.0 * control.reach(),
             false => (control.median - 1.0).abs(),
         });
-        deviation.max(MARGIN)
+        deviation.max(DEFAULT_MARGIN)
     }
 
     /// The verdict on a contender, compared with another.

@@ -1,6 +1,6 @@
 //! The envelope: the best of each cell, and how far each contender is from it.
 
-use annulus_load::stats::{Interval, MISS, Ratio, Verdict, interval};
+use annulus_load::stats::{Interval, MISS_PROBABILITY, Ratio, Verdict, interval};
 use serde::Serialize;
 
 use super::Bench;
@@ -181,7 +181,7 @@ impl Distances {
                 low: found.low.min(median),
                 high: found.high.max(median),
             };
-            Ratio { median, interval: interval(&rounds, MISS).map(around) }
+            Ratio { median, interval: interval(&rounds, MISS_PROBABILITY).map(around) }
         });
         Distances {
             contender: bench.contenders.specs[contender].name.clone(),

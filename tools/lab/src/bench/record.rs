@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
-use annulus_load::stats::{MISS, Ratio, median};
+use annulus_load::stats::{MISS_PROBABILITY, Ratio, median};
 
 /// The result of a slice: its sample, or the reason in one line why it is not accepted.
 pub type Outcome = Result<Sample, String>;
@@ -105,7 +105,7 @@ impl Record {
         cell: usize,
     ) -> Option<Ratio> {
         let ratios = self.ratios(metric, contender, against, cell);
-        Ratio::of(&ratios.into_values().collect::<Vec<_>>(), MISS)
+        Ratio::of(&ratios.into_values().collect::<Vec<_>>(), MISS_PROBABILITY)
     }
 
     /// The ratios of one contender's metric to another's by round, of the rounds that have both.

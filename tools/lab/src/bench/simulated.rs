@@ -8,7 +8,7 @@ use super::metric::{Metric, Sample};
 use super::schedule::Schedule;
 use super::tests::bench;
 use super::*;
-use annulus_load::stats::{Interval, MISS, Verdict, interval, median};
+use annulus_load::stats::{Interval, MISS_PROBABILITY, Verdict, interval, median};
 
 /// How many times the simulations of this file run that take this many in an optimized build: fewer in others.
 pub(crate) const fn times(optimized: u64) -> u64 {
@@ -218,7 +218,7 @@ fn coverage(machine: Machine, rounds: usize, of: impl Fn(&[f64]) -> Option<Inter
 fn intervals_hold_the_truth_as_often_as_they_say() {
     for (name, machine) in MACHINES.into_iter().filter(|(_, machine)| machine.starts == 0.0) {
         for rounds in [6, 15] {
-            let held = coverage(machine, rounds, |ratios| interval(ratios, MISS));
+            let held = coverage(machine, rounds, |ratios| interval(ratios, MISS_PROBABILITY));
             println!("{name}, {rounds} rounds: {held:.1} %");
             // 95 % less two standard deviations of 300 draws.
             assert!(held >= 92.4, "{name}, {rounds} rounds: {held} %");

@@ -20,7 +20,9 @@ mod warnings;
 
 use std::collections::BTreeMap;
 
-use annulus_load::stats::{Groups, MARGIN, MAX_MARGIN, Ratio, Verdict, median, shared_miss};
+use annulus_load::stats::{
+    DEFAULT_MARGIN, GroupRatios, MAX_MARGIN, Ratio, Verdict, median, shared_miss,
+};
 use serde::Serialize;
 
 use crate::bench::{Bench, Better, Cell, Metric, Record, Role};
@@ -50,7 +52,7 @@ pub struct Options {
 impl Default for Options {
     /// Three percent, and no reference.
     fn default() -> Options {
-        Options { margin: MARGIN, reference: None }
+        Options { margin: DEFAULT_MARGIN, reference: None }
     }
 }
 
@@ -126,7 +128,7 @@ pub fn compare(
             "the runs have no figure in common: no contender was measured in the same cell in both";
         return Err(UsageError(none.into()));
     }
-    let mut ratios = Groups::new(shared_miss(pairs.len() + others));
+    let mut ratios = GroupRatios::new(shared_miss(pairs.len() + others));
     let changes: Vec<Change> =
         pairs.iter().filter_map(|pair| pair.change(options.margin, &mut ratios)).collect();
     Ok(Comparison {
@@ -217,7 +219,7 @@ impl Run<'_> {
 }
 
 impl Pair<'_> {
-    fn change(&self, margin: f64, ratios: &mut Groups) -> Option<Change> {
+    fn change(&self, margin: f64, ratios: &mut GroupRatios) -> Option<Change> {
         let groups = [0, 1].map(|side| self.group(side));
         let ratio = ratios.of(&groups[0], &groups[1])?;
         let median_of =

@@ -182,7 +182,7 @@ impl Run {
     /// # Errors
     /// If none is left.
     fn cells(&mut self) -> Result<Vec<Cell>> {
-        let room = limits::room();
+        let room = limits::available_connections();
         let needed = |cell: &Cell| cell.number("clients").unwrap_or_default() as usize;
         let all = self.every(|question| message(question).into_iter().collect());
         let (cells, beyond): (Vec<Cell>, Vec<Cell>) =

@@ -1,6 +1,6 @@
 //! The metrics that are compared.
 
-use super::piece::Piece;
+use super::side_sample::SideSample;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -54,8 +54,8 @@ impl Metric {
     }
 
     /// The value for a piece: answers a second, or ns; none if it was not measured there, or by too few latencies.
-    pub(super) fn of(self, piece: &Piece) -> Option<f64> {
-        let Piece { seconds, answered, cpu, latencies } = piece;
+    pub(super) fn of(self, piece: &SideSample) -> Option<f64> {
+        let SideSample { seconds, answered, cpu, latencies } = piece;
         let value = match (self, self.share()) {
             (_, Some(share)) => latencies.quantile(share) as f64,
             (Metric::Rate, _) => *answered as f64 / seconds,

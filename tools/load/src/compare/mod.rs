@@ -1,7 +1,7 @@
 //! Comparing runs: ratios with intervals, and what they support.
 //!
 //! Two sides, A and B, each of one run or several, are compared by each [`Metric`]: the ratio B ÷ A with the interval of two
-//! [`Groups`]. All intervals hold together in 95 % of comparisons at least, so that two sides that do not differ are called different
+//! [`GroupRatios`]. All intervals hold together in 95 % of comparisons at least, so that two sides that do not differ are called different
 //! in 5 % at most, by whichever metric.
 //!
 //! Variation from run to run is only seen by several runs. A side of several runs is therefore a group of runs,
@@ -28,14 +28,14 @@
 //! ```
 
 mod metric;
-mod piece;
 mod plans;
+mod side_sample;
 mod warnings;
 
 use crate::recording::{Interval, Percentiles, Recording};
-use crate::stats::{Groups, MARGIN, MAX_MARGIN, Ratio, Verdict, shared_miss};
-use piece::Piece;
+use crate::stats::{DEFAULT_MARGIN, GroupRatios, MAX_MARGIN, Ratio, Verdict, shared_miss};
 use serde::Serialize;
+use side_sample::SideSample;
 
 pub use metric::Metric;
 pub use plans::PlanDifference;
@@ -50,7 +50,7 @@ pub struct Options {
 impl Default for Options {
     /// Three percent.
     fn default() -> Options {
-        Options { margin: MARGIN }
+        Options { margin: DEFAULT_MARGIN }
     }
 }
 
@@ -136,7 +136,7 @@ pub fn compare(
     check('A', a)?;
     check('B', b)?;
     let groups = [a, b].map(pieces);
-    let ratios = ratios([a, b].map(Piece::sum), groups.each_ref(), options.margin);
+    let ratios = ratios([a, b].map(SideSample::sum), groups.each_ref(), options.margin);
     let sides = [Side::new(a, groups[0].len()), Side::new(b, groups[1].len())];
     let warnings = warnings::all([a, b], sides.each_ref(), &ratios);
     let [a_side, b_side] = sides;
@@ -162,24 +162,24 @@ fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {
 }
 
 /// The group of a side. A run that is too short for blocks is one piece.
-fn pieces(runs: &[Recording]) -> Vec<Piece> {
+fn pieces(runs: &[Recording]) -> Vec<SideSample> {
     let blocks = match runs {
-        [run] => Piece::blocks(run),
+        [run] => SideSample::blocks(run),
         _ => Vec::new(),
     };
-    if blocks.is_empty() { runs.iter().map(Piece::run).collect() } else { blocks }
+    if blocks.is_empty() { runs.iter().map(SideSample::run).collect() } else { blocks }
 }
 
-fn ratios(sums: [Piece; 2], groups: [&Vec<Piece>; 2], margin: f64) -> Vec<MetricRatio> {
+fn ratios(sums: [SideSample; 2], groups: [&Vec<SideSample>; 2], margin: f64) -> Vec<MetricRatio> {
     let is_enough = |metric: Metric| {
         let least = metric.share().map_or(0, Percentiles::samples_for);
         sums.iter().all(|side| side.latencies.len() >= least && metric.of(side).is_some())
     };
     let compared = Metric::ALL.iter().filter(|metric| is_enough(**metric)).count();
-    let mut statistic = Groups::new(shared_miss(compared));
+    let mut statistic = GroupRatios::new(shared_miss(compared));
     let of = |metric: Metric| {
         let [a, b] = sums.each_ref().map(|side| metric.of(side));
-        let values = |group: &Vec<Piece>| group.iter().filter_map(|p| metric.of(p)).collect();
+        let values = |group: &Vec<SideSample>| group.iter().filter_map(|p| metric.of(p)).collect();
         let [old, new]: [Vec<f64>; 2] = groups.map(values);
         let ratio = statistic.of(&old, &new);
         // A percentile of too few latencies has no interval.

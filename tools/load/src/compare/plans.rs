@@ -14,10 +14,10 @@ pub struct PlanDifference {
     pub b: Vec<String>,
 }
 
-type Aspect = (&'static str, fn(&RunInfo) -> String);
+type ComparedSetting = (&'static str, fn(&RunInfo) -> String);
 
 /// The settings that a run's figures may depend on.
-const ASPECTS: [Aspect; 15] = [
+const COMPARED_SETTINGS: [ComparedSetting; 15] = [
     ("workload", |run| run.workload.to_string()),
     ("server", |run| run.address.clone()),
     ("protocol", |run| run.protocol.clone()),
@@ -37,11 +37,11 @@ const ASPECTS: [Aspect; 15] = [
 
 /// Everything in which not all runs of both sides agree.
 pub(super) fn differences(a: &[Recording], b: &[Recording]) -> Vec<PlanDifference> {
-    let difference = |(what, of): Aspect| {
+    let difference = |(what, of): ComparedSetting| {
         let [a, b] = [a, b].map(|runs| values(runs, of));
         (a != b || a.len() > 1).then_some(PlanDifference { what, a, b })
     };
-    ASPECTS.into_iter().filter_map(difference).collect()
+    COMPARED_SETTINGS.into_iter().filter_map(difference).collect()
 }
 
 /// The values of the runs, each once.
@@ -61,12 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_plans_have_no_differences() {
+    fn identical_plans_have_no_differences() {
         assert_eq!(differences(&[run(1, "a"), run(1, "a")], &[run(1, "a")]), []);
     }
 
     #[test]
-    fn what_differs_between_or_within_the_sides_is_named() {
+    fn differences_between_and_within_sides_are_listed() {
         let found = differences(&[run(50, "a"), run(60, "a")], &[run(50, "b")]);
         assert_eq!(found.iter().map(|found| found.what).collect::<Vec<_>>(), ["server", "clients"]);
         assert_eq!((found[1].a.len(), found[1].b.len()), (2, 1));

@@ -4,7 +4,7 @@ use super::{MetricRatio, Side};
 use crate::recording::{Percentiles, Recording};
 
 /// Fewer runs than this a side have no interval by six metrics.
-const FEW_RUNS: usize = 5;
+const ENOUGH_RUNS: usize = 5;
 
 /// Each reason once, with the sides that it holds for.
 pub(super) fn all(
@@ -38,7 +38,7 @@ fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
              intervals; compare several runs",
             seconds / *pieces as f64
         )),
-        (2..FEW_RUNS, _) => Some(format!(
+        (2..ENOUGH_RUNS, _) => Some(format!(
             "{count} runs are few for intervals that hold together: take five or more"
         )),
         _ => None,

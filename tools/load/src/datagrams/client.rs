@@ -1,14 +1,14 @@
 //! A client: a socket, and a task that sends datagrams and receives echoes.
 
-use super::in_flight::{Echo, InFlightTable};
+use super::in_flight::{EchoKind, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
 use super::socket::Socket;
 use crate::clock;
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
 use crate::plan::Datagrams;
-use crate::schedule::Times;
-use crate::threads::{Context, Swept};
+use crate::schedule::RequestTimes;
+use crate::threads::{ClientHandle, ThreadContext};
 use annulus::{JoinHandle, Lease};
 use futures_util::future::{Either, select};
 use std::cell::RefCell;
@@ -21,22 +21,26 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// One socket and its datagrams.
-pub(crate) struct Client {
+pub(crate) struct DatagramClient {
     number: usize,
     socket: Socket,
     payload: DatagramPayload,
     /// Most datagrams in one send.
     max_segments: usize,
     in_flight: RefCell<InFlightTable>,
-    context: Rc<Context<Datagrams>>,
+    context: Rc<ThreadContext<Datagrams>>,
     /// The task's waker while it waits for a change in the table.
     waiting: RefCell<Option<Waker>>,
 }
 
-impl Client {
-    pub(super) fn new(context: &Rc<Context<Datagrams>>, number: usize, socket: Socket) -> Client {
+impl DatagramClient {
+    pub(super) fn new(
+        context: &Rc<ThreadContext<Datagrams>>,
+        number: usize,
+        socket: Socket,
+    ) -> DatagramClient {
         let (plan, datagrams) = (&context.run.plan, context.kind);
-        Client {
+        DatagramClient {
             number,
             socket,
             payload: DatagramPayload::new(plan.seed, number, plan.length),
@@ -66,7 +70,7 @@ impl Client {
             let datagrams = self.write();
             self.socket.send(datagrams).await.map_err(|error| Fault::transfer(&error))?;
         }
-        self.until(|in_flight| (in_flight.waiting() == 0).then_some(())).await;
+        self.wait_until(|in_flight| (in_flight.waiting() == 0).then_some(())).await;
         Ok(())
     }
 
@@ -79,7 +83,7 @@ impl Client {
                 break;
             }
             self.payload.write(in_flight.send(now, recorder.is_open()), &mut datagrams);
-            recorder.sent(&Times::all(now));
+            recorder.sent(&RequestTimes::all(now));
         }
         recorder.bytes_sent(datagrams.len());
         datagrams
@@ -87,7 +91,7 @@ impl Client {
 
     /// Waits for a free slot; false if the run is over.
     async fn wait_for_slot(&self) -> bool {
-        self.until(|in_flight| match self.context.is_open.get() {
+        self.wait_until(|in_flight| match self.context.is_open.get() {
             true => in_flight.has_room().then_some(true),
             false => Some(false),
         })
@@ -96,7 +100,7 @@ impl Client {
 
     /// Waits for a change in the table. The same task handles echoes; only the sweep marks datagrams as lost, and it
     /// wakes the task.
-    async fn until<T>(&self, ready: impl Fn(&InFlightTable) -> Option<T>) -> T {
+    async fn wait_until<T>(&self, ready: impl Fn(&InFlightTable) -> Option<T>) -> T {
         poll_fn(|cx| match ready(&self.in_flight.borrow()) {
             Some(value) => Poll::Ready(value),
             None => {
@@ -133,19 +137,19 @@ impl Client {
             }
         };
         match echo {
-            Echo::Answer(latency) => {
+            EchoKind::Answer(latency) => {
                 let mut recorder = self.context.recorder.borrow_mut();
-                recorder.answered(Times::all(now.saturating_sub(latency)), Outcome::Ok, now);
+                recorder.answered(RequestTimes::all(now.saturating_sub(latency)), Outcome::Ok, now);
                 recorder.bytes_received(lease.len());
             }
-            Echo::Unknown => self.record_corrupt("an echo of a datagram that was never sent"),
-            Echo::Late | Echo::Duplicate => {}
+            EchoKind::Unknown => self.record_corrupt("an echo of a datagram that was never sent"),
+            EchoKind::Late | EchoKind::Duplicate => {}
         }
     }
 
     fn record_corrupt(&self, what: &str) {
         self.in_flight.borrow_mut().count_corrupt();
-        self.context.run.faults.record(self.number, &Fault::new(Kind::CORRUPT, what));
+        self.context.run.faults.record(self.number, &Fault::new(FaultKind::CORRUPT, what));
     }
 
     /// Counts everything in flight as lost.
@@ -154,18 +158,18 @@ impl Client {
     }
 }
 
-impl Swept for Rc<Client> {
+impl ClientHandle for Rc<DatagramClient> {
     /// Marks datagrams as lost that have waited too long, and records what has become of others. If that frees a slot, or the run is
     /// over, the client is woken.
     fn sweep(&mut self, _task: &mut JoinHandle<()>, timeout: Duration) {
         let freed = self.in_flight.borrow_mut().expire(clock::nanos(), timeout);
         self.context.recorder.borrow_mut().datagrams(self.in_flight.borrow_mut().take_counts());
         if freed || !self.context.is_open.get() {
-            self.closed();
+            self.on_window_closed();
         }
     }
 
-    fn closed(&self) {
+    fn on_window_closed(&self) {
         if let Some(waker) = self.waiting.take() {
             waker.wake();
         }

@@ -8,13 +8,13 @@ use crate::recording::DatagramCounts;
 use std::time::Duration;
 
 /// Windows of datagrams that the table keeps.
-const WINDOWS_KEPT: usize = 4;
+const KEPT_WINDOWS: usize = 4;
 /// Least number of datagrams that it keeps.
 const MIN_ENTRIES: usize = 64;
 
 /// The kind of an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Echo {
+pub(crate) enum EchoKind {
     /// The first echo of a datagram, in time: with the latency in ns.
     Answer(u64),
     /// The echo of a lost datagram, or of one too old for the table.
@@ -26,7 +26,7 @@ pub(crate) enum Echo {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum DatagramState {
     #[default]
     Unused,
     Waiting,
@@ -35,9 +35,9 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct DatagramEntry {
     sent_at: u64,
-    state: State,
+    state: DatagramState,
     /// Sent within the measured time.
     measured: bool,
 }
@@ -45,7 +45,7 @@ struct Entry {
 /// The datagrams of one client. All times are nanoseconds of [`crate::clock`].
 #[derive(Debug)]
 pub(crate) struct InFlightTable {
-    entries: Box<[Entry]>,
+    entries: Box<[DatagramEntry]>,
     window: usize,
     /// The number of the next datagram.
     next: u64,
@@ -60,9 +60,9 @@ pub(crate) struct InFlightTable {
 
 impl InFlightTable {
     pub(crate) fn new(window: usize) -> InFlightTable {
-        let memory = (WINDOWS_KEPT * window).max(MIN_ENTRIES);
+        let memory = (KEPT_WINDOWS * window).max(MIN_ENTRIES);
         InFlightTable {
-            entries: vec![Entry::default(); memory].into(),
+            entries: vec![DatagramEntry::default(); memory].into(),
             window,
             next: 0,
             oldest: 0,
@@ -96,48 +96,49 @@ impl InFlightTable {
     pub(crate) fn send(&mut self, now: u64, measured: bool) -> u64 {
         debug_assert!(self.has_room());
         let number = self.next;
-        *self.entry(number) = Entry { sent_at: now, state: State::Waiting, measured };
+        *self.entry(number) =
+            DatagramEntry { sent_at: now, state: DatagramState::Waiting, measured };
         self.next += 1;
         self.waiting += 1;
         number
     }
 
     /// Records an echo.
-    pub(crate) fn echo(&mut self, number: u64, now: u64) -> Echo {
+    pub(crate) fn echo(&mut self, number: u64, now: u64) -> EchoKind {
         if number >= self.next {
-            return Echo::Unknown;
+            return EchoKind::Unknown;
         }
         if self.next - number > self.entries.len() as u64 {
             self.counts.late += 1;
-            return Echo::Late;
+            return EchoKind::Late;
         }
-        let Entry { sent_at, state, measured } = *self.entry(number);
+        let DatagramEntry { sent_at, state, measured } = *self.entry(number);
         let one = u64::from(measured);
         match state {
-            State::Waiting => {
-                self.settle(number, State::Answered);
+            DatagramState::Waiting => {
+                self.end_wait(number, DatagramState::Answered);
                 self.counts.received += one;
                 self.counts.reordered += if number < self.beyond_answered { one } else { 0 };
                 self.beyond_answered = self.beyond_answered.max(number + 1);
-                Echo::Answer(now.saturating_sub(sent_at))
+                EchoKind::Answer(now.saturating_sub(sent_at))
             }
-            State::Lost => {
-                self.entry(number).state = State::Answered;
+            DatagramState::Lost => {
+                self.entry(number).state = DatagramState::Answered;
                 self.counts.late += one;
-                Echo::Late
+                EchoKind::Late
             }
-            State::Answered | State::Unused => {
+            DatagramState::Answered | DatagramState::Unused => {
                 self.counts.duplicated += one;
-                Echo::Duplicate
+                EchoKind::Duplicate
             }
         }
     }
 
     /// Records an echo without a number as that of the oldest waiting datagram.
-    pub(crate) fn echo_of_oldest(&mut self, now: u64) -> Echo {
+    pub(crate) fn echo_of_oldest(&mut self, now: u64) -> EchoKind {
         match self.waiting {
             // Nothing is waiting: the echo is a duplicate, or a late one, of the last datagram.
-            0 => self.next.checked_sub(1).map_or(Echo::Unknown, |last| self.echo(last, now)),
+            0 => self.next.checked_sub(1).map_or(EchoKind::Unknown, |last| self.echo(last, now)),
             _ => self.echo(self.oldest, now),
         }
     }
@@ -148,21 +149,21 @@ impl InFlightTable {
         let late = now.saturating_sub(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         while self.waiting > 0 && self.entry(self.oldest).sent_at < late {
             self.counts.lost += u64::from(self.entry(self.oldest).measured);
-            self.settle(self.oldest, State::Lost);
+            self.end_wait(self.oldest, DatagramState::Lost);
         }
         self.waiting < before
     }
 
     /// Ends the wait for a datagram.
-    fn settle(&mut self, number: u64, state: State) {
+    fn end_wait(&mut self, number: u64, state: DatagramState) {
         self.entry(number).state = state;
         self.waiting -= 1;
-        while self.oldest < self.next && self.entry(self.oldest).state != State::Waiting {
+        while self.oldest < self.next && self.entry(self.oldest).state != DatagramState::Waiting {
             self.oldest += 1;
         }
     }
 
-    fn entry(&mut self, number: u64) -> &mut Entry {
+    fn entry(&mut self, number: u64) -> &mut DatagramEntry {
         let line = number % self.entries.len() as u64;
         &mut self.entries[line as usize]
     }
@@ -182,27 +183,27 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_frees_a_slot() {
+    fn echo_frees_a_slot() {
         let mut in_flight = InFlightTable::new(2);
         assert_eq!((in_flight.send(10, true), in_flight.send(20, true)), (0, 1));
         assert!(!in_flight.has_room());
-        assert_eq!(in_flight.echo(0, 35), Echo::Answer(25));
+        assert_eq!(in_flight.echo(0, 35), EchoKind::Answer(25));
         assert!(in_flight.has_room());
         let counts = DatagramCounts { received: 1, ..DatagramCounts::default() };
         assert_eq!((in_flight.counts, in_flight.waiting()), (counts, 1));
     }
 
     #[test]
-    fn duplicate_late_and_unknown_echoes_are_distinguished() {
+    fn echoes_are_classified_as_duplicate_late_or_unknown() {
         let mut in_flight = InFlightTable::new(4);
         send(&mut in_flight, 3);
-        assert_eq!(in_flight.echo(2, 5), Echo::Answer(3));
-        assert_eq!(in_flight.echo(0, 5), Echo::Answer(5));
-        assert_eq!(in_flight.echo(0, 6), Echo::Duplicate);
+        assert_eq!(in_flight.echo(2, 5), EchoKind::Answer(3));
+        assert_eq!(in_flight.echo(0, 5), EchoKind::Answer(5));
+        assert_eq!(in_flight.echo(0, 6), EchoKind::Duplicate);
         assert!(in_flight.expire(100, Duration::from_nanos(50)));
-        assert_eq!(in_flight.echo(1, 101), Echo::Late);
-        assert_eq!(in_flight.echo(1, 102), Echo::Duplicate);
-        assert_eq!(in_flight.echo(3, 103), Echo::Unknown);
+        assert_eq!(in_flight.echo(1, 101), EchoKind::Late);
+        assert_eq!(in_flight.echo(1, 102), EchoKind::Duplicate);
+        assert_eq!(in_flight.echo(3, 103), EchoKind::Unknown);
         let counts = DatagramCounts {
             received: 2,
             lost: 1,
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_does_not_stall_the_window() {
+    fn lost_datagrams_do_not_stall_the_window() {
         let mut in_flight = InFlightTable::new(2);
         for round in 0..1000 {
             while in_flight.has_room() {
@@ -229,13 +230,13 @@ mod tests {
 
     /// An unanswered datagram blocks the table before its entry would be reused, and only until its time-out.
     #[test]
-    fn the_entry_of_the_oldest_is_not_reused() {
+    fn entry_of_oldest_waiting_datagram_is_not_reused() {
         let mut in_flight = InFlightTable::new(2);
         in_flight.send(0, true);
         let mut sent = 0;
         while in_flight.has_room() {
             let number = in_flight.send(1, true);
-            assert_eq!(in_flight.echo(number, 2), Echo::Answer(1));
+            assert_eq!(in_flight.echo(number, 2), EchoKind::Answer(1));
             sent += 1;
         }
         assert_eq!(sent, MIN_ENTRIES - 1);
@@ -243,19 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn without_numbers_the_oldest_is_answered() {
+    fn echo_without_number_answers_the_oldest() {
         let mut in_flight = InFlightTable::new(3);
-        assert_eq!(in_flight.echo_of_oldest(0), Echo::Unknown);
+        assert_eq!(in_flight.echo_of_oldest(0), EchoKind::Unknown);
         send(&mut in_flight, 3);
-        assert_eq!(in_flight.echo_of_oldest(10), Echo::Answer(10));
+        assert_eq!(in_flight.echo_of_oldest(10), EchoKind::Answer(10));
         assert!(in_flight.expire(100, Duration::from_nanos(1)));
-        assert_eq!(in_flight.echo_of_oldest(110), Echo::Late);
-        assert_eq!(in_flight.echo_of_oldest(111), Echo::Duplicate);
+        assert_eq!(in_flight.echo_of_oldest(110), EchoKind::Late);
+        assert_eq!(in_flight.echo_of_oldest(111), EchoKind::Duplicate);
         assert_eq!(in_flight.counts.lost, 2);
     }
 
     #[test]
-    fn only_what_was_sent_in_the_measured_time_counts() {
+    fn only_datagrams_sent_in_the_measured_time_count() {
         let mut in_flight = InFlightTable::new(4);
         in_flight.send(0, false);
         in_flight.send(0, true);
@@ -271,14 +272,14 @@ mod tests {
     enum Step {
         Send,
         /// The echo of the datagram this many before the next.
-        Echo(u64),
+        EchoKind(u64),
         Expire,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             3 => Just(Step::Send),
-            3 => (0_u64..12).prop_map(Step::Echo),
+            3 => (0_u64..12).prop_map(Step::EchoKind),
             1 => Just(Step::Expire),
         ];
         proptest::collection::vec(step, 1..400)
@@ -287,7 +288,7 @@ mod tests {
     /// A table that keeps every datagram.
     #[derive(Default)]
     struct Model {
-        states: BTreeMap<u64, (State, u64)>,
+        states: BTreeMap<u64, (DatagramState, u64)>,
         counts: DatagramCounts,
         highest: Option<u64>,
     }
@@ -296,28 +297,28 @@ mod tests {
         fn echo(&mut self, number: u64) {
             let Some((state, _)) = self.states.get_mut(&number) else { return };
             match *state {
-                State::Waiting => {
+                DatagramState::Waiting => {
                     self.counts.received += 1;
                     self.counts.reordered += u64::from(self.highest > Some(number));
                     self.highest = self.highest.max(Some(number));
                 }
-                State::Lost => self.counts.late += 1,
+                DatagramState::Lost => self.counts.late += 1,
                 _ => self.counts.duplicated += 1,
             }
-            *state = State::Answered;
+            *state = DatagramState::Answered;
         }
 
         fn expire(&mut self, before: u64) {
             for (state, sent_at) in self.states.values_mut() {
-                if *state == State::Waiting && *sent_at < before {
-                    *state = State::Lost;
+                if *state == DatagramState::Waiting && *sent_at < before {
+                    *state = DatagramState::Lost;
                     self.counts.lost += 1;
                 }
             }
         }
 
         fn waiting(&self) -> usize {
-            self.states.values().filter(|(state, _)| *state == State::Waiting).count()
+            self.states.values().filter(|(state, _)| *state == DatagramState::Waiting).count()
         }
     }
 
@@ -325,16 +326,16 @@ mod tests {
         /// Under any loss, duplication, delay and reordering, the table agrees with the model, and every datagram has
         /// exactly one state.
         #[test]
-        fn the_book_agrees_with_one_that_never_forgets(window in 1_usize..6, steps in steps()) {
+        fn table_agrees_with_unbounded_model(window in 1_usize..6, steps in steps()) {
             let (mut in_flight, mut model) = (InFlightTable::new(window), Model::default());
             for (now, step) in (1_u64..).zip(steps) {
                 match step {
                     Step::Send if in_flight.has_room() => {
                         let number = in_flight.send(now, true);
-                        model.states.insert(number, (State::Waiting, now));
+                        model.states.insert(number, (DatagramState::Waiting, now));
                     }
                     Step::Send => {}
-                    Step::Echo(back) => if let Some(number) = in_flight.next.checked_sub(back) {
+                    Step::EchoKind(back) => if let Some(number) = in_flight.next.checked_sub(back) {
                         in_flight.echo(number, now);
                         model.echo(number);
                     },

@@ -11,13 +11,13 @@ pub(crate) mod payload;
 mod socket;
 
 use crate::fault::Fault;
-use crate::findings::Findings;
+use crate::findings::RunResults;
 use crate::load_error::LoadError;
 use crate::observer::Observer;
 use crate::plan::{Datagrams, Plan};
-use crate::threads::{Context, Kind, Run, Settings};
+use crate::threads::{ClientKind, RunContext, RuntimeSettings, ThreadContext};
 use annulus::JoinHandle;
-use client::Client;
+use client::DatagramClient;
 use socket::Socket;
 use std::rc::Rc;
 
@@ -26,25 +26,30 @@ pub(crate) fn run(
     plan: &Plan,
     datagrams: Datagrams,
     observer: &mut dyn Observer,
-) -> Result<Findings, LoadError> {
-    Findings::of(&Run::new(plan), Settings::new(datagrams.driver, 0, 0), observer, || datagrams)
+) -> Result<RunResults, LoadError> {
+    RunResults::of(
+        &RunContext::new(plan),
+        RuntimeSettings::new(datagrams.driver, 0, 0),
+        observer,
+        || datagrams,
+    )
 }
 
-impl Kind for Datagrams {
+impl ClientKind for Datagrams {
     type Opened = Socket;
-    type Client = Rc<Client>;
+    type Handle = Rc<DatagramClient>;
 
     async fn connect(&self, plan: &Plan, _number: usize) -> Result<Socket, Fault> {
         Socket::open(plan, *self).await.map_err(|error| Fault::connect(&error))
     }
 
     fn start(
-        context: &Rc<Context<Datagrams>>,
+        context: &Rc<ThreadContext<Datagrams>>,
         number: usize,
         socket: Socket,
         _began: u64,
-    ) -> (JoinHandle<()>, Rc<Client>) {
-        let client = Rc::new(Client::new(context, number, socket));
+    ) -> (JoinHandle<()>, Rc<DatagramClient>) {
+        let client = Rc::new(DatagramClient::new(context, number, socket));
         (annulus::spawn(Rc::clone(&client).run()), client)
     }
 }

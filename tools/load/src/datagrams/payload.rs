@@ -3,10 +3,10 @@
 use crate::payload::Payload;
 
 /// Bytes of a datagram's number. Shorter datagrams carry none; their echoes are matched in order.
-pub(crate) const NUMBER_LEN: usize = 8;
+pub(crate) const NUMBER_BYTES: usize = 8;
 
 /// The distance in the payload between two consecutive datagrams.
-const STEP: u64 = 17_911;
+const DATAGRAM_STEP: u64 = 17_911;
 
 /// The content of one client's datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl DatagramPayload {
 
     /// Whether datagrams carry their number.
     pub(crate) fn is_numbered(&self) -> bool {
-        self.length >= NUMBER_LEN
+        self.length >= NUMBER_BYTES
     }
 
     /// Appends the datagram with this number.
@@ -40,7 +40,7 @@ impl DatagramPayload {
         let (mut rest, mut text) = (self.length, 0);
         if self.is_numbered() {
             bytes.extend_from_slice(&number.to_le_bytes());
-            (rest, text) = (rest - NUMBER_LEN, number);
+            (rest, text) = (rest - NUMBER_BYTES, number);
         }
         bytes.extend_from_slice(self.body(text, rest));
     }
@@ -53,8 +53,8 @@ impl DatagramPayload {
         if bytes.len() != self.length {
             return Err(Mismatch::Length(bytes.len()));
         }
-        let head = bytes.first_chunk::<NUMBER_LEN>().map(|head| u64::from_le_bytes(*head));
-        let body = &bytes[if head.is_some() { NUMBER_LEN } else { 0 }..];
+        let head = bytes.first_chunk::<NUMBER_BYTES>().map(|head| u64::from_le_bytes(*head));
+        let body = &bytes[if head.is_some() { NUMBER_BYTES } else { 0 }..];
         let expected = self.body(head.unwrap_or(0), body.len());
         if body == expected {
             return Ok(head);
@@ -67,7 +67,7 @@ impl DatagramPayload {
     fn body(&self, number: u64, length: usize) -> &'static [u8] {
         let mut payload = self.payload;
         // Modulo 2³² − 1, so that every bit of the number has an effect.
-        payload.advance((number % u64::from(u32::MAX) * STEP) as usize);
+        payload.advance((number % u64::from(u32::MAX) * DATAGRAM_STEP) as usize);
         payload.piece(length)
     }
 }
@@ -83,27 +83,27 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_read_as_written() {
+    fn datagram_round_trips() {
         for length in [1, 7, 8, 9, 128, 65_507] {
             let payload = DatagramPayload::new(1, 3, length);
             for number in [0, 1, 65_521, u64::MAX] {
                 let bytes = written(payload, number);
                 assert_eq!(bytes.len(), length);
-                let expected = (length >= NUMBER_LEN).then_some(number);
+                let expected = (length >= NUMBER_BYTES).then_some(number);
                 assert_eq!(payload.read(&bytes), Ok(expected), "{length} bytes, number {number}");
             }
         }
     }
 
     #[test]
-    fn every_wrong_byte_is_found() {
+    fn datagram_read_detects_every_wrong_byte() {
         let payload = DatagramPayload::new(1, 3, 100);
         for at in 0..100 {
             let mut bytes = written(payload, 5);
             bytes[at] ^= 1;
             // A wrong number does not match the bytes that follow.
             let mismatch = payload.read(&bytes).unwrap_err();
-            assert!(at < NUMBER_LEN || mismatch == Mismatch::Byte(at), "byte {at}: {mismatch:?}");
+            assert!(at < NUMBER_BYTES || mismatch == Mismatch::Byte(at), "byte {at}: {mismatch:?}");
         }
         assert_eq!(payload.read(&written(payload, 5)[..99]), Err(Mismatch::Length(99)));
         assert_eq!(payload.read(&[]), Err(Mismatch::Length(0)));

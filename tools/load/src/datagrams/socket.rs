@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most bytes that the kernel accounts for a datagram beside its payload.
-const DATAGRAM_OVERHEAD: usize = 1280;
+const DATAGRAM_OVERHEAD_BYTES: usize = 1280;
 /// The least receive buffer to request: the default of most systems.
-const MIN_BUFFER: usize = 212_992;
+const MIN_RECV_BUFFER_BYTES: usize = 212_992;
 
 /// A socket that is connected to the server.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub(crate) enum Socket {
 impl Socket {
     /// Opens a socket.
     pub(super) async fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
-        let buffer = (datagrams.window * (plan.length + DATAGRAM_OVERHEAD)).max(MIN_BUFFER);
+        let buffer =
+            (datagrams.window * (plan.length + DATAGRAM_OVERHEAD_BYTES)).max(MIN_RECV_BUFFER_BYTES);
         match &plan.address {
             ServerAddress::Inet(address) => {
                 let socket = open_udp(*address, buffer).await?;
@@ -74,8 +75,8 @@ async fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
 
 /// The server needs a name to reply to. An abstract name leaves no file behind.
 fn open_unix(server: &Path, buffer: usize) -> io::Result<UnixDatagram> {
-    static OPENED: AtomicU64 = AtomicU64::new(0);
-    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    static SOCKETS_OPENED: AtomicU64 = AtomicU64::new(0);
+    let number = SOCKETS_OPENED.fetch_add(1, Ordering::Relaxed);
     let name = format!("annulus-load-{}-{number}", std::process::id());
     let options = UnixOptions::new().send_buffer(buffer);
     let socket = options.bind_addr(&UnixAddr::from_abstract_name(name)?)?;

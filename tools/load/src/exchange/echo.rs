@@ -1,12 +1,12 @@
 //! Messages that come back as they were sent: every byte is verified, and none is copied.
 
-use super::{Answer, Exchange, Outgoing, Piece};
+use super::{Answer, Exchange, OutgoingBuffer, SendBytes};
 use crate::fault::Fault;
 use crate::payload::Payload;
 
 /// The messages of one client.
 #[derive(Debug)]
-pub(crate) struct Echo {
+pub(crate) struct EchoExchange {
     /// The length of a message, in bytes.
     length: usize,
     /// Messages not yet written.
@@ -19,10 +19,10 @@ pub(crate) struct Echo {
     partial: usize,
 }
 
-impl Echo {
-    pub(crate) fn new(seed: u64, client: usize, length: usize) -> Echo {
+impl EchoExchange {
+    pub(crate) fn new(seed: u64, client: usize, length: usize) -> EchoExchange {
         let payload = Payload::new(seed, client, length);
-        Echo { length, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
+        EchoExchange { length, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
     }
 
     /// The position of a wrong byte, `at` bytes after those received so far.
@@ -32,7 +32,7 @@ impl Echo {
     }
 }
 
-impl Exchange for Echo {
+impl Exchange for EchoExchange {
     type Out = Messages;
 
     fn request(&mut self, out: &mut Messages) -> usize {
@@ -64,11 +64,11 @@ impl Exchange for Echo {
     }
 
     /// A server that echoes does not close first.
-    fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+    fn on_close(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         Err(Fault::closed_early(self.partial, self.length))
     }
 
-    fn reconnected(&mut self) {
+    fn on_reconnect(&mut self) {
         (self.expected, self.outstanding, self.partial) = (self.to_send, 0, 0);
     }
 
@@ -90,15 +90,15 @@ impl Default for Messages {
     }
 }
 
-impl Outgoing for Messages {
+impl OutgoingBuffer for Messages {
     fn len(&self) -> usize {
         self.length
     }
 
-    fn piece(&self, at: usize) -> Piece<'_> {
+    fn bytes_from(&self, at: usize) -> SendBytes<'_> {
         let mut payload = self.payload;
         payload.advance(at);
-        Piece::Static(payload.piece(self.length - at))
+        SendBytes::Static(payload.piece(self.length - at))
     }
 
     fn clear(&mut self) {
@@ -115,14 +115,14 @@ mod tests {
     fn written(out: &mut Messages) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < out.len() {
-            let piece = out.piece(bytes.len());
-            bytes.extend_from_slice(piece.bytes());
+            let bytes_from = out.bytes_from(bytes.len());
+            bytes.extend_from_slice(bytes_from.bytes());
         }
         out.clear();
         bytes
     }
 
-    fn receive(echo: &mut Echo, bytes: &[u8]) -> Result<usize, Fault> {
+    fn receive(echo: &mut EchoExchange, bytes: &[u8]) -> Result<usize, Fault> {
         let mut answers = 0;
         echo.receive(bytes, &mut |_| answers += 1).map(|()| answers)
     }
@@ -130,32 +130,32 @@ mod tests {
     proptest! {
         /// Any cut of the replies gives the same answers, over any number of connections.
         #[test]
-        fn any_cut_gives_the_same_answers(
+        fn split_input_gives_the_same_answers(
             length in 1_usize..70_000,
             rounds in proptest::collection::vec((1_usize..5, 1_usize..70_000), 1..6),
         ) {
-            let mut echo = Echo::new(3, 4, length);
+            let mut echo = EchoExchange::new(3, 4, length);
             let mut out = Messages::default();
             for (messages, cut) in rounds {
                 (0..messages).for_each(|_| assert_eq!(echo.request(&mut out), 0));
                 let bytes = written(&mut out);
                 prop_assert_eq!(bytes.len(), messages * length);
                 let mut answers = 0;
-                for piece in bytes.chunks(cut) {
-                    answers += receive(&mut echo, piece).unwrap();
+                for bytes_from in bytes.chunks(cut) {
+                    answers += receive(&mut echo, bytes_from).unwrap();
                 }
                 prop_assert_eq!((answers, echo.outstanding()), (messages, Some(0)));
                 // Messages under way are forgotten with their connection.
                 echo.request(&mut out);
                 out.clear();
-                echo.reconnected();
+                echo.on_reconnect();
             }
         }
     }
 
     #[test]
-    fn wrong_bytes_and_too_many_are_found() {
-        let mut echo = Echo::new(1, 0, 100);
+    fn wrong_and_surplus_bytes_are_detected() {
+        let mut echo = EchoExchange::new(1, 0, 100);
         let mut out = Messages::default();
         (0..2).for_each(|_| _ = echo.request(&mut out));
         let mut bytes = written(&mut out);
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn a_close_says_what_is_missing() {
-        let mut echo = Echo::new(1, 0, 10);
+    fn close_during_a_reply_reports_missing_bytes() {
+        let mut echo = EchoExchange::new(1, 0, 10);
         let mut out = Messages::default();
         echo.request(&mut out);
         let bytes = written(&mut out);
         receive(&mut echo, &bytes[..4]).unwrap();
-        let fault = echo.closed(&mut |_| unreachable!()).unwrap_err();
+        let fault = echo.on_close(&mut |_| unreachable!()).unwrap_err();
         assert!(fault.detail.contains("after 4 of 10 bytes"), "{}", fault.detail);
     }
 }

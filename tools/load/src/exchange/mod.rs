@@ -6,7 +6,7 @@
 //! - A [`Transport`] carries the bytes: [`Plain`], or one that wraps another, as TLS does.
 //!
 //! # A codec
-//! `Out` is `Vec<u8>`, or [`Written`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::take`] takes
+//! `Out` is `Vec<u8>`, or [`RequestBuffer`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::take`] takes
 //! bytes as they come and calls `answered` for each reply that is complete. What is incomplete stays in the exchange: only then does it need
 //! memory of its own. The client answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests
 //! unless the form of a reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
@@ -27,7 +27,7 @@
 //! # TLS
 //! [`TlsTransport`](crate::tls) owns a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
 //! session has it, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is a part of
-//! connecting ([`crate::wire`]). No codec knows of TLS.
+//! connecting ([`crate::transport`]). No codec knows of TLS.
 //!
 //! # A protocol that multiplexes
 //! Replies say which request they answer ([`Answer::position`]). The exchange acknowledges what it receives ([`Exchange::respond`]), and says which
@@ -37,12 +37,12 @@ pub(crate) mod cuts;
 mod echo;
 pub(crate) mod http;
 pub(crate) mod http2;
-mod kept;
+mod partial;
+mod request_buffer;
 pub(crate) mod script;
-mod written;
 
-pub(crate) use echo::Echo;
-pub(crate) use written::Written;
+pub(crate) use echo::EchoExchange;
+pub(crate) use request_buffer::RequestBuffer;
 
 use crate::fault::Fault;
 use crate::outcome::Outcome;
@@ -53,7 +53,7 @@ use std::task::{Context, Poll};
 /// The requests and replies of one client.
 pub(crate) trait Exchange {
     /// The buffer that requests are written to.
-    type Out: Outgoing;
+    type Out: OutgoingBuffer;
 
     /// Appends the next request; returns its class: an index into the mix of the plan, 0 if there is one kind of request.
     fn request(&mut self, out: &mut Self::Out) -> usize;
@@ -84,10 +84,10 @@ pub(crate) trait Exchange {
     /// # Errors
     /// If a reply is incomplete, and for a server that must not close first. Requests without any byte of a reply are left to the
     /// client.
-    fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
+    fn on_close(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
 
     /// Whether the connection must not be used for another request, as the server has said.
-    fn is_last(&self) -> bool {
+    fn must_close(&self) -> bool {
         false
     }
 
@@ -97,13 +97,13 @@ pub(crate) trait Exchange {
     }
 
     /// A request without a reply that the server has not taken, and will not: its position, as in [`Answer::position`]. It is sent again.
-    /// Asked for after each [`receive`](Exchange::receive) and [`closed`](Exchange::closed), until there is none.
-    fn refused(&mut self) -> Option<usize> {
+    /// Asked for after each [`receive`](Exchange::receive) and [`on_close`](Exchange::closed), until there is none.
+    fn pop_refused(&mut self) -> Option<usize> {
         None
     }
 
     /// A new connection: forgets what is left of the last one.
-    fn reconnected(&mut self);
+    fn on_reconnect(&mut self);
 
     /// Bytes of replies still expected, if that is known. A fault then waits a moment, to distinguish wrong bytes from too many.
     fn outstanding(&self) -> Option<usize> {
@@ -130,12 +130,12 @@ impl Answer {
 }
 
 /// Requests that are written and not all sent.
-pub(crate) trait Outgoing: Default {
+pub(crate) trait OutgoingBuffer: Default {
     /// Bytes in all.
     fn len(&self) -> usize;
 
     /// Bytes from `at` on: at least one, if there are so many.
-    fn piece(&self, at: usize) -> Piece<'_>;
+    fn bytes_from(&self, at: usize) -> SendBytes<'_>;
 
     /// All of them are sent.
     fn clear(&mut self);
@@ -143,7 +143,7 @@ pub(crate) trait Outgoing: Default {
 
 /// Bytes to send.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum SendBytes<'a> {
     /// Copied, unless they are many.
     Borrowed(&'a [u8]),
     /// Never copied.
@@ -152,11 +152,11 @@ pub(crate) enum Piece<'a> {
     Shared(&'a Rc<[u8]>),
 }
 
-impl Piece<'_> {
+impl SendBytes<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
-            Piece::Borrowed(bytes) | Piece::Static(bytes) => bytes,
-            Piece::Shared(bytes) => bytes,
+            SendBytes::Borrowed(bytes) | SendBytes::Static(bytes) => bytes,
+            SendBytes::Shared(bytes) => bytes,
         }
     }
 }
@@ -171,7 +171,11 @@ pub(crate) trait Transport: 'static {
     ) -> Poll<io::Result<Option<R>>>;
 
     /// Accepts bytes to send; returns how many: at least one. They leave by themselves.
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: Piece<'_>) -> Poll<io::Result<usize>>;
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_from: SendBytes<'_>,
+    ) -> Poll<io::Result<usize>>;
 
     /// Ends the client's side, behind what was accepted.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;

@@ -1,14 +1,15 @@
 //! Templates of requests: text with fields.
 
-use super::Fill;
-use crate::invalid::{Invalid, invalid};
+use super::FieldValues;
+use crate::invalid::{InvalidValue, invalid};
 use std::io::Write;
 use std::str::FromStr;
 
 /// Most characters that `{hex N}` and `{text N}` write.
 const MAX_CHARACTERS: u64 = 1 << 20;
 /// The characters of `{text N}`.
-const TEXT: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+const TEXT_ALPHABET: &[u8; 64] =
+    b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 
 /// Text with fields that are replaced in each request:
 ///
@@ -24,11 +25,11 @@ const TEXT: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 /// A `}` outside a field stands for itself.
 ///
 /// ```
-/// use annulus_load::{Fill, Template};
+/// use annulus_load::{FieldValues, Template};
 ///
 /// let template: Template = r#"{{"id": {n}, "user": "{random 1 9}"}"#.parse().unwrap();
 /// let mut body = Vec::new();
-/// template.write(&mut Fill::new(1, 0, 1), &mut body);
+/// template.write(&mut FieldValues::new(1, 0, 1), &mut body);
 /// assert!(body.starts_with(br#"{"id": 0, "user": ""#) && body.ends_with(b"\"}"));
 ///
 /// let error = "GET key:{n".parse::<Template>().unwrap_err().to_string();
@@ -63,8 +64,8 @@ impl Template {
     /// If a field has no end, or is none of those above; and the errors of `decode`.
     pub fn parse_with(
         text: &str,
-        mut decode: impl FnMut(&str) -> Result<Vec<u8>, Invalid>,
-    ) -> Result<Template, Invalid> {
+        mut decode: impl FnMut(&str) -> Result<Vec<u8>, InvalidValue>,
+    ) -> Result<Template, InvalidValue> {
         let mut template = Template { parts: Vec::new() };
         let mut rest = text;
         while let Some(at) = rest.find('{') {
@@ -77,7 +78,10 @@ impl Template {
             }
             let character = text[..text.len() - field.len()].chars().count() + 1;
             let error = |what: String| {
-                invalid(format!("the field '{}' at character {character} {what}", shown(field)))
+                invalid(format!(
+                    "the field '{}' at character {character} {what}",
+                    quote_field(field)
+                ))
             };
             let no_end = || error("has no end: close it with }, or write {{ for a brace".into());
             let end = field.find('}').ok_or_else(no_end)?;
@@ -103,18 +107,18 @@ impl Template {
     }
 
     /// Appends the text with its fields replaced. A random field draws anew each time.
-    pub fn write(&self, fill: &mut Fill, out: &mut Vec<u8>) {
+    pub fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) {
         for part in &self.parts {
             match *part {
                 Part::Text(ref text) => out.extend_from_slice(text),
-                Part::Number => write_number(fill.number(), out),
-                Part::Client => write_number(fill.client(), out),
-                Part::Random(least, most) => write_number(fill.random.u64(least..=most), out),
+                Part::Number => write_number(values.number(), out),
+                Part::Client => write_number(values.client(), out),
+                Part::Random(least, most) => write_number(values.random.u64(least..=most), out),
                 Part::Hex(count) => {
-                    out.extend((0..count).map(|_| b"0123456789abcdef"[fill.random.usize(..16)]));
+                    out.extend((0..count).map(|_| b"0123456789abcdef"[values.random.usize(..16)]));
                 }
                 Part::Characters(count) => {
-                    out.extend((0..count).map(|_| TEXT[fill.random.usize(..64)]));
+                    out.extend((0..count).map(|_| TEXT_ALPHABET[values.random.usize(..64)]));
                 }
             }
         }
@@ -160,16 +164,16 @@ fn parse_field(field: &str) -> Result<Part, String> {
 }
 
 /// The beginning of a text, up to the end of its field.
-fn shown(text: &str) -> String {
+fn quote_field(text: &str) -> String {
     let field = text.split_inclusive('}').next().unwrap_or_default();
     let beginning: String = field.chars().take(40).collect();
     if beginning.len() < field.len() { beginning + "…" } else { beginning }
 }
 
 impl FromStr for Template {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Template, Invalid> {
+    fn from_str(text: &str) -> Result<Template, InvalidValue> {
         Template::parse_with(text, |text| Ok(text.as_bytes().to_vec()))
     }
 }
@@ -181,36 +185,39 @@ mod tests {
 
     fn written(text: &str) -> String {
         let template: Template = text.parse().unwrap();
-        let (mut fill, mut out) = (Fill::new(1, 2, 5), Vec::new());
-        fill.next_request();
-        template.write(&mut fill, &mut out);
+        let (mut values, mut out) = (FieldValues::new(1, 2, 5), Vec::new());
+        values.next_request();
+        template.write(&mut values, &mut out);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn fields_are_replaced() {
+    fn template_fields_are_replaced() {
         assert_eq!(written("a {n} b{client}"), "a 7 b2");
         assert_eq!(written("{{n} } {{{n}}"), "{n} } {7}");
         assert_eq!(written("{random 5 5}-{ n }"), "5-7");
         let hex = written("{hex 12}");
         assert!(hex.len() == 12 && u64::from_str_radix(&hex, 16).is_ok(), "{hex}");
         let text = written("{text 300}");
-        assert!(text.len() == 300 && text.bytes().all(|byte| TEXT.contains(&byte)), "{text}");
+        assert!(
+            text.len() == 300 && text.bytes().all(|byte| TEXT_ALPHABET.contains(&byte)),
+            "{text}"
+        );
         assert_eq!(written("{text 0}ü"), "ü");
     }
 
     #[test]
-    fn random_numbers_reach_their_bounds_and_are_drawn_anew() {
+    fn random_field_draws_new_numbers_including_both_bounds() {
         let template: Template = "{random 3 5} ".parse().unwrap();
-        let (mut fill, mut out) = (Fill::new(1, 0, 1), Vec::new());
-        (0..200).for_each(|_| template.write(&mut fill, &mut out));
+        let (mut values, mut out) = (FieldValues::new(1, 0, 1), Vec::new());
+        (0..200).for_each(|_| template.write(&mut values, &mut out));
         let text = String::from_utf8(out).unwrap();
         let drawn: std::collections::BTreeSet<_> = text.split_whitespace().collect();
         assert!(drawn.iter().eq(&["3", "4", "5"]), "{drawn:?}");
     }
 
     #[test]
-    fn errors_show_the_field_and_where_it_begins() {
+    fn template_error_shows_the_field_and_its_position() {
         for (text, part) in [
             ("GET key:{n", "'{n' at character 9 has no end: close it with }, or write {{"),
             ("ü{", "'{' at character 2 has no end"),
@@ -229,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics_and_text_without_braces_stays(text in "\\PC{0,20}|[{}a-n0-9 '\"]{0,20}") {
+        fn parsing_never_panics_and_keeps_text_without_braces(text in "\\PC{0,20}|[{}a-n0-9 '\"]{0,20}") {
             let parsed = text.parse::<Template>();
             if !text.contains('{') {
                 prop_assert_eq!(parsed, Ok(Template::constant(text)));
@@ -237,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn doubled_braces_are_braces(text in "\\PC{0,20}") {
+        fn doubled_braces_become_single_braces(text in "\\PC{0,20}") {
             let doubled = text.replace('{', "{{");
             prop_assert_eq!(doubled.parse::<Template>().unwrap(), Template::constant(text));
         }

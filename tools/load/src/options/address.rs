@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// How long to try each address of a host that has several.
-const TRY: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A host, by name or by number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Address {
 
 impl Address {
     /// If its port requires a privilege, the first one that does not: 1024, unless this machine has another limit.
-    pub fn first_free_of_privilege(&self) -> Option<u16> {
+    pub fn first_unprivileged_port(&self) -> Option<u16> {
         let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         let first = first.ok().and_then(|first| first.trim().parse().ok()).unwrap_or(1024);
         (1..first).contains(&self.port).then_some(first)
@@ -44,7 +44,8 @@ impl Address {
     /// The address to connect to: of several, the first that answers.
     pub(super) fn resolve_one(&self) -> Result<SocketAddr, OptionsError> {
         let found = self.resolve()?;
-        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY).is_ok();
+        let answers =
+            |address: &&SocketAddr| TcpStream::connect_timeout(address, PROBE_TIMEOUT).is_ok();
         let several = found.len() > 1;
         Ok(*found.iter().find(|address| !several || answers(address)).unwrap_or(&found[0]))
     }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn well_formed() {
+    fn well_formed_addresses_round_trip() {
         for text in
             ["127.0.0.1:7000", "localhost:0", "[::1]:80", "[fe80::1%eth0]:7", "a-b.example:65535"]
         {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_addresses_are_refused_with_a_remedy() {
+    fn malformed_address_error_says_what_to_write() {
         for (text, part) in [
             ("127.0.0.1", "no port"),
             ("127.0.0.1:", "not a port"),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_an_interface_by_name_or_number() {
+    fn ipv6_zone_accepts_interface_name_or_number() {
         let resolve = |text: &str| text.parse::<Address>().unwrap().resolve();
         let expected = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, 1);
         for text in ["[fe80::1%lo]:7", "[fe80::1%1]:7"] {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_resolve_to_themselves() {
+    fn numeric_address_resolves_to_itself() {
         let address: Address = "127.0.0.1:7000".parse().unwrap();
         assert_eq!(address.resolve().unwrap(), ["127.0.0.1:7000".parse().unwrap()]);
         assert_eq!(address.resolve_one().unwrap().port(), 7000);

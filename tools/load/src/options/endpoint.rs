@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The prefix of a UDP address.
-const UDP: &str = "udp://";
+const UDP_PREFIX: &str = "udp://";
 /// The optional prefix of a TCP address.
-const TCP: &str = "tcp://";
+const TCP_PREFIX: &str = "tcp://";
 /// The prefixes of Unix sockets: streams, and datagrams.
-const UNIX: &str = "unix:";
-const UNIX_DATAGRAM: &str = "unix-datagram:";
+const UNIX_PREFIX: &str = "unix:";
+const UNIX_DATAGRAM_PREFIX: &str = "unix-datagram:";
 
 /// An endpoint: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`; in place of a path an
 /// abstract name after an `@`.
@@ -54,9 +54,9 @@ impl Endpoint {
     }
 
     /// If its port requires a privilege, the first one that does not.
-    pub fn first_free_of_privilege(&self) -> Option<u16> {
+    pub fn first_unprivileged_port(&self) -> Option<u16> {
         match self {
-            Endpoint::Tcp(address) | Endpoint::Udp(address) => address.first_free_of_privilege(),
+            Endpoint::Tcp(address) | Endpoint::Udp(address) => address.first_unprivileged_port(),
             Endpoint::Unix(_) | Endpoint::UnixDatagram(_) => None,
         }
     }
@@ -72,9 +72,9 @@ impl Endpoint {
     }
 
     /// One of its addresses, in the form of the command line.
-    pub fn written(&self, address: SocketAddr) -> String {
+    pub fn display_address(&self, address: SocketAddr) -> String {
         match self {
-            Endpoint::Udp(_) => format!("{UDP}{address}"),
+            Endpoint::Udp(_) => format!("{UDP_PREFIX}{address}"),
             _ => address.to_string(),
         }
     }
@@ -84,16 +84,16 @@ impl FromStr for Endpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Endpoint, String> {
-        if let Some(path) = text.strip_prefix(UNIX_DATAGRAM) {
-            return checked(path).map(Endpoint::UnixDatagram);
+        if let Some(path) = text.strip_prefix(UNIX_DATAGRAM_PREFIX) {
+            return check_path(path).map(Endpoint::UnixDatagram);
         }
-        if let Some(path) = text.strip_prefix(UNIX) {
-            return checked(path).map(Endpoint::Unix);
+        if let Some(path) = text.strip_prefix(UNIX_PREFIX) {
+            return check_path(path).map(Endpoint::Unix);
         }
-        if let Some(address) = text.strip_prefix(UDP) {
+        if let Some(address) = text.strip_prefix(UDP_PREFIX) {
             return address.parse().map(Endpoint::Udp);
         }
-        let address = text.strip_prefix(TCP).unwrap_or(text);
+        let address = text.strip_prefix(TCP_PREFIX).unwrap_or(text);
         match address.split_once("://") {
             Some((scheme, _)) => Err(format!(
                 "'{scheme}' is not spoken here: write HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path"
@@ -109,18 +109,19 @@ impl fmt::Display for Endpoint {
             Endpoint::Tcp(address) => {
                 // A host may be called as a scheme is.
                 let text = address.to_string();
-                let is_path = text.starts_with(UNIX) || text.starts_with(UNIX_DATAGRAM);
-                write!(f, "{}{text}", if is_path { TCP } else { "" })
+                let is_path =
+                    text.starts_with(UNIX_PREFIX) || text.starts_with(UNIX_DATAGRAM_PREFIX);
+                write!(f, "{}{text}", if is_path { TCP_PREFIX } else { "" })
             }
-            Endpoint::Udp(address) => write!(f, "{UDP}{address}"),
-            Endpoint::Unix(path) => write!(f, "{UNIX}{}", path.display()),
-            Endpoint::UnixDatagram(path) => write!(f, "{UNIX_DATAGRAM}{}", path.display()),
+            Endpoint::Udp(address) => write!(f, "{UDP_PREFIX}{address}"),
+            Endpoint::Unix(path) => write!(f, "{UNIX_PREFIX}{}", path.display()),
+            Endpoint::UnixDatagram(path) => write!(f, "{UNIX_DATAGRAM_PREFIX}{}", path.display()),
         }
     }
 }
 
 /// Checks a path or an abstract name.
-fn checked(path: &str) -> Result<PathBuf, String> {
+fn check_path(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
     ServerAddress::Unix(path.clone()).validate().map_err(|error| error.to_string())?;
     Ok(path)
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scheme_selects_the_protocol() {
+    fn endpoint_scheme_selects_the_protocol() {
         let parsed = |text: &str| text.parse::<Endpoint>().unwrap();
         assert!(matches!(parsed("127.0.0.1:7000"), Endpoint::Tcp(_)));
         assert_eq!(parsed("tcp://[::1]:7"), parsed("[::1]:7"));
@@ -142,7 +143,10 @@ mod tests {
         for text in ["127.0.0.1:7000", "udp://[::1]:80"] {
             let endpoint = parsed(text);
             assert_eq!(endpoint.to_string(), text);
-            assert_eq!(endpoint.written(text.trim_start_matches(UDP).parse().unwrap()), text);
+            assert_eq!(
+                endpoint.display_address(text.trim_start_matches(UDP_PREFIX).parse().unwrap()),
+                text
+            );
         }
         for text in ["unix:/run/echo", "unix-datagram:echo", "unix:@echo"] {
             assert!(parsed(text).is_path() && parsed(text).to_string() == text);
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_scheme_is_refused_with_a_remedy() {
+    fn unknown_scheme_error_says_what_to_write() {
         let long = format!("unix:/{}", "x".repeat(107));
         for (text, part) in [
             ("http://a:80", "'http' is not spoken"),

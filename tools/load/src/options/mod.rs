@@ -9,13 +9,13 @@ mod values;
 pub use address::Address;
 pub use endpoint::Endpoint;
 #[doc(hidden)]
-pub use target::parse_twice as parse_target_twice;
+pub use target::check_round_trip as check_target_round_trip;
 pub use values::{parse_bytes, parse_duration};
 
 use crate::exchange::script::LengthField;
 use crate::plan::{Datagrams, MAX_EVENT_LOOPS, Plan, Streams, Workload};
 use crate::protocol::Protocol;
-use crate::schedule::{Arrivals, Rate, Schedule, Think};
+use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime};
 use crate::server_address::ServerAddress;
 use crate::tls::{Tls, Trust};
 use annulus::DriverChoice;
@@ -85,7 +85,7 @@ pub struct Options {
     /// 5ms..20ms (uniform), or exp:10ms (exponential, with this mean)
     #[arg(long, value_name = "TIME")]
     #[serde(deserialize_with = "optional")]
-    pub think: Option<Think>,
+    pub think: Option<ThinkTime>,
     /// A connection for each message: connect, send, receive, close. Response
     /// times have the connect, service times have not
     #[arg(long)]
@@ -116,59 +116,59 @@ pub struct Options {
     pub interval: Option<Duration>,
 
     /// The method [default: GET, and POST if there is a body]
-    #[arg(short = 'X', long, value_name = "METHOD", help_heading = HTTP)]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = HTTP_HEADING)]
     pub method: Option<String>,
     /// A header, such as 'accept: text/html'; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = HTTP)]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = HTTP_HEADING)]
     pub headers: Vec<String>,
     /// The body, as it is
-    #[arg(short = 'd', long, value_name = "TEXT", help_heading = HTTP, conflicts_with = "body_file")]
+    #[arg(short = 'd', long, value_name = "TEXT", help_heading = HTTP_HEADING, conflicts_with = "body_file")]
     pub body: Option<String>,
     /// A file with the body, as it is
-    #[arg(long, value_name = "FILE", help_heading = HTTP)]
+    #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING)]
     pub body_file: Option<PathBuf>,
     /// A request in place of that of the target's path: '/PATH', 'METHOD /PATH'
     /// or 'METHOD /PATH BODY'; may be repeated, with weights: '9*/a' '1*/b'; or
     /// @FILE with one a line
-    #[arg(long = "request", value_name = "REQUEST", help_heading = HTTP,
+    #[arg(long = "request", value_name = "REQUEST", help_heading = HTTP_HEADING,
           conflicts_with_all = ["method", "body", "body_file"])]
     pub requests: Vec<String>,
     /// HTTP/2: by ALPN over TLS, else without a question (prior knowledge);
     /// --pipeline says how many requests a connection has at once
-    #[arg(long, help_heading = HTTP)]
+    #[arg(long, help_heading = HTTP_HEADING)]
     pub h2: bool,
 
     /// A request, with escapes such as \r\n and \x00, and fields such as
     /// {client}; may be repeated, with weights: '9*a' '1*b'; or @FILE as it is
-    #[arg(long, value_name = "TEXT", help_heading = OTHERS)]
+    #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub send: Vec<String>,
     /// The whole reply, with escapes and fields, for all requests or one for
     /// each; others are counted as errors; or @FILE as it is
-    #[arg(long, value_name = "TEXT", help_heading = OTHERS)]
+    #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub expect: Vec<String>,
     /// A reply ends with these bytes, with escapes, such as \n
-    #[arg(long, value_name = "TEXT", help_heading = OTHERS)]
+    #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub reply_until: Option<String>,
     /// A reply has so many bytes [default: as many as the expected one]
-    #[arg(long, value_name = "BYTES", help_heading = OTHERS)]
+    #[arg(long, value_name = "BYTES", help_heading = SCRIPT_HEADING)]
     pub reply_length: Option<usize>,
     /// A reply begins with a field that counts the bytes behind it: u8, u16be,
     /// u32le and so on; @OFFSET if it is not at the start, +N or -N if it counts
     /// others
-    #[arg(long, value_name = "FIELD", help_heading = OTHERS)]
+    #[arg(long, value_name = "FIELD", help_heading = SCRIPT_HEADING)]
     #[serde(deserialize_with = "optional")]
     pub reply_length_field: Option<LengthField>,
 
     /// Trust the certificates of this file (PEM), and no others [default:
     /// those that this system trusts]
-    #[arg(long, value_name = "FILE", help_heading = TLS)]
+    #[arg(long, value_name = "FILE", help_heading = TLS_HEADING)]
     pub tls_ca: Option<PathBuf>,
     /// Check no certificate: neither its issuer, nor its name, nor its dates
-    #[arg(long, conflicts_with = "tls_ca", help_heading = TLS)]
+    #[arg(long, conflicts_with = "tls_ca", help_heading = TLS_HEADING)]
     pub tls_skip_certificate_check: bool,
     /// The name to ask for, and that the certificate must be for [default:
     /// the target's host]
-    #[arg(long, value_name = "NAME", help_heading = TLS)]
+    #[arg(long, value_name = "NAME", help_heading = TLS_HEADING)]
     pub tls_server_name: Option<String>,
 
     // Keys of files only.
@@ -187,21 +187,21 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-const HTTP: &str = "HTTP, for targets http:// and https://";
-const OTHERS: &str = "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:";
-const TLS: &str = "TLS, for targets https:// and tls://";
+const HTTP_HEADING: &str = "HTTP, for targets http:// and https://";
+const SCRIPT_HEADING: &str = "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:";
+const TLS_HEADING: &str = "TLS, for targets https:// and tls://";
 
 /// A command line of a load.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Line {
+struct CommandLine {
     #[command(flatten)]
     options: Options,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Line::parse_from::<_, &str>([]).options
+        CommandLine::parse_from::<_, &str>([]).options
     }
 }
 
@@ -227,7 +227,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptionsError> {
 
 /// The kinds of load, by what their clients exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum LoadKind {
     Echo,
     Datagrams,
     Http,
@@ -241,7 +241,7 @@ impl FromStr for Options {
     fn from_str(line: &str) -> Result<Options, OptionsError> {
         let words = shlex::split(line);
         let words = words.ok_or_else(|| usage("a quotation or an escape has no end"))?;
-        let parsed = Line::try_parse_from(words).map_err(|error| {
+        let parsed = CommandLine::try_parse_from(words).map_err(|error| {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
             usage(first.trim_start_matches("error: "))
@@ -253,7 +253,8 @@ impl FromStr for Options {
 impl Options {
     /// The load of a file, if the target names one: then the file has the whole load.
     pub fn resolved(self) -> Result<Options, OptionsError> {
-        let Some(path) = self.text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
+        let Some(path) =
+            self.target_text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
         else {
             return Ok(self);
         };
@@ -272,7 +273,7 @@ impl Options {
     }
 
     /// The target, as it was given.
-    fn text(&self) -> Option<&str> {
+    fn target_text(&self) -> Option<&str> {
         self.target.as_deref().or(self.address.as_deref())
     }
 
@@ -299,22 +300,22 @@ impl Options {
         &self,
         address: impl Fn(&Target) -> Result<ServerAddress, OptionsError>,
     ) -> Result<Plan, OptionsError> {
-        let text = self.text().unwrap_or("127.0.0.1:7000");
+        let text = self.target_text().unwrap_or("127.0.0.1:7000");
         let target = Target::parse(text).map_err(|why| usage(format!("'{text}': {why}")))?;
         let kind = self.kind(&target)?;
         self.check(kind, &target)?;
         let workload: Workload = match kind {
-            Kind::Datagrams => {
+            LoadKind::Datagrams => {
                 let window = self.pipeline.unwrap_or(1);
                 Datagrams { window, segments: self.segments, driver: self.driver }.into()
             }
-            Kind::Echo | Kind::Http | Kind::Script => self.streams().into(),
+            LoadKind::Echo | LoadKind::Http | LoadKind::Script => self.streams().into(),
         };
         let protocol = match kind {
-            Kind::Echo | Kind::Datagrams => Protocol::Echo,
-            Kind::Http if self.h2 => Protocol::Http2(self.http(&target)?),
-            Kind::Http => Protocol::Http(self.http(&target)?),
-            Kind::Script => Protocol::Script(self.script()?),
+            LoadKind::Echo | LoadKind::Datagrams => Protocol::Echo,
+            LoadKind::Http if self.h2 => Protocol::Http2(self.http(&target)?),
+            LoadKind::Http => Protocol::Http(self.http(&target)?),
+            LoadKind::Script => Protocol::Script(self.script()?),
         };
         let usual = Plan::new(address(&target)?, workload);
         let plan = Plan {
@@ -351,39 +352,40 @@ impl Options {
         }
     }
 
-    fn kind(&self, target: &Target) -> Result<Kind, OptionsError> {
+    fn kind(&self, target: &Target) -> Result<LoadKind, OptionsError> {
         match (target.scheme.is_http(), !self.send.is_empty(), target.endpoint.is_stream()) {
             (true, true, _) => Err(usage(format!(
                 "{target}: a target of HTTP and --send are two protocols: leave one out"
             ))),
-            (true, ..) => Ok(Kind::Http),
-            (_, true, true) => Ok(Kind::Script),
+            (true, ..) => Ok(LoadKind::Http),
+            (_, true, true) => Ok(LoadKind::Script),
             (_, true, false) => Err(usage(format!(
                 "{target} has datagrams, and --send is for connections: leave one out"
             ))),
-            (.., true) => Ok(Kind::Echo),
-            (.., false) => Ok(Kind::Datagrams),
+            (.., true) => Ok(LoadKind::Echo),
+            (.., false) => Ok(LoadKind::Datagrams),
         }
     }
 
     /// Refuses options that another kind of load has.
-    fn check(&self, kind: Kind, target: &Target) -> Result<(), OptionsError> {
-        const STREAMS: &[Kind] = &[Kind::Echo, Kind::Http, Kind::Script];
-        const HTTP: (&str, &[Kind]) = ("a target http://… or https://…", &[Kind::Http]);
-        const SEND: (&str, &[Kind]) = ("--send", &[Kind::Script]);
+    fn check(&self, kind: LoadKind, target: &Target) -> Result<(), OptionsError> {
+        const STREAMS: &[LoadKind] = &[LoadKind::Echo, LoadKind::Http, LoadKind::Script];
+        const HTTP_HEADING: (&str, &[LoadKind]) =
+            ("a target http://… or https://…", &[LoadKind::Http]);
+        const SEND: (&str, &[LoadKind]) = ("--send", &[LoadKind::Script]);
         let with = [
-            (!self.headers.is_empty(), "--header", HTTP),
-            (self.method.is_some(), "--method", HTTP),
-            (self.body.is_some(), "--body", HTTP),
-            (self.body_file.is_some(), "--body-file", HTTP),
-            (!self.requests.is_empty(), "--request", HTTP),
-            (self.h2, "--h2", HTTP),
+            (!self.headers.is_empty(), "--header", HTTP_HEADING),
+            (self.method.is_some(), "--method", HTTP_HEADING),
+            (self.body.is_some(), "--body", HTTP_HEADING),
+            (self.body_file.is_some(), "--body-file", HTTP_HEADING),
+            (!self.requests.is_empty(), "--request", HTTP_HEADING),
+            (self.h2, "--h2", HTTP_HEADING),
             (!self.expect.is_empty(), "--expect", SEND),
             (self.reply_until.is_some(), "--reply-until", SEND),
             (self.reply_length.is_some(), "--reply-length", SEND),
             (self.reply_length_field.is_some(), "--reply-length-field", SEND),
-            (self.length.is_some(), "--length", ("echo", &[Kind::Echo, Kind::Datagrams])),
-            (self.segments, "--segments", ("a target udp://…", &[Kind::Datagrams])),
+            (self.length.is_some(), "--length", ("echo", &[LoadKind::Echo, LoadKind::Datagrams])),
+            (self.segments, "--segments", ("a target udp://…", &[LoadKind::Datagrams])),
             (self.per_connection, "--per-connection", ("connections", STREAMS)),
             (self.threads.is_some(), "--threads", ("connections", STREAMS)),
         ];
@@ -391,7 +393,7 @@ impl Options {
         let (option, other) = match wrong {
             Some((_, option, (other, _))) => (*option, *other),
             None if target.scheme.is_encrypted() => return Ok(()),
-            None => match self.of_tls() {
+            None => match self.tls_option() {
                 Some(option) => (option, "a target https://… or tls://…"),
                 None => return Ok(()),
             },
@@ -399,7 +401,7 @@ impl Options {
         Err(usage(format!("{option} does nothing without {other}: add that, or leave it out")))
     }
 
-    fn of_tls(&self) -> Option<&'static str> {
+    fn tls_option(&self) -> Option<&'static str> {
         let all = [
             (self.tls_ca.is_some(), "--tls-ca"),
             (self.tls_skip_certificate_check, "--tls-skip-certificate-check"),

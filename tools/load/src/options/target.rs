@@ -148,7 +148,7 @@ fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// If the text is no target.
-pub fn parse_twice(text: &str) -> Result<(), String> {
+pub fn check_round_trip(text: &str) -> Result<(), String> {
     let one = Target::parse(text)?;
     let other = Target::parse(&one.text)
         .unwrap_or_else(|error| panic!("{text} is shown as {}: {error}", one.text));
@@ -162,12 +162,12 @@ mod tests {
 
     /// The inputs are those that the fuzz target starts from.
     #[test]
-    fn what_is_shown_of_a_target_is_the_same_target() {
+    fn displayed_target_parses_to_the_same_target() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/target");
         let inputs = std::fs::read_dir(directory).unwrap();
         let accepted = inputs.filter(|input| {
             let text = std::fs::read_to_string(input.as_ref().unwrap().path()).unwrap();
-            parse_twice(&text).is_ok()
+            check_round_trip(&text).is_ok()
         });
         assert!(accepted.count() >= 8);
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_taken_as_they_are_written() {
+    fn urls_are_split_into_endpoint_authority_and_path() {
         for (text, scheme, endpoint, authority, path) in [
             (
                 "http://127.0.0.1:8080/a?b=c",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_part_is_named() {
+    fn target_error_names_the_invalid_part() {
         refused("ftp://a", "the scheme 'ftp' is not spoken here: use tcp://");
         refused("http://", "the host is missing");
         refused("http://:80/", "the host is missing");

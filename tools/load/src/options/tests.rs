@@ -5,7 +5,7 @@ use crate::mix::Template;
 use clap::Parser;
 
 fn resolve(args: &[&str]) -> Result<Plan, String> {
-    let line = Line::try_parse_from(args).map_err(|error| error.to_string())?;
+    let line = CommandLine::try_parse_from(args).map_err(|error| error.to_string())?;
     line.options.plan().map_err(|error| error.to_string())
 }
 
@@ -16,35 +16,35 @@ fn http(args: &[&str]) -> Http {
     }
 }
 
-const SKIP: &str = "--tls-skip-certificate-check";
+const SKIP_CHECK: &str = "--tls-skip-certificate-check";
 
 #[test]
-fn the_target_and_the_options_say_what_is_exchanged() {
+fn target_and_options_select_the_protocol() {
     for (args, name) in [
         (&["127.0.0.1:7"][..], "echo"),
         (&["unix:/x"], "echo"),
         (&["-a", "unix-datagram:/x"], "echo"),
         (&["udp://127.0.0.1:7", "--pipeline", "4", "--segments"], "echo"),
         (&["http://127.0.0.1"], "HTTP/1.1"),
-        (&["https://127.0.0.1", "--h2", SKIP], "HTTP/2"),
-        (&["tls://127.0.0.1:1", "--send", r"x\n", "--reply-until", r"\n", SKIP], "script"),
+        (&["https://127.0.0.1", "--h2", SKIP_CHECK], "HTTP/2"),
+        (&["tls://127.0.0.1:1", "--send", r"x\n", "--reply-until", r"\n", SKIP_CHECK], "script"),
     ] {
         let plan = resolve(args).unwrap();
         assert_eq!(plan.protocol.name(), name, "{args:?}");
-        assert_eq!(plan.tls.is_some(), args.contains(&SKIP));
+        assert_eq!(plan.tls.is_some(), args.contains(&SKIP_CHECK));
     }
     let datagrams = resolve(&["udp://127.0.0.1:7"]).unwrap();
     assert_eq!(datagrams.reply_timeout, Duration::from_millis(200));
 }
 
 #[test]
-fn options_that_mean_nothing_are_refused() {
+fn options_without_effect_are_rejected() {
     for (args, part) in [
         (&["127.0.0.1:1", "-H", "a: b"][..], "--header does nothing without a target http://"),
         (&["tcp://127.0.0.1:1", "--h2"], "--h2 does nothing without a target http://"),
         (&["127.0.0.1:1", "--expect", "x"], "--expect does nothing without --send"),
         (&["http://127.0.0.1", "--tls-server-name", "b"], "does nothing without a target https://"),
-        (&["127.0.0.1:1", SKIP], "does nothing without a target https://"),
+        (&["127.0.0.1:1", SKIP_CHECK], "does nothing without a target https://"),
         (&["http://127.0.0.1", "-l", "5"], "--length does nothing without echo"),
         (&["unix-datagram:/x", "--per-connection"], "does nothing without connections"),
         (&["unix-datagram:/x", "--segments"], "segments are for UDP"),
@@ -97,7 +97,7 @@ fn options_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn requests_are_made_of_the_options() {
+fn options_build_the_requests() {
     let http = self::http(&["http://127.0.0.1:8080/x?y#z", "-H", "Accept:  */*", "-d", "{}"]);
     assert_eq!(http.authority, "127.0.0.1:8080");
     let body = Some(Template::constant("{}"));
@@ -125,17 +125,17 @@ fn requests_are_made_of_the_options() {
 }
 
 #[test]
-fn certificates_are_for_the_host_unless_another_name_is_given() {
+fn certificate_name_defaults_to_the_host() {
     let tls = |args: &[&str]| resolve(args).unwrap().tls.unwrap();
-    assert_eq!(tls(&["https://localhost:8443", SKIP]).server_name, "localhost");
-    assert_eq!(tls(&["https://[::1]", SKIP]).server_name, "::1");
-    assert_eq!(tls(&["tls://127.0.0.1:1", SKIP]).server_name, "127.0.0.1");
-    let named = tls(&["https://127.0.0.1", SKIP, "--tls-server-name", "b"]);
+    assert_eq!(tls(&["https://localhost:8443", SKIP_CHECK]).server_name, "localhost");
+    assert_eq!(tls(&["https://[::1]", SKIP_CHECK]).server_name, "::1");
+    assert_eq!(tls(&["tls://127.0.0.1:1", SKIP_CHECK]).server_name, "127.0.0.1");
+    let named = tls(&["https://127.0.0.1", SKIP_CHECK, "--tls-server-name", "b"]);
     assert_eq!((named.server_name.as_str(), named.trust), ("b", Trust::Unchecked));
 }
 
 #[test]
-fn a_file_has_the_same_keys_and_more() {
+fn toml_file_accepts_options_and_extra_keys() {
     let text = r#"
         target = "127.0.0.1:7"
         clients = 3
@@ -170,7 +170,7 @@ fn a_file_has_the_same_keys_and_more() {
 }
 
 #[test]
-fn a_line_is_split_as_a_shell_does() {
+fn option_line_is_split_like_a_shell_does() {
     let options: Options = "http://127.0.0.1:1/ -H 'a: b c'".parse().unwrap();
     let Protocol::Http(http) = options.plan().unwrap().protocol else { panic!("no HTTP") };
     assert_eq!(http.headers, [("a".to_owned(), "b c".to_owned())]);

@@ -1,6 +1,6 @@
 //! Values as they are typed, and as TOML has them.
 
-use crate::mix::MAX_LENGTH;
+use crate::mix::MAX_MESSAGE_BYTES;
 use crate::schedule::parse_time;
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The longest duration of any option: thirty days.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Bytes: `128`, `16K`, `4M` or `1G`; each unit is 1024 of the one before.
 ///
@@ -31,14 +31,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// If the text is no time, or one of over thirty days.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let time = parse_time(text).map_err(|error| error.to_string())?;
-    if time > LONGEST { Err(format!("'{text}' is outside 0 to 30 days")) } else { Ok(time) }
+    if time > MAX_DURATION { Err(format!("'{text}' is outside 0 to 30 days")) } else { Ok(time) }
 }
 
 /// The length of a message.
 pub(super) fn length(text: &str) -> Result<usize, String> {
     match parse_bytes(text)? {
-        bytes if (1..=MAX_LENGTH as u64).contains(&bytes) => Ok(bytes as usize),
-        bytes => Err(format!("{bytes} bytes a message: ask for 1 to {MAX_LENGTH}")),
+        bytes if (1..=MAX_MESSAGE_BYTES as u64).contains(&bytes) => Ok(bytes as usize),
+        bytes => Err(format!("{bytes} bytes a message: ask for 1 to {MAX_MESSAGE_BYTES}")),
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units() {
+    fn parse_bytes_accepts_units() {
         for (text, expected) in
             [("1", 1), ("1000", 1000), ("16K", 16 << 10), ("4m", 4 << 20), ("1G", 1 << 30)]
         {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units_and_a_limit() {
+    fn parse_duration_accepts_units_and_rejects_over_30_days() {
         for (text, millis) in [
             ("10", 10_000),
             ("0.5", 500),

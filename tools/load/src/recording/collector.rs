@@ -18,26 +18,26 @@ pub(crate) struct Collector {
     last: u64,
     /// Classes of requests; 0 if all are alike.
     classes: usize,
-    state: Mutex<State>,
+    state: Mutex<CollectorState>,
 }
 
 #[derive(Default)]
-struct State {
+struct CollectorState {
     /// The tallies that threads have handed over, each with the number of its interval.
     handed: Vec<(u64, Tally)>,
     /// Empty tallies for further intervals.
     spare: Vec<Tally>,
     intervals: BTreeMap<u64, Interval>,
-    positions: Vec<Arc<Position>>,
+    positions: Vec<Arc<RecorderPosition>>,
     /// The intervals before this one were shown.
     shown: u64,
 }
 
 /// The interval that a thread records; the thread has handed over the tallies of earlier intervals.
 #[derive(Debug, Default)]
-pub(super) struct Position(AtomicU64);
+pub(super) struct RecorderPosition(AtomicU64);
 
-impl Position {
+impl RecorderPosition {
     /// The thread goes on to this interval, and has handed over the tallies of earlier intervals.
     pub(super) fn set(&self, number: u64) {
         // Pairs with the load in `Collector::collect`, which sees the tallies that were handed over before.
@@ -64,8 +64,8 @@ impl Collector {
     }
 
     /// A thread begins to record.
-    pub(super) fn add_recorder(&self) -> (Arc<Position>, Tally) {
-        let position = Arc::<Position>::default();
+    pub(super) fn add_recorder(&self) -> (Arc<RecorderPosition>, Tally) {
+        let position = Arc::<RecorderPosition>::default();
         let mut state = self.lock();
         state.positions.push(Arc::clone(&position));
         state.spare.push(Tally::new(self.classes));
@@ -80,7 +80,7 @@ impl Collector {
     }
 
     /// Takes the last tally of a thread.
-    pub(super) fn hand_in(&self, number: u64, tally: Tally) {
+    pub(super) fn hand_over_last(&self, number: u64, tally: Tally) {
         self.lock().handed.push((number, tally));
     }
 
@@ -88,7 +88,7 @@ impl Collector {
     pub(crate) fn collect(&self, mut each: impl FnMut(&Interval)) {
         let complete = self.add_up();
         let mut state = self.lock();
-        let State { intervals, shown, .. } = &mut *state;
+        let CollectorState { intervals, shown, .. } = &mut *state;
         let last = intervals.last_key_value().map_or(0, |(number, _)| number + 1);
         for number in *shown..complete.min(last) {
             each(intervals.entry(number).or_insert_with(|| self.empty(number)));
@@ -138,7 +138,7 @@ impl Collector {
     }
 
     /// The data is consistent at any time, even if a thread panicked with the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CollectorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,14 +11,14 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// The name of the format.
-pub const FORMAT: &str = "annulus-load";
+pub const FORMAT_NAME: &str = "annulus-load";
 /// The version of the format that is written, and the only one that is read.
-pub const VERSION: u64 = 1;
+pub const FORMAT_VERSION: u64 = 1;
 /// The largest file that is read: 1 GiB. An hour by the second takes some 40 MB.
-pub const MAX_BYTES: u64 = 1 << 30;
+pub const MAX_RECORDING_BYTES: u64 = 1 << 30;
 
 /// The largest time: some three thousand years.
-const LONGEST: f64 = 1e11;
+const MAX_SECONDS: f64 = 1e11;
 
 /// Why a file or text is not read as a recording. It has no source, since its text includes the source's.
 #[derive(Debug, thiserror::Error)]
@@ -27,15 +27,15 @@ pub enum ReadError {
     /// It cannot be read at all.
     #[error("{0}")]
     Io(io::Error),
-    /// It has more than [`MAX_BYTES`] bytes.
-    #[error("it has more than {} MiB, the most that is read: record with longer intervals (--interval)", MAX_BYTES >> 20)]
+    /// It has more than [`MAX_RECORDING_BYTES`] bytes.
+    #[error("it has more than {} MiB, the most that is read: record with longer intervals (--interval)", MAX_RECORDING_BYTES >> 20)]
     TooLarge,
     /// It is not a recording; the text says what was found.
     #[error("it is no recording of annulus load, which `annulus load --json FILE` writes ({0})")]
     NotOurs(String),
     /// It is a recording in another version of the format, which is named.
     #[error(
-        "it is version {0} of the format {FORMAT}, and this is annulus {version}, which reads version {VERSION}: \
+        "it is version {0} of the format {FORMAT_NAME}, and this is annulus {version}, which reads version {FORMAT_VERSION}: \
          read it with the annulus that wrote it, or record again",
         version = env!("CARGO_PKG_VERSION")
     )]
@@ -45,12 +45,12 @@ pub enum ReadError {
     Cut,
     /// It says that it is a recording, but has an error, which the text names.
     #[error("it is no valid recording: {0}")]
-    Invalid(String),
+    InvalidValue(String),
 }
 
 /// A recording as it is written: with figures for readers of the file in front.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenRecording<'a> {
     format: &'static str,
     version: u64,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ struct Written<'a> {
 
 /// The format and version that a file claims.
 #[derive(Deserialize)]
-struct Head {
+struct FormatHeader {
     format: Option<String>,
     version: Option<u64>,
 }
@@ -74,9 +74,9 @@ impl Recording {
     /// # Errors
     /// If the writer fails.
     pub fn write(&self, mut writer: impl Write) -> io::Result<()> {
-        let written = Written {
-            format: FORMAT,
-            version: VERSION,
+        let written = WrittenRecording {
+            format: FORMAT_NAME,
+            version: FORMAT_VERSION,
             summary: self.summary(),
             client_cpu_share: self.cpu_share(),
             by_class: self.class_summaries(),
@@ -92,20 +92,22 @@ impl Recording {
     /// If the reader fails, or has something else: see [`ReadError`].
     pub fn read(reader: impl Read) -> Result<Recording, ReadError> {
         let mut bytes = Vec::new();
-        reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
-        if bytes.len() as u64 > MAX_BYTES {
+        reader.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
+        if bytes.len() as u64 > MAX_RECORDING_BYTES {
             return Err(ReadError::TooLarge);
         }
-        let head =
-            serde_json::from_slice::<Head>(&bytes).map_err(|error| explain_head(&bytes, error))?;
+        let head = serde_json::from_slice::<FormatHeader>(&bytes)
+            .map_err(|error| explain_head(&bytes, error))?;
         match (head.format.as_deref(), head.version) {
-            (Some(FORMAT), Some(VERSION)) => {}
-            (Some(FORMAT), Some(version)) => return Err(ReadError::Version(version)),
-            (Some(FORMAT), None) => return Err(ReadError::Invalid("it has no version".into())),
-            _ => return Err(ReadError::NotOurs(format!("no \"format\": \"{FORMAT}\""))),
+            (Some(FORMAT_NAME), Some(FORMAT_VERSION)) => {}
+            (Some(FORMAT_NAME), Some(version)) => return Err(ReadError::Version(version)),
+            (Some(FORMAT_NAME), None) => {
+                return Err(ReadError::InvalidValue("it has no version".into()));
+            }
+            _ => return Err(ReadError::NotOurs(format!("no \"format\": \"{FORMAT_NAME}\""))),
         }
         let recording = serde_json::from_slice::<Recording>(&bytes);
-        let recording = recording.map_err(|error| ReadError::Invalid(error.to_string()))?;
+        let recording = recording.map_err(|error| ReadError::InvalidValue(error.to_string()))?;
         recording.check()?;
         Ok(recording)
     }
@@ -116,7 +118,7 @@ impl Recording {
     /// As [`Recording::read`]; a file that is too large is not read at all.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, ReadError> {
         let file = File::open(path).map_err(ReadError::Io)?;
-        if file.metadata().is_ok_and(|metadata| metadata.len() > MAX_BYTES) {
+        if file.metadata().is_ok_and(|metadata| metadata.len() > MAX_RECORDING_BYTES) {
             return Err(ReadError::TooLarge);
         }
         Recording::read(file)
@@ -125,17 +127,17 @@ impl Recording {
     /// Checks what the types do not say.
     fn check(&self) -> Result<(), ReadError> {
         let Recording { classes, intervals, .. } = self;
-        let wrong = |what: String| Err(ReadError::Invalid(what));
+        let wrong = |what: String| Err(ReadError::InvalidValue(what));
         if let Some((name, time)) =
-            self.times().into_iter().find(|(_, time)| !(0.0..=LONGEST).contains(time))
+            self.times().into_iter().find(|(_, time)| !(0.0..=MAX_SECONDS).contains(time))
         {
-            return wrong(format!("its {name} is {time} s: a time is 0 to {LONGEST} s"));
+            return wrong(format!("its {name} is {time} s: a time is 0 to {MAX_SECONDS} s"));
         }
         let mut end = 0.0;
         for (number, interval) in intervals.iter().enumerate() {
             let Interval { start, length, .. } = *interval;
             // Starts are multiples of the length, to the precision of a float.
-            if length <= 0.0 || start < end - length / 2.0 || interval.end() > LONGEST {
+            if length <= 0.0 || start < end - length / 2.0 || interval.end() > MAX_SECONDS {
                 return wrong(format!(
                     "interval {number} of {length} s begins at {start} s, after {end} s"
                 ));

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_happened_is_added() {
+    fn adding_an_interval_sums_every_figure() {
         let class = |sent| ClassInterval {
             sent,
             answered: 2,

@@ -197,6 +197,54 @@ fn bucket_end(value: u64) -> u64 {
     value | bucket_mask(value)
 }
 
+/// Buckets of a group: those of a power of two, of which the first has two groups.
+const GROUP_BUCKETS: usize = 1 << (PRECISION_BITS - 1);
+/// Groups up to the longest latency.
+const GROUP_COUNT: usize = (MAX_LATENCY.ilog2() + 3 - PRECISION_BITS) as usize;
+
+/// Counts in the buckets of [`Latencies`]. Memory is taken for powers of two that occur: 8 KB each, where a histogram of an hour takes 270.
+pub(super) struct Buckets([Option<Box<[u64; GROUP_BUCKETS]>>; GROUP_COUNT]);
+
+impl Buckets {
+    /// Counts a latency in ns; one above the longest counts as the longest.
+    #[inline]
+    pub(super) fn record(&mut self, nanos: u64) {
+        let nanos = nanos.min(MAX_LATENCY);
+        let shift = (nanos >> PRECISION_BITS).checked_ilog2().map_or(0, |bits| bits + 1);
+        let bucket = (nanos >> shift) as usize;
+        let group = &mut self.0[shift as usize + bucket / GROUP_BUCKETS];
+        group.get_or_insert_with(new_group)[bucket % GROUP_BUCKETS] += 1;
+    }
+
+    pub(super) fn to_latencies(&self) -> Latencies {
+        let mut pairs = Vec::new();
+        for (number, group) in self.0.iter().enumerate() {
+            let (shift, first) =
+                number.checked_sub(1).map_or((0, 0), |shift| (shift, GROUP_BUCKETS));
+            let counts = group.iter().flat_map(|group| group.iter().enumerate());
+            let counts = counts.filter(|&(_, &count)| count > 0);
+            pairs.extend(counts.map(|(at, &count)| (((first + at) << shift) as u64, count)));
+        }
+        pairs.into_iter().collect()
+    }
+
+    /// Makes it as new, with the same memory.
+    pub(super) fn clear(&mut self) {
+        self.0.iter_mut().flatten().for_each(|group| group.fill(0));
+    }
+}
+
+impl Default for Buckets {
+    fn default() -> Buckets {
+        Buckets([const { None }; GROUP_COUNT])
+    }
+}
+
+#[cold]
+fn new_group() -> Box<[u64; GROUP_BUCKETS]> {
+    Box::new([0; GROUP_BUCKETS])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,7 +267,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn the_buckets_are_those_of_the_histogram(values in values()) {
+        fn buckets_match_hdrhistogram(values in values()) {
             let (dense, sparse) = (histogram(&values), Latencies::from_iter(values));
             prop_assert_eq!(&sparse, &Latencies::from_histogram(&dense));
             prop_assert_eq!(&sparse.histogram(), &dense);
@@ -232,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn four_parts_added_are_equal_to_the_whole(values in values(), places in proptest::collection::vec(0_usize..4, 200)) {
+        fn adding_parts_equals_recording_the_whole(values in values(), places in proptest::collection::vec(0_usize..4, 200)) {
             let mut parts: [Vec<u64>; 4] = Default::default();
             values.iter().zip(places).for_each(|(&value, place)| parts[place].push(value));
             let mut sum = Latencies::default();
@@ -241,7 +289,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_written_is_read(values in values()) {
+        fn latencies_round_trip_through_json(values in values()) {
             let latencies = Latencies::from_iter(values);
             let text = serde_json::to_string(&latencies).unwrap();
             prop_assert_eq!(serde_json::from_str::<Latencies>(&text).unwrap(), latencies);
@@ -249,13 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn latencies_beyond_an_hour_count_as_an_hour() {
+    fn latencies_over_an_hour_count_as_an_hour() {
         let latencies = Latencies::from_iter([u64::MAX, MAX_LATENCY]);
         assert_eq!(latencies.buckets(), [(bucket_end(MAX_LATENCY), 2)]);
     }
 
     #[test]
-    fn wrong_buckets_are_refused() {
+    fn invalid_buckets_are_rejected() {
         for (text, part) in [
             ("[[2048,1]]", "2048 is not the highest value"),
             ("[[18446744073709551615,1]]", "up to an hour"),
@@ -268,5 +316,35 @@ mod tests {
             let error = serde_json::from_str::<Latencies>(text).unwrap_err().to_string();
             assert!(error.contains(part), "{part} is not in: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod bucket_tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn dense_buckets_match_latencies(values in proptest::collection::vec((0_u32..64, any::<u64>()), 0..200)) {
+            let values: Vec<u64> = values.into_iter().map(|(bits, value)| value >> bits).collect();
+            let mut buckets = Buckets::default();
+            values.iter().for_each(|&value| buckets.record(value));
+            prop_assert_eq!(buckets.to_latencies(), values.into_iter().collect());
+            buckets.clear();
+            prop_assert!(buckets.to_latencies().is_empty());
+        }
+    }
+
+    #[test]
+    fn every_power_of_two_is_recorded_in_the_right_bucket() {
+        for bits in 0..u64::BITS {
+            for value in [(1_u64 << bits) - 1, 1 << bits] {
+                let mut buckets = Buckets::default();
+                buckets.record(value);
+                assert_eq!(buckets.to_latencies(), [value].into_iter().collect(), "{value}");
+            }
+        }
+        assert_eq!(GROUP_COUNT, 33);
     }
 }

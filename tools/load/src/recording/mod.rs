@@ -21,29 +21,26 @@
 //! assert_eq!(latency.p99_9, None, "2000 are too few for it");
 //! ```
 
-mod buckets;
 mod collector;
 mod document;
 mod interval;
 mod latencies;
-mod machine;
-mod outcomes;
 mod recorder;
 mod summary;
 mod tally;
-mod workloads;
 
 pub(crate) use collector::Collector;
-pub use document::{FORMAT, MAX_BYTES, ReadError, VERSION};
+pub use document::{FORMAT_NAME, FORMAT_VERSION, MAX_RECORDING_BYTES, ReadError};
 pub use interval::{ClassInterval, Interval};
 pub use latencies::Latencies;
-pub use machine::Machine;
 pub(crate) use recorder::Recorder;
-pub use summary::{ClassSummary, ENOUGH_BEYOND, Percentiles, Summary};
-pub use workloads::{DatagramCounts, WorkloadKind};
+pub use summary::{ClassSummary, MIN_SAMPLES_BEYOND, Percentiles, Summary};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::ops::AddAssign;
 
 /// Most classes of requests that are recorded apart: a mix of more entries is recorded as a whole.
 pub const MAX_CLASSES: usize = 100;
@@ -166,5 +163,111 @@ impl Recording {
     /// CPU time of the load divided by the measured time; 0 if nothing was measured.
     pub fn cpu_share(&self) -> f64 {
         if self.seconds > 0.0 { self.cpu_seconds / self.seconds } else { 0.0 }
+    }
+}
+
+/// The machine that a run was made on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// The name of the machine.
+    pub host: String,
+    /// The release of its kernel, such as `6.12.0`.
+    pub kernel: String,
+    /// The identity of this start of its kernel; empty if unknown.
+    pub boot: String,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Machine {
+        let system = rustix::system::uname();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Machine {
+            host: system.nodename().to_string_lossy().into_owned(),
+            kernel: system.release().to_string_lossy().into_owned(),
+            boot: boot.trim().to_owned(),
+        }
+    }
+}
+
+/// The kind of workload of the clients of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum WorkloadKind {
+    /// Requests over connections. So are all recordings that do not say.
+    #[default]
+    #[serde(alias = "per-connection")]
+    Streams,
+    /// Datagrams.
+    Datagrams,
+}
+
+impl fmt::Display for WorkloadKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WorkloadKind::Streams => "connections",
+            WorkloadKind::Datagrams => "datagrams",
+        })
+    }
+}
+
+/// Results of datagrams that were sent within the measured time, whenever they were found: each is received or lost. Those that
+/// the sweep finds count in the interval of the sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramCounts {
+    /// Echoed in time.
+    pub received: u64,
+    /// Not echoed in time.
+    pub lost: u64,
+    /// Echoes that came too late; their datagrams count as lost.
+    pub late: u64,
+    /// Echoes beyond the first of a datagram.
+    pub duplicated: u64,
+    /// Echoed after a datagram that the same client sent later.
+    pub reordered: u64,
+    /// Echoes in the whole run that match no datagram: wrong length, wrong bytes, or a number never sent.
+    pub corrupt: u64,
+}
+
+impl DatagramCounts {
+    /// The counts with their names, in this order.
+    pub fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("received", self.received),
+            ("lost", self.lost),
+            ("late", self.late),
+            ("duplicated", self.duplicated),
+            ("reordered", self.reordered),
+            ("corrupt", self.corrupt),
+        ]
+    }
+}
+
+impl AddAssign for DatagramCounts {
+    fn add_assign(&mut self, other: DatagramCounts) {
+        for (own, others) in [
+            (&mut self.received, other.received),
+            (&mut self.lost, other.lost),
+            (&mut self.late, other.late),
+            (&mut self.duplicated, other.duplicated),
+            (&mut self.reordered, other.reordered),
+            (&mut self.corrupt, other.corrupt),
+        ] {
+            *own = own.saturating_add(others);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_reports_a_kernel_release() {
+        let this = Machine::this();
+        assert!(this.kernel.contains('.'), "{this:?}");
+        assert_eq!(this, Machine::this());
     }
 }

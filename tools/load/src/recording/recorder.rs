@@ -1,16 +1,16 @@
 //! The recorder of a thread of the load.
 
 use super::DatagramCounts;
-use super::collector::{Collector, Position};
+use super::collector::{Collector, RecorderPosition};
 use super::tally::Tally;
 use crate::outcome::Outcome;
-use crate::schedule::Times;
+use crate::schedule::RequestTimes;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A request that was written later than this after it was due, in ns, has started late.
-const LATE: u64 = 1_000_000;
+const LATE_AFTER_NANOS: u64 = 1_000_000;
 
 /// Records what the clients of a thread do within the measured window, an interval at a time.
 ///
@@ -19,7 +19,7 @@ const LATE: u64 = 1_000_000;
 /// interval in which it is reported. Times are nanoseconds of [`crate::clock`].
 pub(crate) struct Recorder {
     collector: Arc<Collector>,
-    position: Arc<Position>,
+    position: Arc<RecorderPosition>,
     is_open: bool,
     /// The pause in which the clients had to wait before the window opened. No measured time includes it.
     pause: Range<u64>,
@@ -70,15 +70,15 @@ impl Recorder {
     }
 
     /// A request was written.
-    pub(crate) fn sent(&mut self, request: &Times) {
+    pub(crate) fn sent(&mut self, request: &RequestTimes) {
         let [late, delay] = [request.due, request.ready].map(|from| self.since(from, request.sent));
         if let Some(tally) = self.tally_at(request.sent) {
-            tally.sent(request.class, late > LATE, delay);
+            tally.sent(request.class, late > LATE_AFTER_NANOS, delay);
         }
     }
 
     /// A reply was completed, now.
-    pub(crate) fn answered(&mut self, request: Times, outcome: Outcome, now: u64) {
+    pub(crate) fn answered(&mut self, request: RequestTimes, outcome: Outcome, now: u64) {
         let [response, service] = [request.due, request.sent].map(|from| self.since(from, now));
         if let Some(tally) = self.tally_at(now) {
             tally.answered(request.class, response, service, outcome);
@@ -122,7 +122,7 @@ impl Recorder {
     }
 
     /// Goes on to the current interval, so that those before are complete. For threads without an event for a while.
-    pub(crate) fn tick(&mut self, now: u64) {
+    pub(crate) fn advance_to(&mut self, now: u64) {
         self.tally_at(now);
     }
 
@@ -130,7 +130,7 @@ impl Recorder {
     pub(crate) fn finish(&mut self) {
         self.close();
         if let Some(tally) = self.tally.take() {
-            self.collector.hand_in(self.number, tally);
+            self.collector.hand_over_last(self.number, tally);
         }
         self.position.set(u64::MAX);
     }
@@ -143,13 +143,13 @@ impl Recorder {
     /// The tally in which an event of this time counts, if the window is open.
     fn tally_at(&mut self, now: u64) -> Option<&mut Tally> {
         if self.is_open && now >= self.end {
-            self.go_on(now);
+            self.start_interval(now);
         }
         self.current()
     }
 
     #[cold]
-    fn go_on(&mut self, now: u64) {
+    fn start_interval(&mut self, now: u64) {
         let (number, end) = self.collector.interval_at(now - self.pause.end);
         if let Some(tally) = self.tally.take() {
             self.tally = Some(self.collector.hand_over(self.number, tally));
@@ -187,8 +187,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const RUN: Duration = Duration::from_secs(10);
 
-    fn request(due: u64, sent: u64) -> Times {
-        Times { sent, ..Times::all(due) }
+    fn request(due: u64, sent: u64) -> RequestTimes {
+        RequestTimes { sent, ..RequestTimes::all(due) }
     }
 
     fn answer(recorder: &mut Recorder, now: u64) {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_window_counts() {
+    fn recorder_counts_only_while_the_window_is_open() {
         let collector = collector();
         let mut recorder = Recorder::new(&collector);
         let record = |recorder: &mut Recorder| {
@@ -240,13 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_requests_are_counted_apart_and_add_up() {
+    fn request_classes_are_counted_separately_and_add_up() {
         let collector = Collector::new(RUN, Duration::from_secs(1), 2);
         let mut recorders = [(); 2].map(|()| Recorder::new(&collector));
         for (nth, recorder) in recorders.iter_mut().enumerate() {
             recorder.open(0..0);
             for (class, now, status) in [(0, 900, 200), (1, 5_000, 200), (1, 3 * SECOND, 503)] {
-                let times = Times { class, ..Times::all(now - 100 * (1 + nth as u64)) };
+                let times =
+                    RequestTimes { class, ..RequestTimes::all(now - 100 * (1 + nth as u64)) };
                 recorder.sent(&times);
                 recorder.answered(times, Outcome::Status(status), now);
             }
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_beyond_the_longest_counts_as_the_longest() {
+    fn latency_over_the_maximum_is_still_counted() {
         let collector = collector();
         let mut recorder = Recorder::new(&collector);
         recorder.open(0..0);
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_before_the_window_is_in_no_time() {
+    fn times_exclude_the_pause_before_the_window() {
         let mut recorder = Recorder::new(&collector());
         recorder.open(100..140);
         // Times from before the pause, within it, at its end, and after it.
@@ -290,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_due_in_the_pause_is_not_late() {
+    fn request_due_during_the_pause_is_not_late() {
         let collector = collector();
         let mut recorder = Recorder::new(&collector);
         recorder.open(1_000_000..9_000_000);
         recorder.sent(&request(500_000, 9_100_000));
         // The second request was due after the pause, and waited for a reply until a moment before it was sent.
         let (due, sent) = (10_000_000, 12_000_000);
-        recorder.sent(&Times { due, ready: sent - 50, sent, class: 0 });
+        recorder.sent(&RequestTimes { due, ready: sent - 50, sent, class: 0 });
         let sum = recorded(&collector, recorder);
         assert_eq!((sum.sent, sum.late), (2, 1));
         let delays = sum.delay.buckets();
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_shown_once_every_thread_has_gone_on() {
+    fn interval_is_reported_once_every_thread_has_passed_it() {
         let measured = Duration::from_millis(2500);
         let collector = Collector::new(measured, Duration::from_secs(1), 0);
         let [mut one, mut other] = [(); 2].map(|()| Recorder::new(&collector));
@@ -317,7 +318,7 @@ mod tests {
         answer(&mut one, 150);
         answer(&mut other, 160);
         assert_eq!(shown(&collector), []);
-        one.tick(100 + SECOND);
+        one.advance_to(100 + SECOND);
         assert_eq!(shown(&collector), [], "the other has not gone on");
         answer(&mut other, 160 + SECOND);
         assert_eq!(shown(&collector), [(0.0, 2)]);
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_began_as_the_run_ended_has_a_length() {
+    fn interval_that_starts_as_the_run_ends_has_positive_length() {
         let measured = Duration::from_millis(300);
         let collector = Collector::new(Duration::from_millis(400), Duration::from_millis(100), 0);
         let mut recorder = Recorder::new(&collector);
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_without_an_event_are_shown_too() {
+    fn empty_intervals_are_reported() {
         let collector = collector();
         let mut recorder = Recorder::new(&collector);
         recorder.open(0..0);
@@ -363,7 +364,7 @@ mod tests {
 
     /// The same samples, on one thread and on four.
     #[test]
-    fn four_threads_record_the_same_as_one() {
+    fn four_threads_record_the_same_figures_as_one() {
         let record = |threads: u64| {
             let collector = collector();
             std::thread::scope(|scope| {

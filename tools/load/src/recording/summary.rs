@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A percentile is given if at least this many latencies lie beyond it.
-pub const ENOUGH_BEYOND: f64 = 10.0;
+pub const MIN_SAMPLES_BEYOND: f64 = 10.0;
 
 /// The figures of an interval, or of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -77,7 +77,7 @@ impl ClassSummary {
 
 /// A distribution of latencies in µs, to three digits; all zero without samples.
 ///
-/// A percentile is missing if fewer than ten latencies lie beyond it ([`ENOUGH_BEYOND`]): p99 takes a thousand samples,
+/// A percentile is missing if fewer than ten latencies lie beyond it ([`MIN_SAMPLES_BEYOND`]): p99 takes a thousand samples,
 /// p99.999 a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
@@ -170,7 +170,7 @@ impl Percentiles {
 
     /// How many samples the percentile of this share takes.
     pub fn samples_for(share: f64) -> u64 {
-        (ENOUGH_BEYOND / (1.0 - share)).round() as u64
+        (MIN_SAMPLES_BEYOND / (1.0 - share)).round() as u64
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_all_is_zero() {
+    fn percentiles_without_samples_are_zero() {
         assert_eq!(of(0), Percentiles::default());
     }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_takes_ten_samples_beyond_it() {
+    fn percentile_needs_ten_samples_beyond_it() {
         for (place, (name, share)) in Percentiles::SHARES.into_iter().enumerate() {
             let least = Percentiles::samples_for(share);
             assert_eq!(least, [20, 100, 1000, 10_000, 100_000, 1_000_000][place], "{name}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_replies_by_the_time() {
+    fn rate_is_replies_divided_by_time() {
         let interval = Interval { answered: 30, failed: 2, ..Interval::new(0.0, 1.5) };
         let summary = Summary::new(&interval);
         assert_eq!((summary.requests, summary.responses), (32, 30));

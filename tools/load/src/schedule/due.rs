@@ -34,7 +34,7 @@ impl DueTimes {
         let clients = clients as f64;
         let mut due = DueTimes { rate, arrivals, random, origin, clients, count: 0.0, next: 0 };
         match arrivals {
-            Arrivals::Constant | Arrivals::Burst(_) => due.pass(client as f64),
+            Arrivals::Constant | Arrivals::Burst(_) => due.advance_by(client as f64),
             Arrivals::Poisson => due.advance(),
         }
         due
@@ -48,15 +48,15 @@ impl DueTimes {
     /// Goes on to the next request.
     pub(super) fn advance(&mut self) {
         match self.arrivals {
-            Arrivals::Constant | Arrivals::Burst(_) => self.pass(self.clients),
+            Arrivals::Constant | Arrivals::Burst(_) => self.advance_by(self.clients),
             Arrivals::Poisson => {
                 let distance = exponential(&mut self.random);
-                self.pass(self.clients * distance);
+                self.advance_by(self.clients * distance);
             }
         }
     }
 
-    fn pass(&mut self, requests: f64) {
+    fn advance_by(&mut self, requests: f64) {
         self.count += requests;
         let seconds = self.rate.time_of(self.count);
         // A conversion of infinity gives the largest number.
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_take_turns() {
+    fn constant_arrivals_alternate_between_clients() {
         let times = within(1, Rate::constant(10.0), Arrivals::Constant, 3);
         let expected: Vec<_> = (0..10).map(|number| number * 100_000_000).collect();
         assert_eq!(times, expected);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_have_the_rate_and_the_variance_of_a_poisson_process() {
+    fn poisson_arrivals_match_rate_and_variance() {
         for clients in [1, 50] {
             let times = within(200, Rate::constant(100.0), Arrivals::Poisson, clients);
             let count = times.len() as f64;
@@ -132,7 +132,7 @@ mod tests {
     proptest! {
         /// However many clients share the rate: as many requests are due as it says.
         #[test]
-        fn all_clients_together_have_the_rate(
+        fn all_clients_together_match_the_rate(
             rate in 0.1_f64..300.0,
             clients in 1_usize..40,
         ) {
@@ -145,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn due_times_of_a_client_never_go_back(client in 0_usize..10, kind in 0_usize..3, rate in 0.1_f64..1e4) {
+        fn due_times_of_a_client_never_decrease(client in 0_usize..10, kind in 0_usize..3, rate in 0.1_f64..1e4) {
             let arrivals = [Arrivals::Constant, Arrivals::Poisson, Arrivals::Burst(Duration::from_micros(70))][kind];
             let mut due = DueTimes::new(Rate::constant(rate), arrivals, [client, 10], 1, 1000);
             let mut last = 1000;

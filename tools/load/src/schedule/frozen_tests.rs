@@ -3,20 +3,24 @@
 //! A server answers within 20 µs, but freezes for 100 ms in each second. Requests that are due within the freeze wait for its end: of all
 //! requests those for more than `x` ms are `(100 − x) / 1000`. So p99 is 90 ms, p95 is 50 ms, and p99.9 is 99 ms.
 
-use super::{Arrivals, Claim, Pacer, Rate, Schedule, Times};
+use super::{Arrivals, Claim, Pacer, Rate, RequestTimes, Schedule};
 use crate::outcome::Outcome;
 use crate::recording::{Collector, Interval, Recorder};
 use std::time::Duration;
 
-const SECOND: u64 = 1_000_000_000;
-const FREEZE: u64 = SECOND / 10;
-const SERVICE: u64 = 20_000;
+const SECOND_NANOS: u64 = 1_000_000_000;
+const FREEZE_NANOS: u64 = SECOND_NANOS / 10;
+const SERVICE_NANOS: u64 = 20_000;
 const CLIENTS: usize = 4;
 
 /// When the server has answered a request that was sent at this time.
 fn answered(sent: u64) -> u64 {
-    let phase = sent % SECOND;
-    if phase < FREEZE { sent - phase + FREEZE + SERVICE } else { sent + SERVICE }
+    let phase = sent % SECOND_NANOS;
+    if phase < FREEZE_NANOS {
+        sent - phase + FREEZE_NANOS + SERVICE_NANOS
+    } else {
+        sent + SERVICE_NANOS
+    }
 }
 
 /// The figures that clients with one request in flight record in so many seconds.
@@ -28,10 +32,10 @@ fn record(schedule: &Schedule, seconds: u64) -> Interval {
     for client in 0..CLIENTS {
         let mut pacer = Pacer::new(schedule, 1, [client, CLIENTS], 1, 0);
         let mut now = 0;
-        while now < seconds * SECOND {
+        while now < seconds * SECOND_NANOS {
             match pacer.claim(1, || now) {
                 Claim::Send(_) => {
-                    pacer.claimed(1).for_each(|times: &mut Times| recorder.sent(times));
+                    pacer.claimed(1).for_each(|times: &mut RequestTimes| recorder.sent(times));
                     now = answered(now);
                     let times = pacer.answer(now).unwrap();
                     recorder.answered(times, Outcome::Ok, now);
@@ -46,7 +50,7 @@ fn record(schedule: &Schedule, seconds: u64) -> Interval {
 }
 
 #[test]
-fn an_open_loop_sees_the_freeze_and_the_service_time_does_not() {
+fn open_loop_response_times_include_the_freeze() {
     for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
         let recorded = record(&Schedule::Open { rate: Rate::constant(1000.0), arrivals }, 50);
         for (quantile, ms) in [(0.95, 50.0), (0.99, 90.0), (0.999, 99.0)] {
@@ -55,7 +59,7 @@ fn an_open_loop_sees_the_freeze_and_the_service_time_does_not() {
             assert!((found / ms - 1.0_f64).abs() < 0.05, "{arrivals:?}: {found} ms, not {ms}");
         }
         // Four of a thousand requests are in flight when a freeze begins, or are sent within it.
-        assert!(recorded.service.quantile(0.99) < SERVICE + 1000, "{arrivals:?}");
+        assert!(recorded.service.quantile(0.99) < SERVICE_NANOS + 1000, "{arrivals:?}");
         let late = recorded.late as f64 / recorded.sent as f64;
         assert!((0.08..0.12).contains(&late), "a tenth is due within a freeze: {late}");
         assert_eq!(recorded.delay.max(), 0, "the load itself was never late");
@@ -63,8 +67,8 @@ fn an_open_loop_sees_the_freeze_and_the_service_time_does_not() {
 }
 
 #[test]
-fn a_closed_loop_hides_the_freeze() {
+fn closed_loop_hides_the_freeze() {
     let recorded = record(&Schedule::default(), 2);
-    assert!(recorded.response.quantile(0.999) < SERVICE + 1000);
-    assert!(recorded.response.max() >= FREEZE);
+    assert!(recorded.response.quantile(0.999) < SERVICE_NANOS + 1000);
+    assert!(recorded.response.max() >= FREEZE_NANOS);
 }

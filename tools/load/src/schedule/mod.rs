@@ -10,14 +10,14 @@ mod due;
 mod frozen_tests;
 mod pacer;
 mod parse;
-mod queue;
 mod think;
 
-pub(crate) use pacer::{Claim, Pacer, Times};
+pub(crate) use pacer::{Claim, Pacer, RequestTimes};
 pub use parse::parse_number;
 pub(crate) use parse::parse_time;
-pub use think::Think;
+pub use think::ThinkTime;
 
+use crate::invalid::{InvalidValue, invalid};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use std::time::Duration;
 pub const MAX_RATE: f64 = 1e8;
 
 /// Longest time between bursts: a second.
-pub const MAX_BURST: Duration = Duration::from_secs(1);
+pub const MAX_BURST_PERIOD: Duration = Duration::from_secs(1);
 
 /// Longest think time: a day.
-pub const MAX_THINK: Duration = Duration::from_secs(86_400);
+pub const MAX_THINK_TIME: Duration = Duration::from_secs(86_400);
 
 /// When the requests of a run are due.
 ///
@@ -45,7 +45,7 @@ pub enum Schedule {
     /// A request is due when a reply has freed its slot in the pipeline, and the think time has passed.
     Closed {
         /// The time between a reply and the next request in its slot.
-        think: Think,
+        think: ThinkTime,
     },
     /// Requests are due at times that do not depend on replies.
     Open {
@@ -66,7 +66,7 @@ pub enum Arrivals {
     /// without reserve shows it.
     Poisson,
     /// At equal distances, rounded up to the next multiple of this time since the beginning, which is above zero and at most
-    /// [`MAX_BURST`]. Requests of a burst are due together, and their response times count from then. A burst wakes the load
+    /// [`MAX_BURST_PERIOD`]. Requests of a burst are due together, and their response times count from then. A burst wakes the load
     /// once, where each of its requests would, which takes less CPU time; the server has to answer them one after the other.
     Burst(Duration),
 }
@@ -84,19 +84,38 @@ impl Schedule {
             Schedule::Open { rate, .. } => Some(*rate),
         }
     }
+
+    /// Checks that rates and times are within their limits.
+    pub(crate) fn validate(&self) -> Result<(), InvalidValue> {
+        match self {
+            Schedule::Closed { think } if think.longest() > MAX_THINK_TIME => {
+                Err(invalid(format!("a think time of {think}: ask for at most {MAX_THINK_TIME:?}")))
+            }
+            Schedule::Closed { .. } => Ok(()),
+            Schedule::Open { arrivals: Arrivals::Burst(every), .. } if !is_valid_burst(*every) => {
+                Err(invalid(invalid_burst(*every)))
+            }
+            Schedule::Open { rate, .. } => match rate.invalid() {
+                Some(rate) => Err(invalid(format!(
+                    "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}"
+                ))),
+                None => Ok(()),
+            },
+        }
+    }
 }
 
 /// A closed loop without think time.
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule::Closed { think: Think::None }
+        Schedule::Closed { think: ThinkTime::None }
     }
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Schedule::Closed { think: Think::None } => f.write_str("closed loop"),
+            Schedule::Closed { think: ThinkTime::None } => f.write_str("closed loop"),
             Schedule::Closed { think } => write!(f, "closed loop, think time {think}"),
             Schedule::Open { rate, arrivals: Arrivals::Constant } => rate.fmt(f),
             Schedule::Open { rate, arrivals: Arrivals::Poisson } => {
@@ -121,25 +140,25 @@ impl FromStr for Arrivals {
                     format!("'{text}' is not constant, poisson, or burst:TIME, such as burst:1ms")
                 })?;
                 let every = parse_time(every).map_err(|error| error.to_string())?;
-                let burst = is_burst(every).then_some(Arrivals::Burst(every));
-                burst.ok_or_else(|| no_burst(every))
+                let burst = is_valid_burst(every).then_some(Arrivals::Burst(every));
+                burst.ok_or_else(|| invalid_burst(every))
             }
         }
     }
 }
 
 /// Why a time between bursts is not valid.
-pub(crate) fn no_burst(every: Duration) -> String {
-    format!("bursts every {every:?}: ask for more than 0 and at most {MAX_BURST:?}")
+pub(crate) fn invalid_burst(every: Duration) -> String {
+    format!("bursts every {every:?}: ask for more than 0 and at most {MAX_BURST_PERIOD:?}")
 }
 
 /// Whether a time between bursts is within the limits.
-pub(crate) fn is_burst(every: Duration) -> bool {
-    !every.is_zero() && every <= MAX_BURST
+pub(crate) fn is_valid_burst(every: Duration) -> bool {
+    !every.is_zero() && every <= MAX_BURST_PERIOD
 }
 
 /// Whether a rate is within the limits, zero included.
-fn is_rate(rate: f64) -> bool {
+fn is_valid_rate(rate: f64) -> bool {
     (0.0..=MAX_RATE).contains(&rate)
 }
 
@@ -165,7 +184,7 @@ impl Rate {
 
     /// The rate, if it is outside the limits, or zero.
     pub(crate) fn invalid(self) -> Option<f64> {
-        (!is_rate(self.0) || self.0 == 0.0).then_some(self.0)
+        (!is_valid_rate(self.0) || self.0 == 0.0).then_some(self.0)
     }
 }
 
@@ -180,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_described() {
+    fn schedules_display_as_text() {
         for (schedule, text) in [
             (Schedule::default(), "closed loop"),
             (
@@ -214,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_checked() {
+    fn schedule_limits_are_checked() {
         let open = |rate| Schedule::open(Rate::constant(rate)).validate();
         assert_eq!(open(MAX_RATE), Ok(()));
         assert!(open(0.0).is_err() && open(-1.0).is_err());
@@ -223,11 +242,11 @@ mod tests {
             Schedule::Open { rate: Rate::constant(1.0), arrivals: Arrivals::Burst(every) }
                 .validate()
         };
-        assert_eq!(burst(MAX_BURST), Ok(()));
+        assert_eq!(burst(MAX_BURST_PERIOD), Ok(()));
         assert!(burst(Duration::ZERO).is_err());
-        assert!(burst(2 * MAX_BURST).is_err());
+        assert!(burst(2 * MAX_BURST_PERIOD).is_err());
         let think = |think| Schedule::Closed { think }.validate();
-        assert_eq!(think(Think::Fixed(MAX_THINK)), Ok(()));
-        assert!(think(Think::Fixed(2 * MAX_THINK)).is_err());
+        assert_eq!(think(ThinkTime::Fixed(MAX_THINK_TIME)), Ok(()));
+        assert!(think(ThinkTime::Fixed(2 * MAX_THINK_TIME)).is_err());
     }
 }

@@ -1,8 +1,7 @@
 //! The requests of one connection: which are due, which are in flight, and the times of each.
 
 use super::due::DueTimes;
-use super::queue::Queue;
-use super::{Schedule, Think};
+use super::{Schedule, ThinkTime};
 use crate::random::{Purpose, generator};
 use fastrand::Rng;
 use std::collections::VecDeque;
@@ -20,7 +19,7 @@ pub(crate) enum Claim {
 
 /// The times of a request, in ns of [`crate::clock`]: `due` ≤ `ready` ≤ `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times {
+pub(crate) struct RequestTimes {
     /// When it was due: the start of its response time.
     pub(crate) due: u64,
     /// When it was due and its connection had a free slot. What lies between this and `sent` is the load's own delay.
@@ -31,10 +30,10 @@ pub(crate) struct Times {
     pub(crate) class: u32,
 }
 
-impl Times {
+impl RequestTimes {
     /// The times of a request that was due, ready and sent at once.
-    pub(crate) fn all(at: u64) -> Times {
-        Times { due: at, ready: at, sent: at, class: 0 }
+    pub(crate) fn all(at: u64) -> RequestTimes {
+        RequestTimes { due: at, ready: at, sent: at, class: 0 }
     }
 }
 
@@ -46,10 +45,10 @@ impl Times {
 pub(crate) struct Pacer {
     depth: usize,
     pace: Pace,
-    in_flight: Queue<Times>,
+    in_flight: SlotQueue<RequestTimes>,
     /// The due times of requests that are to be sent again, before all others; `None` as long as there was none.
     #[expect(clippy::box_collection, reason = "there are many of these, and hardly any has one")]
-    again: Option<Box<VecDeque<u64>>>,
+    to_resend: Option<Box<VecDeque<u64>>>,
     /// When the last reply freed a slot while none was free.
     room_since: u64,
 }
@@ -58,8 +57,8 @@ pub(crate) struct Pacer {
 enum Pace {
     /// The due times of the free slots, in order.
     Closed {
-        free: Queue<u64>,
-        thinking: Option<Box<(Think, Rng)>>,
+        free: SlotQueue<u64>,
+        thinking: Option<Box<(ThinkTime, Rng)>>,
     },
     Open(Box<DueTimes>),
 }
@@ -76,12 +75,12 @@ impl Pacer {
     ) -> Pacer {
         let pace = match *schedule {
             Schedule::Closed { think } => {
-                let mut random = generator(seed, client, Purpose::Think);
+                let mut random = generator(seed, client, Purpose::ThinkTime);
                 let mut due: Vec<_> = (0..depth).map(|_| now + think.draw(&mut random)).collect();
                 due.sort_unstable();
-                let mut free = Queue::new(depth);
+                let mut free = SlotQueue::new(depth);
                 due.into_iter().for_each(|due| free.push(due));
-                let thinking = (think != Think::None).then(|| Box::new((think, random)));
+                let thinking = (think != ThinkTime::None).then(|| Box::new((think, random)));
                 Pace::Closed { free, thinking }
             }
             Schedule::Open { rate, arrivals } => {
@@ -89,7 +88,7 @@ impl Pacer {
                 Pace::Open(Box::new(due))
             }
         };
-        Pacer { depth, pace, in_flight: Queue::new(depth), again: None, room_since: now }
+        Pacer { depth, pace, in_flight: SlotQueue::new(depth), to_resend: None, room_since: now }
     }
 
     /// Requests sent that are not answered.
@@ -121,7 +120,7 @@ impl Pacer {
                 due if due > now => break,
                 due => {
                     let ready = due.max(self.room_since).min(now);
-                    self.in_flight.push(Times { due, ready, sent: now, class: 0 });
+                    self.in_flight.push(RequestTimes { due, ready, sent: now, class: 0 });
                 }
             }
             self.advance();
@@ -131,13 +130,13 @@ impl Pacer {
     }
 
     /// The last requests that were claimed, the oldest of them first.
-    pub(crate) fn claimed(&mut self, requests: usize) -> impl Iterator<Item = &mut Times> {
+    pub(crate) fn claimed(&mut self, requests: usize) -> impl Iterator<Item = &mut RequestTimes> {
         self.in_flight.last_mut(requests)
     }
 
     /// When the next request is due. A slot must be free.
     fn next_due(&self) -> u64 {
-        if let Some(&due) = self.again.as_ref().and_then(|again| again.front()) {
+        if let Some(&due) = self.to_resend.as_ref().and_then(|to_resend| to_resend.front()) {
             return due;
         }
         match &self.pace {
@@ -147,7 +146,7 @@ impl Pacer {
     }
 
     fn advance(&mut self) {
-        if self.again.as_mut().and_then(|again| again.pop_front()).is_some() {
+        if self.to_resend.as_mut().and_then(|to_resend| to_resend.pop_front()).is_some() {
             return;
         }
         match &mut self.pace {
@@ -157,13 +156,13 @@ impl Pacer {
     }
 
     /// The request in flight at a position is answered, 0 being the oldest one, which takes its place.
-    pub(crate) fn answer_at(&mut self, position: usize, now: u64) -> Option<Times> {
+    pub(crate) fn answer_at(&mut self, position: usize, now: u64) -> Option<RequestTimes> {
         self.in_flight.bring_forward(position);
         self.answer(now)
     }
 
     /// The oldest request in flight is answered, or has failed; returns its times.
-    pub(crate) fn answer(&mut self, now: u64) -> Option<Times> {
+    pub(crate) fn answer(&mut self, now: u64) -> Option<RequestTimes> {
         if !self.has_room() {
             self.room_since = now;
         }
@@ -191,7 +190,7 @@ impl Pacer {
 
     /// The request at a position in flight, counted as in [`Pacer::answer_at`], was not taken by the server, and is to be sent again. It
     /// keeps its due time.
-    pub(crate) fn unsend_at(&mut self, position: usize, now: u64) {
+    pub(crate) fn requeue_at(&mut self, position: usize, now: u64) {
         if !self.has_room() {
             self.room_since = now;
         }
@@ -200,16 +199,114 @@ impl Pacer {
         }
         self.in_flight.bring_forward(position);
         if let Some(times) = self.in_flight.pop() {
-            let again = self.again.get_or_insert_default();
-            let at = again.partition_point(|&earlier| earlier <= times.due);
-            again.insert(at, times.due);
+            let to_resend = self.to_resend.get_or_insert_default();
+            let at = to_resend.partition_point(|&earlier| earlier <= times.due);
+            to_resend.insert(at, times.due);
         }
     }
 
     /// The requests in flight were not taken by the server, and are to be sent again. They keep their due times.
-    pub(crate) fn unsend(&mut self) {
+    pub(crate) fn requeue_all(&mut self) {
         while self.in_flight.len() > 0 {
-            self.unsend_at(0, self.room_since);
+            self.requeue_at(0, self.room_since);
+        }
+    }
+}
+
+/// A queue that needs no memory of its own if it has one place.
+#[derive(Debug)]
+pub(super) enum SlotQueue<T> {
+    One(Option<T>),
+    Many(VecDeque<T>),
+}
+
+impl<T> SlotQueue<T> {
+    /// A queue with so many places. It grows if it needs more, unless it has one place.
+    pub(super) fn new(places: usize) -> SlotQueue<T> {
+        if places == 1 {
+            SlotQueue::One(None)
+        } else {
+            SlotQueue::Many(VecDeque::with_capacity(places))
+        }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            SlotQueue::One(one) => usize::from(one.is_some()),
+            SlotQueue::Many(many) => many.len(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn first(&self) -> Option<&T> {
+        match self {
+            SlotQueue::One(one) => one.as_ref(),
+            SlotQueue::Many(many) => many.front(),
+        }
+    }
+
+    /// Adds an element at the end. There must be a place.
+    #[inline]
+    pub(super) fn push(&mut self, value: T) {
+        match self {
+            SlotQueue::One(one) => {
+                debug_assert!(one.is_none(), "a queue with one place was full");
+                *one = Some(value);
+            }
+            SlotQueue::Many(many) => many.push_back(value),
+        }
+    }
+
+    /// Takes the first element.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<T> {
+        match self {
+            SlotQueue::One(one) => one.take(),
+            SlotQueue::Many(many) => many.pop_front(),
+        }
+    }
+
+    /// Exchanges the first element with the one at a position, if the queue is that long.
+    #[inline]
+    pub(super) fn bring_forward(&mut self, position: usize) {
+        match self {
+            SlotQueue::Many(many) if position > 0 && position < many.len() => {
+                many.swap(0, position)
+            }
+            _ => {}
+        }
+    }
+
+    /// All elements, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        let (one, many) = match self {
+            SlotQueue::One(one) => (one.as_ref(), None),
+            SlotQueue::Many(many) => (None, Some(many)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// The last elements, so many, in order. There must be as many.
+    #[inline]
+    pub(super) fn last_mut(&mut self, count: usize) -> impl Iterator<Item = &mut T> {
+        let (one, many) = match self {
+            SlotQueue::One(one) => (one.as_mut().filter(|_| count > 0), None),
+            SlotQueue::Many(many) => (None, Some(many.range_mut(many.len() - count..))),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
+impl<T: Ord> SlotQueue<T> {
+    /// Inserts an element in front of those that are greater; at the end if none is.
+    pub(super) fn push_sorted(&mut self, value: T) {
+        match self {
+            SlotQueue::Many(many) => {
+                let at = many.partition_point(|earlier| *earlier <= value);
+                many.insert(at, value);
+            }
+            SlotQueue::One(_) => self.push(value),
         }
     }
 }
@@ -225,17 +322,17 @@ mod tests {
         Pacer::new(&Schedule::open(Rate::constant(rate)), depth, [0, 1], 1, now)
     }
 
-    fn closed(think: Think, depth: usize, now: u64) -> Pacer {
+    fn closed(think: ThinkTime, depth: usize, now: u64) -> Pacer {
         Pacer::new(&Schedule::Closed { think }, depth, [0, 1], 1, now)
     }
 
-    fn times(due: u64, ready: u64, sent: u64) -> Option<Times> {
-        Some(Times { due, ready, sent, class: 0 })
+    fn times(due: u64, ready: u64, sent: u64) -> Option<RequestTimes> {
+        Some(RequestTimes { due, ready, sent, class: 0 })
     }
 
     #[test]
-    fn a_closed_loop_is_due_at_each_reply() {
-        let mut pacer = closed(Think::None, 2, 100);
+    fn closed_loop_request_is_due_at_the_previous_reply() {
+        let mut pacer = closed(ThinkTime::None, 2, 100);
         assert_eq!(pacer.claim(usize::MAX, || 100), Claim::Send(2));
         assert_eq!(pacer.claim(usize::MAX, || unreachable!("nothing fits")), Claim::Full);
         assert_eq!(pacer.answer(150), times(100, 100, 100));
@@ -247,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_answered_out_of_order_keeps_its_times() {
+    fn request_answered_out_of_order_keeps_its_times() {
         let mut pacer = open(1e7, 3, 1000);
         for now in [1000, 1100, 1200] {
             assert_eq!(pacer.claim(usize::MAX, || now), Claim::Send(1));
@@ -259,8 +356,8 @@ mod tests {
     }
 
     #[test]
-    fn think_time_is_not_part_of_the_response() {
-        let mut pacer = closed(Think::Fixed(Duration::from_nanos(50)), 1, 100);
+    fn response_time_excludes_think_time() {
+        let mut pacer = closed(ThinkTime::Fixed(Duration::from_nanos(50)), 1, 100);
         assert_eq!(pacer.claim(usize::MAX, || 100), Claim::NotBefore(150));
         assert_eq!(pacer.claim(usize::MAX, || 155), Claim::Send(1));
         assert_eq!(pacer.answer(200), times(150, 150, 155));
@@ -269,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_keeps_its_schedule_if_the_server_is_late() {
+    fn open_loop_keeps_its_schedule_when_the_server_is_late() {
         let mut pacer = open(1e7, 2, 1000);
         assert_eq!(pacer.claim(usize::MAX, || 999), Claim::NotBefore(1000));
         assert_eq!(pacer.claim(usize::MAX, || 1000), Claim::Send(1));
@@ -287,42 +384,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_keeps_its_due_time() {
-        for mut pacer in [closed(Think::None, 3, 1000), open(2e9, 3, 1000)] {
+    fn requeued_request_keeps_its_due_time() {
+        for mut pacer in [closed(ThinkTime::None, 3, 1000), open(2e9, 3, 1000)] {
             assert_eq!(pacer.claim(2, || 1001), Claim::Send(2), "no more than asked for");
             pacer.claimed(1).for_each(|times| times.class = 7);
             assert_eq!(pacer.claim(usize::MAX, || 1001), Claim::Send(1));
             let first = pacer.answer(1010).unwrap();
-            pacer.unsend();
+            pacer.requeue_all();
             assert_eq!(pacer.in_flight(), 0);
             assert_eq!(pacer.claim(2, || 1020), Claim::Send(2));
-            let again = pacer.answer(1030).unwrap();
+            let to_resend = pacer.answer(1030).unwrap();
             assert_eq!((first.due, first.class), (1000, 0));
-            assert_eq!((again.due, again.sent), (1000, 1020));
+            assert_eq!((to_resend.due, to_resend.sent), (1000, 1020));
         }
     }
 
     #[test]
-    fn what_was_refused_is_sent_again_in_order_of_due_times() {
-        for mut pacer in [open(1e7, 4, 1000), closed(Think::None, 4, 1000)] {
+    fn refused_requests_are_resent_in_order_of_due_times() {
+        for mut pacer in [open(1e7, 4, 1000), closed(ThinkTime::None, 4, 1000)] {
             assert_eq!(pacer.claim(usize::MAX, || 1300), Claim::Send(4));
             let due: Vec<_> = pacer.in_flight.iter().map(|times| times.due).collect();
             // The oldest one takes its place: 1, 0, 3.
-            pacer.unsend_at(2, 1400);
-            pacer.unsend_at(1, 1400);
-            pacer.unsend_at(9, 1400);
+            pacer.requeue_at(2, 1400);
+            pacer.requeue_at(1, 1400);
+            pacer.requeue_at(9, 1400);
             assert_eq!(pacer.in_flight(), 2);
             assert_eq!(pacer.claim(2, || 1500), Claim::Send(2));
-            let again: Vec<_> = std::iter::from_fn(|| pacer.answer(1600)).collect();
-            let dues: Vec<_> = again.iter().map(|times| times.due).collect();
+            let to_resend: Vec<_> = std::iter::from_fn(|| pacer.answer(1600)).collect();
+            let dues: Vec<_> = to_resend.iter().map(|times| times.due).collect();
             assert_eq!(dues, [due[1], due[3], due[0], due[2]]);
-            assert_eq!((again[2].ready, again[2].sent), (1400, 1500));
+            assert_eq!((to_resend[2].ready, to_resend[2].sent), (1400, 1500));
         }
     }
 
     #[test]
-    fn requests_that_failed_are_over() {
-        let mut pacer = closed(Think::None, 2, 0);
+    fn failed_requests_are_not_resent() {
+        let mut pacer = closed(ThinkTime::None, 2, 0);
         pacer.claim(usize::MAX, || 1);
         assert_eq!((pacer.fail(50), pacer.fail(50)), (2, 0));
         pacer.claim(usize::MAX, || 60);
@@ -339,7 +436,7 @@ mod tests {
         /// Whatever the schedule: requests are claimed in order of their due times, none early, never more than fit, and
         /// each is answered once with its times.
         #[test]
-        fn every_request_has_its_times(
+        fn claimed_requests_are_in_order_and_keep_their_times(
             kind in 0_usize..5,
             depth in 1_usize..10,
             steps in proptest::collection::vec((1_u64..2000, any::<bool>()), 1..300),
@@ -347,7 +444,7 @@ mod tests {
             let ms = Duration::from_nanos(700);
             let schedule = match kind {
                 0 => Schedule::default(),
-                1 => Schedule::Closed { think: Think::Exponential(ms) },
+                1 => Schedule::Closed { think: ThinkTime::Exponential(ms) },
                 2 => Schedule::open(Rate::constant(2e6)),
                 3 => Schedule::Open { rate: Rate::constant(2e6), arrivals: Arrivals::Poisson },
                 _ => Schedule::Open { rate: Rate::constant(2e6), arrivals: Arrivals::Burst(ms) },
@@ -362,7 +459,7 @@ mod tests {
                     Claim::Full => prop_assert!(!pacer.has_room()),
                 }
                 prop_assert!(pacer.in_flight() <= depth && pacer.in_flight() == claimed - answered);
-                if reply && let Some(Times { due, ready, sent, class: 0 }) = pacer.answer(now) {
+                if reply && let Some(RequestTimes { due, ready, sent, class: 0 }) = pacer.answer(now) {
                     answered += 1;
                     prop_assert!(due <= ready && ready <= sent && sent <= now && last <= due);
                     last = due;
@@ -373,7 +470,7 @@ mod tests {
         /// A server that answers at once gets every request of the schedule, and of a closed loop one for each reply and
         /// think time.
         #[test]
-        fn a_quick_server_gets_all_of_the_rate(rate in 1000.0_f64..1e6, depth in 1_usize..5) {
+        fn immediate_replies_get_the_full_rate(rate in 1000.0_f64..1e6, depth in 1_usize..5) {
             let mut pacer = open(rate, depth, 0);
             let (mut now, mut sent) = (0, 0_u32);
             while now < 1_000_000_000 / 50 {

@@ -1,11 +1,11 @@
 //! Rates and think times as text.
 
-use super::{Rate, Think};
-use crate::invalid::{Invalid, invalid};
+use super::{Rate, ThinkTime};
+use crate::invalid::{InvalidValue, invalid};
 use std::str::FromStr;
 use std::time::Duration;
 
-fn error(text: &str, what: &str) -> Invalid {
+fn error(text: &str, what: &str) -> InvalidValue {
     invalid(format!("'{text}' {what}"))
 }
 
@@ -18,7 +18,7 @@ fn error(text: &str, what: &str) -> Invalid {
 /// assert_eq!(annulus_load::parse_number("1.5k"), Ok(1500.0));
 /// assert!(annulus_load::parse_number("fast").is_err());
 /// ```
-pub fn parse_number(text: &str) -> Result<f64, Invalid> {
+pub fn parse_number(text: &str) -> Result<f64, InvalidValue> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     let (digits, factor) = match number.char_indices().last() {
         Some((at, 'k' | 'K')) => (&number[..at], 1e3),
@@ -33,7 +33,7 @@ pub fn parse_number(text: &str) -> Result<f64, Invalid> {
 }
 
 /// Parses a time: seconds, or with a unit (`250ms`, `30s`, `2m`).
-pub(crate) fn parse_time(text: &str) -> Result<Duration, Invalid> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, InvalidValue> {
     let units = [
         ("ns", 1e-9),
         ("us", 1e-6),
@@ -53,29 +53,29 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, Invalid> {
 }
 
 impl FromStr for Rate {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Rate, Invalid> {
+    fn from_str(text: &str) -> Result<Rate, InvalidValue> {
         parse_number(text).map(Rate::constant)
     }
 }
 
 /// `10ms`, `5ms..20ms` or `exp:10ms`.
-impl FromStr for Think {
-    type Err = Invalid;
+impl FromStr for ThinkTime {
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Think, Invalid> {
+    fn from_str(text: &str) -> Result<ThinkTime, InvalidValue> {
         if let Some(mean) = text.strip_prefix("exp:") {
-            return parse_time(mean).map(Think::Exponential);
+            return parse_time(mean).map(ThinkTime::Exponential);
         }
         let Some((least, most)) = text.split_once("..") else {
-            return parse_time(text).map(Think::Fixed);
+            return parse_time(text).map(ThinkTime::Fixed);
         };
         let (least, most) = (parse_time(least)?, parse_time(most)?);
         if least > most {
             return Err(error(text, "ends before it begins: write the shorter time first"));
         }
-        Ok(Think::Uniform(least, most))
+        Ok(ThinkTime::Uniform(least, most))
     }
 }
 
@@ -98,13 +98,13 @@ mod tests {
     #[test]
     fn think_times_are_parsed() {
         let ms = Duration::from_millis;
-        assert_eq!("0.5".parse(), Ok(Think::Fixed(ms(500))));
-        assert_eq!("100us..1ms".parse(), Ok(Think::Uniform(Duration::from_micros(100), ms(1))));
-        assert_eq!("exp:2ms".parse(), Ok(Think::Exponential(ms(2))));
+        assert_eq!("0.5".parse(), Ok(ThinkTime::Fixed(ms(500))));
+        assert_eq!("100us..1ms".parse(), Ok(ThinkTime::Uniform(Duration::from_micros(100), ms(1))));
+        assert_eq!("exp:2ms".parse(), Ok(ThinkTime::Exponential(ms(2))));
     }
 
     #[test]
-    fn what_does_not_parse_is_named_with_a_remedy() {
+    fn parse_error_names_the_text_and_what_to_write() {
         for (text, parts) in [
             ("", ["''", "write 500"]),
             ("fast", ["'fast'", "10k"]),
@@ -115,15 +115,15 @@ mod tests {
             assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
         }
         for text in ["", "soon", "-1s", "5ms..1ms", "exp:", "1e99h"] {
-            let error = text.parse::<Think>().unwrap_err().to_string();
+            let error = text.parse::<ThinkTime>().unwrap_err().to_string();
             assert!(error.contains('\'') && error.contains(": write"), "{text}: {error}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "[0-9a-z.,:µ/ -]{0,12}|\\PC{0,12}") {
-            let _ = (text.parse::<Rate>(), text.parse::<Think>());
+        fn parsing_any_text_never_panics(text in "[0-9a-z.,:µ/ -]{0,12}|\\PC{0,12}") {
+            let _ = (text.parse::<Rate>(), text.parse::<ThinkTime>());
         }
     }
 }

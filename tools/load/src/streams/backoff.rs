@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The first pause, and the longest one.
-const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+const PAUSE_LIMITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// A pause that doubles with each failure until a reply has come. Clients that fail together return at different times.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl Backoff {
     /// How long to wait now; nothing unless there was a failure.
     pub(super) fn pause(self) -> Duration {
         let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
-        let pause = (PAUSES[0] * 2_u32.pow(doublings.into())).min(PAUSES[1]);
+        let pause = (PAUSE_LIMITS[0] * 2_u32.pow(doublings.into())).min(PAUSE_LIMITS[1]);
         pause / 2 + pause / 2 * u32::from(self.share) / 255
     }
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_fail_together_return_at_different_times() {
+    fn clients_that_fail_together_reconnect_at_different_times() {
         let pause = |client| {
             let mut backoff = Backoff::new(client);
             (0..8).for_each(|_| backoff.raise());
@@ -67,6 +67,6 @@ mod tests {
         };
         let pauses: std::collections::BTreeSet<_> = (0..256).map(pause).collect();
         assert_eq!(pauses.len(), 256);
-        assert!(pauses.iter().all(|pause| (PAUSES[1] / 2..=PAUSES[1]).contains(pause)));
+        assert!(pauses.iter().all(|pause| (PAUSE_LIMITS[1] / 2..=PAUSE_LIMITS[1]).contains(pause)));
     }
 }

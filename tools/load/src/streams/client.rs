@@ -3,37 +3,37 @@
 //! One poll takes everything that has come, then writes what is due: a reply frees a slot that the next request uses in the same turn.
 //! Both directions go on at the same time, since a server may reply to a long request before it has received all.
 
-use super::Exchanges;
-use super::activity::{Activity, Stage};
+use super::StreamClientKind;
 use super::backoff::Backoff;
 use crate::clock;
-use crate::exchange::{Exchange, Outgoing, Transport};
-use crate::fault::{Fault, Kind};
+use crate::exchange::{Exchange, OutgoingBuffer, Transport};
+use crate::fault::{Fault, FaultKind};
 use crate::schedule::{Claim, Pacer};
-use crate::threads::Context;
-use crate::wire::Wire;
+use crate::threads::ThreadContext;
+use crate::transport::Connection;
 use annulus::time::{self, Instant, Sleep};
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{self, Poll, ready};
+use std::task::{self, Poll, Waker, ready};
 use std::time::Duration;
 
 /// How long to wait for more bytes after a wrong one.
 pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
 /// One client.
-pub(super) struct Client<X: Exchange + 'static> {
+pub(super) struct StreamClient<X: Exchange + 'static> {
     number: usize,
-    context: Rc<Context<Exchanges<X>>>,
+    context: Rc<ThreadContext<StreamClientKind<X>>>,
     exchange: X,
     /// Requests that are written, of which so many bytes were accepted.
     out: X::Out,
     accepted: usize,
     pacer: Pacer,
     /// Requests that may still be written to this connection.
-    left: u64,
+    requests_left: u64,
     backoff: Backoff,
     /// Until the next request is due, at this time.
     sleep: Option<(u64, Sleep)>,
@@ -42,27 +42,27 @@ pub(super) struct Client<X: Exchange + 'static> {
 
 /// Why a connection is no longer used, without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CloseReason {
     /// The run is over.
-    Over,
+    RunOver,
     /// The plan or the server asks for another one.
-    Renewed,
+    Replace,
 }
 
-impl<X: Exchange + 'static> Client<X> {
+impl<X: Exchange + 'static> StreamClient<X> {
     pub(super) fn new(
         number: usize,
-        context: &Rc<Context<Exchanges<X>>>,
+        context: &Rc<ThreadContext<StreamClientKind<X>>>,
         pacer: Pacer,
-    ) -> Client<X> {
-        Client {
+    ) -> StreamClient<X> {
+        StreamClient {
             number,
             context: Rc::clone(context),
-            exchange: (context.kind.make)(number),
+            exchange: (context.kind.new_exchange)(number),
             out: Default::default(),
             accepted: 0,
             pacer,
-            left: context.kind.streams.requests_per_connection.unwrap_or(u64::MAX),
+            requests_left: context.kind.streams.requests_per_connection.unwrap_or(u64::MAX),
             backoff: Backoff::new(number),
             sleep: None,
             activity: Rc::default(),
@@ -74,16 +74,16 @@ impl<X: Exchange + 'static> Client<X> {
     }
 
     /// Exchanges messages until the run is over. A failure is recorded; the client then goes on with another connection, or ends.
-    pub(super) fn run(self, transport: Wire) -> impl Future<Output = ()> {
+    pub(super) fn run(self, transport: Connection) -> impl Future<Output = ()> {
         // Moved once, so that the task has room for one copy.
         let mut client = self;
         async move {
             let mut transport = transport;
             loop {
-                match client.use_up(&mut transport).await {
-                    Ok(End::Over) => return,
-                    Ok(End::Renewed) => {}
-                    Err(fault) if client.fail(&fault) => {}
+                match client.run_connection(&mut transport).await {
+                    Ok(CloseReason::RunOver) => return,
+                    Ok(CloseReason::Replace) => {}
+                    Err(fault) if client.on_failure(&fault) => {}
                     Err(_) => return,
                 }
                 drop(transport);
@@ -97,19 +97,19 @@ impl<X: Exchange + 'static> Client<X> {
     }
 
     /// Uses a connection as long as it may be used.
-    async fn use_up(&mut self, transport: &mut Wire) -> Result<End, Fault> {
+    async fn run_connection(&mut self, transport: &mut Connection) -> Result<CloseReason, Fault> {
         match poll_fn(|cx| self.poll_exchange(transport, cx)).await {
-            Ok(End::Over) => self.close(transport).await.map(|()| End::Over),
-            Ok(End::Renewed) => Ok(End::Renewed),
+            Ok(CloseReason::RunOver) => self.close(transport).await.map(|()| CloseReason::RunOver),
+            Ok(CloseReason::Replace) => Ok(CloseReason::Replace),
             Err(fault) => Err(Box::pin(self.classify(transport, fault)).await),
         }
     }
 
     fn poll_exchange(
         &mut self,
-        transport: &mut Wire,
+        transport: &mut Connection,
         cx: &mut task::Context<'_>,
-    ) -> Poll<Result<End, Fault>> {
+    ) -> Poll<Result<CloseReason, Fault>> {
         self.activity.register(cx);
         let mut now = None;
         while let Poll::Ready(taken) =
@@ -117,9 +117,11 @@ impl<X: Exchange + 'static> Client<X> {
         {
             match taken {
                 Ok(Some(taken)) => taken?,
-                Ok(None) => return Poll::Ready(self.closed()),
+                Ok(None) => return Poll::Ready(self.on_close()),
                 // A server that has said so may reset the connection, if there are requests that it did not read.
-                Err(_) if self.exchange.is_last() => return Poll::Ready(Ok(self.renewed())),
+                Err(_) if self.exchange.must_close() => {
+                    return Poll::Ready(Ok(self.close_reason()));
+                }
                 Err(error) => return Poll::Ready(Err(Fault::transfer(&error))),
             }
         }
@@ -129,40 +131,41 @@ impl<X: Exchange + 'static> Client<X> {
         }
         self.exchange.respond(&mut self.out);
         self.send_due(transport, cx, now)?;
-        self.end().map_or(Poll::Pending, |end| Poll::Ready(Ok(end)))
+        self.check_close_reason()
+            .map_or(Poll::Pending, |check_close_reason| Poll::Ready(Ok(check_close_reason)))
     }
 
     /// Takes received bytes; sets `now` if there are replies.
     fn take(&mut self, bytes: &[u8], now: &mut Option<u64>) -> Result<(), Fault> {
-        let Client { exchange, pacer, context, .. } = self;
+        let StreamClient { exchange, pacer, context, .. } = self;
         let mut recorder = context.recorder.borrow_mut();
         recorder.bytes_received(bytes.len());
-        let mut is_asked = true;
+        let mut was_requested = true;
         *now = None;
         let taken = exchange.receive(bytes, &mut |answer| {
             let now = *now.get_or_insert_with(clock::nanos);
             match pacer.answer_at(answer.position, now) {
                 Some(request) => recorder.answered(request, answer.outcome, now),
-                None => is_asked = false,
+                None => was_requested = false,
             }
         });
         if now.is_some() {
             self.backoff.reset();
         }
-        while let Some(position) = exchange.refused() {
-            pacer.unsend_at(position, *now.get_or_insert_with(clock::nanos));
+        while let Some(position) = exchange.pop_refused() {
+            pacer.requeue_at(position, *now.get_or_insert_with(clock::nanos));
         }
         self.activity.update(self.pacer.in_flight());
-        if is_asked { taken } else { Err(Fault::unasked()) }
+        if was_requested { taken } else { Err(Fault::unrequested_reply()) }
     }
 
     /// The server has closed its side.
     #[cold]
-    fn closed(&mut self) -> Result<End, Fault> {
-        let Client { exchange, pacer, context, .. } = self;
+    fn on_close(&mut self) -> Result<CloseReason, Fault> {
+        let StreamClient { exchange, pacer, context, .. } = self;
         let now = clock::nanos();
         let mut is_answered = false;
-        let taken = exchange.closed(&mut |answer| {
+        let taken = exchange.on_close(&mut |answer| {
             if let Some(request) = pacer.answer_at(answer.position, now) {
                 context.recorder.borrow_mut().answered(request, answer.outcome, now);
                 is_answered = true;
@@ -171,28 +174,28 @@ impl<X: Exchange + 'static> Client<X> {
         if is_answered {
             self.backoff.reset();
         }
-        while let Some(position) = exchange.refused() {
-            pacer.unsend_at(position, now);
+        while let Some(position) = exchange.pop_refused() {
+            pacer.requeue_at(position, now);
         }
         taken?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
             // Requests that the server did not take are sent again.
-            _ if self.exchange.is_last() => Ok(self.renewed()),
-            0 => Ok(self.renewed()),
+            _ if self.exchange.must_close() => Ok(self.close_reason()),
+            0 => Ok(self.close_reason()),
             requests => Err(Fault::unanswered(requests)),
         }
     }
 
     /// The server wants no further request on this connection.
-    fn renewed(&self) -> End {
-        if self.context.is_open.get() { End::Renewed } else { End::Over }
+    fn close_reason(&self) -> CloseReason {
+        if self.context.is_open.get() { CloseReason::Replace } else { CloseReason::RunOver }
     }
 
     /// Writes the requests that are due.
     fn send_due(
         &mut self,
-        transport: &mut Wire,
+        transport: &mut Connection,
         cx: &mut task::Context<'_>,
         mut now: Option<u64>,
     ) -> Result<(), Fault> {
@@ -202,7 +205,7 @@ impl<X: Exchange + 'static> Client<X> {
                 Poll::Ready(Err(error)) => return Err(Fault::transfer(&error)),
                 Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
             }
-            let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+            let most = usize::try_from(self.requests_left).unwrap_or(usize::MAX);
             match self.pacer.claim(most, || *now.get_or_insert_with(clock::nanos)) {
                 Claim::Send(requests) => {
                     self.write(requests);
@@ -220,17 +223,17 @@ impl<X: Exchange + 'static> Client<X> {
     }
 
     fn may_send(&self) -> bool {
-        self.left > 0 && self.context.is_open.get() && !self.is_refusing()
+        self.requests_left > 0 && self.context.is_open.get() && !self.is_refusing()
     }
 
     /// Whether the server takes no further request on this connection.
     fn is_refusing(&self) -> bool {
-        self.exchange.is_last() || self.exchange.is_draining()
+        self.exchange.must_close() || self.exchange.is_draining()
     }
 
     /// Writes requests that were claimed, to be sent.
     fn write(&mut self, requests: usize) {
-        self.left -= requests as u64;
+        self.requests_left -= requests as u64;
         let mut recorder = self.context.recorder.borrow_mut();
         for times in self.pacer.claimed(requests) {
             times.class = self.exchange.request(&mut self.out) as u32;
@@ -243,14 +246,14 @@ impl<X: Exchange + 'static> Client<X> {
     /// Waits until the stream has accepted all written bytes.
     fn poll_flush(
         &mut self,
-        transport: &mut Wire,
+        transport: &mut Connection,
         cx: &mut task::Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.out.len() == 0 {
             return Poll::Ready(Ok(()));
         }
         while self.accepted < self.out.len() {
-            let count = ready!(transport.poll_send(cx, self.out.piece(self.accepted)))?;
+            let count = ready!(transport.poll_send(cx, self.out.bytes_from(self.accepted)))?;
             self.accepted += count;
             self.context.recorder.borrow_mut().bytes_sent(count);
             self.activity.touch();
@@ -280,32 +283,34 @@ impl<X: Exchange + 'static> Client<X> {
     }
 
     /// Whether the connection is used up.
-    fn end(&self) -> Option<End> {
+    fn check_close_reason(&self) -> Option<CloseReason> {
         let is_open = self.context.is_open.get();
         let is_idle = self.pacer.in_flight() == 0 && self.out.len() == 0;
-        if !is_open && (is_idle || self.exchange.is_last()) {
-            return Some(End::Over);
+        if !is_open && (is_idle || self.exchange.must_close()) {
+            return Some(CloseReason::RunOver);
         }
-        (self.exchange.is_last() || (self.left == 0 && is_idle)).then_some(End::Renewed)
+        (self.exchange.must_close() || (self.requests_left == 0 && is_idle))
+            .then_some(CloseReason::Replace)
     }
 
     /// Half-closes and waits for the server's close; any further reply is an error. Every reply has arrived, so it does not matter how
     /// the connection ends.
-    async fn close(&mut self, transport: &mut Wire) -> Result<(), Fault> {
+    async fn close(&mut self, transport: &mut Connection) -> Result<(), Fault> {
         self.activity.set_stage(Stage::Closing);
         if poll_fn(|cx| transport.poll_shutdown(cx)).await.is_err() {
             return Ok(());
         }
-        let mut is_asked = true;
+        let mut was_requested = true;
         while let Ok(Some(taken)) = poll_fn(|cx| {
             let exchange = &mut self.exchange;
-            transport.poll_receive(cx, |bytes| exchange.receive(bytes, &mut |_| is_asked = false))
+            transport
+                .poll_receive(cx, |bytes| exchange.receive(bytes, &mut |_| was_requested = false))
         })
         .await
         {
             taken?;
-            if !is_asked {
-                return Err(Fault::unasked());
+            if !was_requested {
+                return Err(Fault::unrequested_reply());
             }
         }
         Ok(())
@@ -313,9 +318,9 @@ impl<X: Exchange + 'static> Client<X> {
 
     /// Distinguishes wrong bytes from too many, if the exchange can: a reply sent twice looks wrong at first, but then more arrives
     /// than expected.
-    async fn classify(&mut self, transport: &mut Wire, fault: Fault) -> Fault {
+    async fn classify(&mut self, transport: &mut Connection, fault: Fault) -> Fault {
         let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
-        if fault.kind != Kind::WRONG_BYTES {
+        if fault.kind != FaultKind::WRONG_BYTES {
             return fault;
         }
         loop {
@@ -329,7 +334,7 @@ impl<X: Exchange + 'static> Client<X> {
     }
 
     /// The connection has failed; whether the client goes on with another one.
-    fn fail(&mut self, fault: &Fault) -> bool {
+    fn on_failure(&mut self, fault: &Fault) -> bool {
         self.context.recorder.borrow_mut().failed(self.pacer.classes());
         self.pacer.fail(clock::nanos());
         self.context.run.faults.record(self.number, fault);
@@ -339,22 +344,22 @@ impl<X: Exchange + 'static> Client<X> {
 
     /// Connects anew; `None` if the run is over, or if that failed and the plan has no second attempt. Requests that the last connection
     /// did not take are sent again.
-    async fn reconnect(&mut self) -> Option<Wire> {
+    async fn reconnect(&mut self) -> Option<Connection> {
         self.activity.set_stage(Stage::Connecting);
-        self.pacer.unsend();
+        self.pacer.requeue_all();
         self.out.clear();
         self.accepted = 0;
-        self.exchange.reconnected();
+        self.exchange.on_reconnect();
         let streams = &self.context.kind.streams;
-        self.left = streams.requests_per_connection.unwrap_or(u64::MAX);
+        self.requests_left = streams.requests_per_connection.unwrap_or(u64::MAX);
         loop {
             let pause = self.backoff.pause();
             if !pause.is_zero() {
-                self.unless_over(time::sleep(pause)).await?;
+                self.until_run_ends(time::sleep(pause)).await?;
             }
             // A connection that brings no reply is not replaced at once.
             self.backoff.raise();
-            match self.unless_over(self.context.connect()).await? {
+            match self.until_run_ends(self.context.connect()).await? {
                 Ok(transport) => {
                     self.context.recorder.borrow_mut().reconnected();
                     self.pacer.connected(clock::nanos());
@@ -371,12 +376,89 @@ impl<X: Exchange + 'static> Client<X> {
     }
 
     /// Waits for a future; `None` if the run is over first.
-    async fn unless_over<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    async fn until_run_ends<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|cx| match self.context.is_open.get() {
             true => future.as_mut().poll(cx).map(Some),
             false => Poll::Ready(None),
         })
         .await
+    }
+}
+
+/// The stage of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It connects, or waits before it does.
+    Connecting,
+    /// It sends requests and receives replies.
+    #[default]
+    Exchanging,
+    /// Every reply has arrived, and only the server's close is awaited.
+    Closing,
+}
+
+/// The activity of one client.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    changes: Cell<u64>,
+    in_flight: Cell<u32>,
+    stage: Cell<Stage>,
+    /// The sweep has found that the server is silent.
+    has_expired: Cell<bool>,
+    waker: OnceCell<Waker>,
+}
+
+impl Activity {
+    /// How often bytes were sent or received.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// Whether a reply is awaited.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.in_flight.get() > 0
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    pub(super) fn set_stage(&self, stage: Stage) {
+        self.stage.set(stage);
+        self.has_expired.set(false);
+        self.touch();
+    }
+
+    pub(super) fn touch(&self) {
+        self.changes.set(self.changes.get().wrapping_add(1));
+    }
+
+    /// `in_flight` requests are in flight now.
+    pub(super) fn update(&self, in_flight: usize) {
+        self.touch();
+        self.in_flight.set(in_flight as u32);
+    }
+
+    /// The client fails with a time-out.
+    pub(super) fn expire(&self) {
+        self.has_expired.set(true);
+        self.wake();
+    }
+
+    pub(super) fn has_expired(&self) -> bool {
+        self.has_expired.get()
+    }
+
+    /// Keeps the waker of the client's task.
+    pub(super) fn register(&self, cx: &task::Context<'_>) {
+        self.waker.get_or_init(|| cx.waker().clone());
+    }
+
+    /// Has the client look at its state.
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
     }
 }

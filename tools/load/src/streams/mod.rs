@@ -4,7 +4,6 @@
 //! open loop). What a request and a reply are is the protocol's ([`crate::exchange`]); when a request is due, the schedule's
 //! ([`crate::schedule`]).
 
-mod activity;
 mod backoff;
 mod client;
 #[cfg(test)]
@@ -13,117 +12,124 @@ mod simulated;
 use crate::exchange::http::{self, HttpExchange};
 use crate::exchange::http2::{self, Http2Exchange};
 use crate::exchange::script::ScriptExchange;
-use crate::exchange::{Echo, Exchange};
+use crate::exchange::{EchoExchange, Exchange};
 use crate::fault::Fault;
-use crate::findings::Findings;
+use crate::findings::RunResults;
 use crate::idle::IdleTracker;
 use crate::load_error::LoadError;
-use crate::mix::Fill;
+use crate::mix::FieldValues;
 use crate::observer::Observer;
 use crate::plan::{Plan, Streams};
 use crate::protocol::Protocol;
 use crate::schedule::Pacer;
-use crate::threads::{CLOSE_TIMEOUT, Context, Kind, Run, Settings, Swept};
-use crate::wire::{Connector, Wire};
+use crate::threads::{
+    CLOSE_TIMEOUT, ClientHandle, ClientKind, RunContext, RuntimeSettings, ThreadContext,
+};
+use crate::transport::{Connection, Connector};
 use crate::{clock, tls};
-use activity::{Activity, Stage};
 use annulus::JoinHandle;
-use client::Client;
+use client::{Activity, Stage, StreamClient};
 use std::rc::Rc;
 use std::time::Duration;
 
-const CHECKED: &str = "the plan was checked";
+const PLAN_IS_VALID: &str = "the plan was checked";
 
 /// Runs the protocol of a plan.
 pub(crate) fn run(
     plan: &Plan,
     streams: Streams,
     observer: &mut dyn Observer,
-) -> Result<Findings, LoadError> {
-    let run = Run::new(plan);
+) -> Result<RunResults, LoadError> {
+    let run = RunContext::new(plan);
     let tls = plan.tls.as_ref().map(|tls| tls::connector(tls, plan.protocol.alpn())).transpose();
     let tls = tls.map_err(LoadError::Plan)?;
     let connector = Connector::new(streams, tls);
     let (seed, clients, length) = (plan.seed, plan.clients, plan.length);
-    let fill = move |client| Fill::new(seed, client, clients);
+    let values = move |client| FieldValues::new(seed, client, clients);
     let refusal = || run.faults.refusal.clone();
-    let settings = Settings::new(streams.driver, clients.div_ceil(plan.threads()), length);
+    let settings = RuntimeSettings::new(streams.driver, clients.div_ceil(plan.threads()), length);
     match &plan.protocol {
-        Protocol::Echo => Findings::of(&run, settings, observer, || {
-            Exchanges::new(&connector, streams, move |client| Echo::new(seed, client, length))
+        Protocol::Echo => RunResults::of(&run, settings, observer, || {
+            StreamClientKind::new(&connector, streams, move |client| {
+                EchoExchange::new(seed, client, length)
+            })
         }),
-        Protocol::Http(http) => Findings::of(&run, settings, observer, || {
-            let requests = Rc::new(http::Requests::new(http).expect(CHECKED));
+        Protocol::Http(http) => RunResults::of(&run, settings, observer, || {
+            let requests = Rc::new(http::Requests::new(http).expect(PLAN_IS_VALID));
             let refusal = refusal();
-            Exchanges::new(&connector, streams, move |client| {
-                HttpExchange::new(&requests, fill(client), &refusal)
+            StreamClientKind::new(&connector, streams, move |client| {
+                HttpExchange::new(&requests, values(client), &refusal)
             })
         }),
-        Protocol::Http2(http) => Findings::of(&run, settings, observer, || {
-            let requests = http2::Requests::new(http, plan.tls.is_some()).expect(CHECKED);
+        Protocol::Http2(http) => RunResults::of(&run, settings, observer, || {
+            let requests = http2::Requests::new(http, plan.tls.is_some()).expect(PLAN_IS_VALID);
             let (requests, refusal) = (Rc::new(requests), refusal());
-            Exchanges::new(&connector, streams, move |client| {
-                Http2Exchange::new(&requests, fill(client), &refusal)
+            StreamClientKind::new(&connector, streams, move |client| {
+                Http2Exchange::new(&requests, values(client), &refusal)
             })
         }),
-        Protocol::Script(script) => Findings::of(&run, settings, observer, || {
+        Protocol::Script(script) => RunResults::of(&run, settings, observer, || {
             let (script, refusal) = (Rc::new(script.clone()), refusal());
-            Exchanges::new(&connector, streams, move |client| {
-                ScriptExchange::new(&script, fill(client), &refusal)
+            StreamClientKind::new(&connector, streams, move |client| {
+                ScriptExchange::new(&script, values(client), &refusal)
             })
         }),
     }
 }
 
 /// Clients that exchange messages over connections, as a thread of the load has them.
-pub(crate) struct Exchanges<X> {
+pub(crate) struct StreamClientKind<X> {
     connector: Connector,
     streams: Streams,
     /// Makes the exchange of a client. Clients of the whole run are counted from 0.
-    make: Box<dyn Fn(usize) -> X>,
+    new_exchange: Box<dyn Fn(usize) -> X>,
 }
 
-impl<X> Exchanges<X> {
+impl<X> StreamClientKind<X> {
     fn new(
         connector: &Connector,
         streams: Streams,
-        make: impl Fn(usize) -> X + 'static,
-    ) -> Exchanges<X> {
-        Exchanges { connector: connector.clone(), streams, make: Box::new(make) }
+        new_exchange: impl Fn(usize) -> X + 'static,
+    ) -> StreamClientKind<X> {
+        StreamClientKind {
+            connector: connector.clone(),
+            streams,
+            new_exchange: Box::new(new_exchange),
+        }
     }
 }
 
-impl<X: Exchange + 'static> Kind for Exchanges<X> {
-    type Opened = Wire;
-    type Client = Connected;
+impl<X: Exchange + 'static> ClientKind for StreamClientKind<X> {
+    type Opened = Connection;
+    type Handle = StreamClientHandle;
 
-    async fn connect(&self, plan: &Plan, number: usize) -> Result<Wire, Fault> {
+    async fn connect(&self, plan: &Plan, number: usize) -> Result<Connection, Fault> {
         self.connector.connect(plan, number).await
     }
 
     fn start(
-        context: &Rc<Context<Self>>,
+        context: &Rc<ThreadContext<Self>>,
         number: usize,
-        wire: Wire,
+        transport: Connection,
         began: u64,
-    ) -> (JoinHandle<()>, Connected) {
+    ) -> (JoinHandle<()>, StreamClientHandle) {
         let Plan { seed, clients, ref schedule, .. } = context.run.plan;
         let depth = context.kind.streams.pipeline;
         let pacer = Pacer::new(schedule, depth, [number, clients], seed, began);
-        let client = Client::new(number, context, pacer);
+        let client = StreamClient::new(number, context, pacer);
         let activity = client.activity();
         let idle = IdleTracker::new(activity.changes(), clock::now());
-        (annulus::spawn(client.run(wire)), Connected { activity, idle })
+        (annulus::spawn(client.run(transport)), StreamClientHandle { activity, idle })
     }
 }
 
 /// A client, as the sweep sees it.
-pub(crate) struct Connected {
+pub(crate) struct StreamClientHandle {
     activity: Rc<Activity>,
     idle: IdleTracker,
 }
 
-impl Swept for Connected {
+impl ClientHandle for StreamClientHandle {
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration) {
         let idle = self.idle.idle_for(self.activity.changes(), clock::now());
         match self.activity.stage() {
@@ -135,7 +141,7 @@ impl Swept for Connected {
         }
     }
 
-    fn closed(&self) {
+    fn on_window_closed(&self) {
         self.activity.wake();
     }
 }

@@ -1,13 +1,13 @@
 //! The client on the simulated kernel: any cut of the replies, and connections that break at any byte.
 
-use super::Exchanges;
+use super::StreamClientKind;
 use crate::clock;
-use crate::exchange::Echo;
-use crate::fault_log::Faults;
+use crate::exchange::EchoExchange;
+use crate::fault::Faults;
 use crate::plan::{Plan, Streams};
 use crate::recording::Interval;
-use crate::threads::{ClientPool, Run};
-use crate::wire::Connector;
+use crate::threads::{ClientPool, RunContext};
+use crate::transport::Connector;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Random, Sim, run_on};
 use annulus::{Runtime, time};
@@ -66,11 +66,12 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
     };
     run_on(&sim, Runtime::builder(), async {
         annulus::spawn(serve(TcpListener::bind(address)?, seed, bytes));
-        let run = Run::new(&plan);
+        let run = RunContext::new(&plan);
         let connector = Connector::new(Streams::default(), None);
         let seed = plan.seed;
-        let echo = move |client| Echo::new(seed, client, length);
-        let mut pool = ClientPool::new(&run, Exchanges::new(&connector, streams, echo), 0, 1);
+        let echo = move |client| EchoExchange::new(seed, client, length);
+        let mut pool =
+            ClientPool::new(&run, StreamClientKind::new(&connector, streams, echo), 0, 1);
         assert!(pool.connect().await, "{:?}", run.faults.take().first);
         pool.open(0..0);
         pool.start(clock::nanos());
@@ -89,7 +90,7 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
 }
 
 #[test]
-fn any_cut_of_the_replies_gives_every_answer_once() {
+fn split_replies_answer_each_request_once() {
     for seed in SEEDS {
         let (recorded, faults) = exchange(seed, 1 << 60..1 << 61, false);
         assert_eq!(faults.first, None, "seed {seed}");
@@ -100,7 +101,7 @@ fn any_cut_of_the_replies_gives_every_answer_once() {
 }
 
 #[test]
-fn a_connection_that_breaks_at_any_byte_loses_what_is_in_flight_only() {
+fn broken_connection_loses_only_requests_in_flight() {
     let mut broken = 0;
     for seed in SEEDS {
         let (recorded, faults) = exchange(seed, 0..5000, true);

@@ -1,8 +1,8 @@
 //! The calling thread's part: starts the threads, opens and closes the window, and observes.
 
-use super::pool::{ClientPool, Kind};
-use super::work::{Link, work};
-use super::{Command, Event, Measured, Run, Settings};
+use super::pool::{ClientKind, ClientPool};
+use super::worker::{WorkerChannels, run_worker};
+use super::{Command, Event, Measurement, RunContext, RuntimeSettings};
 use crate::clock;
 use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
@@ -20,52 +20,53 @@ use std::time::Duration;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Commands that a thread may not have taken yet.
-const COMMANDS: usize = 8;
+const COMMAND_CAPACITY: usize = 8;
 
 /// The measurements of the threads.
-pub(crate) struct Ran {
+pub(crate) struct ThreadResults {
     pub(crate) driver: String,
-    pub(crate) measured: Measured,
+    pub(crate) measured: Measurement,
 }
 
 /// Runs clients of a kind on the threads of the plan. The observer is shown the intervals that are complete with the progress.
-pub(crate) fn run<K: Kind>(
-    run: &Arc<Run>,
-    settings: Settings,
+pub(crate) fn run<K: ClientKind>(
+    run: &Arc<RunContext>,
+    settings: RuntimeSettings,
     observer: &mut dyn Observer,
     kind: impl Fn() -> K + Sync,
-) -> Result<Ran, LoadError> {
+) -> Result<ThreadResults, LoadError> {
     let (plan, count) = (&run.plan, run.plan.threads());
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
         let responses: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let (mut links, mut handles) = (Vec::new(), Vec::new());
+        let (mut workers, mut handles) = (Vec::new(), Vec::new());
         for index in 0..count {
-            let (commands, received) = shards::channel(COMMANDS);
+            let (commands, received) = shards::channel(COMMAND_CAPACITY);
             let (release, released) = mpsc::channel();
             let (events, responses) = (sender.clone(), Arc::clone(&responses));
-            let link = Link { index, events, commands: received, release: released, responses };
+            let channels =
+                WorkerChannels { index, events, commands: received, release: released, responses };
             let kind = &kind;
             let pool = move || ClientPool::new(run, kind(), index, count);
             let handle = thread::Builder::new()
                 .name(format!("load {index}"))
-                .spawn_scoped(scope, move || work(link, settings, plan.duration, pool))
+                .spawn_scoped(scope, move || run_worker(channels, settings, plan.duration, pool))
                 .map_err(|error| LoadError::Threads { started: index, wanted: count, error })?;
-            links.push(Thread { commands, release });
+            workers.push(WorkerHandle { commands, release });
             handles.push(handle);
         }
         drop(sender);
-        let state = State::default();
-        let mut threads = Threads { links, events, responses, state, observer, run };
+        let states = WorkerStates::default();
+        let mut threads = Workers { workers, events, responses, states, observer, run };
         let measured = threads.run();
-        if !matches!(measured, Ok(Measured { interrupted: false, .. })) {
+        if !matches!(measured, Ok(Measurement { interrupted: false, .. })) {
             run.faults.interrupt();
         }
-        let State { driver, .. } = std::mem::take(&mut threads.state);
+        let WorkerStates { driver, .. } = std::mem::take(&mut threads.states);
         // Threads that still have clients give them up.
         drop(threads);
         handles.into_iter().for_each(join);
-        measured.map(|measured| Ran { driver, measured })
+        measured.map(|measured| ThreadResults { driver, measured })
     })
 }
 
@@ -74,14 +75,14 @@ fn join(handle: ScopedJoinHandle<'_, ()>) {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-struct Thread {
+struct WorkerHandle {
     commands: Sender<Command>,
     release: mpsc::Sender<()>,
 }
 
 /// How far the threads are: the number of threads that have reported each event, and what the events had.
 #[derive(Default)]
-struct State {
+struct WorkerStates {
     driver: String,
     error: Option<io::Error>,
     ready: usize,
@@ -96,7 +97,7 @@ struct State {
     ended: usize,
 }
 
-impl State {
+impl WorkerStates {
     fn apply(&mut self, event: Event) {
         match event {
             Event::Ready(Ok(driver)) => {
@@ -120,73 +121,77 @@ impl State {
     }
 }
 
-struct Threads<'a> {
-    links: Vec<Thread>,
+struct Workers<'a> {
+    workers: Vec<WorkerHandle>,
     events: Receiver<Event>,
     responses: Arc<[AtomicU64]>,
-    state: State,
+    states: WorkerStates,
     observer: &'a mut dyn Observer,
-    run: &'a Run,
+    run: &'a RunContext,
 }
 
-impl Threads<'_> {
+impl Workers<'_> {
     /// Measures nothing unless every client of every thread is connected.
-    fn run(&mut self) -> Result<Measured, LoadError> {
-        let count = self.links.len();
-        let ready = self.wait(None, |state| state.ready == count || state.error.is_some());
-        if let Some(error) = self.state.error.take() {
+    fn run(&mut self) -> Result<Measurement, LoadError> {
+        let count = self.workers.len();
+        let ready = self.wait(None, |states| states.ready == count || states.error.is_some());
+        if let Some(error) = self.states.error.take() {
             return Err(LoadError::Runtime(error));
         }
-        if ready.is_break() || self.wait(None, |state| state.connected == count).is_break() {
-            return Ok(Measured::interrupted());
+        if ready.is_break() || self.wait(None, |states| states.connected == count).is_break() {
+            return Ok(Measurement::interrupted());
         }
-        if self.state.is_incomplete {
-            return Ok(Measured::default());
+        if self.states.is_incomplete {
+            return Ok(Measurement::default());
         }
-        self.command(Command::Start(clock::nanos()));
-        if self.wait(Some(self.run.plan.warm_up), |state| state.finished == count).is_break() {
-            return Ok(Measured::interrupted());
+        self.send_command(Command::Start(clock::nanos()));
+        if self.wait(Some(self.run.plan.warm_up), |states| states.finished == count).is_break() {
+            return Ok(Measurement::interrupted());
         }
-        if self.state.finished == count {
-            return Ok(Measured::default());
+        if self.states.finished == count {
+            return Ok(Measurement::default());
         }
         let mut measured = self.measure();
         if !measured.interrupted {
-            measured.interrupted = self.wait(None, |state| state.ended == count).is_break();
+            measured.interrupted = self.wait(None, |states| states.ended == count).is_break();
         }
         Ok(measured)
     }
 
     /// The window, from one standstill of all threads to the other.
-    fn measure(&mut self) -> Measured {
-        let count = self.links.len();
-        self.command(Command::Open);
-        self.await_event(|state| state.paused == count);
+    fn measure(&mut self) -> Measurement {
+        let count = self.workers.len();
+        self.send_command(Command::Open);
+        self.await_event(|states| states.paused == count);
         // Threads that finished in the warm-up report it again.
-        self.state.finished = 0;
-        let waited = run_queue::waited();
+        self.states.finished = 0;
+        let core_wait = run_queue::core_wait();
         self.observer.window_opened();
         let (began, started) = (clock::now(), clock::unix());
         self.release();
         let ended = self.wait_with(
             None,
-            |state| state.closed == count || state.finished == count,
+            |states| states.closed == count || states.finished == count,
             |threads| threads.progress(clock::now() - began),
         );
-        if self.state.closed < count {
-            self.command(Command::Close);
-            self.await_event(|state| state.closed == count);
+        if self.states.closed < count {
+            self.send_command(Command::Close);
+            self.await_event(|states| states.closed == count);
         }
-        let State { length, cpu, .. } = self.state;
+        let WorkerStates { length, cpu, .. } = self.states;
         self.observer.window_closed();
-        let waited =
-            run_queue::waited().zip(waited).map(|(now, before)| now.saturating_sub(before));
+        let core_wait =
+            run_queue::core_wait().zip(core_wait).map(|(now, before)| now.saturating_sub(before));
         self.release();
-        Measured { started, length, cpu, waited, interrupted: ended.is_break() }
+        Measurement { started, length, cpu, core_wait, interrupted: ended.is_break() }
     }
 
     /// Waits until `done`, or for as long as `limit`; breaks if the observer interrupts, or a thread has panicked.
-    fn wait(&mut self, limit: Option<Duration>, done: impl Fn(&State) -> bool) -> ControlFlow<()> {
+    fn wait(
+        &mut self,
+        limit: Option<Duration>,
+        done: impl Fn(&WorkerStates) -> bool,
+    ) -> ControlFlow<()> {
         self.wait_with(limit, done, |_| ())
     }
 
@@ -194,18 +199,18 @@ impl Threads<'_> {
     fn wait_with(
         &mut self,
         limit: Option<Duration>,
-        done: impl Fn(&State) -> bool,
+        done: impl Fn(&WorkerStates) -> bool,
         mut each: impl FnMut(&mut Self),
     ) -> ControlFlow<()> {
         let began = clock::now();
         let mut next = Duration::ZERO;
         loop {
             let elapsed = clock::now() - began;
-            if done(&self.state) || limit.is_some_and(|limit| elapsed >= limit) {
+            if done(&self.states) || limit.is_some_and(|limit| elapsed >= limit) {
                 return ControlFlow::Continue(());
             }
             // Before the window is closed, only a panic ends a thread.
-            if self.state.ended > 0 && self.state.closed == 0 {
+            if self.states.ended > 0 && self.states.closed == 0 {
                 return ControlFlow::Break(());
             }
             if elapsed >= next {
@@ -221,8 +226,8 @@ impl Threads<'_> {
     }
 
     /// Waits until `done`, which comes soon, or until a thread has ended.
-    fn await_event(&mut self, done: impl Fn(&State) -> bool) {
-        while !done(&self.state) && self.state.ended == 0 {
+    fn await_event(&mut self, done: impl Fn(&WorkerStates) -> bool) {
+        while !done(&self.states) && self.states.ended == 0 {
             if self.receive(PROGRESS_INTERVAL).is_break() {
                 return;
             }
@@ -232,7 +237,7 @@ impl Threads<'_> {
     /// Waits for one event; breaks if no thread is left.
     fn receive(&mut self, limit: Duration) -> ControlFlow<()> {
         match self.events.recv_timeout(limit) {
-            Ok(event) => self.state.apply(event),
+            Ok(event) => self.states.apply(event),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
         }
@@ -247,11 +252,11 @@ impl Threads<'_> {
     }
 
     /// A thread that does not take it has ended.
-    fn command(&self, command: Command) {
-        self.links.iter().for_each(|thread| _ = thread.commands.try_send(command));
+    fn send_command(&self, command: Command) {
+        self.workers.iter().for_each(|thread| _ = thread.commands.try_send(command));
     }
 
     fn release(&self) {
-        self.links.iter().for_each(|thread| _ = thread.release.send(()));
+        self.workers.iter().for_each(|thread| _ = thread.release.send(()));
     }
 }

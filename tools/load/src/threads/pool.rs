@@ -1,6 +1,6 @@
 //! The clients of a thread, whatever they exchange, and the sweep that finds those without a reply.
 
-use super::state::{Context, Run};
+use super::{RunContext, ThreadContext};
 use crate::clock;
 use crate::fault::Fault;
 use crate::idle::sweep_interval;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Connects in progress at once, over all threads. More would overflow a server's backlog, and a dropped SYN is repeated
 /// only after a second.
-pub(super) const CONNECTS: usize = 64;
+pub(super) const MAX_CONNECTS: usize = 64;
 
 /// How long a server may take to close after the client's half-close. Exceeding it is no failure: every reply has
 /// arrived. An interrupted run waits no longer for what is in flight.
@@ -21,11 +21,11 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 
 /// A kind of client: how it connects, and what its task does.
-pub(crate) trait Kind: Sized + 'static {
+pub(crate) trait ClientKind: Sized + 'static {
     /// A connection, or a socket.
     type Opened: 'static;
     /// A client as the sweep sees it.
-    type Client: Swept;
+    type Handle: ClientHandle;
 
     /// Connects, within the plan's limit. `number` counts the connections of the whole run.
     fn connect(
@@ -36,20 +36,20 @@ pub(crate) trait Kind: Sized + 'static {
 
     /// Spawns the client of this number; `began`, in ns of [`crate::clock`], is the same on all threads.
     fn start(
-        context: &Rc<Context<Self>>,
+        context: &Rc<ThreadContext<Self>>,
         number: usize,
         opened: Self::Opened,
         began: u64,
-    ) -> (JoinHandle<()>, Self::Client);
+    ) -> (JoinHandle<()>, Self::Handle);
 }
 
 /// A client, as the sweep of its thread sees it.
-pub(crate) trait Swept {
+pub(crate) trait ClientHandle {
     /// Ends or gives up what has waited for longer than the limit.
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration);
 
     /// The window has closed: the client sends nothing more.
-    fn closed(&self);
+    fn on_window_closed(&self);
 
     /// The run ends now: nothing more is waited for.
     fn give_up(&self) {}
@@ -57,27 +57,32 @@ pub(crate) trait Swept {
 
 /// The clients of a thread: every client whose number divided by the threads leaves that of the thread. It is made on that thread, within
 /// its runtime.
-pub(crate) struct ClientPool<K: Kind> {
-    context: Rc<Context<K>>,
+pub(crate) struct ClientPool<K: ClientKind> {
+    context: Rc<ThreadContext<K>>,
     index: usize,
     threads: usize,
     opened: Vec<(usize, K::Opened)>,
-    clients: Vec<(JoinHandle<()>, K::Client)>,
+    clients: Vec<(JoinHandle<()>, K::Handle)>,
 }
 
-impl<K: Kind> ClientPool<K> {
+impl<K: ClientKind> ClientPool<K> {
     /// The pool of thread `index` of `threads`.
-    pub(crate) fn new(run: &Arc<Run>, kind: K, index: usize, threads: usize) -> ClientPool<K> {
-        let context = Rc::new(Context::new(run, kind, threads));
+    pub(crate) fn new(
+        run: &Arc<RunContext>,
+        kind: K,
+        index: usize,
+        threads: usize,
+    ) -> ClientPool<K> {
+        let context = Rc::new(ThreadContext::new(run, kind, threads));
         ClientPool { context, index, threads, opened: Vec::new(), clients: Vec::new() }
     }
 
     /// Connects every client; whether that succeeded. A failure is recorded. Ends soon if another thread has failed.
     pub(crate) async fn connect(&mut self) -> bool {
         let numbers = (self.index..self.context.run.plan.clients).step_by(self.threads);
-        let tasks: Vec<_> = (0..CONNECTS)
+        let tasks: Vec<_> = (0..MAX_CONNECTS)
             .map(|task| {
-                let numbers = numbers.clone().skip(task).step_by(CONNECTS);
+                let numbers = numbers.clone().skip(task).step_by(MAX_CONNECTS);
                 annulus::spawn(connect_share(Rc::clone(&self.context), numbers))
             })
             .collect();
@@ -105,7 +110,7 @@ impl<K: Kind> ClientPool<K> {
     pub(crate) fn close(&mut self) {
         self.context.recorder.borrow_mut().close();
         self.context.is_open.set(false);
-        self.clients.iter().for_each(|(_, client)| client.closed());
+        self.clients.iter().for_each(|(_, client)| client.on_window_closed());
     }
 
     /// Responses within the window so far.
@@ -125,7 +130,7 @@ impl<K: Kind> ClientPool<K> {
 
     /// Ends or gives up what has waited too long.
     pub(super) fn sweep(&mut self) {
-        self.context.recorder.borrow_mut().tick(clock::nanos());
+        self.context.recorder.borrow_mut().advance_to(clock::nanos());
         let limit = self.context.run.plan.reply_timeout;
         self.clients.iter_mut().for_each(|(task, client)| client.sweep(task, limit));
     }
@@ -161,8 +166,8 @@ impl<K: Kind> ClientPool<K> {
 }
 
 /// Connects clients one after the other. Stops at the first failure of the run, which is recorded.
-async fn connect_share<K: Kind>(
-    context: Rc<Context<K>>,
+async fn connect_share<K: ClientKind>(
+    context: Rc<ThreadContext<K>>,
     numbers: impl Iterator<Item = usize>,
 ) -> Vec<(usize, K::Opened)> {
     let mut opened = Vec::new();

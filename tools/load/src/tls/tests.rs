@@ -1,10 +1,10 @@
 //! Sessions with servers that are right, and with some that are not.
 
 use super::*;
-use crate::exchange::{Piece, Transport};
-use crate::fault::{Fault, Kind};
-use crate::wire::Plain;
-use crate::wire::TlsTransport;
+use crate::exchange::{SendBytes, Transport};
+use crate::fault::{Fault, FaultKind};
+use crate::transport::PlainTransport;
+use crate::transport::TlsTransport;
 use annulus::net::TcpStream;
 use rcgen::{CertificateParams, CertifiedKey, DnType, KeyPair};
 use rustls::crypto::ring;
@@ -25,17 +25,17 @@ fn certificate(name: &str) -> CertifiedKey<KeyPair> {
 }
 
 /// The certificate in a file of this process, which is removed when the value is dropped.
-struct File(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl File {
-    fn new(name: &str, contents: &str) -> File {
+impl TemporaryFile {
+    fn new(name: &str, contents: &str) -> TemporaryFile {
         let path = std::env::temp_dir().join(format!("annulus-load-{}-{name}", std::process::id()));
         std::fs::write(&path, contents).unwrap();
-        File(path)
+        TemporaryFile(path)
     }
 }
 
-impl Drop for File {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         _ = std::fs::remove_file(&self.0);
     }
@@ -72,7 +72,7 @@ fn echo(stream: std::net::TcpStream, config: Arc<ServerConfig>) {
 async fn connect(address: SocketAddr, tls: &Tls) -> io::Result<TlsTransport> {
     let session = connector(tls, &["lines"]).unwrap();
     let stream = TcpStream::connect(address).await?;
-    TlsTransport::connect(&session, Plain::Tcp(stream)).await
+    TlsTransport::connect(&session, PlainTransport::Tcp(stream)).await
 }
 
 /// Sends bytes, and takes as many, beside each other.
@@ -80,7 +80,7 @@ async fn round_trip(transport: &mut TlsTransport, bytes: &[u8]) -> io::Result<Ve
     let (mut sent, mut back) = (0, Vec::new());
     poll_fn(|cx| {
         while sent < bytes.len() {
-            match transport.poll_send(cx, Piece::Borrowed(&bytes[sent..]))? {
+            match transport.poll_send(cx, SendBytes::Borrowed(&bytes[sent..]))? {
                 std::task::Poll::Ready(count) => sent += count,
                 std::task::Poll::Pending => break,
             }
@@ -109,9 +109,9 @@ fn refused(address: SocketAddr, tls: &Tls) -> Fault {
 }
 
 #[test]
-fn bytes_of_any_number_go_both_ways() {
+fn tls_transfers_any_number_of_bytes() {
     let made = certificate("localhost");
-    let file = File::new("trusted.pem", &made.cert.pem());
+    let file = TemporaryFile::new("trusted.pem", &made.cert.pem());
     for trust in [Trust::Roots(file.0.clone()), Trust::Unchecked] {
         let address = serve(&made, echo);
         annulus::run(async {
@@ -134,12 +134,12 @@ fn bytes_of_any_number_go_both_ways() {
 }
 
 #[test]
-fn a_server_that_is_not_trusted_is_a_bad_certificate() {
+fn untrusted_issuer_is_a_bad_certificate() {
     let made = certificate("localhost");
     let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
     params.distinguished_name.push(DnType::CommonName, "another issuer");
     let other = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-    let other = File::new("other.pem", &other.pem());
+    let other = TemporaryFile::new("other.pem", &other.pem());
     for trust in [Trust::Roots(other.0.clone()), Trust::System] {
         if matches!(trust, Trust::System)
             && trusting("localhost", Trust::System).validate().is_err()
@@ -148,17 +148,17 @@ fn a_server_that_is_not_trusted_is_a_bad_certificate() {
             continue;
         }
         let fault = refused(serve(&made, echo), &trusting("localhost", trust));
-        assert_eq!(fault.kind, Kind::CERTIFICATE, "{}", fault.detail);
+        assert_eq!(fault.kind, FaultKind::CERTIFICATE, "{}", fault.detail);
         assert!(fault.detail.contains("UnknownIssuer"), "{}", fault.detail);
     }
 }
 
 #[test]
-fn a_certificate_for_another_name_or_of_another_time_is_bad() {
+fn wrong_name_or_expired_certificate_is_bad() {
     let made = certificate("a.example");
-    let file = File::new("name.pem", &made.cert.pem());
+    let file = TemporaryFile::new("name.pem", &made.cert.pem());
     let fault = refused(serve(&made, echo), &trusting("b.example", Trust::Roots(file.0.clone())));
-    assert_eq!(fault.kind, Kind::CERTIFICATE, "{}", fault.detail);
+    assert_eq!(fault.kind, FaultKind::CERTIFICATE, "{}", fault.detail);
     assert!(
         fault.detail.contains("a.example") && fault.detail.contains("b.example"),
         "{}",
@@ -169,13 +169,13 @@ fn a_certificate_for_another_name_or_of_another_time_is_bad() {
     params.not_after = rcgen::date_time_ymd(2001, 1, 1);
     let signing_key = KeyPair::generate().unwrap();
     let made = CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key };
-    let file = File::new("expired.pem", &made.cert.pem());
+    let file = TemporaryFile::new("expired.pem", &made.cert.pem());
     let fault = refused(serve(&made, echo), &trusting("localhost", Trust::Roots(file.0.clone())));
-    assert_eq!(fault.kind, Kind::CERTIFICATE, "{}", fault.detail);
+    assert_eq!(fault.kind, FaultKind::CERTIFICATE, "{}", fault.detail);
 }
 
 #[test]
-fn a_server_that_does_not_speak_tls_is_named() {
+fn server_without_tls_is_a_tls_fault() {
     let made = certificate("localhost");
     let tls = trusting("localhost", Trust::Unchecked);
     let plain: Talk = |mut stream, _| {
@@ -185,13 +185,13 @@ fn a_server_that_does_not_speak_tls_is_named() {
     let closes: Talk = |mut stream, _| _ = stream.read(&mut [0; 100_000]);
     for talk in [plain, closes] {
         let fault = refused(serve(&made, talk), &tls);
-        assert_eq!(fault.kind, Kind::TLS, "{}", fault.detail);
+        assert_eq!(fault.kind, FaultKind::TLS, "{}", fault.detail);
         assert!(fault.detail.contains("does the server speak TLS"), "{}", fault.detail);
     }
 }
 
 #[test]
-fn an_end_without_close_notify_is_an_error() {
+fn eof_without_close_notify_is_an_error() {
     let address = serve(&certificate("localhost"), |stream, config| {
         let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
         stream.write_all(b"half").unwrap();
@@ -208,16 +208,18 @@ fn an_end_without_close_notify_is_an_error() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_refused() {
+fn invalid_tls_settings_are_rejected() {
     let refused = |tls: Tls, part: &str| {
         let error = tls.validate().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
     refused(trusting("a b", Trust::Unchecked), "'a b' is neither a DNS name nor an address");
     refused(trusting("a", Trust::Roots("/nowhere/x".into())), "cannot be read from /nowhere/x");
-    let empty = File::new("empty.pem", "no certificate");
+    let empty = TemporaryFile::new("empty.pem", "no certificate");
     refused(trusting("a", Trust::Roots(empty.0.clone())), "has no certificate");
-    let broken =
-        File::new("broken.pem", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
+    let broken = TemporaryFile::new(
+        "broken.pem",
+        "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+    );
     refused(trusting("a", Trust::Roots(broken.0.clone())), "cannot be read from");
 }

@@ -72,7 +72,7 @@ fn run_until(
 }
 
 #[test]
-fn an_echo_loses_nothing_at_any_length() {
+fn echo_loses_nothing_at_any_length() {
     for (clients, length, window) in [(1, 1, 1), (3, 7, 4), (3, 8, 4), (5, 1000, 2), (1, 65_507, 1)]
     {
         let plan = |address| plan(address, clients, length, window);
@@ -88,7 +88,7 @@ fn an_echo_loses_nothing_at_any_length() {
 }
 
 #[test]
-fn the_segments_of_one_send_are_datagrams_of_their_own() {
+fn each_segment_of_a_send_is_counted_as_a_datagram() {
     for (length, window) in [(1200, 30), (7, 3), (60_000, 1)] {
         let workload = Datagrams { window, segments: true, ..Datagrams::default() };
         let plan = |address| Plan { workload: workload.into(), ..plan(address, 2, length, window) };
@@ -120,7 +120,7 @@ fn loss_is_counted_and_does_not_stall_the_clients() {
 }
 
 #[test]
-fn duplicates_are_counted_apart() {
+fn duplicate_echoes_are_counted_separately() {
     let server = || serve(|_, bytes| vec![bytes.to_vec(), bytes.to_vec()]);
     let plan = |address| plan(address, 1, 100, 2);
     let (report, figures) = run_until(server, plan, |figures| figures.duplicated > 0);
@@ -152,7 +152,7 @@ fn reordered_echoes_are_counted() {
 }
 
 #[test]
-fn changed_bytes_lengths_and_numbers_are_corrupt() {
+fn changed_bytes_lengths_and_numbers_count_as_corrupt() {
     let spoil: [fn(&mut Vec<u8>); 4] = [
         |bytes| bytes[99] ^= 1,
         |bytes| bytes.truncate(99),
@@ -181,7 +181,7 @@ fn changed_bytes_lengths_and_numbers_are_corrupt() {
 }
 
 #[test]
-fn a_port_without_a_server() {
+fn closed_udp_port_is_connect_refused() {
     let (_bound, address) = common::closed_udp();
     let (report, figures) =
         run(&Plan { reply_timeout: Duration::from_millis(50), ..plan(address, 2, 64, 1) });
@@ -190,7 +190,7 @@ fn a_port_without_a_server() {
 }
 
 #[test]
-fn a_server_that_never_replies_loses_everything() {
+fn unanswered_datagrams_are_all_lost() {
     let reply_timeout = Duration::from_millis(20);
     let plan = |address| Plan { reply_timeout, ..plan(address, 2, 64, 3) };
     let (report, figures) =

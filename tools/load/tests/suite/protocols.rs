@@ -114,7 +114,7 @@ fn outcomes(report: &Recording) -> Vec<String> {
 }
 
 #[test]
-fn replies_of_http_are_counted_by_the_class_of_their_status() {
+fn http_replies_are_counted_by_status_class() {
     let address = serve(|stream| {
         answer(stream, |head| match head.split(' ').nth(1) {
             Some("/missing") => {
@@ -147,7 +147,7 @@ fn replies_of_http_are_counted_by_the_class_of_their_status() {
 }
 
 #[test]
-fn a_server_that_closes_behind_each_reply_gets_new_connections() {
+fn client_reconnects_when_server_closes_after_each_reply() {
     for head in [
         "HTTP/1.0 200 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n",
@@ -174,7 +174,7 @@ fn a_server_that_closes_behind_each_reply_gets_new_connections() {
 }
 
 #[test]
-fn hostile_servers_of_http_are_named() {
+fn hostile_http_servers_cause_the_right_faults() {
     let hostile = |reply: &'static str| {
         plan(serve(move |stream| answer(stream, |_| reply.as_bytes().to_vec())), http("/"))
     };
@@ -204,7 +204,7 @@ fn hostile_servers_of_http_are_named() {
 }
 
 #[test]
-fn a_head_without_an_end_is_named() {
+fn endless_head_is_a_fault() {
     let address = serve(|stream| {
         _ = stream.read(&mut [0; 1000]);
         _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
@@ -214,7 +214,7 @@ fn a_head_without_an_end_is_named() {
 }
 
 #[test]
-fn a_server_that_closes_in_the_middle_of_a_body_is_named() {
+fn close_within_a_body_is_closed_early() {
     let address = serve_streams(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         _ = reader.read_line(&mut String::new());
@@ -226,7 +226,7 @@ fn a_server_that_closes_in_the_middle_of_a_body_is_named() {
 }
 
 #[test]
-fn scripts_count_what_is_not_as_expected() {
+fn script_counts_unexpected_replies() {
     let address = serve_streams(|stream| {
         let mut writer = stream.try_clone().unwrap();
         let mut number = 0;
@@ -286,7 +286,7 @@ fn serve_lines(swaps: bool) -> SocketAddr {
 
 /// Each reply is compared with that of its own request, whose number is drawn, in the order in which the requests were drawn.
 #[test]
-fn what_is_expected_of_pipelined_requests_in_random_order_is_that_of_each() {
+fn pipelined_random_requests_match_their_own_expected_replies() {
     let request = |verb: &str, reply: &str| ScriptRequest {
         request: format!("{verb} {{random 1 1000000}}\n").parse().unwrap(),
         expected: Some(format!("{reply} {{random 1 1000000}}\n").parse().unwrap()),
@@ -316,10 +316,10 @@ fn what_is_expected_of_pipelined_requests_in_random_order_is_that_of_each() {
 }
 
 /// A certificate of its own in a file, which is removed when the value is dropped; and the server's settings.
-struct Certificate(PathBuf, Arc<ServerConfig>);
+struct TestCertificate(PathBuf, Arc<ServerConfig>);
 
-impl Certificate {
-    fn new(name: &str, alpn: &[&str]) -> Certificate {
+impl TestCertificate {
+    fn new(name: &str, alpn: &[&str]) -> TestCertificate {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let path =
             std::env::temp_dir().join(format!("annulus-protocols-{}-{name}", std::process::id()));
@@ -332,7 +332,7 @@ impl Certificate {
             .with_single_cert(vec![made.cert.der().clone()], key)
             .unwrap();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Certificate(path, Arc::new(config))
+        TestCertificate(path, Arc::new(config))
     }
 
     /// A server that answers requests of HTTP over TLS.
@@ -349,14 +349,14 @@ impl Certificate {
     }
 }
 
-impl Drop for Certificate {
+impl Drop for TestCertificate {
     fn drop(&mut self) {
         _ = std::fs::remove_file(&self.0);
     }
 }
 
 #[test]
-fn the_requests_of_a_mix_are_recorded_apart() {
+fn requests_of_a_mix_are_recorded_separately() {
     let address = serve(|stream| {
         answer(stream, |head| match head.starts_with("GET /missing") {
             true => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
@@ -388,14 +388,14 @@ fn the_requests_of_a_mix_are_recorded_apart() {
 }
 
 #[test]
-fn http_over_tls_is_checked() {
-    let certificate = Certificate::new("checked.example", &["http/1.1"]);
+fn https_verifies_the_certificate() {
+    let certificate = TestCertificate::new("checked.example", &["http/1.1"]);
     let address = certificate.serve();
     let with = |tls: Tls| Plan { tls: Some(tls), ..plan(address, http("/")) };
     let report = answered(with(certificate.tls("checked.example")));
     assert_eq!(outcomes(&report), ["2xx"]);
     fails("bad certificate", "other.example", &with(certificate.tls("other.example")));
-    let other = Certificate::new("unrelated.example", &[]);
+    let other = TestCertificate::new("unrelated.example", &[]);
     fails("bad certificate", "", &with(other.tls("checked.example")));
     let unchecked = Tls { server_name: "any.example".into(), trust: Trust::Unchecked };
     answered(with(unchecked.clone()));
@@ -408,21 +408,21 @@ fn http_over_tls_is_checked() {
 }
 
 #[test]
-fn http2_is_agreed_on_over_tls() {
-    let certificate = Certificate::new("h2.example", &["http/1.1"]);
+fn http2_over_tls_requires_alpn() {
+    let certificate = TestCertificate::new("h2.example", &["http/1.1"]);
     let h2 = Protocol::Http2(Http::new("h2.example", "/"));
     let mut plan = plan(certificate.serve(), h2);
     plan.tls = Some(certificate.tls("h2.example"));
     fails("TLS failed", "", &plan);
     // It knows no ALPN.
-    let certificate = Certificate::new("none.example", &[]);
+    let certificate = TestCertificate::new("none.example", &[]);
     plan.address = certificate.serve().into();
     plan.tls = Some(certificate.tls("none.example"));
     fails("TLS failed", "did not agree to HTTP/2", &plan);
 }
 
 #[test]
-fn plans_that_cannot_be_run_are_refused() {
+fn invalid_plans_are_rejected() {
     let (_bound, address) = common::closed_tcp();
     let refused = |change: fn(&mut Plan), part: &str| {
         let mut plan = plan(address, http("/"));

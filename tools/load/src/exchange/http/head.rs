@@ -1,29 +1,29 @@
 //! The head of a reply: its status, how its body ends, and whether the connection ends with it.
 
-use crate::exchange::kept::Parsed;
-use crate::fault::{Fault, Kind};
-use crate::fault_log::FirstRefusal;
+use crate::exchange::partial::Parsed;
+use crate::fault::FirstRefusal;
+use crate::fault::{Fault, FaultKind};
 use httparse::{Error, Header, ParserConfig, Response, Status};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
 /// Most bytes of a head, and of the trailers behind a body.
-pub(super) const MAX_HEAD: usize = 64 << 10;
+pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Most headers in a head.
 pub(super) const MAX_HEADERS: usize = 128;
 
 /// The parts of a head that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct ReplyHead {
     pub(super) status: u16,
-    pub(super) body: Body,
+    pub(super) body: BodyFraming,
     /// Whether the server closes the connection behind this reply.
-    pub(super) is_last: bool,
+    pub(super) must_close: bool,
 }
 
 /// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyFraming {
     /// After so many bytes.
     Length(u64),
     /// After the last chunk.
@@ -34,7 +34,7 @@ pub(super) enum Body {
 
 /// The headers that say how a body ends.
 #[derive(Debug, Default)]
-struct Fields {
+struct FramingHeaders {
     length: Option<u64>,
     /// Whether the last coding of the transfer is `chunked`.
     chunked: Option<bool>,
@@ -47,24 +47,24 @@ struct Fields {
 #[derive(Debug, Default)]
 pub(super) struct LastHead {
     bytes: Vec<u8>,
-    head: Option<Head>,
-    to_head: bool,
+    head: Option<ReplyHead>,
+    is_to_head: bool,
 }
 
 impl LastHead {
     /// As [`parse`], which depends on the bytes of the head only.
-    pub(super) fn parse(&mut self, bytes: &[u8], to_head: bool) -> Parsed<Head> {
+    pub(super) fn parse(&mut self, bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
         if let Some(head) = self.head
-            && self.to_head == to_head
+            && self.is_to_head == is_to_head
             && bytes.starts_with(&self.bytes)
         {
             return Ok(Some((self.bytes.len(), head)));
         }
-        let parsed = parse(bytes, to_head)?;
+        let parsed = parse(bytes, is_to_head)?;
         if let Some((length, head)) = parsed {
             self.bytes.clear();
             self.bytes.extend_from_slice(&bytes[..length]);
-            (self.head, self.to_head) = (Some(head), to_head);
+            (self.head, self.is_to_head) = (Some(head), is_to_head);
         }
         Ok(parsed)
     }
@@ -74,7 +74,7 @@ impl LastHead {
 #[derive(Clone, Copy)]
 pub(super) struct HeadReader<'a> {
     /// Whether the reply is one to HEAD.
-    pub(super) to_head: bool,
+    pub(super) is_to_head: bool,
     /// The last head of any connection of the thread.
     pub(super) last: &'a RefCell<LastHead>,
     /// The record of the first reply with a status of 400 or above.
@@ -83,22 +83,22 @@ pub(super) struct HeadReader<'a> {
 
 impl HeadReader<'_> {
     /// As [`parse`].
-    pub(super) fn parse(&self, bytes: &[u8]) -> Parsed<Head> {
-        let parsed = self.last.borrow_mut().parse(bytes, self.to_head)?;
-        if let Some((_, Head { status: 400.., .. })) = parsed {
-            self.refusal.note(|| first_line(bytes));
+    pub(super) fn parse(&self, bytes: &[u8]) -> Parsed<ReplyHead> {
+        let parsed = self.last.borrow_mut().parse(bytes, self.is_to_head)?;
+        if let Some((_, ReplyHead { status: 400.., .. })) = parsed {
+            self.refusal.record(|| status_line(bytes));
         }
         Ok(parsed)
     }
 }
 
 /// The status line.
-fn first_line(head: &[u8]) -> &[u8] {
+fn status_line(head: &[u8]) -> &[u8] {
     head.split(|byte| b"\r\n".contains(byte)).next().unwrap_or_default()
 }
 
 /// Parses the head of a reply to a request, whose method may have been HEAD.
-pub(super) fn parse(bytes: &[u8], to_head: bool) -> Parsed<Head> {
+pub(super) fn parse(bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_HEADERS];
     let mut reply = Response::new(&mut []);
     let parsed =
@@ -107,21 +107,21 @@ pub(super) fn parse(bytes: &[u8], to_head: bool) -> Parsed<Head> {
         Ok(Status::Complete(length)) => length,
         Ok(Status::Partial) => return Ok(None),
         Err(Error::TooManyHeaders) => return Err(too_long("a head")),
-        Err(error) => return Err(malformed(bytes, error)),
+        Err(error) => return Err(malformed_head(bytes, error)),
     };
     let (Some(status @ 100..), Some(version)) = (reply.code, reply.version) else {
-        return Err(malformed(bytes, "a status below 100"));
+        return Err(malformed_head(bytes, "a status below 100"));
     };
-    let mut fields = Fields::default();
+    let mut fields = FramingHeaders::default();
     reply.headers.iter().try_for_each(|header| fields.note(header))?;
     let is_new = version == 1;
-    let body = match (status, to_head) {
-        (100..=199 | 204 | 304, _) | (_, true) => Body::Length(0),
+    let body = match (status, is_to_head) {
+        (100..=199 | 204 | 304, _) | (_, true) => BodyFraming::Length(0),
         _ => fields.body(is_new)?,
     };
     let closes = if is_new { fields.close } else { !fields.keep_alive || fields.close };
-    let is_last = closes || body == Body::UntilClose;
-    Ok(Some((length, Head { status, body, is_last })))
+    let must_close = closes || body == BodyFraming::UntilClose;
+    Ok(Some((length, ReplyHead { status, body, must_close })))
 }
 
 /// Parses the trailers behind the last chunk, which are not used.
@@ -135,42 +135,43 @@ pub(super) fn parse_trailers(bytes: &[u8]) -> Parsed<()> {
         Ok(Status::Complete((length, _))) => Ok(Some((length, ()))),
         Ok(Status::Partial) => Ok(None),
         Err(Error::TooManyHeaders) => Err(too_long("the trailers")),
-        Err(error) => Err(Fault::new(Kind::CHUNK, format!("trailers of a reply: {error}"))),
+        Err(error) => Err(Fault::new(FaultKind::CHUNK, format!("trailers of a reply: {error}"))),
     }
 }
 
 /// A head, or trailers, above the limits.
 #[cold]
 pub(super) fn too_long(what: &str) -> Fault {
-    let text =
-        format!("{what} of a reply did not end within {MAX_HEAD} bytes and {MAX_HEADERS} headers");
-    Fault::new(Kind::ENDLESS_HEAD, text)
+    let text = format!(
+        "{what} of a reply did not end within {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
+    );
+    Fault::new(FaultKind::ENDLESS_HEAD, text)
 }
 
 /// A head that is none. Names the first bytes, so that a server of another protocol is recognized.
 #[cold]
-fn malformed(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
-    const SHOWN: usize = 32;
-    let shown = bytes[..bytes.len().min(SHOWN)].escape_ascii();
+fn malformed_head(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
+    const MAX_SHOWN_BYTES: usize = 32;
+    let shown = bytes[..bytes.len().min(MAX_SHOWN_BYTES)].escape_ascii();
     Fault::new(
-        Kind::MALFORMED,
+        FaultKind::MALFORMED,
         format!("a reply that begins with \"{shown}\" is not of HTTP/1: {what}"),
     )
 }
 
-impl Fields {
+impl FramingHeaders {
     fn note(&mut self, header: &Header<'_>) -> Result<(), Fault> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
-            14 if is("content-length") => self.add_length(header.value),
+            14 if is("content-length") => self.read_content_length(header.value),
             17 if is("transfer-encoding") => {
-                self.chunked = words(header.value)
+                self.chunked = list_members(header.value)
                     .last()
                     .map(|coding| coding.eq_ignore_ascii_case(b"chunked"));
                 Ok(())
             }
             10 if is("connection") => {
-                for option in words(header.value) {
+                for option in list_members(header.value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
@@ -181,7 +182,7 @@ impl Fields {
     }
 
     /// Several equal lengths are one.
-    fn add_length(&mut self, value: &[u8]) -> Result<(), Fault> {
+    fn read_content_length(&mut self, value: &[u8]) -> Result<(), Fault> {
         let value = value.trim_ascii();
         let digits =
             std::str::from_utf8(value).ok().filter(|_| value.iter().all(u8::is_ascii_digit));
@@ -201,7 +202,7 @@ impl Fields {
         }
     }
 
-    fn body(&self, is_new: bool) -> Result<Body, Fault> {
+    fn body(&self, is_new: bool) -> Result<BodyFraming, Fault> {
         match (self.length, self.chunked) {
             (Some(_), Some(_)) => {
                 Err(wrong_length("a reply has both content-length and transfer-encoding".into()))
@@ -209,20 +210,20 @@ impl Fields {
             (_, Some(_)) if !is_new => {
                 Err(wrong_length("a reply of HTTP/1.0 has a transfer-encoding".into()))
             }
-            (_, Some(true)) => Ok(Body::Chunked),
-            (Some(length), None) => Ok(Body::Length(length)),
-            (None, Some(false) | None) => Ok(Body::UntilClose),
+            (_, Some(true)) => Ok(BodyFraming::Chunked),
+            (Some(length), None) => Ok(BodyFraming::Length(length)),
+            (None, Some(false) | None) => Ok(BodyFraming::UntilClose),
         }
     }
 }
 
 #[cold]
 fn wrong_length(what: String) -> Fault {
-    Fault::new(Kind::WRONG_LENGTH, what)
+    Fault::new(FaultKind::WRONG_LENGTH, what)
 }
 
 /// The members of a list, without those that are empty.
-fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
 }
 
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_that_is_known_says_the_same() {
+    fn cached_head_parses_like_a_new_one() {
         let texts = [
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 55\r\n\r\n",
@@ -241,9 +242,9 @@ mod tests {
         ];
         let mut last = LastHead::default();
         for (one, other) in texts.iter().flat_map(|one| texts.map(|other| (*one, other))) {
-            for (text, to_head) in [(one, false), (other, false), (other, true), (one, true)] {
+            for (text, is_to_head) in [(one, false), (other, false), (other, true), (one, true)] {
                 let bytes = [text.as_bytes(), b"body"].concat();
-                let [found, expected] = [last.parse(&bytes, to_head), parse(&bytes, to_head)];
+                let [found, expected] = [last.parse(&bytes, is_to_head), parse(&bytes, is_to_head)];
                 assert_eq!(found.ok(), expected.ok(), "{text:?} after {one:?}");
             }
         }

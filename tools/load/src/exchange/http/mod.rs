@@ -4,17 +4,17 @@ mod head;
 mod replies;
 mod requests;
 
-pub(crate) use requests::no_authority;
+pub(crate) use requests::invalid_authority;
 pub use requests::{Http, HttpRequest};
-pub(crate) use requests::{Requests, is_host};
+pub(crate) use requests::{Requests, is_host_header};
 
-use super::{Answer, Exchange, Written};
-use crate::fault::{Fault, Kind};
-use crate::fault_log::FirstRefusal;
-use crate::mix::Fill;
+use super::{Answer, Exchange, RequestBuffer};
+use crate::fault::FirstRefusal;
+use crate::fault::{Fault, FaultKind};
+use crate::mix::FieldValues;
 use crate::outcome::Outcome;
 use head::HeadReader;
-use replies::Replies;
+use replies::ReplyParser;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -23,36 +23,41 @@ pub(crate) struct HttpExchange {
     requests: Rc<Requests>,
     /// Requests without a reply.
     outstanding: usize,
-    replies: Replies,
+    replies: ReplyParser,
     /// If requests differ.
-    varied: Option<Box<Varied>>,
+    varying: Option<Box<VaryingRequests>>,
     refusal: FirstRefusal,
 }
 
 /// The state of a client whose requests differ.
-struct Varied {
-    fill: Fill,
+struct VaryingRequests {
+    values: FieldValues,
     /// Which requests without a reply have the method HEAD, if some have and some have not.
     heads: VecDeque<bool>,
 }
 
 impl HttpExchange {
-    pub(crate) fn new(requests: &Rc<Requests>, fill: Fill, refusal: &FirstRefusal) -> HttpExchange {
-        let varied = || Box::new(Varied { fill, heads: VecDeque::new() });
-        let varied = requests.constant().is_none().then(varied);
-        let (requests, refusal, replies) = (Rc::clone(requests), refusal.clone(), Replies::new());
-        HttpExchange { requests, outstanding: 0, replies, varied, refusal }
+    pub(crate) fn new(
+        requests: &Rc<Requests>,
+        values: FieldValues,
+        refusal: &FirstRefusal,
+    ) -> HttpExchange {
+        let varying = || Box::new(VaryingRequests { values, heads: VecDeque::new() });
+        let varying = requests.constant().is_none().then(varying);
+        let (requests, refusal, replies) =
+            (Rc::clone(requests), refusal.clone(), ReplyParser::new());
+        HttpExchange { requests, outstanding: 0, replies, varying, refusal }
     }
 
     /// Whether the next reply has a head only.
-    fn to_head(&self) -> bool {
-        let of_the_next = || self.varied.as_ref()?.heads.front().copied();
+    fn is_to_head(&self) -> bool {
+        let of_the_next = || self.varying.as_ref()?.heads.front().copied();
         self.requests.is_head().or_else(of_the_next).unwrap_or(false)
     }
 
     fn answer(&mut self, status: u16, answered: &mut impl FnMut(Answer)) {
         self.outstanding -= 1;
-        self.varied.iter_mut().for_each(|varied| _ = varied.heads.pop_front());
+        self.varying.iter_mut().for_each(|varying| _ = varying.heads.pop_front());
         answered(Answer::new(Outcome::Status(status)));
     }
 
@@ -60,22 +65,22 @@ impl HttpExchange {
     #[cold]
     fn unexpected(&self, input: &[u8]) -> Fault {
         let behind =
-            if self.replies.is_last() { " after the last one of the connection" } else { "" };
+            if self.replies.must_close() { " after the last one of the connection" } else { "" };
         let text = format!("{} bytes came that no request asked for{behind}", input.len());
-        Fault::new(Kind::TOO_MANY_BYTES, text)
+        Fault::new(FaultKind::TOO_MANY_BYTES, text)
     }
 }
 
 impl Exchange for HttpExchange {
-    type Out = Written;
+    type Out = RequestBuffer;
 
-    fn request(&mut self, out: &mut Written) -> usize {
+    fn request(&mut self, out: &mut RequestBuffer) -> usize {
         self.outstanding += 1;
-        let Some(Varied { fill, heads }) = self.varied.as_deref_mut() else {
+        let Some(VaryingRequests { values, heads }) = self.varying.as_deref_mut() else {
             self.requests.constant().into_iter().for_each(|request| out.push_same(request));
             return 0;
         };
-        let index = self.requests.write(fill, out.bytes());
+        let index = self.requests.write(values, out.bytes());
         if self.requests.is_head().is_none() {
             heads.push_back(self.requests.is_head_of(index));
         }
@@ -83,11 +88,11 @@ impl Exchange for HttpExchange {
     }
 
     fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
-        if self.outstanding == 0 || self.is_last() {
+        if self.outstanding == 0 || self.must_close() {
             return Err(self.unexpected(input));
         }
         let heads = HeadReader {
-            to_head: self.to_head(),
+            is_to_head: self.is_to_head(),
             last: self.requests.last_head(),
             refusal: &self.refusal,
         };
@@ -98,23 +103,23 @@ impl Exchange for HttpExchange {
         Ok(taken)
     }
 
-    fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
-        if self.replies.is_between() {
+    fn on_close(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        if self.replies.is_between_replies() {
             return Ok(());
         }
-        let status = self.replies.closed(self.to_head())?;
+        let status = self.replies.on_close(self.is_to_head())?;
         self.answer(status, answered);
         Ok(())
     }
 
     /// A reply that ends with the connection is the last one once it has ended.
-    fn is_last(&self) -> bool {
-        self.replies.is_last() && self.replies.is_between()
+    fn must_close(&self) -> bool {
+        self.replies.must_close() && self.replies.is_between_replies()
     }
 
-    fn reconnected(&mut self) {
-        (self.outstanding, self.replies) = (0, Replies::new());
-        self.varied.iter_mut().for_each(|varied| varied.heads.clear());
+    fn on_reconnect(&mut self) {
+        (self.outstanding, self.replies) = (0, ReplyParser::new());
+        self.varying.iter_mut().for_each(|varying| varying.heads.clear());
     }
 }
 

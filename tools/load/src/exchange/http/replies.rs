@@ -1,18 +1,18 @@
 //! The replies of one connection, from any pieces.
 
-use super::head::{self, Body, Head, HeadReader, MAX_HEAD, too_long};
-use crate::exchange::kept::{Kept, Parsed};
-use crate::fault::{Fault, Kind};
+use super::head::{self, BodyFraming, HeadReader, MAX_HEAD_BYTES, ReplyHead, too_long};
+use crate::exchange::partial::{Parsed, PartialInput};
+use crate::fault::{Fault, FaultKind};
 use httparse::Status;
 
 /// Most bytes of the line with a chunk's size.
-const MAX_CHUNK_LINE: usize = 4096;
+const MAX_CHUNK_LINE_BYTES: usize = 4096;
 /// Most interim replies (1xx) in front of one reply.
-const MAX_INTERIM: u32 = 32;
+const MAX_INTERIM_REPLIES: u32 = 32;
 
 /// Where in a reply the next byte is.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ReplyState {
     Head,
     /// In a body with so many bytes left.
     Body(u64),
@@ -27,29 +27,29 @@ enum State {
 
 /// Splits the bytes of a connection into replies.
 #[derive(Debug)]
-pub(super) struct Replies {
-    state: State,
-    kept: Kept,
+pub(super) struct ReplyParser {
+    state: ReplyState,
+    partial: PartialInput,
     status: u16,
-    is_last: bool,
+    must_close: bool,
     /// Interim replies since the last reply.
     interim: u32,
 }
 
-impl Replies {
-    pub(super) fn new() -> Replies {
-        let (state, kept) = (State::Head, Kept::default());
-        Replies { state, kept, status: 0, is_last: false, interim: 0 }
+impl ReplyParser {
+    pub(super) fn new() -> ReplyParser {
+        let (state, partial) = (ReplyState::Head, PartialInput::default());
+        ReplyParser { state, partial, status: 0, must_close: false, interim: 0 }
     }
 
     /// Whether the server closes the connection behind the reply that came last, or that has begun.
-    pub(super) fn is_last(&self) -> bool {
-        self.is_last
+    pub(super) fn must_close(&self) -> bool {
+        self.must_close
     }
 
     /// Whether the next byte is the first one of a reply.
-    pub(super) fn is_between(&self) -> bool {
-        matches!(self.state, State::Head) && self.kept.len() == 0
+    pub(super) fn is_between_replies(&self) -> bool {
+        matches!(self.state, ReplyState::Head) && self.partial.len() == 0
     }
 
     /// Takes bytes up to the end of a reply; returns their number, and the status once the reply is complete.
@@ -63,56 +63,64 @@ impl Replies {
             let (count, complete) = self.step(&input[taken..], heads)?;
             taken += count;
             if complete {
-                (self.state, self.interim) = (State::Head, 0);
+                (self.state, self.interim) = (ReplyState::Head, 0);
                 return Ok((taken, Some(self.status)));
             }
         }
         Ok((taken, None))
     }
 
-    /// The connection has ended: completes a reply that ends so. `to_head` says whether it is one to HEAD.
-    pub(super) fn closed(&mut self, to_head: bool) -> Result<u16, Fault> {
+    /// The connection has ended: completes a reply that ends so. `is_to_head` says whether it is one to HEAD.
+    pub(super) fn on_close(&mut self, is_to_head: bool) -> Result<u16, Fault> {
         match self.state {
-            State::Head => self.kept.look(|bytes| head::parse(bytes, to_head))?,
-            State::ChunkSize => self.kept.look(chunk_size)?,
-            State::Trailers => self.kept.look(head::parse_trailers)?,
+            ReplyState::Head => self.partial.check_rest(|bytes| head::parse(bytes, is_to_head))?,
+            ReplyState::ChunkSize => self.partial.check_rest(chunk_size)?,
+            ReplyState::Trailers => self.partial.check_rest(head::parse_trailers)?,
             _ => {}
         }
         let missing = match self.state {
-            State::UntilClose => {
-                self.state = State::Head;
+            ReplyState::UntilClose => {
+                self.state = ReplyState::Head;
                 return Ok(self.status);
             }
-            State::Head if self.kept.len() == 0 => "a reply".to_owned(),
-            State::Head => format!("the end of a head, of which {} bytes came", self.kept.len()),
-            State::Body(left) => format!("{left} bytes of the body"),
-            State::Chunk(left) => format!("{left} bytes of a chunk"),
-            State::ChunkSize | State::ChunkEnd | State::Trailers => "the last chunk".to_owned(),
+            ReplyState::Head if self.partial.len() == 0 => "a reply".to_owned(),
+            ReplyState::Head => {
+                format!("the end of a head, of which {} bytes came", self.partial.len())
+            }
+            ReplyState::Body(left) => format!("{left} bytes of the body"),
+            ReplyState::Chunk(left) => format!("{left} bytes of a chunk"),
+            ReplyState::ChunkSize | ReplyState::ChunkEnd | ReplyState::Trailers => {
+                "the last chunk".to_owned()
+            }
         };
-        Err(Fault::new(Kind::CLOSED_EARLY, format!("the server closed before {missing}")))
+        Err(Fault::new(FaultKind::CLOSED_EARLY, format!("the server closed before {missing}")))
     }
 
     /// Takes the next part of a reply; returns its length, and whether it completes the reply.
     fn step(&mut self, input: &[u8], heads: HeadReader<'_>) -> Result<(usize, bool), Fault> {
         match self.state {
-            State::Head => self.head(input, heads),
-            State::UntilClose => Ok((input.len(), false)),
-            State::Body(left) => {
+            ReplyState::Head => self.head(input, heads),
+            ReplyState::UntilClose => Ok((input.len(), false)),
+            ReplyState::Body(left) => {
                 let (taken, left) = skip(input, left);
-                self.state = State::Body(left);
+                self.state = ReplyState::Body(left);
                 Ok((taken, left == 0))
             }
-            State::Chunk(left) => {
+            ReplyState::Chunk(left) => {
                 let (taken, left) = skip(input, left);
-                self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+                self.state = if left == 0 { ReplyState::ChunkEnd } else { ReplyState::Chunk(left) };
                 Ok((taken, false))
             }
-            State::ChunkSize => self.chunk_size(input),
-            State::ChunkEnd => self.chunk_end(input),
-            State::Trailers => {
+            ReplyState::ChunkSize => self.chunk_size(input),
+            ReplyState::ChunkEnd => self.chunk_end(input),
+            ReplyState::Trailers => {
                 let too_long = || too_long("the trailers");
-                let (taken, end) =
-                    self.kept.parse_lines(input, MAX_HEAD, head::parse_trailers, too_long)?;
+                let (taken, end) = self.partial.parse_lines(
+                    input,
+                    MAX_HEAD_BYTES,
+                    head::parse_trailers,
+                    too_long,
+                )?;
                 Ok((taken, end.is_some()))
             }
         }
@@ -120,50 +128,54 @@ impl Replies {
 
     fn head(&mut self, input: &[u8], heads: HeadReader<'_>) -> Result<(usize, bool), Fault> {
         let parse = |bytes: &[u8]| heads.parse(bytes);
-        let (taken, head) = self.kept.parse_lines(input, MAX_HEAD, parse, || too_long("a head"))?;
-        let Some(Head { status, body, is_last }) = head else { return Ok((taken, false)) };
+        let (taken, head) =
+            self.partial.parse_lines(input, MAX_HEAD_BYTES, parse, || too_long("a head"))?;
+        let Some(ReplyHead { status, body, must_close }) = head else { return Ok((taken, false)) };
         if status < 200 {
-            self.note_interim(status)?;
+            self.count_interim(status)?;
             return Ok((taken, false));
         }
-        (self.status, self.is_last) = (status, is_last);
+        (self.status, self.must_close) = (status, must_close);
         self.state = match body {
-            Body::Length(length) => State::Body(length),
-            Body::Chunked => State::ChunkSize,
-            Body::UntilClose => State::UntilClose,
+            BodyFraming::Length(length) => ReplyState::Body(length),
+            BodyFraming::Chunked => ReplyState::ChunkSize,
+            BodyFraming::UntilClose => ReplyState::UntilClose,
         };
-        Ok((taken, body == Body::Length(0)))
+        Ok((taken, body == BodyFraming::Length(0)))
     }
 
-    fn note_interim(&mut self, status: u16) -> Result<(), Fault> {
+    fn count_interim(&mut self, status: u16) -> Result<(), Fault> {
         if status == 101 {
             let text = "the server switched to another protocol, which no request asked for";
-            return Err(Fault::new(Kind::MALFORMED, text));
+            return Err(Fault::new(FaultKind::MALFORMED, text));
         }
         self.interim += 1;
-        if self.interim > MAX_INTERIM {
-            let text =
-                format!("more than {MAX_INTERIM} interim replies (status {status}) to one request");
-            return Err(Fault::new(Kind::ENDLESS_HEAD, text));
+        if self.interim > MAX_INTERIM_REPLIES {
+            let text = format!(
+                "more than {MAX_INTERIM_REPLIES} interim replies (status {status}) to one request"
+            );
+            return Err(Fault::new(FaultKind::ENDLESS_HEAD, text));
         }
         Ok(())
     }
 
     fn chunk_size(&mut self, input: &[u8]) -> Result<(usize, bool), Fault> {
-        let too_long = || chunk(format!("a line with a size of over {MAX_CHUNK_LINE} bytes"));
-        let (taken, size) = self.kept.parse_lines(input, MAX_CHUNK_LINE, chunk_size, too_long)?;
+        let too_long =
+            || chunk_fault(format!("a line with a size of over {MAX_CHUNK_LINE_BYTES} bytes"));
+        let (taken, size) =
+            self.partial.parse_lines(input, MAX_CHUNK_LINE_BYTES, chunk_size, too_long)?;
         match size {
             None => {}
-            Some(0) => self.state = State::Trailers,
-            Some(size) => self.state = State::Chunk(size),
+            Some(0) => self.state = ReplyState::Trailers,
+            Some(size) => self.state = ReplyState::Chunk(size),
         }
         Ok((taken, false))
     }
 
     fn chunk_end(&mut self, input: &[u8]) -> Result<(usize, bool), Fault> {
-        let (taken, end) = self.kept.parse(input, 2, chunk_end, no_chunk_end)?;
+        let (taken, end) = self.partial.parse(input, 2, chunk_end, missing_chunk_end)?;
         if end.is_some() {
-            self.state = State::ChunkSize;
+            self.state = ReplyState::ChunkSize;
         }
         Ok((taken, false))
     }
@@ -179,7 +191,7 @@ fn skip(input: &[u8], left: u64) -> (usize, u64) {
 fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
     let wrong = || {
         let shown = bytes[..bytes.len().min(20)].escape_ascii();
-        chunk(format!("\"{shown}\" in place of the size of a chunk"))
+        chunk_fault(format!("\"{shown}\" in place of the size of a chunk"))
     };
     // httparse takes an empty line for a size of zero.
     if bytes.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) {
@@ -197,16 +209,16 @@ fn chunk_end(bytes: &[u8]) -> Parsed<()> {
     match bytes {
         [b'\r', b'\n', ..] => Ok(Some((2, ()))),
         [] | [b'\r'] => Ok(None),
-        _ => Err(no_chunk_end()),
+        _ => Err(missing_chunk_end()),
     }
 }
 
 #[cold]
-fn no_chunk_end() -> Fault {
-    chunk("a chunk is longer than its size".to_owned())
+fn missing_chunk_end() -> Fault {
+    chunk_fault("a chunk is longer than its size".to_owned())
 }
 
 #[cold]
-fn chunk(what: String) -> Fault {
-    Fault::new(Kind::CHUNK, what)
+fn chunk_fault(what: String) -> Fault {
+    Fault::new(FaultKind::CHUNK, what)
 }

@@ -2,8 +2,8 @@
 
 use super::head::LastHead;
 use crate::exchange::http2;
-use crate::invalid::{Invalid, invalid};
-use crate::mix::{Fill, Mix, Template};
+use crate::invalid::{InvalidValue, invalid};
+use crate::mix::{FieldValues, Mix, Template};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ impl HttpRequest {
         format!("{} {}", self.method, self.path)
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    fn validate(&self) -> Result<(), InvalidValue> {
         if !is_token(&self.method) || self.method == "CONNECT" {
             return Err(invalid(format!(
                 "'{}' is no method that asks for a path: write one word, such as GET",
@@ -86,10 +86,10 @@ impl Http {
     ///
     /// # Errors
     /// Names the first part that is wrong.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub fn validate(&self) -> Result<(), InvalidValue> {
         let authority = &self.authority;
         if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(no_authority(authority));
+            return Err(invalid_authority(authority));
         }
         self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
         self.requests.entries().iter().try_for_each(HttpRequest::validate)
@@ -99,39 +99,39 @@ impl Http {
     ///
     /// # Errors
     /// Also for headers about connections, which HTTP/2 does not have.
-    pub fn validate_http2(&self) -> Result<(), Invalid> {
+    pub fn validate_http2(&self) -> Result<(), InvalidValue> {
         http2::Requests::new(self, false).map(drop)
     }
 
     /// The header `Host` of the user, if there is one.
-    pub(crate) fn host(&self) -> Option<&str> {
-        self.headers.iter().find(|(name, _)| is_host(name)).map(|(_, value)| value.as_str())
+    pub(crate) fn host_header(&self) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| is_host_header(name)).map(|(_, value)| value.as_str())
     }
 }
 
-pub(crate) fn is_host(name: &str) -> bool {
+pub(crate) fn is_host_header(name: &str) -> bool {
     name.eq_ignore_ascii_case("host")
 }
 
 /// A text that a template may become.
-fn sample(text: &str) -> Result<Vec<u8>, Invalid> {
+fn sample(text: &str) -> Result<Vec<u8>, InvalidValue> {
     let template: Template = text.parse()?;
     let mut written = Vec::new();
-    template.write(&mut Fill::new(0, 0, 1), &mut written);
+    template.write(&mut FieldValues::new(0, 0, 1), &mut written);
     Ok(written)
 }
 
 /// Headers that follow from the body.
-const OF_THE_BODY: [&str; 2] = ["content-length", "transfer-encoding"];
+const BODY_HEADERS: [&str; 2] = ["content-length", "transfer-encoding"];
 
 /// Methods of which servers expect a body, if only an empty one.
-const NEED_A_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
+const METHODS_WITH_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
 
-pub(crate) fn no_authority(authority: &str) -> Invalid {
+pub(crate) fn invalid_authority(authority: &str) -> InvalidValue {
     invalid(format!("{authority:?} is no host with a port, such as 127.0.0.1:8080"))
 }
 
-fn check_header(name: &str, value: &str) -> Result<(), Invalid> {
+fn check_header(name: &str, value: &str) -> Result<(), InvalidValue> {
     if !is_token(name) {
         let text = format!("{name:?} is no name of a header: write 'NAME: VALUE'");
         return Err(invalid(text));
@@ -141,7 +141,7 @@ fn check_header(name: &str, value: &str) -> Result<(), Invalid> {
             "the header {name} has a control character in {value:?}: leave it out"
         )));
     }
-    match OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+    match BODY_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
         true => Err(invalid(format!("the header {name} follows from the body: leave it out"))),
         false => Ok(()),
     }
@@ -156,7 +156,7 @@ fn is_token(text: &str) -> bool {
 /// The requests of a run, made once for all clients of a thread.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    mix: Mix<Encoded>,
+    mix: Mix<EncodedRequest>,
     /// Whether all requests have the method HEAD, or none has; `None` if some have.
     is_head: Option<bool>,
     /// The request, if all are the same.
@@ -167,7 +167,7 @@ pub(crate) struct Requests {
 
 /// One kind of request.
 #[derive(Debug)]
-struct Encoded {
+struct EncodedRequest {
     /// Up to the length of the body; all of the request, if that has no fields.
     head: Template,
     /// The body of a request whose body has fields.
@@ -178,14 +178,14 @@ struct Encoded {
 impl Requests {
     /// # Errors
     /// As [`Http::validate`].
-    pub(crate) fn new(http: &Http) -> Result<Requests, Invalid> {
+    pub(crate) fn new(http: &Http) -> Result<Requests, InvalidValue> {
         http.validate()?;
         let mix = http.requests.clone().try_map(|request| encode(http, request))?;
         let mut heads = mix.entries().iter().map(|request| request.is_head);
         let first = heads.next().unwrap_or(false);
         let is_head = heads.all(|head| head == first).then_some(first);
         let constant = match mix.entries() {
-            [Encoded { head, body: None, .. }] => head.as_constant().map(Rc::from),
+            [EncodedRequest { head, body: None, .. }] => head.as_constant().map(Rc::from),
             _ => None,
         };
         Ok(Requests { mix, is_head, constant, last_head: RefCell::default() })
@@ -202,17 +202,17 @@ impl Requests {
     }
 
     /// Appends the next request of a client; returns its index in the mix.
-    pub(super) fn write(&self, fill: &mut Fill, out: &mut Vec<u8>) -> usize {
-        let index = fill.draw(&self.mix);
-        let Encoded { head, body, .. } = &self.mix.entries()[index];
-        head.write(fill, out);
+    pub(super) fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) -> usize {
+        let index = values.draw(&self.mix);
+        let EncodedRequest { head, body, .. } = &self.mix.entries()[index];
+        head.write(values, out);
         if let Some(body) = body {
             let mut bytes = Vec::new();
-            body.write(fill, &mut bytes);
+            body.write(values, &mut bytes);
             out.extend(format!("Content-Length: {}\r\n\r\n", bytes.len()).bytes());
             out.extend(bytes);
         }
-        fill.next_request();
+        values.next_request();
         index
     }
 
@@ -227,15 +227,15 @@ impl Requests {
     }
 }
 
-fn encode(http: &Http, request: HttpRequest) -> Result<Encoded, Invalid> {
+fn encode(http: &Http, request: HttpRequest) -> Result<EncodedRequest, InvalidValue> {
     let HttpRequest { method, path, body } = request;
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     let mut add = |name: &str, value: &str| head.push_str(&[name, ": ", value, "\r\n"].concat());
-    if http.host().is_none() {
+    if http.host_header().is_none() {
         add("Host", &http.authority);
     }
     http.headers.iter().for_each(|(name, value)| add(name, value));
-    let needs_body = NEED_A_BODY.contains(&&*method);
+    let needs_body = METHODS_WITH_BODY.contains(&&*method);
     let constant = body.as_ref().map_or(Some(&[][..]), Template::as_constant).map(<[u8]>::to_vec);
     if let Some(constant) = &constant
         && (body.is_some() || needs_body)
@@ -244,10 +244,10 @@ fn encode(http: &Http, request: HttpRequest) -> Result<Encoded, Invalid> {
     }
     let is_head = method == "HEAD";
     let Some(constant) = constant else {
-        return Ok(Encoded { head: head.parse()?, body, is_head });
+        return Ok(EncodedRequest { head: head.parse()?, body, is_head });
     };
     head.push_str("\r\n");
     let mut head: Template = head.parse()?;
     head.append(&constant);
-    Ok(Encoded { head, body: None, is_head })
+    Ok(EncodedRequest { head, body: None, is_head })
 }

@@ -1,7 +1,7 @@
 //! Replies of every form, whole and in pieces.
 
 use super::*;
-use crate::exchange::cuts::{assert_same_in_pieces, replies};
+use crate::exchange::cuts::{assert_same_in_pieces, feed};
 use crate::mix::{Mix, Template};
 use proptest::prelude::*;
 
@@ -16,21 +16,21 @@ fn of(request: HttpRequest) -> Http {
 fn exchange_of(http: &Http) -> HttpExchange {
     HttpExchange::new(
         &Rc::new(Requests::new(http).unwrap()),
-        Fill::new(1, 0, 1),
+        FieldValues::new(1, 0, 1),
         &FirstRefusal::default(),
     )
 }
 
 /// The bytes of so many requests.
 fn written(http: &Http, count: usize) -> String {
-    let (mut exchange, mut out) = (exchange_of(http), Written::default());
+    let (mut exchange, mut out) = (exchange_of(http), RequestBuffer::default());
     (0..count).for_each(|_| _ = exchange.request(&mut out));
     String::from_utf8(out.bytes().clone()).unwrap()
 }
 
 /// The statuses of the replies to so many requests, in any pieces.
 #[track_caller]
-fn statuses(method: &str, requests: usize, bytes: &str) -> (Vec<u16>, Option<Kind>) {
+fn statuses(method: &str, requests: usize, bytes: &str) -> (Vec<u16>, Option<FaultKind>) {
     let mut found = None;
     for size in [1, 2, 3, 7, 100] {
         let replies = assert_same_in_pieces(|| exchange(method), requests, bytes.as_bytes(), size);
@@ -50,12 +50,12 @@ fn answered(bytes: &str, expected: &[u16]) {
 }
 
 #[track_caller]
-fn fails(bytes: &str, kind: Kind) {
+fn fails(bytes: &str, kind: FaultKind) {
     assert_eq!(statuses("GET", 1, bytes), (vec![], Some(kind)), "{bytes}");
 }
 
 #[test]
-fn a_body_ends_as_its_head_says() {
+fn body_ends_where_the_head_says() {
     answered("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", &[200]);
     answered("HTTP/1.1 200 OK\r\ncontent-length:  5 \r\nContent-Length: 5\r\n\r\nhello", &[200]);
     answered(
@@ -71,7 +71,7 @@ fn a_body_ends_as_its_head_says() {
 }
 
 #[test]
-fn some_replies_are_a_head_only() {
+fn replies_without_a_body_end_after_the_head() {
     let head = |status: u16| format!("HTTP/1.1 {status} x\r\nContent-Length: 99\r\n\r\n");
     answered(&(head(204) + &head(304) + &head(204)), &[204, 304, 204]);
     assert_eq!(statuses("HEAD", 2, &(head(200) + &head(404))), (vec![200, 404], None));
@@ -80,22 +80,22 @@ fn some_replies_are_a_head_only() {
 }
 
 #[test]
-fn the_last_reply_of_a_connection_says_so() {
-    let is_last = |head: &str| {
+fn last_reply_of_a_connection_is_recognized() {
+    let must_close = |head: &str| {
         let mut exchange = exchange("GET");
-        exchange.request(&mut Written::default());
+        exchange.request(&mut RequestBuffer::default());
         let bytes = format!("{head}\r\nContent-Length: 0\r\n\r\n");
         exchange.receive(bytes.as_bytes(), &mut |_| ()).unwrap();
-        exchange.is_last()
+        exchange.must_close()
     };
-    assert!(!is_last("HTTP/1.1 200 OK"));
-    assert!(is_last("HTTP/1.1 200 OK\r\nConnection: x , Close"));
-    assert!(is_last("HTTP/1.0 200 OK"));
-    assert!(!is_last("HTTP/1.0 200 OK\r\nCONNECTION: keep-alive"));
+    assert!(!must_close("HTTP/1.1 200 OK"));
+    assert!(must_close("HTTP/1.1 200 OK\r\nConnection: x , Close"));
+    assert!(must_close("HTTP/1.0 200 OK"));
+    assert!(!must_close("HTTP/1.0 200 OK\r\nCONNECTION: keep-alive"));
 }
 
 #[test]
-fn wrong_lengths_are_named() {
+fn invalid_lengths_are_wrong_length_faults() {
     let length = |values: &str| format!("HTTP/1.1 200 OK\r\n{values}\r\n\r\n");
     for values in [
         "Content-Length: -1",
@@ -107,13 +107,16 @@ fn wrong_lengths_are_named() {
         "Content-Length: 1\r\nContent-Length: 2",
         "Content-Length: 1\r\nTransfer-Encoding: chunked",
     ] {
-        fails(&length(values), Kind::WRONG_LENGTH);
+        fails(&length(values), FaultKind::WRONG_LENGTH);
     }
-    fails("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Kind::WRONG_LENGTH);
+    fails(
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        FaultKind::WRONG_LENGTH,
+    );
 }
 
 #[test]
-fn wrong_chunks_are_named() {
+fn invalid_chunks_are_chunk_faults() {
     for chunks in [
         "x\r\n",
         "\r\n",
@@ -125,28 +128,28 @@ fn wrong_chunks_are_named() {
     ] {
         fails(
             &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"),
-            Kind::CHUNK,
+            FaultKind::CHUNK,
         );
     }
     let long =
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{}", "x".repeat(5000));
-    fails(&long, Kind::CHUNK);
+    fails(&long, FaultKind::CHUNK);
 }
 
 #[test]
-fn a_head_has_limits() {
-    fails(&format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(65_600)), Kind::ENDLESS_HEAD);
-    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(129)), Kind::ENDLESS_HEAD);
-    fails(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(33), Kind::ENDLESS_HEAD);
+fn oversized_heads_are_endless_head_faults() {
+    fails(&format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(65_600)), FaultKind::ENDLESS_HEAD);
+    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(129)), FaultKind::ENDLESS_HEAD);
+    fails(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(33), FaultKind::ENDLESS_HEAD);
     let trailers = "x: y\r\n".repeat(129);
     fails(
         &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}"),
-        Kind::ENDLESS_HEAD,
+        FaultKind::ENDLESS_HEAD,
     );
 }
 
 #[test]
-fn another_protocol_is_named() {
+fn other_protocols_are_malformed_replies() {
     for bytes in [
         "SSH-2.0-x\r\n",
         "+PONG\r\n",
@@ -156,12 +159,12 @@ fn another_protocol_is_named() {
         "HTTP/1.1 099 x\r\n\r\n",
         "HTTP/1.1 101 x\r\n\r\n",
     ] {
-        fails(bytes, Kind::MALFORMED);
+        fails(bytes, FaultKind::MALFORMED);
     }
 }
 
 #[test]
-fn what_is_cut_off_is_named() {
+fn truncated_replies_are_closed_early_faults() {
     for bytes in [
         "HTTP/1.1 200 OK\r\nContent-Le",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5",
@@ -171,28 +174,28 @@ fn what_is_cut_off_is_named() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: y\r\n",
     ] {
-        fails(bytes, Kind::CLOSED_EARLY);
+        fails(bytes, FaultKind::CLOSED_EARLY);
     }
 }
 
 #[test]
-fn bytes_that_no_request_asked_for_are_named() {
+fn unrequested_bytes_are_too_many_bytes_faults() {
     let reply = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(
         statuses("GET", 1, &[reply, reply].concat()),
-        (vec![200], Some(Kind::TOO_MANY_BYTES))
+        (vec![200], Some(FaultKind::TOO_MANY_BYTES))
     );
     let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(
         statuses("GET", 2, &[last, reply].concat()),
-        (vec![200], Some(Kind::TOO_MANY_BYTES))
+        (vec![200], Some(FaultKind::TOO_MANY_BYTES))
     );
 }
 
 #[test]
-fn a_new_connection_starts_anew() {
+fn new_connection_forgets_the_previous_reply() {
     let mut exchange = exchange("GET");
-    let mut out = Written::default();
+    let mut out = RequestBuffer::default();
     exchange.request(&mut out);
     exchange
         .receive(
@@ -200,8 +203,8 @@ fn a_new_connection_starts_anew() {
             &mut |_| (),
         )
         .unwrap();
-    exchange.reconnected();
-    assert!(!exchange.is_last());
+    exchange.on_reconnect();
+    assert!(!exchange.must_close());
     exchange.request(&mut out);
     let mut answers = 0;
     exchange.receive(b"HTTP/1.1 204 No\r\n\r\n", &mut |_| answers += 1).unwrap();
@@ -209,7 +212,7 @@ fn a_new_connection_starts_anew() {
 }
 
 #[test]
-fn requests_are_complete() {
+fn request_is_encoded_with_headers_and_body() {
     let body = Some(Template::constant("{\"a\":1}"));
     let mut http = of(HttpRequest { body, ..HttpRequest::new("POST", "/a?{n}") });
     http.headers = vec![("accept".into(), "*/*".into()), ("x".into(), "{n}-{client}".into())];
@@ -222,7 +225,7 @@ fn requests_are_complete() {
 }
 
 #[test]
-fn a_body_with_fields_has_its_own_length() {
+fn body_with_fields_gets_its_own_content_length() {
     let body = Some("{n}{{".parse().unwrap());
     let http = of(HttpRequest { body, ..HttpRequest::new("PUT", "/") });
     let request = |length: usize, body: &str| {
@@ -234,13 +237,13 @@ fn a_body_with_fields_has_its_own_length() {
 }
 
 #[test]
-fn requests_are_drawn_by_weight_and_replies_to_head_are_heads_only() {
+fn mixed_get_and_head_requests_are_matched_to_replies() {
     let kinds = [(1.0, HttpRequest::new("GET", "/")), (1.0, HttpRequest::new("HEAD", "/"))];
     let http = Http { requests: Mix::new(kinds).unwrap(), ..Http::new("a:1", "/") };
     let mut exchange = exchange_of(&http);
     let (mut classes, mut replies) = ([0, 0], Vec::new());
     for _ in 0..100 {
-        let class = exchange.request(&mut Written::default());
+        let class = exchange.request(&mut RequestBuffer::default());
         classes[class] += 1;
         replies.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
         replies.extend(&b"abc"[..if class == 0 { 3 } else { 0 }]);
@@ -252,14 +255,14 @@ fn requests_are_drawn_by_weight_and_replies_to_head_are_heads_only() {
 }
 
 #[test]
-fn a_host_of_the_user_replaces_the_own_one_and_an_empty_body_has_a_length() {
+fn user_host_header_wins_and_put_without_body_has_length_0() {
     let mut http = of(HttpRequest::new("PUT", "/"));
     http.headers = vec![("HOST".into(), "b".into())];
     assert_eq!(written(&http, 1), "PUT / HTTP/1.1\r\nHOST: b\r\nContent-Length: 0\r\n\r\n");
 }
 
 #[test]
-fn parts_that_are_not_of_http_are_refused() {
+fn invalid_http_parts_are_rejected() {
     let refused = |http: Http, part: &str| {
         let error = http.validate().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
@@ -308,7 +311,7 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     /// Any cut of the input gives the same answers.
     #[test]
-    fn any_cut_gives_the_same_replies(
+    fn split_input_gives_the_same_replies(
         replies_sent in proptest::collection::vec(reply(), 1..6),
         cuts in proptest::collection::vec(1_usize..60, 1..20),
         damage in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
@@ -318,15 +321,15 @@ proptest! {
         if let Some((at, byte)) = damage {
             *at.get_mut(&mut bytes) = byte;
         }
-        let at_once = replies(exchange("GET"), count, [&bytes[..]]);
+        let at_once = feed(exchange("GET"), count, [&bytes[..]]);
         let mut pieces = Vec::new();
         let (mut rest, mut cuts) = (&bytes[..], cuts.iter().cycle());
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
-            pieces.push(piece);
+            let (bytes_from, behind) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+            pieces.push(bytes_from);
             rest = behind;
         }
-        prop_assert_eq!(&replies(exchange("GET"), count, pieces), &at_once);
+        prop_assert_eq!(&feed(exchange("GET"), count, pieces), &at_once);
         if damage.is_none() {
             prop_assert_eq!((at_once.0.len(), at_once.1), (count, None));
         }

@@ -1,6 +1,6 @@
 //! HTTP/2 by h2: a stream for each request, as many at once as the pipeline has.
 //!
-//! h2 asks for a stream of bytes and a task. Here the stream is a pair of buffers ([`pipe`]), and h2 is polled when bytes have come or a
+//! h2 asks for a stream of bytes and a task. Here the stream is a pair of buffers ([`Pipe`](session::Pipe)), and h2 is polled when bytes have come or a
 //! request goes out. So it is a codec as the others: it reads no clock, any transport carries it, and any cut of the input gives the same
 //! replies.
 //!
@@ -10,7 +10,6 @@
 //! connection; those above the last one of a `GOAWAY`, and those that still wait then, over the next one, once the streams before them have
 //! ended.
 
-mod pipe;
 mod requests;
 mod session;
 
@@ -18,8 +17,8 @@ pub(crate) use requests::Requests;
 
 use super::{Answer, Exchange};
 use crate::fault::Fault;
-use crate::fault_log::FirstRefusal;
-use crate::mix::Fill;
+use crate::fault::FirstRefusal;
+use crate::mix::FieldValues;
 use crate::outcome::Outcome;
 use session::Session;
 use std::rc::Rc;
@@ -27,7 +26,7 @@ use std::rc::Rc;
 /// The requests and replies of one client.
 pub(crate) struct Http2Exchange {
     requests: Rc<Requests>,
-    fill: Fill,
+    values: FieldValues,
     session: Session,
     refusal: FirstRefusal,
 }
@@ -35,11 +34,11 @@ pub(crate) struct Http2Exchange {
 impl Http2Exchange {
     pub(crate) fn new(
         requests: &Rc<Requests>,
-        fill: Fill,
+        values: FieldValues,
         refusal: &FirstRefusal,
     ) -> Http2Exchange {
         let (requests, refusal) = (Rc::clone(requests), refusal.clone());
-        Http2Exchange { requests, fill, session: Session::new(), refusal }
+        Http2Exchange { requests, values, session: Session::new(), refusal }
     }
 
     /// Passes on what is answered.
@@ -47,9 +46,11 @@ impl Http2Exchange {
         self.session.progress(&mut |answer| {
             match answer.outcome {
                 Outcome::Status(status @ 400..) => {
-                    self.refusal.note(|| format!("HTTP/2 status {status}"));
+                    self.refusal.record(|| format!("HTTP/2 status {status}"));
                 }
-                Outcome::ErrorReply => self.refusal.note(|| "HTTP/2: the server reset the stream"),
+                Outcome::ErrorReply => {
+                    self.refusal.record(|| "HTTP/2: the server reset the stream")
+                }
                 Outcome::Ok | Outcome::Status(_) => {}
             }
             answered(answer);
@@ -61,7 +62,7 @@ impl Exchange for Http2Exchange {
     type Out = Vec<u8>;
 
     fn request(&mut self, out: &mut Vec<u8>) -> usize {
-        let (index, request, body) = self.requests.next(&mut self.fill);
+        let (index, request, body) = self.requests.next(&mut self.values);
         self.session.send(request, body);
         self.session.write(out);
         index
@@ -76,25 +77,25 @@ impl Exchange for Http2Exchange {
         self.session.write(out);
     }
 
-    fn closed(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+    fn on_close(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         self.session.close();
         self.progress(answered)?;
         self.session.check_closed()
     }
 
-    fn is_last(&self) -> bool {
-        self.session.is_last()
+    fn must_close(&self) -> bool {
+        self.session.must_close()
     }
 
     fn is_draining(&self) -> bool {
-        self.session.is_refusing()
+        self.session.is_draining()
     }
 
-    fn refused(&mut self) -> Option<usize> {
-        self.session.refused()
+    fn pop_refused(&mut self) -> Option<usize> {
+        self.session.pop_refused()
     }
 
-    fn reconnected(&mut self) {
+    fn on_reconnect(&mut self) {
         self.session = Session::new();
     }
 }

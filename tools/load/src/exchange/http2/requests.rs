@@ -1,20 +1,20 @@
 //! The requests of a run.
 
-use crate::exchange::http::{Http, HttpRequest, is_host, no_authority};
-use crate::invalid::{Invalid, invalid};
-use crate::mix::{Fill, Mix, Template};
+use crate::exchange::http::{Http, HttpRequest, invalid_authority, is_host_header};
+use crate::invalid::{InvalidValue, invalid};
+use crate::mix::{FieldValues, Mix, Template};
 use bytes::Bytes;
 use http::Request;
 
 /// The requests of a run, made once for all clients of a thread.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    mix: Mix<Kind>,
+    mix: Mix<RequestTemplate>,
 }
 
 /// One kind of request.
 #[derive(Debug)]
-struct Kind {
+struct RequestTemplate {
     method: String,
     /// The whole URI.
     uri: Template,
@@ -25,50 +25,56 @@ struct Kind {
 }
 
 /// Headers of HTTP/1 that say something of its connections.
-const OF_CONNECTIONS: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
+const CONNECTION_HEADERS: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
 
 impl Requests {
     /// # Errors
     /// Names the first part that HTTP/2 does not have.
-    pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, Invalid> {
+    pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, InvalidValue> {
         http.validate()?;
         let scheme = if is_encrypted { "https" } else { "http" };
-        let mix = http.requests.clone().try_map(|request| Kind::new(http, scheme, request))?;
+        let mix =
+            http.requests.clone().try_map(|request| RequestTemplate::new(http, scheme, request))?;
         Ok(Requests { mix })
     }
 
     /// The next request of a client, with its body; and its index in the mix.
-    pub(super) fn next(&self, fill: &mut Fill) -> (usize, Request<()>, Option<Bytes>) {
-        let index = fill.draw(&self.mix);
+    pub(super) fn next(&self, values: &mut FieldValues) -> (usize, Request<()>, Option<Bytes>) {
+        let index = values.draw(&self.mix);
         let kind = &self.mix.entries()[index];
         let (request, body) = match &kind.constant {
             Some(constant) => constant.clone(),
             None => kind
-                .make(fill)
+                .fill_in(values)
                 .expect("what fields are replaced with fits in wherever a sample did"),
         };
-        fill.next_request();
+        values.next_request();
         (index, request, body)
     }
 }
 
-impl Kind {
-    fn new(http: &Http, scheme: &str, request: HttpRequest) -> Result<Kind, Invalid> {
-        let authority = http.host().unwrap_or(&http.authority);
+impl RequestTemplate {
+    fn new(
+        http: &Http,
+        scheme: &str,
+        request: HttpRequest,
+    ) -> Result<RequestTemplate, InvalidValue> {
+        let authority = http.host_header().unwrap_or(&http.authority);
         // `*` stands for the server.
         let path = if request.path == "*" { "" } else { &request.path };
         let uri = format!("{scheme}://{authority}{path}").parse()?;
         let mut headers = Vec::new();
-        for (name, value) in http.headers.iter().filter(|(name, _)| !is_host(name)) {
-            if OF_CONNECTIONS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
+        for (name, value) in http.headers.iter().filter(|(name, _)| !is_host_header(name)) {
+            if CONNECTION_HEADERS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
                 return Err(invalid(format!("HTTP/2 has no header {name}: leave it out")));
             }
             headers.push((name.clone(), value.parse()?));
         }
         let HttpRequest { method, body, .. } = request;
-        let mut kind = Kind { method, uri, headers, body, constant: None };
-        let sample = kind.make(&mut Fill::new(0, 0, 1));
-        let sample = sample.map_err(|_| no_authority(authority))?;
+        let mut kind = RequestTemplate { method, uri, headers, body, constant: None };
+        let sample = kind.fill_in(&mut FieldValues::new(0, 0, 1));
+        let sample = sample.map_err(|_| invalid_authority(authority))?;
         kind.constant = kind.is_constant().then_some(sample);
         Ok(kind)
     }
@@ -80,10 +86,13 @@ impl Kind {
     }
 
     /// A request with its fields replaced.
-    fn make(&self, fill: &mut Fill) -> Result<(Request<()>, Option<Bytes>), http::Error> {
+    fn fill_in(
+        &self,
+        values: &mut FieldValues,
+    ) -> Result<(Request<()>, Option<Bytes>), http::Error> {
         let mut write = |template: &Template| {
             let mut bytes = Vec::new();
-            template.write(fill, &mut bytes);
+            template.write(values, &mut bytes);
             bytes
         };
         let mut request = Request::builder().method(self.method.as_str()).uri(write(&self.uri));

@@ -1,8 +1,7 @@
 //! One connection, as h2 has it.
 
-use super::pipe::Pipe;
 use crate::exchange::Answer;
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
@@ -10,49 +9,53 @@ use futures_util::{FutureExt, Stream};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Error, Reason, RecvStream};
 use http::Request;
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The bytes of bodies that a server may send before they are acknowledged: of one stream, and of all.
-const WINDOWS: [u32; 2] = [1 << 20, 16 << 20];
+const WINDOW_BYTES: [u32; 2] = [1 << 20, 16 << 20];
 /// Most bytes of the headers of a reply.
-const MAX_HEADERS: u32 = 64 << 10;
+const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
 
 /// Most streams that a server may refuse one after the other, without an answer. Before it has sent its limit, h2 opens a hundred.
-const MAX_REFUSED: usize = 200;
+const MAX_CONSECUTIVE_REFUSALS: usize = 200;
 
 /// The result of a stream: its request's number, and the status.
-type Ended = (usize, Result<u16, Error>);
+type StreamResult = (usize, Result<u16, Error>);
 
 /// One connection.
 pub(super) struct Session {
     pipe: Pipe,
     sender: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
-    streams: FuturesUnordered<Pin<Box<dyn Future<Output = Ended>>>>,
+    streams: FuturesUnordered<Pin<Box<dyn Future<Output = StreamResult>>>>,
     /// How many requests were sent over this connection.
     sent: usize,
     /// The numbers of all requests without a reply, in the order of the window.
-    asked: VecDeque<usize>,
+    unanswered: VecDeque<usize>,
     /// Requests that wait for a stream, with their numbers.
     waiting: VecDeque<(usize, Request<()>, Option<Bytes>)>,
     /// The numbers of requests that the server has not taken.
     refused: Vec<usize>,
     /// Streams refused since the last answer.
-    refusals: usize,
+    consecutive_refusals: usize,
     /// Whether the server takes no further request.
-    is_refusing: bool,
-    woken: Arc<Woken>,
+    is_draining: bool,
+    wake_flag: Arc<WakeFlag>,
 }
 
 /// Whether something that was polled has to be polled again.
 #[derive(Debug, Default)]
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Relaxed);
     }
@@ -61,10 +64,10 @@ impl Wake for Woken {
 impl Session {
     pub(super) fn new() -> Session {
         let pipe = Pipe::default();
-        let [of_a_stream, of_all] = WINDOWS;
+        let [per_stream, per_connection] = WINDOW_BYTES;
         let mut builder = Builder::new();
-        builder.initial_window_size(of_a_stream).initial_connection_window_size(of_all);
-        builder.max_header_list_size(MAX_HEADERS).enable_push(false);
+        builder.initial_window_size(per_stream).initial_connection_window_size(per_connection);
+        builder.max_header_list_size(MAX_HEADER_LIST_BYTES).enable_push(false);
         let handshake = builder.handshake(pipe.clone()).now_or_never();
         let (sender, connection) =
             handshake.and_then(Result::ok).expect("a pipe takes the preface at once");
@@ -74,12 +77,12 @@ impl Session {
             connection,
             streams: FuturesUnordered::new(),
             sent: 0,
-            asked: VecDeque::new(),
+            unanswered: VecDeque::new(),
             waiting: VecDeque::new(),
             refused: Vec::new(),
-            refusals: 0,
-            is_refusing: false,
-            woken: Arc::default(),
+            consecutive_refusals: 0,
+            is_draining: false,
+            wake_flag: Arc::default(),
         }
     }
 
@@ -99,24 +102,24 @@ impl Session {
     }
 
     /// Whether the connection takes no further request.
-    pub(super) fn is_refusing(&self) -> bool {
-        self.is_refusing
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining
     }
 
     /// Whether the connection takes no further request, and none is under way.
-    pub(super) fn is_last(&self) -> bool {
-        self.is_refusing && self.streams.is_empty()
+    pub(super) fn must_close(&self) -> bool {
+        self.is_draining && self.streams.is_empty()
     }
 
     /// The position of a request that the server has not taken, if there is one. It is no longer one of those without a reply.
-    pub(super) fn refused(&mut self) -> Option<usize> {
+    pub(super) fn pop_refused(&mut self) -> Option<usize> {
         let number = self.refused.pop()?;
         Some(self.remove(number))
     }
 
     /// Whether the end of the connection cuts replies off. Requests that the server has not taken have none.
     pub(super) fn check_closed(&self) -> Result<(), Fault> {
-        match self.asked.len() - self.refused.len() {
+        match self.unanswered.len() - self.refused.len() {
             0 => Ok(()),
             requests => Err(Fault::unanswered(requests)),
         }
@@ -124,39 +127,39 @@ impl Session {
 
     /// Sends a request, or has it wait for a stream. What fails shows when bytes come.
     pub(super) fn send(&mut self, request: Request<()>, body: Option<Bytes>) {
-        self.asked.push_back(self.sent);
+        self.unanswered.push_back(self.sent);
         self.waiting.push_back((self.sent, request, body));
         self.sent += 1;
         _ = self.open_streams();
-        let waker = Waker::from(Arc::clone(&self.woken));
+        let waker = Waker::from(Arc::clone(&self.wake_flag));
         // A failure is kept by h2: the next poll has it, too.
         _ = Pin::new(&mut self.connection).poll(&mut Context::from_waker(&waker));
     }
 
     /// Takes what has come, until nothing changes any more.
     pub(super) fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
-        let waker = Waker::from(Arc::clone(&self.woken));
+        let waker = Waker::from(Arc::clone(&self.wake_flag));
         let cx = &mut Context::from_waker(&waker);
         loop {
-            self.woken.0.store(false, Relaxed);
+            self.wake_flag.0.store(false, Relaxed);
             let connection = Pin::new(&mut self.connection).poll(cx);
             while let Poll::Ready(Some((number, status))) =
                 Pin::new(&mut self.streams).poll_next(cx)
             {
                 // The bytes that the stream has taken are acknowledged by the next poll of the connection.
-                self.woken.0.store(true, Relaxed);
+                self.wake_flag.0.store(true, Relaxed);
                 self.answer(number, status, answered)?;
             }
             match connection {
-                Poll::Ready(Err(error)) => return Err(failed(&error)),
+                Poll::Ready(Err(error)) => return Err(connection_fault(&error)),
                 Poll::Ready(Ok(())) => {
-                    self.refuse();
+                    self.stop_accepting();
                     return Ok(());
                 }
                 Poll::Pending => {}
             }
             self.open_streams()?;
-            if !self.woken.0.load(Relaxed) {
+            if !self.wake_flag.0.load(Relaxed) {
                 return Ok(());
             }
         }
@@ -164,8 +167,8 @@ impl Session {
 
     /// The server takes no further request.
     #[cold]
-    fn refuse(&mut self) {
-        self.is_refusing = true;
+    fn stop_accepting(&mut self) {
+        self.is_draining = true;
         self.refused.extend(self.waiting.drain(..).map(|(number, ..)| number));
     }
 
@@ -174,16 +177,16 @@ impl Session {
     /// # Errors
     /// If the server has gone away because of an error. Bytes that come show it, too.
     fn open_streams(&mut self) -> Result<(), Fault> {
-        let waker = Waker::from(Arc::clone(&self.woken));
+        let waker = Waker::from(Arc::clone(&self.wake_flag));
         let cx = &mut Context::from_waker(&waker);
         // Asked without a request, too: so a `GOAWAY` shows.
         loop {
             match self.sender.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    self.refuse();
+                    self.stop_accepting();
                     let is_error = error.reason().is_some_and(|reason| reason != Reason::NO_ERROR);
-                    return if is_error { Err(failed(&error)) } else { Ok(()) };
+                    return if is_error { Err(connection_fault(&error)) } else { Ok(()) };
                 }
                 Poll::Pending => return Ok(()),
             }
@@ -191,14 +194,14 @@ impl Session {
             let Ok((response, mut sending)) = self.sender.send_request(request, body.is_none())
             else {
                 self.refused.push(number);
-                self.refuse();
+                self.stop_accepting();
                 return Ok(());
             };
             if let Some(body) = body {
                 // If sending the body fails, the response has the error.
                 _ = sending.send_data(body, true);
             }
-            self.woken.0.store(true, Relaxed);
+            self.wake_flag.0.store(true, Relaxed);
             self.streams.push(Box::pin(async move { (number, status(response).await) }));
         }
     }
@@ -212,22 +215,22 @@ impl Session {
     ) -> Result<(), Fault> {
         let outcome = match status {
             Ok(status) => Outcome::Status(status),
-            Err(error) if error.is_library() => return Err(failed(&error)),
+            Err(error) if error.is_library() => return Err(connection_fault(&error)),
             Err(error) if is_refusal(&error) => return self.refused_stream(number),
             Err(error) if error.is_reset() => Outcome::ErrorReply,
             // Above the last stream that the server has taken.
             Err(error) if error.is_go_away() => {
                 self.refused.push(number);
-                self.refuse();
+                self.stop_accepting();
                 return Ok(());
             }
             // Cut off by the end of the connection.
             Err(_) => {
-                self.refuse();
+                self.stop_accepting();
                 return Ok(());
             }
         };
-        self.refusals = 0;
+        self.consecutive_refusals = 0;
         let position = self.remove(number);
         answered(Answer { outcome, position });
         Ok(())
@@ -236,23 +239,23 @@ impl Session {
     #[cold]
     fn refused_stream(&mut self, number: usize) -> Result<(), Fault> {
         self.refused.push(number);
-        self.refusals += 1;
-        if self.refusals > MAX_REFUSED {
+        self.consecutive_refusals += 1;
+        if self.consecutive_refusals > MAX_CONSECUTIVE_REFUSALS {
             let text = format!(
                 "HTTP/2: the server refused {} streams one after the other (REFUSED_STREAM)",
-                self.refusals
+                self.consecutive_refusals
             );
-            return Err(Fault::new(Kind::STREAMS_REFUSED, text));
+            return Err(Fault::new(FaultKind::STREAMS_REFUSED, text));
         }
         Ok(())
     }
 
     /// A request leaves those without a reply, and the oldest one takes its place; returns where it was.
     fn remove(&mut self, number: usize) -> usize {
-        let position = self.asked.iter().position(|asked| *asked == number);
+        let position = self.unanswered.iter().position(|unanswered| *unanswered == number);
         let position = position.expect("a request without a reply");
-        self.asked.swap(0, position);
-        self.asked.pop_front();
+        self.unanswered.swap(0, position);
+        self.unanswered.pop_front();
         position
     }
 }
@@ -279,13 +282,105 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 #[cold]
-fn failed(error: &Error) -> Fault {
+fn connection_fault(error: &Error) -> Fault {
     if error.is_io() {
-        return Fault::new(Kind::CLOSED_EARLY, format!("the server closed: {error}"));
+        return Fault::new(FaultKind::CLOSED_EARLY, format!("the server closed: {error}"));
     }
     if error.is_go_away() && error.is_remote() {
-        return Fault::new(Kind::STREAMS_REFUSED, format!("HTTP/2: the server went away: {error}"));
+        return Fault::new(
+            FaultKind::STREAMS_REFUSED,
+            format!("HTTP/2: the server went away: {error}"),
+        );
     }
     let text = format!("HTTP/2: {error}; does the server speak HTTP/2 there?");
-    Fault::new(Kind::MALFORMED, text)
+    Fault::new(FaultKind::MALFORMED, text)
+}
+
+#[derive(Debug, Default)]
+struct PipeBuffers {
+    received: Vec<u8>,
+    /// The number of received bytes that were read.
+    read: usize,
+    is_closed: bool,
+    written: Vec<u8>,
+}
+
+/// A stream in memory; a clone is another handle on the same buffers. h2 reads and writes one handle as a stream; the session fills and
+/// empties the buffers by the other. [`receive`](Pipe::receive) and [`close`](Pipe::close) wake nothing: h2 has to be polled after them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pipe(Rc<RefCell<PipeBuffers>>);
+
+impl Pipe {
+    /// Bytes to be read.
+    pub(super) fn receive(&self, bytes: &[u8]) {
+        let mut buffers = self.0.borrow_mut();
+        let read = std::mem::take(&mut buffers.read);
+        buffers.received.drain(..read);
+        buffers.received.extend_from_slice(bytes);
+    }
+
+    /// No more bytes to be read.
+    pub(super) fn close(&self) {
+        self.0.borrow_mut().is_closed = true;
+    }
+
+    /// Appends what was written.
+    pub(super) fn take(&self, out: &mut Vec<u8>) {
+        out.append(&mut self.0.borrow_mut().written);
+    }
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut buffers = self.0.borrow_mut();
+        let unread = &buffers.received[buffers.read..];
+        if unread.is_empty() && !buffers.is_closed {
+            return Poll::Pending;
+        }
+        let count = unread.len().min(buf.remaining());
+        buf.put_slice(&unread[..count]);
+        buffers.read += count;
+        if buffers.read == buffers.received.len() {
+            // An idle connection holds none.
+            (buffers.received, buffers.read) = (Vec::new(), 0);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().written.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = &mut self.0.borrow_mut().written;
+        slices.iter().for_each(|slice| written.extend_from_slice(slice));
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 }

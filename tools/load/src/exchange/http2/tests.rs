@@ -1,9 +1,9 @@
 //! Replies of a server that runs beside the exchange, over the same kind of pipe.
 
-use super::pipe::Pipe;
+use super::session::Pipe;
 use super::*;
 use crate::exchange::http::{Http, HttpRequest};
-use crate::fault::Kind;
+use crate::fault::FaultKind;
 use crate::mix::{Mix, Template};
 use crate::outcome::Outcome;
 use bytes::Bytes;
@@ -15,13 +15,13 @@ use proptest::prelude::*;
 use std::task::{Context, Poll, Waker};
 
 /// A request that the server has not answered.
-type Open = (Request<RecvStream>, SendResponse<Bytes>);
+type OpenRequest = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// A server in the same thread.
 struct Server {
     pipe: Pipe,
     connection: Connection<Pipe, Bytes>,
-    open: Vec<Open>,
+    open: Vec<OpenRequest>,
 }
 
 impl Server {
@@ -36,7 +36,7 @@ impl Server {
     }
 
     /// Takes what has come, and what it asks for; returns what is to be sent.
-    fn turn(&mut self, received: &[u8]) -> Vec<u8> {
+    fn poll(&mut self, received: &[u8]) -> Vec<u8> {
         self.pipe.receive(received);
         let mut cx = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(Ok(open))) = self.connection.poll_accept(&mut cx) {
@@ -67,23 +67,23 @@ fn requests(change: fn(&mut Http)) -> Rc<Requests> {
 /// An exchange, with the bytes of so many requests.
 fn exchange(count: usize) -> (Http2Exchange, Vec<u8>) {
     let mut exchange =
-        Http2Exchange::new(&requests(|_| ()), Fill::new(1, 0, 1), &FirstRefusal::default());
+        Http2Exchange::new(&requests(|_| ()), FieldValues::new(1, 0, 1), &FirstRefusal::default());
     let mut out = Vec::new();
     (0..count).for_each(|_| _ = exchange.request(&mut out));
     (exchange, out)
 }
 
 /// Passes bytes on in pieces, until neither side has more to say; returns the answers.
-fn settle(
+fn exchange_all(
     exchange: &mut Http2Exchange,
     server: &mut Server,
     size: usize,
 ) -> Result<Vec<Answer>, Fault> {
     let (mut answers, mut to_server) = (Vec::new(), Vec::new());
     loop {
-        let to_client = server.turn(&std::mem::take(&mut to_server));
-        for piece in to_client.chunks(size) {
-            exchange.receive(piece, &mut |answer| answers.push(answer))?;
+        let to_client = server.poll(&std::mem::take(&mut to_server));
+        for bytes_from in to_client.chunks(size) {
+            exchange.receive(bytes_from, &mut |answer| answers.push(answer))?;
             exchange.respond(&mut to_server);
         }
         if to_client.is_empty() && to_server.is_empty() {
@@ -97,52 +97,53 @@ fn answer(status: u16, position: usize) -> Answer {
 }
 
 #[test]
-fn replies_answer_the_request_of_their_stream() {
+fn reply_answers_the_request_of_its_stream() {
     let (mut exchange, out) = exchange(4);
     let mut server = Server::new(&out, 100);
-    assert_eq!(settle(&mut exchange, &mut server, 7).unwrap(), []);
-    let path = |open: &Open| open.0.uri().to_string();
+    assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), []);
+    let path = |open: &OpenRequest| open.0.uri().to_string();
     assert_eq!(server.open.iter().map(path).collect::<Vec<_>>(), ["http://a.example:1/one"; 4]);
     // The third one is answered; the first one takes its place in the order: 1, 0, 3.
     server.answer(2, 200, 10);
-    assert_eq!(settle(&mut exchange, &mut server, 7).unwrap(), [answer(200, 2)]);
+    assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), [answer(200, 2)]);
     server.answer(0, 404, 0);
-    assert_eq!(settle(&mut exchange, &mut server, 7).unwrap(), [answer(404, 1)]);
+    assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), [answer(404, 1)]);
     for status in [500, 304] {
         server.answer(0, status, 1);
-        assert_eq!(settle(&mut exchange, &mut server, 7).unwrap(), [answer(status, 0)]);
+        assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), [answer(status, 0)]);
     }
 }
 
 #[test]
-fn requests_above_the_limit_of_streams_wait() {
+fn requests_over_the_stream_limit_wait() {
     let (mut exchange, out) = exchange(1);
     let mut server = Server::new(&out, 2);
-    let mut answers = settle(&mut exchange, &mut server, 1000).unwrap().len();
+    let mut answers = exchange_all(&mut exchange, &mut server, 1000).unwrap().len();
     let mut out = Vec::new();
     (0..6).for_each(|_| _ = exchange.request(&mut out));
-    let first = server.turn(&out);
+    let first = server.poll(&out);
     exchange.receive(&first, &mut |_| unreachable!()).unwrap();
     while answers < 7 {
         assert!((1..=2).contains(&server.open.len()), "{} streams at once", server.open.len());
         server.answer(0, 200, 5);
-        answers += settle(&mut exchange, &mut server, 3).unwrap().len();
+        answers += exchange_all(&mut exchange, &mut server, 3).unwrap().len();
     }
-    assert!(server.open.is_empty() && !exchange.is_last());
+    assert!(server.open.is_empty() && !exchange.must_close());
 }
 
 #[test]
-fn bodies_above_the_windows_go_both_ways() {
+fn bodies_larger_than_the_windows_are_transferred() {
     let requests = requests(|http| {
         let body = Some(Template::constant(vec![b'y'; 300_000]));
         let request = HttpRequest { body, ..HttpRequest::new("POST", "/") };
         http.requests = Mix::new([(1.0, request)]).unwrap();
     });
-    let mut exchange = Http2Exchange::new(&requests, Fill::new(1, 0, 1), &FirstRefusal::default());
+    let mut exchange =
+        Http2Exchange::new(&requests, FieldValues::new(1, 0, 1), &FirstRefusal::default());
     let mut out = Vec::new();
     exchange.request(&mut out);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100_000).unwrap();
+    exchange_all(&mut exchange, &mut server, 100_000).unwrap();
     let mut received = 0;
     while received < 300_000 {
         let body = server.open[0].0.body_mut();
@@ -151,21 +152,21 @@ fn bodies_above_the_windows_go_both_ways() {
             received += length;
             body.flow_control().release_capacity(length).unwrap();
         }
-        settle(&mut exchange, &mut server, 100_000).unwrap();
+        exchange_all(&mut exchange, &mut server, 100_000).unwrap();
     }
     assert_eq!(server.open[0].0.headers()["content-length"], "300000");
     server.answer(0, 200, 3_000_000);
-    assert_eq!(settle(&mut exchange, &mut server, 100_000).unwrap(), [answer(200, 0)]);
+    assert_eq!(exchange_all(&mut exchange, &mut server, 100_000).unwrap(), [answer(200, 0)]);
 }
 
 #[test]
-fn a_stream_that_is_reset_is_an_error_reply() {
+fn reset_stream_is_an_error_reply() {
     let (mut exchange, out) = exchange(2);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
     server.open.remove(1).1.send_reset(Reason::INTERNAL_ERROR);
     server.answer(0, 200, 0);
-    let answers = settle(&mut exchange, &mut server, 100).unwrap();
+    let answers = exchange_all(&mut exchange, &mut server, 100).unwrap();
     let outcomes: Vec<_> = answers.iter().map(|answer| answer.outcome).collect();
     assert!(
         outcomes.contains(&Outcome::ErrorReply) && outcomes.contains(&Outcome::Status(200)),
@@ -175,33 +176,33 @@ fn a_stream_that_is_reset_is_an_error_reply() {
 
 /// Positions of what is to be sent again.
 fn refused(exchange: &mut Http2Exchange) -> Vec<usize> {
-    std::iter::from_fn(|| exchange.refused()).collect()
+    std::iter::from_fn(|| exchange.pop_refused()).collect()
 }
 
 #[test]
-fn a_stream_that_is_refused_is_to_be_sent_again_over_the_same_connection() {
+fn refused_stream_is_resent_on_the_same_connection() {
     let (mut exchange, out) = exchange(3);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
     server.open.remove(1).1.send_reset(Reason::REFUSED_STREAM);
-    assert_eq!(settle(&mut exchange, &mut server, 100).unwrap(), []);
+    assert_eq!(exchange_all(&mut exchange, &mut server, 100).unwrap(), []);
     assert_eq!(refused(&mut exchange), [1]);
-    assert!(!exchange.is_last() && !exchange.is_draining());
+    assert!(!exchange.must_close() && !exchange.is_draining());
     // The first one has taken its place: 0, 2.
     server.answer(1, 201, 0);
-    assert_eq!(settle(&mut exchange, &mut server, 100).unwrap(), [answer(201, 1)]);
-    exchange.closed(&mut |_| ()).unwrap_err();
+    assert_eq!(exchange_all(&mut exchange, &mut server, 100).unwrap(), [answer(201, 1)]);
+    exchange.on_close(&mut |_| ()).unwrap_err();
 }
 
 #[test]
-fn a_server_that_refuses_every_stream_is_named() {
+fn server_that_refuses_every_stream_is_a_fault() {
     let (mut exchange, out) = exchange(1);
     let mut server = Server::new(&out, 10);
     let (mut out, mut turns) = (Vec::new(), 0);
     let fault = loop {
         turns += 1;
         assert!(turns < 5000, "the server does not refuse any more");
-        let to_client = server.turn(&std::mem::take(&mut out));
+        let to_client = server.poll(&std::mem::take(&mut out));
         let Err(fault) = exchange.receive(&to_client, &mut |_| unreachable!()) else {
             exchange.respond(&mut out);
             refused(&mut exchange).iter().for_each(|_| _ = exchange.request(&mut out));
@@ -210,7 +211,7 @@ fn a_server_that_refuses_every_stream_is_named() {
         };
         break fault;
     };
-    assert_eq!(fault.kind, Kind::STREAMS_REFUSED, "{}", fault.detail);
+    assert_eq!(fault.kind, FaultKind::STREAMS_REFUSED, "{}", fault.detail);
     assert!(fault.detail.contains("refused 201 streams"), "{}", fault.detail);
 }
 
@@ -221,101 +222,101 @@ fn goaway(last: u8, reason: Reason) -> Vec<u8> {
 }
 
 #[test]
-fn a_server_that_goes_away_because_of_an_error_is_named() {
+fn goaway_with_an_error_is_a_fault() {
     let (mut exchange, out) = exchange(2);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
     let calm = goaway(1, Reason::ENHANCE_YOUR_CALM);
     let fault = exchange.receive(&calm, &mut |_| unreachable!()).unwrap_err();
-    assert_eq!(fault.kind, Kind::STREAMS_REFUSED, "{}", fault.detail);
+    assert_eq!(fault.kind, FaultKind::STREAMS_REFUSED, "{}", fault.detail);
     assert!(fault.detail.contains("excessive load"), "{}", fault.detail);
     assert_eq!(refused(&mut exchange), [1]);
 }
 
 #[test]
-fn what_a_server_that_goes_away_has_not_taken_is_to_be_sent_again() {
+fn goaway_returns_unprocessed_requests_for_resending() {
     // The streams are 1 and 3; two more wait for one.
     let (mut exchange, out) = exchange(1);
     let mut server = Server::new(&out, 2);
-    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
     let mut out = Vec::new();
     (0..3).for_each(|_| _ = exchange.request(&mut out));
-    let to_client = server.turn(&out);
+    let to_client = server.poll(&out);
     exchange.receive(&to_client, &mut |_| unreachable!()).unwrap();
     exchange.receive(&goaway(1, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
     assert_eq!(refused(&mut exchange).len(), 3);
-    assert!(exchange.is_draining() && !exchange.is_last(), "one is under way");
+    assert!(exchange.is_draining() && !exchange.must_close(), "one is under way");
     server.answer(0, 200, 3);
-    let last = server.turn(&[]);
+    let last = server.poll(&[]);
     let mut answers = Vec::new();
     exchange.receive(&last, &mut |answer| answers.push(answer)).unwrap();
     assert_eq!(answers, [answer(200, 0)]);
-    assert!(exchange.is_last() && refused(&mut exchange).is_empty());
-    exchange.closed(&mut |_| unreachable!()).unwrap();
+    assert!(exchange.must_close() && refused(&mut exchange).is_empty());
+    exchange.on_close(&mut |_| unreachable!()).unwrap();
 }
 
 #[test]
-fn a_server_that_goes_away_and_closes_cuts_off_only_what_it_has_taken() {
+fn goaway_and_close_fail_only_accepted_requests() {
     let (mut exchange, out) = exchange(3);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
     exchange.receive(&goaway(3, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
-    let fault = exchange.closed(&mut |_| unreachable!()).unwrap_err();
-    assert_eq!(fault.kind, Kind::CLOSED_EARLY);
+    let fault = exchange.on_close(&mut |_| unreachable!()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::CLOSED_EARLY);
     assert!(fault.detail.contains("2 requests"), "{}", fault.detail);
     assert_eq!(refused(&mut exchange), [2]);
 }
 
 #[test]
-fn a_server_that_goes_away_answers_what_it_has_and_takes_no_more() {
+fn graceful_goaway_answers_accepted_requests_then_closes() {
     let (mut exchange, out) = exchange(2);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100).unwrap();
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
     server.connection.graceful_shutdown();
     server.answer(0, 200, 0);
-    settle(&mut exchange, &mut server, 100).unwrap();
-    assert!(!exchange.is_last() && exchange.is_draining(), "one is under way");
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
+    assert!(!exchange.must_close() && exchange.is_draining(), "one is under way");
     server.answer(0, 200, 0);
-    settle(&mut exchange, &mut server, 100).unwrap();
-    assert!(exchange.is_last());
-    exchange.reconnected();
-    assert!(!exchange.is_last());
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
+    assert!(exchange.must_close());
+    exchange.on_reconnect();
+    assert!(!exchange.must_close());
 }
 
 #[test]
-fn another_protocol_and_an_early_end_are_named() {
+fn other_protocol_and_early_close_are_faults() {
     let (mut exchange, _) = exchange(1);
     let fault = exchange.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n", &mut |_| ()).unwrap_err();
-    assert_eq!(fault.kind, Kind::MALFORMED, "{}", fault.detail);
+    assert_eq!(fault.kind, FaultKind::MALFORMED, "{}", fault.detail);
     assert!(fault.detail.contains("does the server speak HTTP/2"), "{}", fault.detail);
 
     let (mut exchange, out) = self::exchange(1);
     let mut server = Server::new(&out, 10);
-    settle(&mut exchange, &mut server, 100).unwrap();
-    let fault = exchange.closed(&mut |_| ()).unwrap_err();
-    assert_eq!(fault.kind, Kind::CLOSED_EARLY, "{}", fault.detail);
+    exchange_all(&mut exchange, &mut server, 100).unwrap();
+    let fault = exchange.on_close(&mut |_| ()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::CLOSED_EARLY, "{}", fault.detail);
 }
 
 #[test]
-fn headers_about_connections_are_refused() {
+fn connection_headers_are_rejected_for_http2() {
     let mut http = Http::new("a", "/");
     http.headers.push(("Connection".into(), "close".into()));
     let error = Requests::new(&http, true).unwrap_err();
     assert!(error.to_string().contains("no header Connection"), "{error}");
     http.headers = vec![("Host".into(), "b".into()), ("X-a".into(), "c".into())];
-    let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut Fill::new(1, 0, 1));
+    let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
     assert_eq!(request.uri(), "https://b/");
     assert_eq!(request.headers().len(), 1);
 }
 
 #[test]
-fn fields_are_replaced() {
+fn template_fields_are_replaced() {
     let mut http = Http::new("a", "/{n}");
     http.headers.push(("x".into(), "{client}".into()));
     let requests = Requests::new(&http, true).unwrap();
-    let mut fill = Fill::new(1, 2, 5);
+    let mut values = FieldValues::new(1, 2, 5);
     for n in [2, 7] {
-        let (_, request, _) = requests.next(&mut fill);
+        let (_, request, _) = requests.next(&mut values);
         assert_eq!(
             (request.uri().path(), &request.headers()["x"]),
             (&*format!("/{n}"), &"2".parse().unwrap())
@@ -328,18 +329,18 @@ proptest! {
 
     /// Any cut of what a server sends gives the same answers.
     #[test]
-    fn any_cut_gives_the_same_replies(
+    fn split_input_gives_the_same_replies(
         replies in proptest::collection::vec((0_usize..6, 200_u16..600, 0_usize..40_000), 1..6),
         size in 1_usize..3000,
     ) {
         let answers = |size| {
             let (mut exchange, out) = exchange(replies.len());
             let mut server = Server::new(&out, 100);
-            let mut answers = settle(&mut exchange, &mut server, size).unwrap();
+            let mut answers = exchange_all(&mut exchange, &mut server, size).unwrap();
             for &(which, status, length) in &replies {
                 let which = which % server.open.len();
                 server.answer(which, status, length);
-                answers.extend(settle(&mut exchange, &mut server, size).unwrap());
+                answers.extend(exchange_all(&mut exchange, &mut server, size).unwrap());
             }
             answers
         };

@@ -1,12 +1,12 @@
 //! Where a reply ends.
 
-use crate::invalid::{Invalid, invalid};
-use crate::mix::MAX_LENGTH;
+use crate::invalid::{InvalidValue, invalid};
+use crate::mix::MAX_MESSAGE_BYTES;
 use std::fmt;
 use std::str::FromStr;
 
 /// Most bytes in front of a length field.
-pub const MAX_OFFSET: usize = 4096;
+pub const MAX_LENGTH_FIELD_OFFSET: usize = 4096;
 
 /// Where a reply ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,24 +15,26 @@ pub enum Framing {
     Delimiter(Vec<u8>),
     /// As a field near its start says.
     LengthField(LengthField),
-    /// After so many bytes: 1 to [`MAX_LENGTH`].
+    /// After so many bytes: 1 to [`MAX_MESSAGE_BYTES`].
     Fixed(usize),
 }
 
 impl Framing {
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), InvalidValue> {
         match self {
             Framing::Delimiter(delimiter) if delimiter.is_empty() => {
                 Err(invalid("a delimiter without a byte: give it some, such as \\n"))
             }
-            Framing::Fixed(length) if !(1..=MAX_LENGTH).contains(length) => {
-                let text = format!("replies of {length} bytes: ask for 1 to {MAX_LENGTH}");
+            Framing::Fixed(length) if !(1..=MAX_MESSAGE_BYTES).contains(length) => {
+                let text = format!("replies of {length} bytes: ask for 1 to {MAX_MESSAGE_BYTES}");
                 Err(invalid(text))
             }
-            Framing::LengthField(field) if field.offset > MAX_OFFSET => Err(invalid(format!(
-                "a length field {} bytes from the start: ask for at most {MAX_OFFSET}",
-                field.offset
-            ))),
+            Framing::LengthField(field) if field.offset > MAX_LENGTH_FIELD_OFFSET => {
+                Err(invalid(format!(
+                    "a length field {} bytes from the start: ask for at most {MAX_LENGTH_FIELD_OFFSET}",
+                    field.offset
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -52,7 +54,7 @@ impl Framing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthField {
-    /// Bytes in front of the field: at most [`MAX_OFFSET`].
+    /// Bytes in front of the field: at most [`MAX_LENGTH_FIELD_OFFSET`].
     pub offset: usize,
     /// The width of the field in bytes: 1, 2, 4 or 8.
     pub width: usize,
@@ -81,13 +83,13 @@ impl LengthField {
 }
 
 impl FromStr for LengthField {
-    type Err = Invalid;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<LengthField, Invalid> {
+    fn from_str(text: &str) -> Result<LengthField, InvalidValue> {
         parse(text).ok_or_else(|| {
             invalid(format!(
                 "'{text}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at \
-                 most {MAX_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it"
+                 most {MAX_LENGTH_FIELD_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it"
             ))
         })
     }
@@ -100,7 +102,7 @@ fn parse(text: &str) -> Option<LengthField> {
     };
     let (number, offset) = match number.split_once('@') {
         Some((number, offset)) => {
-            (number, offset.parse().ok().filter(|offset| *offset <= MAX_OFFSET)?)
+            (number, offset.parse().ok().filter(|offset| *offset <= MAX_LENGTH_FIELD_OFFSET)?)
         }
         None => (number, 0),
     };

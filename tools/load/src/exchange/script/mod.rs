@@ -3,15 +3,15 @@
 mod framing;
 mod replies;
 
-pub use framing::{Framing, LengthField, MAX_OFFSET};
+pub use framing::{Framing, LengthField, MAX_LENGTH_FIELD_OFFSET};
 
 use super::{Answer, Exchange};
 use crate::fault::Fault;
-use crate::fault_log::FirstRefusal;
-use crate::invalid::{Invalid, invalid};
-use crate::mix::{Fill, Mix, Template};
+use crate::fault::FirstRefusal;
+use crate::invalid::{InvalidValue, invalid};
+use crate::mix::{FieldValues, Mix, Template};
 use crate::outcome::Outcome;
-use replies::Replies;
+use replies::ReplyParser;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -54,35 +54,37 @@ impl Script {
     ///
     /// # Errors
     /// Names what is wrong.
-    pub fn validate(&self) -> Result<(), Invalid> {
+    pub fn validate(&self) -> Result<(), InvalidValue> {
         self.framing.validate()?;
         self.requests.entries().iter().try_for_each(|request| request.validate(&self.framing))
     }
 }
 
 impl ScriptRequest {
-    fn validate(&self, framing: &Framing) -> Result<(), Invalid> {
+    fn validate(&self, framing: &Framing) -> Result<(), InvalidValue> {
         let mut out = Vec::new();
-        let expected = self.write(&mut Fill::new(0, 0, 1), &mut out);
+        let expected = self.write(&mut FieldValues::new(0, 0, 1), &mut out);
         match expected {
             _ if out.is_empty() => Err(invalid("a request without a byte: give it some")),
-            Some(expected) if !replies::whole(framing, &expected) => Err(invalid(format!(
-                "the expected reply \"{}\" is not exactly one reply: give it whole, with its delimiter or its length",
-                expected.escape_ascii()
-            ))),
+            Some(expected) if !replies::is_exactly_one_reply(framing, &expected) => {
+                Err(invalid(format!(
+                    "the expected reply \"{}\" is not exactly one reply: give it whole, with its delimiter or its length",
+                    expected.escape_ascii()
+                )))
+            }
             _ => Ok(()),
         }
     }
 
     /// Appends a request; returns the reply that is expected.
-    fn write(&self, fill: &mut Fill, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
+    fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         // Random fields are drawn once for both.
-        let again = self.expected.is_some().then(|| fill.clone());
-        self.request.write(fill, out);
-        fill.next_request();
-        let (expected, mut fill) = self.expected.as_ref().zip(again)?;
+        let again = self.expected.is_some().then(|| values.clone());
+        self.request.write(values, out);
+        values.next_request();
+        let (expected, mut values) = self.expected.as_ref().zip(again)?;
         let mut bytes = Vec::new();
-        expected.write(&mut fill, &mut bytes);
+        expected.write(&mut values, &mut bytes);
         Some(bytes.into())
     }
 }
@@ -91,7 +93,7 @@ impl ScriptRequest {
 ///
 /// # Errors
 /// Names an unknown escape, or what is wrong with a field.
-pub fn script_template(text: &str) -> Result<Template, Invalid> {
+pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
     Template::parse_with(text, script_bytes)
 }
 
@@ -99,7 +101,7 @@ pub fn script_template(text: &str) -> Result<Template, Invalid> {
 ///
 /// # Errors
 /// Names an unknown escape.
-pub fn script_bytes(text: &str) -> Result<Vec<u8>, Invalid> {
+pub fn script_bytes(text: &str) -> Result<Vec<u8>, InvalidValue> {
     let mut rest = text.bytes();
     let mut bytes = Vec::new();
     while let Some(byte) = rest.next() {
@@ -141,17 +143,22 @@ fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
 /// The requests and replies of one client.
 pub(crate) struct ScriptExchange {
     script: Rc<Script>,
-    fill: Fill,
+    values: FieldValues,
     /// The replies that are expected, one for each request without a reply.
     expected: VecDeque<Option<Box<[u8]>>>,
-    replies: Replies,
+    replies: ReplyParser,
     refusal: FirstRefusal,
 }
 
 impl ScriptExchange {
-    pub(crate) fn new(script: &Rc<Script>, fill: Fill, refusal: &FirstRefusal) -> ScriptExchange {
-        let (script, refusal, replies) = (Rc::clone(script), refusal.clone(), Replies::default());
-        ScriptExchange { script, fill, expected: VecDeque::new(), replies, refusal }
+    pub(crate) fn new(
+        script: &Rc<Script>,
+        values: FieldValues,
+        refusal: &FirstRefusal,
+    ) -> ScriptExchange {
+        let (script, refusal, replies) =
+            (Rc::clone(script), refusal.clone(), ReplyParser::default());
+        ScriptExchange { script, values, expected: VecDeque::new(), replies, refusal }
     }
 }
 
@@ -159,9 +166,9 @@ impl Exchange for ScriptExchange {
     type Out = Vec<u8>;
 
     fn request(&mut self, out: &mut Vec<u8>) -> usize {
-        let index = self.fill.draw(&self.script.requests);
+        let index = self.values.draw(&self.script.requests);
         let request = &self.script.requests.entries()[index];
-        self.expected.push_back(request.write(&mut self.fill, out));
+        self.expected.push_back(request.write(&mut self.values, out));
         index
     }
 
@@ -179,12 +186,12 @@ impl Exchange for ScriptExchange {
         Ok(taken)
     }
 
-    fn closed(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
-        self.replies.closed()
+    fn on_close(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+        self.replies.on_close()
     }
 
-    fn reconnected(&mut self) {
-        self.replies = Replies::default();
+    fn on_reconnect(&mut self) {
+        self.replies = ReplyParser::default();
         self.expected.clear();
     }
 }

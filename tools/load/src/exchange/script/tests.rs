@@ -1,8 +1,8 @@
 //! Replies of every framing, whole and in pieces.
 
 use super::*;
-use crate::exchange::cuts::{assert_same_in_pieces, replies};
-use crate::fault::Kind;
+use crate::exchange::cuts::{assert_same_in_pieces, feed};
+use crate::fault::FaultKind;
 use proptest::prelude::*;
 
 const OK: Outcome = Outcome::Ok;
@@ -15,7 +15,11 @@ fn script(framing: Framing, expected: Option<&[u8]>) -> Script {
 }
 
 fn exchange(script: &Script) -> ScriptExchange {
-    ScriptExchange::new(&Rc::new(script.clone()), Fill::new(1, 0, 1), &FirstRefusal::default())
+    ScriptExchange::new(
+        &Rc::new(script.clone()),
+        FieldValues::new(1, 0, 1),
+        &FirstRefusal::default(),
+    )
 }
 
 fn until(delimiter: &str) -> Framing {
@@ -27,14 +31,14 @@ fn field(text: &str) -> Framing {
 }
 
 #[track_caller]
-fn outcomes(script: &Script, requests: usize, bytes: &[u8]) -> (Vec<Outcome>, Option<Kind>) {
+fn outcomes(script: &Script, requests: usize, bytes: &[u8]) -> (Vec<Outcome>, Option<FaultKind>) {
     let make = || exchange(script);
     let all = [1, 2, 3, 5, 50].map(|size| assert_same_in_pieces(make, requests, bytes, size));
     all[0].clone()
 }
 
 #[test]
-fn replies_end_as_the_framing_says() {
+fn replies_end_where_the_framing_says() {
     let answered = |framing: Framing, bytes: &[u8]| {
         assert_eq!(outcomes(&script(framing, None), 2, bytes), (vec![OK, OK], None));
     };
@@ -67,7 +71,7 @@ fn replies_are_compared_whole() {
 }
 
 #[test]
-fn fields_of_the_reply_are_those_of_the_request() {
+fn expected_reply_uses_the_field_values_of_its_request() {
     let request = script_template(r"{n} {hex 8}\n").unwrap();
     let expected = Some(script_template(r"{n} {hex 8}!\n").unwrap());
     let requests = Mix::new([(1.0, ScriptRequest { request, expected })]).unwrap();
@@ -83,32 +87,32 @@ fn fields_of_the_reply_are_those_of_the_request() {
 }
 
 #[test]
-fn faults_are_named() {
+fn framing_errors_have_their_fault_kind() {
     let fails = |framing: Framing, bytes: &[u8], kind| {
         assert_eq!(outcomes(&script(framing, None), 1, bytes), (vec![], Some(kind)));
     };
-    fails(until("\n"), b"abc", Kind::CLOSED_EARLY);
-    fails(Framing::Fixed(3), b"ab", Kind::CLOSED_EARLY);
-    fails(field("u16be"), b"\0", Kind::CLOSED_EARLY);
-    fails(field("u16be"), b"\0\x02a", Kind::CLOSED_EARLY);
-    fails(field("u16be-4"), b"\0\x03", Kind::WRONG_LENGTH);
-    fails(field("u32be"), b"\xff\0\0\0", Kind::TOO_LONG);
-    fails(field("u64be+1"), b"\xff\xff\xff\xff\xff\xff\xff\xff", Kind::WRONG_LENGTH);
+    fails(until("\n"), b"abc", FaultKind::CLOSED_EARLY);
+    fails(Framing::Fixed(3), b"ab", FaultKind::CLOSED_EARLY);
+    fails(field("u16be"), b"\0", FaultKind::CLOSED_EARLY);
+    fails(field("u16be"), b"\0\x02a", FaultKind::CLOSED_EARLY);
+    fails(field("u16be-4"), b"\0\x03", FaultKind::WRONG_LENGTH);
+    fails(field("u32be"), b"\xff\0\0\0", FaultKind::TOO_LONG);
+    fails(field("u64be+1"), b"\xff\xff\xff\xff\xff\xff\xff\xff", FaultKind::WRONG_LENGTH);
     let script = script(Framing::Fixed(1), None);
-    assert_eq!(outcomes(&script, 1, b"ab"), (vec![OK], Some(Kind::TOO_MANY_BYTES)));
+    assert_eq!(outcomes(&script, 1, b"ab"), (vec![OK], Some(FaultKind::TOO_MANY_BYTES)));
 }
 
 #[test]
-fn a_delimiter_that_never_comes_is_too_long() {
+fn missing_delimiter_ends_at_the_length_limit() {
     let mut exchange = exchange(&script(until("\n"), None));
     exchange.request(&mut Vec::new());
-    let piece = vec![b'x'; 1 << 20];
-    let received = (0..65).try_for_each(|_| exchange.receive(&piece, &mut |_| ()));
-    assert_eq!(received.unwrap_err().kind, Kind::TOO_LONG);
+    let bytes_from = vec![b'x'; 1 << 20];
+    let received = (0..65).try_for_each(|_| exchange.receive(&bytes_from, &mut |_| ()));
+    assert_eq!(received.unwrap_err().kind, FaultKind::TOO_LONG);
 }
 
 #[test]
-fn scripts_that_cannot_work_are_refused() {
+fn invalid_scripts_are_rejected() {
     let refused = |script: Script, part: &str| {
         let error = script.validate().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
@@ -125,7 +129,7 @@ fn scripts_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn length_fields_are_written_as_they_are_read() {
+fn length_fields_round_trip_through_display() {
     for text in ["u8", "u16be", "u16le@2", "u32be-4", "u64le@4096+1", "u32le"] {
         assert_eq!(text.parse::<LengthField>().unwrap().to_string(), text);
     }
@@ -149,7 +153,7 @@ fn length_fields_are_written_as_they_are_read() {
 }
 
 #[test]
-fn escapes_are_bytes() {
+fn escapes_are_decoded_to_bytes() {
     assert_eq!(script_bytes(r"a\n\r\t\0\\\x7F\xff").unwrap(), b"a\n\r\t\0\\\x7f\xff");
     for (text, part) in [
         (r"a\q", r"\q is no escape"),
@@ -164,7 +168,7 @@ fn escapes_are_bytes() {
 proptest! {
     /// Any cut of the input gives the same answers.
     #[test]
-    fn any_cut_gives_the_same_replies(
+    fn split_input_gives_the_same_replies(
         bytes in proptest::collection::vec(0_u8..4, 0..200),
         size in 1_usize..40,
         which in 0_usize..5,
@@ -173,7 +177,7 @@ proptest! {
         let framings = [until("\0\u{1}"), until("\u{1}\u{1}\u{2}"), Framing::Fixed(3), field("u8@1"), field("u16be-2")];
         let script = script(framings[which].clone(), expected.as_deref());
         let make = || exchange(&script);
-        let at_once = replies(make(), 1000, [&bytes[..]]);
-        prop_assert_eq!(replies(make(), 1000, bytes.chunks(size)), at_once);
+        let at_once = feed(make(), 1000, [&bytes[..]]);
+        prop_assert_eq!(feed(make(), 1000, bytes.chunks(size)), at_once);
     }
 }

@@ -5,11 +5,11 @@ use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
 use annulus_load::stats::Verdict;
 
 /// Comparisons of two equal sides.
-const COMPARISONS: u64 = 100;
+const COMPARISON_COUNT: u64 = 100;
 
 /// Runs of a simulated server.
 #[derive(Clone, Copy)]
-struct Runs {
+struct SimulatedRuns {
     count: usize,
     seconds: usize,
     /// Latencies are this many times as long.
@@ -22,13 +22,19 @@ struct Runs {
     has_spells: bool,
 }
 
-const STEADY: Runs =
-    Runs { count: 5, seconds: 10, factor: 1.0, between: 0.01, within: 0.02, has_spells: false };
+const STEADY_RUNS: SimulatedRuns = SimulatedRuns {
+    count: 5,
+    seconds: 10,
+    factor: 1.0,
+    between: 0.01,
+    within: 0.02,
+    has_spells: false,
+};
 
 /// Latencies in a second.
-const SAMPLES: usize = 120;
+const LATENCIES_PER_SECOND: usize = 120;
 
-impl Runs {
+impl SimulatedRuns {
     fn record(self, random: &mut fastrand::Rng) -> Vec<Recording> {
         (0..self.count).map(|_| self.run(random)).collect()
     }
@@ -47,9 +53,9 @@ impl Runs {
             let level = 100e3 * base * slow * (self.within * drift).exp();
             // Each latency that is drawn stands for a hundred, so that there are enough for every percentile.
             let latency = |_| ((level * shape[random.usize(..shape.len())]) as u64, 100);
-            let response: Latencies = (0..SAMPLES).map(latency).collect();
+            let response: Latencies = (0..LATENCIES_PER_SECOND).map(latency).collect();
             // A closed loop answers as often as it is fast.
-            let answered = (SAMPLES as f64 * 100.0 * 100e3 / level) as u64;
+            let answered = (LATENCIES_PER_SECOND as f64 * 100.0 * 100e3 / level) as u64;
             Interval { answered, response, ..Interval::new(n as f64, 1.0) }
         };
         let intervals: Vec<Interval> = (0..self.seconds).map(second).collect();
@@ -74,9 +80,9 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
     (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
 }
 
-fn comparisons(a: Runs, b: Runs, seed: u64) -> impl Iterator<Item = Comparison> {
+fn comparisons(a: SimulatedRuns, b: SimulatedRuns, seed: u64) -> impl Iterator<Item = Comparison> {
     let mut random = fastrand::Rng::with_seed(seed);
-    (0..COMPARISONS).map(move |_| {
+    (0..COMPARISON_COUNT).map(move |_| {
         let (a, b) = (a.record(&mut random), b.record(&mut random));
         // Without a margin, so that nothing but the intervals keeps equal sides from being called different.
         compare(&a, &b, &Options { margin: 0.0 }).unwrap()
@@ -84,37 +90,40 @@ fn comparisons(a: Runs, b: Runs, seed: u64) -> impl Iterator<Item = Comparison> 
 }
 
 /// How many of the comparisons of equal sides are called different.
-fn called_different(runs: Runs, seed: u64) -> usize {
+fn called_different(runs: SimulatedRuns, seed: u64) -> usize {
     comparisons(runs, runs, seed).filter(|found| found.verdict.is_different()).count()
 }
 
 /// Five of a hundred are 5 %.
 #[test]
-fn equal_sides_are_called_different_no_more_often_than_stated() {
-    let between = |between| Runs { between, ..STEADY };
+fn false_positive_rate_is_at_most_the_stated_one() {
+    let between = |between| SimulatedRuns { between, ..STEADY_RUNS };
     let kinds = [
-        ("six runs each", Runs { count: 6, ..between(0.03) }),
-        ("five runs each, with slow spells", Runs { has_spells: true, ..STEADY }),
-        ("one run each", Runs { count: 1, between: 0.0, seconds: 24, ..STEADY }),
+        ("six runs each", SimulatedRuns { count: 6, ..between(0.03) }),
+        ("five runs each, with slow spells", SimulatedRuns { has_spells: true, ..STEADY_RUNS }),
+        ("one run each", SimulatedRuns { count: 1, between: 0.0, seconds: 24, ..STEADY_RUNS }),
         (
             "one run each, with slow spells",
-            Runs { count: 1, between: 0.0, seconds: 60, has_spells: true, ..STEADY },
+            SimulatedRuns { count: 1, between: 0.0, seconds: 60, has_spells: true, ..STEADY_RUNS },
         ),
     ];
     for (seed, (kind, runs)) in (1..).zip(kinds) {
         let different = called_different(runs, seed);
-        println!("{kind}: {different} of {COMPARISONS}");
-        assert!(different <= COMPARISONS as usize / 20, "{kind}: {different} of {COMPARISONS}");
+        println!("{kind}: {different} of {COMPARISON_COUNT}");
+        assert!(
+            different <= COMPARISON_COUNT as usize / 20,
+            "{kind}: {different} of {COMPARISON_COUNT}"
+        );
     }
 }
 
 #[test]
-fn a_difference_of_five_percent_is_found_with_enough_runs() {
-    let ten = Runs { count: 10, ..STEADY };
-    let slower = Runs { factor: 1.05, ..ten };
+fn five_percent_difference_is_found_with_ten_runs() {
+    let ten = SimulatedRuns { count: 10, ..STEADY_RUNS };
+    let slower = SimulatedRuns { factor: 1.05, ..ten };
     let found =
         comparisons(ten, slower, 7).filter(|found| found.ratios[1].verdict == Verdict::Worse);
     let found = found.count();
-    println!("{found} of {COMPARISONS}");
-    assert!(found >= COMPARISONS as usize * 9 / 10, "{found} of {COMPARISONS}");
+    println!("{found} of {COMPARISON_COUNT}");
+    assert!(found >= COMPARISON_COUNT as usize * 9 / 10, "{found} of {COMPARISON_COUNT}");
 }

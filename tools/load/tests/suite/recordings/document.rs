@@ -1,7 +1,7 @@
 //! Recordings as JSON.
 
 use annulus_load::recording::{
-    ClassInterval, Interval, Latencies, MAX_BYTES, ReadError, Recording, RunInfo,
+    ClassInterval, Interval, Latencies, MAX_RECORDING_BYTES, ReadError, Recording, RunInfo,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ fn text() -> String {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn recording_round_trips_through_json() {
     let text = text();
     assert_eq!(Recording::read(text.as_bytes()).unwrap(), recording());
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -45,7 +45,7 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn a_recording_that_is_cut_anywhere_is_refused_as_such() {
+fn recording_cut_at_any_byte_is_rejected_as_cut() {
     let text = text();
     for end in 1..text.trim_end().len() {
         let error = Recording::read(&text.as_bytes()[..end]).unwrap_err();
@@ -61,7 +61,7 @@ fn refused(text: &str, part: &str) {
 }
 
 #[test]
-fn what_is_no_recording_of_this_version_is_refused() {
+fn other_formats_and_versions_are_rejected() {
     let text = text();
     refused("", "it is empty");
     refused("start,length\n1,2\n", "no recording of annulus load");
@@ -77,7 +77,7 @@ fn what_is_no_recording_of_this_version_is_refused() {
 }
 
 #[test]
-fn wrong_values_are_refused_with_their_place() {
+fn invalid_value_error_names_its_place() {
     let text = text();
     refused(&text.replace("\"seconds\":1.5", "\"seconds\":-1"), "its measured time is -1 s");
     refused(&text.replace("\"seconds\":1.5", "\"seconds\":1e999"), "out of range");
@@ -90,9 +90,9 @@ fn wrong_values_are_refused_with_their_place() {
 
 /// Reads zeros without an end.
 #[test]
-fn a_file_that_is_too_large_is_refused_without_being_read() {
+fn oversized_file_is_rejected_without_being_read() {
     let path = std::env::temp_dir().join(format!("annulus-large-{}.json", std::process::id()));
-    File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
+    File::create(&path).unwrap().set_len(MAX_RECORDING_BYTES + 1).unwrap();
     let error = Recording::open(&path).unwrap_err();
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(error, ReadError::TooLarge), "{error}");

@@ -5,10 +5,10 @@ use annulus_load::recording::{
 };
 use serde_json::{Map, Value};
 
-const SCHEMA: &str = include_str!("../../../../../docs/load-recording.schema.json");
+const PUBLISHED_SCHEMA: &str = include_str!("../../../../../docs/load-recording.schema.json");
 
 /// The rules of the schema for a value, and its mere descriptions.
-const KNOWN: [&str; 15] = [
+const KNOWN_RULES: [&str; 15] = [
     "type",
     "const",
     "minimum",
@@ -30,7 +30,7 @@ const KNOWN: [&str; 15] = [
 fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
     let wrong = |what: String| Err(format!("{place}: {what}"));
     let rules = schema.as_object().expect("a schema is an object");
-    let unknown = rules.keys().find(|key| !KNOWN.contains(&key.as_str()) && *key != "$defs");
+    let unknown = rules.keys().find(|key| !KNOWN_RULES.contains(&key.as_str()) && *key != "$defs");
     assert_eq!(unknown, None, "the validator does not know this rule");
     if let Some(name) = rules.get("$ref") {
         let path = name.as_str().unwrap().trim_start_matches('#');
@@ -118,7 +118,7 @@ fn has_type(name: &str, value: &Value) -> bool {
 }
 
 fn validate(value: &Value) -> Result<(), String> {
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let schema: Value = serde_json::from_str(PUBLISHED_SCHEMA).unwrap();
     check(&schema, &schema, value, "")
 }
 
@@ -170,13 +170,13 @@ fn full(host: &str) -> Recording {
 }
 
 #[test]
-fn what_is_written_is_as_the_published_schema_says() {
+fn recordings_match_the_published_schema() {
     assert_eq!(validate(&as_json(&Recording::new(RunInfo::default()))), Ok(()));
     assert_eq!(validate(&as_json(&full("one"))), Ok(()));
 }
 
 #[test]
-fn the_schema_refuses_what_is_not_as_it_says() {
+fn schema_rejects_invalid_recordings() {
     let changed = |pointer: &str, to: Value| {
         let mut value = as_json(&full("one"));
         *value.pointer_mut(pointer).unwrap() = to;

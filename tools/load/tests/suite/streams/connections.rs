@@ -30,7 +30,7 @@ fn several_threads_share_the_clients() {
 
 /// The server closes each connection after two replies, and each client goes on with another one.
 #[test]
-fn clients_reconnect_and_failures_count() {
+fn failed_connections_are_replaced_and_counted() {
     let address = serve(|mut stream| {
         let mut message = [0; 100];
         for _ in 0..2 {
@@ -63,10 +63,10 @@ fn clients_reconnect_and_failures_count() {
 }
 
 /// A server of a Unix socket that ends with its connections when it is dropped.
-struct Endable(Arc<Mutex<Option<Vec<UnixStream>>>>, PathBuf);
+struct RestartableServer(Arc<Mutex<Option<Vec<UnixStream>>>>, PathBuf);
 
-impl Endable {
-    fn start(path: &Path) -> Endable {
+impl RestartableServer {
+    fn start(path: &Path) -> RestartableServer {
         let listener = UnixListener::bind(path).unwrap();
         let streams = Arc::new(Mutex::new(Some(Vec::new())));
         let open = Arc::clone(&streams);
@@ -83,11 +83,11 @@ impl Endable {
                 });
             }
         });
-        Endable(streams, path.to_owned())
+        RestartableServer(streams, path.to_owned())
     }
 }
 
-impl Drop for Endable {
+impl Drop for RestartableServer {
     fn drop(&mut self) {
         let streams = self.0.lock().unwrap().take();
         // Another connection ends the listener, once it is unreachable.
@@ -103,15 +103,15 @@ impl Drop for Endable {
 
 /// The server goes away in the middle of the run, and another one begins at the same address.
 #[test]
-fn a_server_that_comes_back_is_measured_on() {
-    struct Restart {
+fn measuring_continues_after_a_server_restart() {
+    struct RestartingObserver {
         path: PathBuf,
-        server: Option<Endable>,
+        server: Option<RestartableServer>,
         /// Responses before the restart, and how often there were no more.
         before: (u64, u32),
         is_over: bool,
     }
-    impl Observer for Restart {
+    impl Observer for RestartingObserver {
         fn progress(&mut self, progress: Progress) {
             let (before, silent) = self.before;
             let more = progress.responses > before;
@@ -125,7 +125,7 @@ fn a_server_that_comes_back_is_measured_on() {
                 (0..3, false) => {}
                 (_, true) => self.is_over = true,
                 (_, false) => {
-                    self.server.get_or_insert_with(|| Endable::start(&self.path));
+                    self.server.get_or_insert_with(|| RestartableServer::start(&self.path));
                 }
             }
         }
@@ -134,13 +134,13 @@ fn a_server_that_comes_back_is_measured_on() {
         }
     }
     let path = std::env::temp_dir().join(format!("annulus-load-restart-{}", std::process::id()));
-    let server = Some(Endable::start(&path));
+    let server = Some(RestartableServer::start(&path));
     let streams = Streams { reconnect: true, threads: 2, ..Streams::default() };
     let duration = Duration::from_secs(60);
     let address = ServerAddress::Unix(path.clone());
     let plan =
         Plan { clients: 3, duration, warm_up: Duration::ZERO, ..Plan::new(address, streams) };
-    let mut restart = Restart { path, server, before: (0, 0), is_over: false };
+    let mut restart = RestartingObserver { path, server, before: (0, 0), is_over: false };
     let report = run(&plan, &mut restart).unwrap();
     let figures = figures(&report);
     let (responses, errors) = (figures.responses, &report.errors);
@@ -150,8 +150,8 @@ fn a_server_that_comes_back_is_measured_on() {
 
 /// Every connection carries as many requests as planned, whatever the depth of the pipeline.
 #[test]
-fn connections_are_replaced_after_their_requests() {
-    static CUT: AtomicU64 = AtomicU64::new(0);
+fn connection_is_replaced_after_its_planned_requests() {
+    static SHORT_CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let address = serve(|mut stream| {
         let (mut bytes, mut buffer) = (0, [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -161,7 +161,7 @@ fn connections_are_replaced_after_their_requests() {
                 return;
             }
         }
-        CUT.fetch_add(u64::from(bytes != 700), Ordering::Relaxed);
+        SHORT_CONNECTIONS.fetch_add(u64::from(bytes != 700), Ordering::Relaxed);
     });
     for pipeline in [1, 3, 16] {
         let requests_per_connection = Some(7);
@@ -170,16 +170,16 @@ fn connections_are_replaced_after_their_requests() {
         let figures = figures(&report);
         assert!(figures.responses <= 7 * (figures.reconnects + 2 * 3), "{:?}", report.errors);
         // A connection that the end of the run has found is not full.
-        assert!(CUT.swap(0, Ordering::Relaxed) <= 3 * 20, "{:?}", report.errors);
+        assert!(SHORT_CONNECTIONS.swap(0, Ordering::Relaxed) <= 3 * 20, "{:?}", report.errors);
     }
 }
 
 /// With one request on each connection, the response time has the connect, and the service time has not.
 #[test]
-fn a_connection_for_each_message_leaves_from_several_addresses() {
-    static PEERS: Mutex<Vec<IpAddr>> = Mutex::new(Vec::new());
+fn connection_per_message_uses_several_source_addresses() {
+    static CLIENT_ADDRESSES: Mutex<Vec<IpAddr>> = Mutex::new(Vec::new());
     let address = serve(|stream| {
-        PEERS.lock().unwrap().push(stream.peer_addr().unwrap().ip());
+        CLIENT_ADDRESSES.lock().unwrap().push(stream.peer_addr().unwrap().ip());
         echo(stream);
     });
     let streams = Streams { requests_per_connection: Some(1), threads: 2, ..Streams::default() };
@@ -187,5 +187,8 @@ fn a_connection_for_each_message_leaves_from_several_addresses() {
     let total = report.total();
     assert!(0 < total.service.min() && total.service.mean() <= total.response.mean(), "{total:?}");
     assert!(report.run.schedule.contains("a connection for each"), "{}", report.run.schedule);
-    assert_eq!(PEERS.lock().unwrap().iter().collect::<HashSet<_>>().len(), SOURCE_ADDRESSES);
+    assert_eq!(
+        CLIENT_ADDRESSES.lock().unwrap().iter().collect::<HashSet<_>>().len(),
+        SOURCE_ADDRESSES
+    );
 }

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-const FREEZE: Duration = Duration::from_millis(100);
+const FREEZE_TIME: Duration = Duration::from_millis(100);
 
 /// Answers each read while no freeze holds the lock.
 fn serve_between(mut stream: TcpStream, freeze: &RwLock<()>) {
@@ -29,9 +29,9 @@ fn serve() -> SocketAddr {
     std::thread::spawn({
         let freeze = Arc::clone(&freeze);
         move || loop {
-            std::thread::sleep(9 * FREEZE);
+            std::thread::sleep(9 * FREEZE_TIME);
             let _frozen = freeze.write().unwrap();
-            std::thread::sleep(FREEZE);
+            std::thread::sleep(FREEZE_TIME);
         }
     });
     std::thread::spawn(move || {
@@ -45,7 +45,7 @@ fn serve() -> SocketAddr {
 }
 
 #[test]
-fn an_open_loop_sees_a_freeze_that_service_times_hide() {
+fn open_loop_response_times_show_a_freeze_that_service_times_hide() {
     let plan = Plan {
         duration: Duration::from_secs(2),
         schedule: Schedule::open(Rate::constant(500.0)),

@@ -98,7 +98,7 @@ fn expect_one(kind: &str, plan: &Plan) -> Recording {
 }
 
 #[test]
-fn a_correct_echo_has_no_errors_at_any_length() {
+fn correct_echo_has_no_errors_at_any_length() {
     let address = serve(echo);
     for (clients, length) in [(1, 1), (1, 128), (7, 1000), (3, 65_536), (3, 65_537), (2, 3_000_001)]
     {
@@ -110,7 +110,7 @@ fn a_correct_echo_has_no_errors_at_any_length() {
 }
 
 #[test]
-fn a_think_time_bounds_the_messages_of_a_client() {
+fn think_time_limits_the_message_rate() {
     let address = serve(echo);
     for streams in on_each_driver(2) {
         let began = clock::now();
@@ -123,7 +123,7 @@ fn a_think_time_bounds_the_messages_of_a_client() {
 }
 
 #[test]
-fn a_correct_echo_has_no_errors_at_any_depth_of_the_pipeline() {
+fn correct_echo_has_no_errors_at_any_pipeline_depth() {
     let address = serve(echo);
     for (pipeline, length) in [(16, 128), (3, 1), (64, 4096), (8, 3_000_001)] {
         for streams in on_each_driver(pipeline) {
@@ -134,7 +134,7 @@ fn a_correct_echo_has_no_errors_at_any_depth_of_the_pipeline() {
 
 /// The server replies only once it has five messages, so fewer in flight would stall; it also looks for a sixth.
 #[test]
-fn exactly_the_planned_number_of_messages_is_in_flight() {
+fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
     let address = serve(|mut stream| {
         stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
         let (mut buffer, mut filled) = ([0; 501], 0);
@@ -160,7 +160,7 @@ fn exactly_the_planned_number_of_messages_is_in_flight() {
 }
 
 #[test]
-fn replies_in_the_wrong_order_are_wrong_bytes() {
+fn swapped_replies_are_wrong_bytes() {
     let address = serve(|mut stream| {
         let mut buffer = [0; 200];
         while stream.read_exact(&mut buffer).is_ok() {
@@ -176,7 +176,7 @@ fn replies_in_the_wrong_order_are_wrong_bytes() {
 }
 
 #[test]
-fn an_open_loop_is_never_ahead_of_its_schedule() {
+fn open_loop_is_never_ahead_of_its_schedule() {
     const RATE: f64 = 500.0;
     let address = serve(echo);
     for streams in on_each_driver(4) {
@@ -191,7 +191,7 @@ fn an_open_loop_is_never_ahead_of_its_schedule() {
 
 /// The server delays its first reply by 50 ms. In an open loop all messages that are due meanwhile are late.
 #[test]
-fn latency_in_an_open_loop_counts_from_the_due_time() {
+fn open_loop_latency_counts_from_the_due_time() {
     let address = serve(|mut stream| {
         let mut first = [0; 100];
         stream.read_exact(&mut first).unwrap();
@@ -211,7 +211,7 @@ fn latency_in_an_open_loop_counts_from_the_due_time() {
 }
 
 #[test]
-fn the_figures_agree_with_each_other() {
+fn figures_of_a_run_are_consistent() {
     let plan = plan(serve(echo), 4, 256, Streams::default());
     let report = run_without_errors(plan.clone());
     let figures = figures(&report);
@@ -232,10 +232,10 @@ fn the_figures_agree_with_each_other() {
 }
 
 #[test]
-fn the_observer_is_notified_of_the_window_and_of_progress() {
+fn observer_is_called_for_window_and_progress() {
     #[derive(Default)]
-    struct Notes(Vec<&'static str>, u64);
-    impl Observer for Notes {
+    struct RecordedCalls(Vec<&'static str>, u64);
+    impl Observer for RecordedCalls {
         fn window_opened(&mut self) {
             self.0.push("opened");
         }
@@ -248,14 +248,14 @@ fn the_observer_is_notified_of_the_window_and_of_progress() {
             self.1 = progress.responses;
         }
     }
-    let mut notes = Notes::default();
-    let report = run(&plan(serve(echo), 2, 100, Streams::default()), &mut notes).unwrap();
-    assert_eq!(notes.0, ["opened", "closed"]);
-    assert!(notes.1 <= figures(&report).responses);
+    let mut calls = RecordedCalls::default();
+    let report = run(&plan(serve(echo), 2, 100, Streams::default()), &mut calls).unwrap();
+    assert_eq!(calls.0, ["opened", "closed"]);
+    assert!(calls.1 <= figures(&report).responses);
 }
 
 #[test]
-fn a_server_that_closes_after_half_a_reply() {
+fn close_after_half_a_reply_is_closed_early() {
     let report = expect("closed early", |stream| {
         answer(stream, |stream, bytes| {
             stream.write_all(&bytes[..bytes.len() / 2])?;
@@ -266,7 +266,7 @@ fn a_server_that_closes_after_half_a_reply() {
 }
 
 #[test]
-fn a_server_that_resets() {
+fn reset_by_the_server_is_a_reset_fault() {
     // Closing with unread bytes resets the connection.
     expect("reset", |mut stream| {
         let mut byte = [0];
@@ -275,7 +275,7 @@ fn a_server_that_resets() {
 }
 
 #[test]
-fn a_server_that_changes_one_byte() {
+fn changed_byte_is_a_wrong_bytes_fault() {
     let report = expect("wrong bytes", |stream| {
         answer(stream, |stream, bytes| {
             *bytes.last_mut().unwrap() ^= 0x20;
@@ -286,7 +286,7 @@ fn a_server_that_changes_one_byte() {
 }
 
 #[test]
-fn a_server_that_adds_a_byte() {
+fn byte_added_to_a_reply_is_too_many_bytes() {
     expect("too many bytes", |stream| {
         answer(stream, |stream, bytes| {
             stream.write_all(bytes)?;
@@ -296,7 +296,7 @@ fn a_server_that_adds_a_byte() {
 }
 
 #[test]
-fn a_server_that_answers_twice() {
+fn duplicate_reply_is_too_many_bytes() {
     expect("too many bytes", |stream| {
         answer(stream, |stream, bytes| {
             stream.write_all(bytes)?;
@@ -306,7 +306,7 @@ fn a_server_that_answers_twice() {
 }
 
 #[test]
-fn a_server_that_adds_a_byte_at_the_very_end() {
+fn byte_added_after_half_close_is_too_many_bytes() {
     expect("too many bytes", |mut stream| {
         let mut buffer = vec![0; 65_536];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -317,7 +317,7 @@ fn a_server_that_adds_a_byte_at_the_very_end() {
 }
 
 #[test]
-fn a_server_that_never_replies_is_a_reply_time_out() {
+fn missing_reply_is_a_reply_timeout() {
     let address = serve(|stream| answer(stream, |_, _| Ok(())));
     for streams in on_each_driver(2) {
         let mut plan = plan(address, 3, 10, streams);
@@ -332,7 +332,7 @@ fn a_server_that_never_replies_is_a_reply_time_out() {
 }
 
 #[test]
-fn a_server_that_never_closes_is_no_error() {
+fn server_that_never_closes_is_not_an_error() {
     let address = serve(|stream| {
         let peer = stream.try_clone().unwrap();
         echo(stream);
@@ -344,7 +344,7 @@ fn a_server_that_never_closes_is_no_error() {
 }
 
 #[test]
-fn a_port_without_a_server() {
+fn closed_tcp_port_is_connect_refused() {
     let (_bound, address) = common::closed_tcp();
     for streams in on_each_driver(1) {
         let report = run(&plan(address, 50, 64, streams), &mut ()).unwrap();
@@ -354,10 +354,10 @@ fn a_port_without_a_server() {
 }
 
 #[test]
-fn more_clients_than_open_files_is_an_error_before_anything_happens() {
+fn clients_over_the_open_file_limit_are_rejected_before_connecting() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // The descriptors of the tests beside this one come and go.
-    let hard = annulus_load::limits::room() + 10_000;
+    let hard = annulus_load::limits::available_connections() + 10_000;
     if hard > annulus_load::MAX_CLIENTS {
         println!("skipped: the open-file limit is above the most clients a plan can have");
         return;

@@ -3,15 +3,15 @@
 use crate::recording::{Interval, Latencies, Recording};
 
 /// The blocks of a run that stands alone.
-const MOST_BLOCKS: usize = 6;
+const MAX_BLOCKS: usize = 6;
 /// A run that is too short for so many has none.
-const FEWEST_BLOCKS: usize = 5;
+const MIN_BLOCKS: usize = 5;
 /// The fewest intervals of a block.
-const SHORTEST_BLOCK: usize = 4;
+const MIN_BLOCK_INTERVALS: usize = 4;
 
 /// A part of a side: a run, or a block of a run's intervals.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Piece {
+pub(super) struct SideSample {
     /// Seconds measured.
     pub(super) seconds: f64,
     /// Answers.
@@ -22,22 +22,22 @@ pub(super) struct Piece {
     pub(super) latencies: Latencies,
 }
 
-impl Piece {
+impl SideSample {
     /// All runs of a side together.
-    pub(super) fn sum(runs: &[Recording]) -> Piece {
-        let add = |mut sum: Piece, piece: Piece| {
+    pub(super) fn sum(runs: &[Recording]) -> SideSample {
+        let add = |mut sum: SideSample, piece: SideSample| {
             sum.seconds += piece.seconds;
             sum.answered += piece.answered;
             sum.cpu = sum.cpu.zip(piece.cpu).map(|(one, other)| one + other);
             sum.latencies.add(&piece.latencies);
             sum
         };
-        runs.iter().map(Piece::run).reduce(add).unwrap_or_default()
+        runs.iter().map(SideSample::run).reduce(add).unwrap_or_default()
     }
 
     /// A whole run.
-    pub(super) fn run(recording: &Recording) -> Piece {
-        let mut piece = Piece::of(recording.seconds, &recording.intervals);
+    pub(super) fn run(recording: &Recording) -> SideSample {
+        let mut piece = SideSample::of(recording.seconds, &recording.intervals);
         piece.cpu = Some(recording.cpu_seconds).filter(|seconds| *seconds > 0.0);
         piece
     }
@@ -47,30 +47,30 @@ impl Piece {
     ///
     /// Events in neighbouring seconds are often alike, and blocks must be long enough to be independent of one another: few long ones
     /// are safer than many short ones (Schmeiser, Batch size effects in the analysis of simulation output, 1982).
-    pub(super) fn blocks(recording: &Recording) -> Vec<Piece> {
+    pub(super) fn blocks(recording: &Recording) -> Vec<SideSample> {
         let length = interval_length(recording);
         let intervals = (recording.seconds / length).round() as usize;
-        let blocks = (intervals / SHORTEST_BLOCK).min(MOST_BLOCKS);
-        if blocks < FEWEST_BLOCKS {
+        let blocks = (intervals / MIN_BLOCK_INTERVALS).min(MAX_BLOCKS);
+        if blocks < MIN_BLOCKS {
             return Vec::new();
         }
         let edge = |block: usize| (block * intervals / blocks) as f64 * length;
         let place = |at: f64| recording.intervals.partition_point(|i| i.start < at - length / 2.0);
         let block = |block| match block + 1 == blocks {
-            true => Piece::of(
+            true => SideSample::of(
                 recording.seconds - edge(block),
                 &recording.intervals[place(edge(block))..],
             ),
             false => {
                 let (start, end) = (edge(block), edge(block + 1));
-                Piece::of(end - start, &recording.intervals[place(start)..place(end)])
+                SideSample::of(end - start, &recording.intervals[place(start)..place(end)])
             }
         };
         (0..blocks).map(block).collect()
     }
 
-    fn of(seconds: f64, intervals: &[Interval]) -> Piece {
-        let mut piece = Piece { seconds, ..Piece::default() };
+    fn of(seconds: f64, intervals: &[Interval]) -> SideSample {
+        let mut piece = SideSample { seconds, ..SideSample::default() };
         for interval in intervals {
             piece.answered += interval.answered;
             piece.latencies.add(&interval.response);
@@ -102,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_a_run_are_the_run() {
+    fn blocks_of_a_run_add_up_to_the_run() {
         for (seconds, blocks) in [(19.0, 0), (20.0, 5), (29.5, 6), (60.0, 6), (600.0, 6)] {
             let recording = recording(seconds, usize::MAX);
-            let pieces = Piece::blocks(&recording);
+            let pieces = SideSample::blocks(&recording);
             assert_eq!(pieces.len(), blocks, "{seconds} s");
-            let run = Piece::run(&recording);
+            let run = SideSample::run(&recording);
             if blocks > 0 {
                 assert_eq!(pieces.iter().map(|piece| piece.seconds).sum::<f64>(), seconds);
                 assert_eq!(pieces.iter().map(|piece| piece.answered).sum::<u64>(), run.answered);
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn a_second_in_which_nothing_happened_counts_as_time() {
-        let pieces = Piece::blocks(&recording(20.0, 5));
+    fn missing_interval_counts_as_time() {
+        let pieces = SideSample::blocks(&recording(20.0, 5));
         let found: Vec<_> = pieces.iter().map(|piece| (piece.seconds, piece.answered)).collect();
         assert_eq!(found, [(4.0, 46), (4.0, 47), (4.0, 78), (4.0, 94), (4.0, 110)]);
     }

@@ -1,6 +1,6 @@
 //! TCP and Unix streams as they are.
 
-use crate::exchange::{Piece, Transport};
+use crate::exchange::{SendBytes, Transport};
 use crate::plan::Plan;
 use crate::server_address::{ServerAddress, unix_address};
 use annulus::net::{ConnectOptions, TcpStream, UnixStream};
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const SOURCE_ADDRESSES: usize = 16;
 
 /// A TCP or Unix stream.
-pub(crate) enum Plain {
+pub(crate) enum PlainTransport {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -25,25 +25,27 @@ pub(crate) enum Plain {
 macro_rules! call {
     ($plain:expr, $method:ident($($argument:expr),*)) => {
         match $plain {
-            Plain::Tcp(stream) => stream.$method($($argument),*),
-            Plain::Unix(stream) => stream.$method($($argument),*),
+            PlainTransport::Tcp(stream) => stream.$method($($argument),*),
+            PlainTransport::Unix(stream) => stream.$method($($argument),*),
         }
     };
 }
 
-impl Plain {
+impl PlainTransport {
     /// Connects to the plan's server, within the plan's limit. With a `number` the connection has one of [`SOURCE_ADDRESSES`], if the server
     /// has an IPv4 loopback address.
-    pub(crate) async fn connect(plan: &Plan, number: Option<usize>) -> io::Result<Plain> {
+    pub(crate) async fn connect(plan: &Plan, number: Option<usize>) -> io::Result<PlainTransport> {
         let address = match &plan.address {
             ServerAddress::Inet(address) => *address,
             ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
         };
         let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
-        if let Some(source) = number.and_then(|number| source(address.ip(), number)) {
-            options = options.source(source);
+        if let Some(loopback_source) =
+            number.and_then(|number| loopback_source(address.ip(), number))
+        {
+            options = options.source(loopback_source);
         }
-        options.connect(address).await.map(Plain::Tcp)
+        options.connect(address).await.map(PlainTransport::Tcp)
     }
 
     pub(crate) fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
@@ -63,7 +65,7 @@ impl Plain {
     }
 }
 
-impl Transport for Plain {
+impl Transport for PlainTransport {
     fn poll_receive<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -73,11 +75,11 @@ impl Transport for Plain {
         Poll::Ready(Ok(lease.map(|lease| take(&lease))))
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: Piece<'_>) -> Poll<io::Result<usize>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, piece: SendBytes<'_>) -> Poll<io::Result<usize>> {
         let mut chunk = match piece {
-            Piece::Borrowed(bytes) => return self.poll_write(cx, bytes),
-            Piece::Static(bytes) => Chunk::from(bytes),
-            Piece::Shared(bytes) => Chunk::from(Rc::clone(bytes)),
+            SendBytes::Borrowed(bytes) => return self.poll_write(cx, bytes),
+            SendBytes::Static(bytes) => Chunk::from(bytes),
+            SendBytes::Shared(bytes) => Chunk::from(Rc::clone(bytes)),
         };
         let count = chunk.len();
         call!(self, poll_send(cx, &mut chunk)).map_ok(|()| count)
@@ -89,14 +91,14 @@ impl Transport for Plain {
 }
 
 /// The source address of a connection, unless the kernel may choose it.
-fn source(server: IpAddr, number: usize) -> Option<IpAddr> {
+fn loopback_source(server: IpAddr, number: usize) -> Option<IpAddr> {
     let local = server.is_ipv4() && server.is_loopback();
     local.then(|| Ipv4Addr::new(127, 0, 0, 1 + (number % SOURCE_ADDRESSES) as u8).into())
 }
 
 /// Connects to a path or an abstract name, within `limit`.
-async fn connect_unix(path: &Path, limit: Duration) -> io::Result<Plain> {
+async fn connect_unix(path: &Path, limit: Duration) -> io::Result<PlainTransport> {
     let address = unix_address(path)?;
     let connected = time::timeout(limit, UnixStream::connect_addr(&address)).await;
-    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(Plain::Unix)
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(PlainTransport::Unix)
 }

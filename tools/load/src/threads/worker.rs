@@ -1,7 +1,7 @@
 //! A thread of the load.
 
-use super::pool::{ClientPool, Kind};
-use super::{Command, Event, Settings};
+use super::pool::{ClientKind, ClientPool};
+use super::{Command, Event, RuntimeSettings};
 use crate::clock;
 use annulus::shards::Receiver;
 use annulus::time;
@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// A thread's channels to the calling thread. If the other end is gone, the run is given up.
-pub(super) struct Link {
+pub(super) struct WorkerChannels {
     pub(super) index: usize,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) commands: Receiver<Command>,
@@ -25,9 +25,9 @@ pub(super) struct Link {
 }
 
 /// The run is given up.
-struct GivenUp;
+struct RunAbandoned;
 
-impl Drop for Link {
+impl Drop for WorkerChannels {
     /// Also after a panic.
     fn drop(&mut self) {
         let _ = self.events.send(Event::Ended);
@@ -35,49 +35,52 @@ impl Drop for Link {
 }
 
 /// The life of a thread.
-pub(super) fn work<K: Kind>(
-    mut link: Link,
-    settings: Settings,
+pub(super) fn run_worker<K: ClientKind>(
+    mut channels: WorkerChannels,
+    settings: RuntimeSettings,
     duration: Duration,
     pool: impl FnOnce() -> ClientPool<K>,
 ) {
     let mut runtime = match settings.builder().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            link.report(Event::Ready(Err(error)));
+            channels.report(Event::Ready(Err(error)));
             return;
         }
     };
-    link.report(Event::Ready(Ok(runtime.driver().to_string())));
+    channels.report(Event::Ready(Ok(runtime.driver().to_string())));
     runtime.block_on(async {
         let mut pool = pool();
         // If the run is given up, the requests that were recorded before count all the same.
-        let _: Result<(), GivenUp> = link.run(&mut pool, duration).await;
+        let _: Result<(), RunAbandoned> = channels.run(&mut pool, duration).await;
         pool.end().await;
     });
 }
 
-impl Link {
+impl WorkerChannels {
     async fn run(
         &mut self,
-        pool: &mut ClientPool<impl Kind>,
+        pool: &mut ClientPool<impl ClientKind>,
         duration: Duration,
-    ) -> Result<(), GivenUp> {
-        let connected = self.unless_given_up(pool.connect()).await?;
+    ) -> Result<(), RunAbandoned> {
+        let connected = self.unless_abandoned(pool.connect()).await?;
         self.report(Event::Connected(connected));
-        if let Command::Start(began) = self.next().await? {
+        if let Command::Start(began) = self.next_command().await? {
             pool.start(began);
             self.warm_up(pool).await?;
-            self.open(pool, duration).await?;
+            self.run_window(pool, duration).await?;
         }
-        self.unless_given_up(pool.finish()).await.map(drop)
+        self.unless_abandoned(pool.finish()).await.map(drop)
     }
 
     /// Lets the clients work until the window is to be opened.
-    async fn warm_up(&mut self, pool: &mut ClientPool<impl Kind>) -> Result<(), GivenUp> {
+    async fn warm_up(
+        &mut self,
+        pool: &mut ClientPool<impl ClientKind>,
+    ) -> Result<(), RunAbandoned> {
         let mut is_reported = false;
         loop {
-            if let Some(Command::Open) = self.next_within(pool.sweep_interval()).await? {
+            if let Some(Command::Open) = self.next_command_within(pool.sweep_interval()).await? {
                 return Ok(());
             }
             self.sweep(pool, &mut is_reported);
@@ -85,14 +88,14 @@ impl Link {
     }
 
     /// The window, from one standstill to the other.
-    async fn open(
+    async fn run_window(
         &mut self,
-        pool: &mut ClientPool<impl Kind>,
+        pool: &mut ClientPool<impl ClientKind>,
         duration: Duration,
-    ) -> Result<(), GivenUp> {
+    ) -> Result<(), RunAbandoned> {
         let paused = clock::nanos();
         self.report(Event::Paused);
-        self.stand_still()?;
+        self.pause()?;
         let (began, cpu) = (clock::now(), clock::thread_cpu());
         pool.open(paused..clock::nanos());
         let measured = self.measure(pool, began + duration).await;
@@ -100,22 +103,22 @@ impl Link {
         let (length, cpu) = (clock::now() - began, clock::thread_cpu() - cpu);
         self.report(Event::Closed { length, cpu });
         measured?;
-        self.stand_still()
+        self.pause()
     }
 
     /// Lets the clients work until `end`, or until the window is to be closed.
     async fn measure(
         &mut self,
-        pool: &mut ClientPool<impl Kind>,
+        pool: &mut ClientPool<impl ClientKind>,
         end: Duration,
-    ) -> Result<(), GivenUp> {
+    ) -> Result<(), RunAbandoned> {
         let mut is_reported = false;
         loop {
             let left = end.saturating_sub(clock::now());
             if left.is_zero() {
                 return Ok(());
             }
-            let command = self.next_within(left.min(pool.sweep_interval())).await?;
+            let command = self.next_command_within(left.min(pool.sweep_interval())).await?;
             self.sweep(pool, &mut is_reported);
             if let Some(Command::Close) = command {
                 return Ok(());
@@ -123,7 +126,7 @@ impl Link {
         }
     }
 
-    fn sweep(&self, pool: &mut ClientPool<impl Kind>, is_reported: &mut bool) {
+    fn sweep(&self, pool: &mut ClientPool<impl ClientKind>, is_reported: &mut bool) {
         pool.sweep();
         self.responses[self.index].store(pool.responses(), Relaxed);
         if !*is_reported && pool.is_finished() {
@@ -137,31 +140,37 @@ impl Link {
         let _ = self.events.send(event);
     }
 
-    async fn next(&mut self) -> Result<Command, GivenUp> {
-        self.commands.recv().await.ok_or(GivenUp)
+    async fn next_command(&mut self) -> Result<Command, RunAbandoned> {
+        self.commands.recv().await.ok_or(RunAbandoned)
     }
 
-    async fn next_within(&mut self, limit: Duration) -> Result<Option<Command>, GivenUp> {
+    async fn next_command_within(
+        &mut self,
+        limit: Duration,
+    ) -> Result<Option<Command>, RunAbandoned> {
         match time::timeout(limit, self.commands.recv()).await {
-            Ok(command) => command.ok_or(GivenUp).map(Some),
+            Ok(command) => command.ok_or(RunAbandoned).map(Some),
             Err(time::Elapsed { .. }) => Ok(None),
         }
     }
 
     /// Stops this thread, with all its clients, until it is released.
-    fn stand_still(&self) -> Result<(), GivenUp> {
-        self.release.recv().map_err(|_| GivenUp)
+    fn pause(&self) -> Result<(), RunAbandoned> {
+        self.release.recv().map_err(|_| RunAbandoned)
     }
 
     /// Waits for a future.
-    async fn unless_given_up<T>(&mut self, future: impl Future<Output = T>) -> Result<T, GivenUp> {
+    async fn unless_abandoned<T>(
+        &mut self,
+        future: impl Future<Output = T>,
+    ) -> Result<T, RunAbandoned> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(output));
             }
             match self.commands.poll_recv(cx) {
-                Poll::Ready(None) => return Poll::Ready(Err(GivenUp)),
+                Poll::Ready(None) => return Poll::Ready(Err(RunAbandoned)),
                 // A command to close that came when the window was closed.
                 Poll::Ready(Some(_)) => cx.waker().wake_by_ref(),
                 Poll::Pending => {}

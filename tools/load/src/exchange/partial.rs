@@ -8,9 +8,9 @@ pub(super) type Parsed<T> = Result<Option<(usize, T)>, Fault>;
 
 /// The bytes so far of a part whose end is missing. Empty unless a part was cut.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Vec<u8>);
+pub(super) struct PartialInput(Vec<u8>);
 
-impl Kept {
+impl PartialInput {
     /// Parses what is kept and `input` as one. Returns how many bytes of `input` the part takes, with its value; without
     /// the end of the part it takes all of them.
     ///
@@ -46,7 +46,7 @@ impl Kept {
     }
 
     /// As [`parse`](Self::parse), for a part that ends with a line: looks again only when a line ends, so that a part that comes byte
-    /// by byte takes no more time than it has lines. If the connection ends, the caller has to [`look`](Self::look) at the last one.
+    /// by byte takes no more time than it has lines. If the connection ends, the caller has to [`check_rest`](Self::look) at the last one.
     pub(super) fn parse_lines<T>(
         &mut self,
         input: &[u8],
@@ -63,7 +63,10 @@ impl Kept {
     }
 
     /// Parses what is kept once more, for its fault.
-    pub(super) fn look<T>(&self, parse: impl FnOnce(&[u8]) -> Parsed<T>) -> Result<(), Fault> {
+    pub(super) fn check_rest<T>(
+        &self,
+        parse: impl FnOnce(&[u8]) -> Parsed<T>,
+    ) -> Result<(), Fault> {
         if self.0.is_empty() { Ok(()) } else { parse(&self.0).map(drop) }
     }
 

@@ -1,24 +1,24 @@
 //! A session over a stream.
 
-use super::Plain;
-use crate::exchange::{Piece, Transport};
-use crate::tls::Session;
+use super::PlainTransport;
+use crate::exchange::{SendBytes, Transport};
+use crate::tls::TlsConnector;
 use rustls::{ClientConnection, Error};
 use std::future::poll_fn;
 use std::io::{self, BufRead, Write};
 use std::task::{Context, Poll, ready};
 
 /// Most bytes that are encrypted at once.
-const MAX_PLAIN: usize = 64 << 10;
+const MAX_PLAINTEXT_BYTES: usize = 64 << 10;
 
 /// A TLS session over a TCP or Unix stream.
 pub(crate) struct TlsTransport {
-    stream: Plain,
-    state: Box<State>,
+    stream: PlainTransport,
+    state: Box<TlsState>,
 }
 
 /// In memory of its own: most connections of a load have none.
-struct State {
+struct TlsState {
     session: ClientConnection,
     /// Bytes that are encrypted and not accepted by the stream.
     unsent: Vec<u8>,
@@ -29,8 +29,11 @@ impl TlsTransport {
     ///
     /// # Errors
     /// The errors of the stream; `UnexpectedEof` if it ends; `InvalidData` with a [`rustls::Error`] inside.
-    pub(crate) async fn connect(session: &Session, stream: Plain) -> io::Result<TlsTransport> {
-        let state = State { session: session.start().map_err(invalid)?, unsent: Vec::new() };
+    pub(crate) async fn connect(
+        session: &TlsConnector,
+        stream: PlainTransport,
+    ) -> io::Result<TlsTransport> {
+        let state = TlsState { session: session.start().map_err(invalid)?, unsent: Vec::new() };
         let mut transport = TlsTransport { stream, state: Box::new(state) };
         poll_fn(|cx| transport.poll_handshake(cx)).await?;
         Ok(transport)
@@ -70,7 +73,7 @@ impl TlsTransport {
 
     /// Passes on all that is encrypted.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let State { session, unsent } = &mut *self.state;
+        let TlsState { session, unsent } = &mut *self.state;
         loop {
             while session.wants_write() {
                 session.write_tls(unsent)?;
@@ -111,10 +114,11 @@ impl Transport for TlsTransport {
         }
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, piece: Piece<'_>) -> Poll<io::Result<usize>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, piece: SendBytes<'_>) -> Poll<io::Result<usize>> {
         let bytes = piece.bytes();
         ready!(self.poll_flush(cx))?;
-        let count = self.state.session.writer().write(&bytes[..bytes.len().min(MAX_PLAIN)])?;
+        let count =
+            self.state.session.writer().write(&bytes[..bytes.len().min(MAX_PLAINTEXT_BYTES)])?;
         // Bytes that the stream does not accept now leave with the next call.
         _ = self.poll_flush(cx)?;
         Poll::Ready(Ok(count))
