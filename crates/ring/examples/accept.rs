@@ -1,4 +1,5 @@
-//! Accepts connections with one entry, sends a greeting and closes: `cargo run -p annulus-ring --example accept -- 127.0.0.1:7001`
+//! Accepts connections with one entry, sends a greeting to each and closes it:
+//! `cargo run -p annulus-ring --example accept -- 127.0.0.1:7001`
 #![allow(unsafe_code)]
 
 use annulus_kernel::Fd;
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             if completion.result < 0 {
                 return Err(io::Error::from_raw_os_error(-completion.result).into());
             }
-            // SAFETY: the completion brings a new descriptor, which no other code has.
+            // SAFETY: the descriptor in the completion is new, and no other code has it.
             let mut stream = unsafe { TcpStream::from_raw_fd(completion.result) };
             println!("connection from {}", stream.peer_addr()?);
             stream.write_all(b"hello from the ring\n")?;

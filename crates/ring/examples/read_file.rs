@@ -1,4 +1,5 @@
-//! Reads a file through the ring and prints it: `cargo run -p annulus-ring --example read_file -- Cargo.toml`
+//! Reads a file through the ring and prints it:
+//! `cargo run -p annulus-ring --example read_file -- Cargo.toml`
 #![allow(unsafe_code)]
 
 use annulus_kernel::Fd;
@@ -9,7 +10,7 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("which file? read_file PATH")?;
+    let path = std::env::args().nth(1).ok_or("no path was given; usage: read_file PATH")?;
     let file = File::open(&path).map_err(|e| format!("{path}: {e}"))?;
     // SAFETY: the file stays open longer than the ring.
     let fd = unsafe { Fd::from_raw(file.as_raw_fd()) };
@@ -18,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut offset = 0;
     loop {
         let read = op::Read { fd, buffer: buffer.as_mut_ptr(), len: buffer.len() as u32, offset };
-        // SAFETY: the buffer is not used before the completion of the read, which is awaited below.
+        // SAFETY: the buffer is not used before the completion of the read, which is taken below.
         unsafe { ring.push_unchecked(read.entry()) }?;
         let completion = loop {
             ring.enter(Wait::For { completions: 1, timeout: None })?;

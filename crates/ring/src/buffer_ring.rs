@@ -9,10 +9,11 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Most entries a buffer ring may have.
+/// Maximum number of entries of a buffer ring.
 const MAX_ENTRIES: u32 = 32_768;
 
-/// `struct io_uring_buf`. In entry 0 the last field is the ring's tail: an entry is written field by field, never whole.
+/// `struct io_uring_buf`. The last field of entry 0 is the ring's tail, so entries are written
+/// field by field, never as a whole.
 #[repr(C)]
 struct Slot {
     address: u64,
@@ -21,10 +22,12 @@ struct Slot {
     tail: AtomicU16,
 }
 
-/// A registered buffer ring (5.19): the kernel takes buffers at the head, and this type publishes them at the tail.
+/// A registered buffer ring (5.19): the kernel takes buffers at the head, and this type publishes
+/// them at the tail.
 ///
-/// It holds *entries*, not the memory of the buffers, which must stay until the ring is unregistered or the kernel has torn down
-/// its [`Ring`]. Only [`unregister`](Self::unregister) frees the memory of the entries; otherwise it is leaked.
+/// It holds *entries*, not the memory of the buffers, which must stay valid until the buffer ring
+/// is unregistered or the kernel has torn down its [`Ring`]. Only [`unregister`](Self::unregister)
+/// frees the memory of the entries; otherwise it is leaked.
 pub struct BufferRing {
     memory: ManuallyDrop<Mapping>,
     group: u16,
@@ -47,7 +50,8 @@ impl BufferRing {
         }
         let memory = Mapping::anonymous(entries as usize * size_of::<Slot>())
             .map_err(|e| SetupError::Step("mapping a buffer ring", e))?;
-        // After a fork, a copy-on-write would separate these pages from those that the kernel reads.
+        // After a fork, copy-on-write would separate these pages from the ones that the kernel
+        // reads.
         memory.keep_from_children().map_err(|e| SetupError::Step("guarding a buffer ring", e))?;
         let mut setup = BufferRingSetup {
             ring_addr: memory.as_ptr() as u64,
@@ -60,25 +64,27 @@ impl BufferRing {
         Ok(Self { memory: ManuallyDrop::new(memory), group, mask: (entries - 1) as u16, tail: 0 })
     }
 
-    /// The number of the group.
+    /// Returns the number of the buffer group.
     pub fn group(&self) -> u16 {
         self.group
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u32 {
         u32::from(self.mask) + 1
     }
 
-    /// Adds one buffer; the kernel sees it after [`publish`](Self::publish).
+    /// Adds a buffer. The kernel sees it after [`publish`](Self::publish).
     ///
     /// # Safety
-    /// `len` bytes at `address` must stay valid and unused by other code from the publication until a completion names `id`, and at
-    /// most [`entries`](Self::entries) buffers may be with the kernel at once.
+    /// `len` bytes at `address` must stay valid and unused by other code from the publication until
+    /// a completion returns `id`, and at most [`entries`](Self::entries) buffers may be with the
+    /// kernel at once.
     #[inline]
     pub unsafe fn add(&mut self, address: *mut u8, len: u32, id: u16) {
-        // SAFETY: the masked index lies inside the mapping, and the kernel has taken the entry that was there, since at most
-        // `entries` buffers are with it. The tail field of the slot, which the kernel reads, is not written.
+        // SAFETY: the masked index lies inside the mapping. The kernel has consumed the previous
+        // entry in this slot, since it holds at most `entries` buffers. The tail field, which the
+        // kernel reads, is not written.
         unsafe {
             let slot = self.slots().add(usize::from(self.tail & self.mask));
             (&raw mut (*slot).address).write(address as u64);
@@ -91,19 +97,20 @@ impl BufferRing {
     /// Publishes every buffer added so far, with one store.
     #[inline]
     pub fn publish(&self) {
-        // SAFETY: entry 0 exists, and its tail is reached only through this atomic.
+        // SAFETY: entry 0 exists, and its tail is accessed only through this atomic.
         let tail = unsafe { &(*self.slots()).tail };
-        // Release pairs with the kernel's acquire load of the tail: if it sees the tail, it sees the entries below.
+        // Release pairs with the kernel's acquire load of the tail: if it sees the tail, it sees
+        // the entries below.
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Unregisters the group, and frees the memory of the entries.
+    /// Unregisters the group and frees the memory of the entries.
     ///
     /// # Errors
-    /// The kernel's error; the memory is leaked then.
+    /// The kernel's error. The memory is then leaked.
     ///
     /// # Safety
-    /// `ring` must be the one that the group was registered with.
+    /// `ring` must be the ring that the group was registered with.
     pub unsafe fn unregister(self, ring: &Ring) -> io::Result<()> {
         let mut setup = BufferRingSetup { group: self.group, ..BufferRingSetup::default() };
         ring.register(Register::UnregisterBufferRing, (&raw mut setup).cast(), 1)?;
@@ -148,7 +155,8 @@ mod tests {
         assert_eq!(tail(&ring), u16::MAX, "nothing is published before publish()");
         ring.publish();
         assert_eq!(tail(&ring), 3);
-        // SAFETY: the indices are below four. The first of the four buffers is at index 65535 & 3 = 3.
+        // SAFETY: the indices are below four. The first of the four buffers is at index 65535 & 3 =
+        // 3.
         let ids: Vec<u16> = (0..4).map(|i| unsafe { (*ring.slots().add(i)).id }).collect();
         assert_eq!(ids, [1, 2, 3, 0]);
     }

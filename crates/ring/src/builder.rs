@@ -1,4 +1,4 @@
-//! Sets up a ring, with the best set-up flags that the kernel has.
+//! Ring set-up, with the best set-up flags that the kernel supports.
 #![allow(unsafe_code)]
 
 use crate::entry::Entry;
@@ -14,17 +14,18 @@ use std::rc::Rc;
 const OFF_RINGS: u64 = 0;
 const OFF_ENTRIES: u64 = 0x1000_0000;
 
-/// Most submission entries the kernel allows.
+/// Maximum number of submission entries that the kernel allows.
 const MAX_ENTRIES: u32 = 32_768;
 
-/// Flags of every ring.
+/// Flags that every ring uses.
 const ALWAYS: SetupFlags =
     SetupFlags::SUBMIT_ALL.union(SetupFlags::CQSIZE).union(SetupFlags::R_DISABLED);
 
-/// Flags of every ring without a kernel thread.
+/// Flags that every ring without SQ polling uses.
 const BASE: SetupFlags = ALWAYS.union(SetupFlags::TASKRUN_FLAG);
 
-/// The flags to try, from the newest kernel to the oldest that has buffer rings. Only `EINVAL` leads to the next.
+/// The flags to try, from the newest kernel to the oldest with buffer rings. The next set is tried
+/// only after `EINVAL`.
 const FLAGS: [SetupFlags; 3] = [
     BASE.union(SetupFlags::SINGLE_ISSUER)
         .union(SetupFlags::DEFER_TASKRUN)
@@ -33,14 +34,15 @@ const FLAGS: [SetupFlags; 3] = [
     BASE.union(SetupFlags::COOP_TASKRUN),
 ];
 
-/// The same with a kernel thread, which runs task work itself: there is none to defer or to report.
+/// The flags to try with SQ polling. The kernel thread runs task work itself, so there is none to
+/// defer or to report.
 const SQPOLL_FLAGS: [SetupFlags; 3] = [
     ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::NO_SQARRAY),
     ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER),
     ALWAYS.union(SetupFlags::SQPOLL),
 ];
 
-/// Sets up a ring. The thread that builds it is the one that may submit.
+/// Configures and sets up a ring. Only the thread that builds the ring may submit to it.
 pub struct Builder {
     kernel: Rc<dyn Kernel>,
     entries: u32,
@@ -52,7 +54,7 @@ pub struct Builder {
 }
 
 impl Ring {
-    /// A builder with the defaults of a network runtime.
+    /// Creates a builder with defaults for a network runtime.
     pub fn builder() -> Builder {
         Builder {
             kernel: Rc::new(Linux),
@@ -65,7 +67,7 @@ impl Ring {
         }
     }
 
-    /// Maps a ring that was set up. Takes the descriptor over.
+    /// Maps a ring that has been set up, and takes ownership of its descriptor.
     fn open(kernel: Rc<dyn Kernel>, fd: Fd, params: &Params) -> Result<Self, SetupError> {
         let handle = Handle { kernel, fd };
         let features = KernelFeatures::from_bits_retain(params.features);
@@ -93,7 +95,8 @@ impl Ring {
         if array != 0 {
             fill_identity(&rings, params.sq_off.array, params.sq_entries);
         }
-        // SAFETY: the offsets are the kernel's for these mappings, which the ring keeps, and drops after the queues.
+        // SAFETY: the offsets are the kernel's for these mappings. The ring keeps the mappings, and
+        // drops them after the queues.
         let (submission, completed) = unsafe {
             let submission = Submission::new(rings.area(), entries.area(), &params.sq_off);
             (submission, Completed::new(rings.area(), &params.cq_off))
@@ -110,13 +113,14 @@ impl Ring {
         })
     }
 
-    /// Enables the ring on this thread and registers its descriptor, so that an enter looks up no file.
+    /// Enables the ring on this thread and registers its descriptor, so that an enter need not look
+    /// up a file.
     fn enable(&mut self) -> Result<(), SetupError> {
         self.register(Register::EnableRings, std::ptr::null_mut(), 0)
             .map_err(|e| SetupError::Step("enabling the ring", e))?;
         let mut update =
             RingUpdate { offset: u32::MAX, reserved: 0, data: self.handle.fd.raw() as u64 };
-        // On an older kernel, or if the thread has 16 rings already, the plain descriptor is used.
+        // On an older kernel, or if the thread already has 16 rings, the plain descriptor is used.
         if self.register(Register::RingFds, (&raw mut update).cast(), 1).is_ok() {
             self.id = RingId { fd: update.offset as RawFd, registered: true };
         }
@@ -131,59 +135,62 @@ impl Ring {
 }
 
 impl Builder {
-    /// The kernel; Linux by default.
+    /// Sets the kernel. The default is Linux.
     pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
         self.kernel = kernel;
         self
     }
 
-    /// Submission entries: 1 to 32,768, rounded up to a power of two. 256 by default.
+    /// Sets the number of submission entries: 1 to 32,768, rounded up to a power of two. The
+    /// default is 256.
     pub fn entries(mut self, entries: u32) -> Self {
         self.entries = entries;
         self
     }
 
-    /// Completion entries: at least as many as submission entries, at most 65,536. 4096 by default.
+    /// Sets the number of completion entries: at least the number of submission entries, at most
+    /// 65,536. The default is 4,096.
     pub fn completions(mut self, completions: u32) -> Self {
         self.completions = completions;
         self
     }
 
-    /// Most kernel workers for bounded (files) and unbounded work. 4 of each by default, since the kernel's default is tens of
-    /// thousands, which `None` keeps.
+    /// Sets the maximum number of kernel workers for bounded work (files) and for unbounded work.
+    /// The default is 4 of each. `None` keeps the kernel's default, which is tens of thousands.
     pub fn workers(mut self, bounded_and_unbounded: Option<[u32; 2]>) -> Self {
         self.workers = bounded_and_unbounded;
         self
     }
 
-    /// Set-up flags not to use, as on an older kernel.
+    /// Sets set-up flags that are not used, to get the behaviour of an older kernel.
     pub fn without(mut self, flags: SetupFlags) -> Self {
         self.without = flags;
         self
     }
 
-    /// Lets a kernel thread poll the submission queue.
+    /// Has a kernel thread poll the submission queue.
     pub fn sq_poll(mut self, polls: Option<SqPoll>) -> Self {
         self.sq_poll = polls;
         self
     }
 
-    /// Restricts the ring to these operations, permanently. Any other fails with EACCES, and so do registrations that this crate
-    /// does not need. Entries may select a buffer and skip their completion, and have no other flag.
+    /// Restricts the ring to these operations, permanently. Any other operation fails with EACCES,
+    /// and so does any registration that this crate does not need. Entries may select a buffer and
+    /// skip their completion, and have no other flag.
     pub fn only(mut self, operations: &[u8]) -> Self {
         self.only = Some(operations.to_vec());
         self
     }
 
-    /// Sets the ring up, registers its descriptor with this thread, and enables it.
+    /// Sets up the ring, registers its descriptor with this thread, and enables it.
     ///
     /// # Errors
-    /// [`SetupError`], which names the step that failed.
+    /// [`SetupError`], which says which step failed.
     pub fn build(self) -> Result<Ring, SetupError> {
         in_range("a submission queue", self.entries, MAX_ENTRIES)?;
         in_range("a completion queue", self.completions, 2 * MAX_ENTRIES)?;
         let (fd, params) = self.set_up()?;
-        // `Ring::open` takes the descriptor over, even if it fails.
+        // `Ring::open` takes ownership of the descriptor, even if it fails.
         let mut ring = Ring::open(self.kernel, fd, &params)?;
         if let Some(operations) = self.only {
             restrict(&ring, &operations)?;
@@ -200,8 +207,8 @@ impl Builder {
         let candidates = if self.sq_poll.is_some() { SQPOLL_FLAGS } else { FLAGS };
         for flags in candidates.into_iter().filter(|flags| !flags.intersects(self.without)) {
             let mut params = self.params(flags);
-            // SAFETY: `params` names neither memory nor another ring. The descriptor that is returned is new: the ring owns it,
-            // and closes it once.
+            // SAFETY: `params` refers to neither memory nor another ring. The returned descriptor
+            // is new; the ring owns it and closes it once.
             let fd =
                 unsafe { self.kernel.setup(self.entries, &mut params).map(|fd| Fd::from_raw(fd)) };
             match fd {
@@ -237,11 +244,12 @@ fn in_range(what: &'static str, given: u32, limit: u32) -> Result<(), SetupError
     if (1..=limit).contains(&given) { Ok(()) } else { Err(SetupError::Size { what, given, limit }) }
 }
 
-/// Initializes the index array of an older kernel: slot n names entry n permanently.
+/// Initializes the index array of an older kernel: slot n refers to entry n, permanently.
 fn fill_identity(rings: &RingMemory, array: u32, entries: u32) {
     let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
     for index in 0..entries {
-        // SAFETY: `at` has checked that the array lies inside the mapping, and the kernel does not read it before a submission.
+        // SAFETY: `at` has checked that the array lies inside the mapping, and the kernel does not
+        // read it before a submission.
         unsafe { first.add(index as usize).write(index) };
     }
 }

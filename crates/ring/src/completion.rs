@@ -3,16 +3,16 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// `IORING_CQE_F_*`, the low half of a completion's flags; the high half is the buffer id.
+    /// `IORING_CQE_F_*`: the low half of a completion's flags. The high half is the buffer id.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CompletionFlags: u32 {
-        /// A provided buffer was used; its id is in the upper 16 bits.
+        /// A provided buffer was used. Its id is in the upper 16 bits.
         const BUFFER = 1 << 0;
         /// More completions of the same operation will follow.
         const MORE = 1 << 1;
         /// The socket had more to read.
         const SOCK_NONEMPTY = 1 << 2;
-        /// The notification of a zero-copy send: the memory is free now.
+        /// The notification of a zero-copy send: the memory may be reused.
         const NOTIF = 1 << 3;
         const _ = !0;
     }
@@ -24,34 +24,35 @@ bitflags! {
 pub struct Completion {
     /// The `user_data` of the entry.
     pub user_data: u64,
-    /// The value that the system call would have returned, or minus the errno.
+    /// The value that the system call would have returned, or the negated errno.
     pub result: i32,
     /// [`CompletionFlags`] and the buffer id, as bits.
     pub flags: u32,
 }
 
 impl Completion {
-    /// True if further completions of the operation follow. If false, this is the *terminal* one: from now on the memory of the
-    /// operation belongs to the submitter again.
+    /// Returns true if more completions of the operation follow. If false, this is the *terminal*
+    /// one: the memory of the operation belongs to the submitter again.
     #[inline]
     pub fn more(&self) -> bool {
         self.flags & CompletionFlags::MORE.bits() != 0
     }
 
-    /// True for the second completion of a zero-copy send: its memory belongs to the submitter again. Its result is not a count;
-    /// see [`was_copied`](Self::was_copied).
+    /// Returns true for the second completion of a zero-copy send: the memory belongs to the
+    /// submitter again. Its result is not a count; see [`was_copied`](Self::was_copied).
     #[inline]
     pub fn is_notification(&self) -> bool {
         self.flags & CompletionFlags::NOTIF.bits() != 0
     }
 
-    /// True for a notification that reports that the kernel has copied (`IORING_NOTIF_USAGE_ZC_COPIED`).
+    /// Returns true for a notification which reports that the kernel copied the bytes
+    /// (`IORING_NOTIF_USAGE_ZC_COPIED`).
     #[inline]
     pub fn was_copied(&self) -> bool {
         self.is_notification() && self.result < 0
     }
 
-    /// The provided buffer that was filled, if one was.
+    /// Returns the id of the provided buffer that was filled, if any.
     #[inline]
     pub fn buffer(&self) -> Option<u16> {
         (self.flags & CompletionFlags::BUFFER.bits() != 0).then_some((self.flags >> 16) as u16)

@@ -1,24 +1,24 @@
-//! Why a ring could not be set up, or takes no entry.
+//! Errors of ring set-up and of a full submission queue.
 
 use annulus_kernel::process::has_capability;
 use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 
-/// A ring could not be set up.
+/// An error from setting up a ring.
 #[derive(Debug)]
 pub enum SetupError {
     /// The kernel refused `io_uring_setup`.
     Refused(io::Error),
-    /// The kernel refused `io_uring_setup` with SQ polling, and the CPU if one was chosen.
+    /// The kernel refused `io_uring_setup` with SQ polling; with the CPU, if one was chosen.
     SqPoll(Option<u32>, io::Error),
-    /// The kernel lacks a feature that is needed.
+    /// The kernel lacks a required feature.
     Lacks(&'static str),
     /// A size outside its limits.
     Size {
         /// The name of the size.
         what: &'static str,
-        /// The size that was asked for.
+        /// The requested size.
         given: u32,
         /// The limit.
         limit: u32,
@@ -28,7 +28,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// The errno of the cause, if there is one.
+    /// Returns the errno of the cause, if there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Self::Refused(error) | Self::SqPoll(_, error) | Self::Step(_, error) => {
@@ -39,7 +39,7 @@ impl SetupError {
     }
 }
 
-/// The likely cause of refused SQ polling, and the remedy.
+/// Returns the likely cause of refused SQ polling, and the remedy.
 fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'static str {
     match (errno.map(rustix::io::Errno::from_raw_os_error), cpu) {
         (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) if privileged => {
@@ -49,7 +49,7 @@ fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'stat
             "this process may not use it; give it CAP_SYS_NICE, or do not use SQ polling"
         }
         (Some(rustix::io::Errno::INVAL), Some(_)) => {
-            "there is no such CPU, or this process may not use it; choose another"
+            "this CPU does not exist, or this process may not use it; choose another"
         }
         _ => "do not use SQ polling",
     }
@@ -76,7 +76,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-// The text includes the text of the cause, which is therefore not the source.
+// The message includes the text of the cause, so the cause is not the `source`.
 impl std::error::Error for SetupError {}
 
 impl From<SetupError> for io::Error {

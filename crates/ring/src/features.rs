@@ -1,4 +1,4 @@
-//! The features of this kernel's io_uring, with the version that introduced each.
+//! The features of a kernel's io_uring, and the version that introduced each.
 
 use crate::completion::Completion;
 use crate::entry::Entry;
@@ -15,13 +15,14 @@ use std::rc::Rc;
 /// How to test whether a feature is present.
 #[derive(Clone, Copy)]
 enum Test {
-    /// A bit the kernel reports at set-up.
+    /// A bit that the kernel reports at set-up.
     Bit(KernelFeatures),
     /// A set-up flag that the kernel accepted.
     Flag(SetupFlags),
     /// An operation in the probe.
     Opcode(u8),
-    /// An entry without a file: it fails with EBADF if the kernel understands it, else with EINVAL.
+    /// An entry without a file: it fails with EBADF if the kernel understands it, and with EINVAL
+    /// otherwise.
     Tried(fn() -> Entry),
 }
 
@@ -63,7 +64,7 @@ const ROWS: [Row; 21] = [
     row("no index array", (6, 6), "a smaller ring", Flag(SetupFlags::NO_SQARRAY)),
     operation("multishot read", opcode::READ_MULTISHOT, "pipes and terminals without arming again"),
     operation("futex", opcode::FUTEX_WAIT, "locks awaited on the ring"),
-    row("bundles", (6, 10), "several buffers a receive", Bit(KernelFeatures::RECVSEND_BUNDLE)),
+    row("bundles", (6, 10), "several buffers per receive", Bit(KernelFeatures::RECVSEND_BUNDLE)),
     operation("bind and listen", opcode::LISTEN, "sockets set up on the ring"),
     row("minimum wait", (6, 12), "batching under load", Bit(KernelFeatures::MIN_TIMEOUT)),
     row(
@@ -72,12 +73,17 @@ const ROWS: [Row; 21] = [
         "an idle ring does not look busy",
         Bit(KernelFeatures::NO_IOWAIT),
     ),
-    operation("zero-copy receive", opcode::RECV_ZC, "receives without a copy (special NICs)"),
-    operation("pipe", opcode::PIPE, "pipes made on the ring"),
+    operation(
+        "zero-copy receive",
+        opcode::RECV_ZC,
+        "receives without a copy (needs a supported NIC)",
+    ),
+    operation("pipe", opcode::PIPE, "pipes created on the ring"),
     row("receive limit", (6, 17), "multishot receives on streams, bounded", Tried(recv_limited)),
 ];
 
-/// An operation as new as Linux 6.0, the oldest kernel with a ring that annulus uses, is a feature, unless a system call replaces it.
+/// An operation of Linux 6.0 (the oldest kernel whose io_uring annulus uses) or newer is a feature,
+/// unless a system call can replace it.
 const fn is_reported(operation: &Operation) -> bool {
     let (mut at, mut found) = (0, matches!(operation.need, Need::File) || operation.since.0 < 6);
     while at < ROWS.len() {
@@ -90,7 +96,7 @@ const fn is_reported(operation: &Operation) -> bool {
 const _: () = {
     let mut at = 0;
     while at < OPERATIONS.len() {
-        assert!(is_reported(&OPERATIONS[at]), "a new operation is no feature");
+        assert!(is_reported(&OPERATIONS[at]), "a new operation is missing from the features");
         at += 1;
     }
 };
@@ -115,13 +121,13 @@ fn send_zero_copy() -> Entry {
 /// A feature that a kernel may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// The name of the feature.
+    /// The feature's name.
     pub name: &'static str,
     /// The version that introduced it, major and minor.
     pub since: (u16, u16),
     /// The benefit of the feature.
     pub buys: &'static str,
-    /// Whether this kernel has it.
+    /// Whether this kernel has the feature.
     pub present: bool,
 }
 
@@ -132,25 +138,25 @@ pub struct Features {
 }
 
 impl Features {
-    /// Tests Linux, with a small ring of its own.
+    /// Detects the features of Linux, with a small ring of its own.
     ///
     /// # Errors
-    /// [`SetupError`] if no ring can be set up.
+    /// [`SetupError`] if a ring cannot be set up.
     pub fn detect() -> Result<Self, SetupError> {
         Self::detect_on(Rc::new(Linux))
     }
 
-    /// Tests another kernel.
+    /// Detects the features of another kernel.
     ///
     /// # Errors
-    /// As [`detect`](Self::detect).
+    /// Same as [`detect`](Self::detect).
     pub fn detect_on(kernel: Rc<dyn Kernel>) -> Result<Self, SetupError> {
         let mut ring =
             Ring::builder().kernel(kernel).entries(4).completions(8).workers(None).build()?;
         Self::of(&mut ring)
     }
 
-    /// Tests the kernel of a ring, which must have nothing in flight.
+    /// Detects the features of a ring's kernel. The ring must have nothing in flight.
     ///
     /// # Errors
     /// [`SetupError::Step`] if the kernel refuses a test.
@@ -164,12 +170,12 @@ impl Features {
         Ok(Self { lines })
     }
 
-    /// All features, in the order of the kernels that introduced them.
+    /// Returns all features, in the order of the kernels that introduced them.
     pub fn iter(&self) -> impl Iterator<Item = &Feature> {
         self.lines.iter()
     }
 
-    /// Whether the feature of this name is present; false for an unknown name.
+    /// Returns true if the feature with this name is present, and false for an unknown name.
     pub fn has(&self, name: &str) -> bool {
         self.lines.iter().any(|line| line.name == name && line.present)
     }
@@ -184,11 +190,12 @@ fn has(ring: &mut Ring, probe: &Probe, test: Test) -> Result<bool, SetupError> {
     }
 }
 
-/// Submits an entry on no file. The kernel checks an entry's fields before it looks for the file.
+/// Submits an entry without a file. The kernel checks an entry's fields before it looks up the
+/// file.
 #[allow(unsafe_code)]
 fn understood(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
     let step = |e| SetupError::Step("trying an operation", e);
-    // SAFETY: the entry names no memory.
+    // SAFETY: the entry refers to no memory.
     unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");
     let mut take = || -> Result<Completion, SetupError> {
         loop {
@@ -199,7 +206,7 @@ fn understood(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
         }
     };
     let answer = take()?;
-    // Even a zero-copy send of nothing has a notification.
+    // Even an empty zero-copy send has a notification.
     let mut last = answer;
     while last.more() {
         last = take()?;

@@ -1,22 +1,23 @@
-//! A seccomp filter that denies new rings. The restrictions of a ring apply to that ring only: without the filter, code in the
-//! process could make another one.
+//! A seccomp filter that denies new rings. A ring's restrictions apply only to that ring; without
+//! the filter, code in the process could create another one.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// x32 programs set this bit in the numbers of system calls, which are otherwise the same.
+/// x32 programs set this bit in system call numbers, which are otherwise the same.
 const X32: u32 = 0x4000_0000;
 
-/// Denies `io_uring_setup` to every thread of this process and to its children, permanently: it fails with EPERM. Existing rings
-/// are not affected. The process can no longer gain privileges by `exec` (`no_new_privs`), as the kernel demands for a filter.
+/// Denies `io_uring_setup` to every thread of this process and to its children, permanently: it
+/// fails with EPERM. Existing rings are not affected. The process can no longer gain privileges by
+/// `exec` (`no_new_privs`), which the kernel requires before it accepts a filter.
 ///
 /// # Errors
-/// The kernel's, or that a thread of the process has another filter.
+/// The kernel's error, or an error which says that a thread of the process has a different filter.
 pub fn deny_setup() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let mut program = program();
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the program during the call, which it outlives.
+    // SAFETY: the program outlives the call, during which the kernel copies it.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -32,7 +33,8 @@ pub fn deny_setup() -> io::Result<()> {
     }
 }
 
-/// Tests only the number, not the architecture: since 5.1 a new system call has the same number on all of them.
+/// Checks only the number, not the architecture: since 5.1, new system calls have the same number
+/// on every architecture.
 fn program() -> [libc::sock_filter; 5] {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;

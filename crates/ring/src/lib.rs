@@ -1,11 +1,12 @@
 //! io_uring itself, without policy.
 //!
-//! This crate does for annulus what liburing does for C: it sets up a ring, maps and drives its two queues, registers buffer
-//! rings, and tests what the kernel has. It knows no tasks, wakers or states of sockets, which are in the layers above.
+//! This crate does for annulus what liburing does for C: it sets up a ring, maps and drives its two
+//! queues, registers buffer rings, and detects the kernel's features. It does not know about tasks,
+//! wakers or socket states, which belong to the layers above.
 //!
-//! All calls to the operating system go through one trait, [`annulus_kernel::Kernel`], so that a simulated kernel can replace
-//! Linux. Entries, completions and the probe are plain data with integer opcodes: a newer kernel may report operations that this
-//! crate does not know.
+//! All system calls go through one trait, [`annulus_kernel::Kernel`], so that a simulated kernel
+//! can replace Linux. Entries, completions and the probe are plain data with integer opcodes,
+//! because a newer kernel may report operations that this crate does not know.
 //!
 //! ```no_run
 //! use annulus_ring::{Ring, Wait, op};

@@ -1,4 +1,4 @@
-//! The descriptor of a ring, and its memory, which the kernel reads and writes concurrently.
+//! The descriptor and the memory of a ring. The kernel reads and writes the memory concurrently.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Kernel};
@@ -26,7 +26,7 @@ pub(crate) struct RingMemory {
 }
 
 impl RingMemory {
-    /// Maps `len` bytes at `offset` of a ring's memory.
+    /// Maps `len` bytes of a ring's memory, starting at `offset`.
     pub(crate) fn map(
         kernel: &Rc<dyn Kernel>,
         ring: Fd,
@@ -45,12 +45,13 @@ impl RingMemory {
 
 impl Drop for RingMemory {
     fn drop(&mut self) {
-        // SAFETY: the range is that of `map`, once. The ring drops its queues, which point there, before its mappings.
+        // SAFETY: this is the range that `map` returned, and it is unmapped once. The ring drops
+        // its queues, which point into it, before its mappings.
         unsafe { self.kernel.unmap(self.area.start.as_ptr(), self.area.len) };
     }
 }
 
-/// The range of a mapping, which it does not keep alive.
+/// The range of a mapping. It does not keep the mapping alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Area {
     pub(crate) start: NonNull<u8>,
@@ -64,9 +65,9 @@ impl Area {
         Self { start, len: mapping.len() }
     }
 
-    /// The address of `size` bytes at `offset`.
+    /// Returns the address of `size` bytes at `offset`.
     ///
-    /// Panics if they do not lie inside, which means that the kernel contradicts itself.
+    /// Panics if they are not inside the range, which means that the kernel contradicts itself.
     pub(crate) fn at(self, offset: u32, size: usize) -> *mut u8 {
         let end = (offset as usize).checked_add(size);
         assert!(
@@ -84,20 +85,23 @@ pub(crate) struct Word(*const AtomicU32);
 
 impl Word {
     /// # Safety
-    /// The area must stay mapped as long as the word and its copies are used, and `offset` must be a multiple of four.
+    /// The area must stay mapped as long as the word and its copies are used, and `offset` must be
+    /// a multiple of four.
     pub(crate) unsafe fn at(area: Area, offset: u32) -> Self {
         Self(area.at(offset, size_of::<u32>()).cast())
     }
 
     #[inline]
     pub(crate) fn load(self, order: Ordering) -> u32 {
-        // SAFETY: the word is mapped and aligned, as `at` demands, and both sides access it atomically only.
+        // SAFETY: the caller of `at` guarantees that the word is mapped and aligned. Both sides
+        // access it only atomically.
         unsafe { (*self.0).load(order) }
     }
 
     #[inline]
     pub(crate) fn store(self, value: u32, order: Ordering) {
-        // SAFETY: the word is mapped and aligned, as `at` demands, and both sides access it atomically only.
+        // SAFETY: the caller of `at` guarantees that the word is mapped and aligned. Both sides
+        // access it only atomically.
         unsafe { (*self.0).store(value, order) }
     }
 }

@@ -1,8 +1,9 @@
-//! The operations that are used, as plain data, and their encoding.
+//! The operations that annulus uses, as plain data, and their encoding.
 //!
-//! Single and multishot operations are different types. An operation with an address becomes an [`Entry`], which is unsafe to
-//! submit: the memory must stay valid and unused until the terminal completion (see
-//! [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others become a [`SafeEntry`], which safe code may submit.
+//! Single-shot and multishot operations are different types. An operation with an address becomes
+//! an [`Entry`], which is unsafe to submit: the memory must stay valid and unused until the
+//! terminal completion (see [`Ring::push_unchecked`](crate::Ring::push_unchecked)). All others
+//! become a [`SafeEntry`], which safe code may submit.
 
 mod recv;
 mod rw;
@@ -34,14 +35,14 @@ pub mod poll {
 pub struct Nop;
 
 impl Nop {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         SafeEntry::new(Entry::new(opcode::NOP, Fd::NONE))
     }
 }
 
-/// Accepts one connection; the result is its descriptor. The address of the peer is not returned.
+/// Accepts one connection. The result is its descriptor. The peer's address is not returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Accept {
     /// The listening socket.
@@ -49,7 +50,7 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::ACCEPT, self.fd);
@@ -57,7 +58,7 @@ impl Accept {
     }
 }
 
-/// Accepts connections until it ends, with a completion for each (5.19).
+/// Accepts connections until it ends, with one completion per connection (5.19).
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptMulti {
     /// The listening socket.
@@ -65,7 +66,7 @@ pub struct AcceptMulti {
 }
 
 impl AcceptMulti {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::from(Accept { fd: self.fd }.entry());
@@ -78,14 +79,14 @@ impl AcceptMulti {
 pub struct Connect {
     /// The socket.
     pub fd: Fd,
-    /// Address of a socket address.
+    /// The address of a socket address.
     pub address: *const u8,
-    /// Length of the address.
+    /// The length of the address, in bytes.
     pub len: u32,
 }
 
 impl Connect {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::CONNECT, self.fd);
@@ -103,17 +104,17 @@ pub struct Poll {
 }
 
 impl Poll {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
-        // The kernel reads the events as two half words in little-endian order on every machine.
+        // The kernel reads the events as two 16-bit words in little-endian order on every machine.
         let events =
             if cfg!(target_endian = "big") { self.events.rotate_left(16) } else { self.events };
         SafeEntry::new(Entry { op_flags: events, ..Entry::new(opcode::POLL_ADD, self.fd) })
     }
 }
 
-/// A completion for each edge of readiness of a descriptor, until it ends (5.13).
+/// Reports each readiness edge of a descriptor with a completion, until it ends (5.13).
 #[derive(Clone, Copy, Debug)]
 pub struct PollMulti {
     /// The descriptor.
@@ -123,7 +124,7 @@ pub struct PollMulti {
 }
 
 impl PollMulti {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::from(Poll { fd: self.fd, events: self.events }.entry());
@@ -137,19 +138,19 @@ impl PollMulti {
 pub struct TimeSpec {
     /// Whole seconds.
     pub seconds: i64,
-    /// The rest, in nanoseconds.
+    /// Nanoseconds, in addition to the seconds.
     pub nanoseconds: i64,
 }
 
 /// Completes with ETIME after a duration, which is read when the entry is consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    /// How long.
+    /// The duration.
     pub after: &'static TimeSpec,
 }
 
 impl Timeout {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::TIMEOUT, Fd::NONE);
@@ -157,8 +158,8 @@ impl Timeout {
     }
 }
 
-/// Cancels the operation with this `user_data`. The result is 0, ENOENT (there is none) or EALREADY (too late). The target
-/// still has its terminal completion.
+/// Cancels the operation with this `user_data`. The result is 0, ENOENT (no such operation) or
+/// EALREADY (too late). The target still posts its terminal completion.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel {
     /// The target's `user_data`.
@@ -166,7 +167,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = Entry::new(opcode::ASYNC_CANCEL, Fd::NONE);
@@ -182,7 +183,7 @@ pub struct Close {
 }
 
 impl Close {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         SafeEntry::new(Entry::new(opcode::CLOSE, self.fd))

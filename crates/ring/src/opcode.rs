@@ -1,5 +1,6 @@
-//! The table of operations: the number of each (`IORING_OP_*`), the kernel that introduced it, what needs it, and which memory its entries
-//! name; and the entries of file calls. The numbers are integers, since a newer kernel may report ones that an enum would not have.
+//! The table of operations (`IORING_OP_*`): for each its number, the kernel that introduced it,
+//! what needs it, and which memory its entries refer to; and the entries of file calls. The numbers
+//! are integers, because a newer kernel may report numbers that an enum would not have.
 
 use crate::entry::Entry;
 use annulus_kernel::Fd;
@@ -14,35 +15,36 @@ pub struct Operation {
     pub opcode: u8,
     /// The version that introduced it, major and minor.
     pub since: (u16, u16),
-    /// What needs it.
+    /// What needs the operation.
     pub need: Need,
-    /// The memory that its entries name.
+    /// The memory that its entries refer to.
     pub memory: Memory,
 }
 
 /// What needs an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The driver of annulus, which does not start without it.
+    /// The annulus driver, which does not start without it.
     Always,
-    /// The driver, which does something else without it.
+    /// The driver, which works differently without it.
     Optional,
-    /// The driver, if it is to send without copying.
+    /// The driver, for zero-copy sends.
     ZeroCopy,
-    /// File calls: without it they are system calls.
+    /// File calls, which are system calls without it.
     File,
-    /// None: it is a feature of kernels, and reported.
+    /// Nothing: it is only reported as a feature of the kernel.
     Never,
 }
 
-/// The memory of the submitter that an entry names.
+/// The submitter's memory that an entry refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// None.
     None,
-    /// It is read when the entry is consumed.
+    /// Memory that is read when the entry is consumed.
     Submission,
-    /// It must stay until the terminal completion. An entry that selects buffers of a group names none.
+    /// Memory that must stay valid until the terminal completion. An entry that selects buffers of
+    /// a group refers to none.
     Completion,
 }
 
@@ -50,7 +52,7 @@ macro_rules! operations {
     ($($name:ident = $opcode:literal, $since:expr, $need:ident, $memory:ident;)*) => {
         $(#[doc = concat!("`IORING_OP_", stringify!($name), "`")] pub const $name: u8 = $opcode;)*
 
-        /// The operations that annulus knows, by their numbers.
+        /// The operations that annulus knows, in the order of their numbers.
         pub const OPERATIONS: &[Operation] = &[$(Operation {
             name: stringify!($name),
             opcode: $opcode,
@@ -99,7 +101,7 @@ operations! {
     PIPE           = 62,  (6, 16),  Never,     Completion;
 }
 
-/// The row of an operation; `None` if this crate does not know it.
+/// Returns the row of an operation, or `None` if this crate does not know it.
 pub const fn operation(opcode: u8) -> Option<&'static Operation> {
     let mut at = 0;
     while at < OPERATIONS.len() {
@@ -114,7 +116,7 @@ pub const fn operation(opcode: u8) -> Option<&'static Operation> {
 const FSYNC_DATASYNC: u32 = 1;
 const AT_REMOVEDIR: u32 = 0x200;
 
-/// The entry of a file call; `None` if io_uring has no such operation.
+/// Returns the entry of a file call, or `None` if io_uring has no such operation.
 pub fn file_entry(call: &FileCall) -> Option<Entry> {
     let base = |code, fd| Entry { fd, ..Entry::new(code, Fd::NONE) };
     Some(match *call {
@@ -172,12 +174,12 @@ pub fn file_entry(call: &FileCall) -> Option<Entry> {
     })
 }
 
-/// The entry of an operation on a path.
+/// Returns the entry of an operation on one path.
 fn on_path(code: u8, at: PathAt) -> Entry {
     Entry { fd: at.dir, addr: at.path as u64, ..Entry::new(code, Fd::NONE) }
 }
 
-/// The entry of an operation on two paths.
+/// Returns the entry of an operation on two paths.
 fn on_paths(code: u8, from: PathAt, to: PathAt, op_flags: u32) -> Entry {
     Entry { off: to.path as u64, len: to.dir as u32, op_flags, ..on_path(code, from) }
 }

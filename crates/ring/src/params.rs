@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use std::time::Duration;
 
 bitflags! {
-    /// `IORING_SETUP_*`: what kind of ring to make.
+    /// `IORING_SETUP_*`: what kind of ring to create.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SetupFlags: u32 {
         /// A kernel thread polls the submission queue.
@@ -33,20 +33,22 @@ bitflags! {
     }
 }
 
-/// A kernel thread that takes entries when they are published, so that submitting needs no system call.
+/// SQ polling: a kernel thread takes entries as soon as they are published, so submitting needs no
+/// system call.
 ///
-/// It polls without pause, which takes a core, until no entry has come for `idle`; then it sleeps, and the next submission wakes
-/// it with a system call.
+/// The thread polls without pause, which takes a whole core, until no entry has been published for
+/// `idle`. Then it sleeps, and the next submission wakes it with a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqPoll {
-    /// How long it polls after the last entry: whole milliseconds, at least one, at most a minute.
+    /// How long the thread polls after the last entry: whole milliseconds, 1 ms to 1 minute.
     pub idle: Duration,
-    /// The CPU it is bound to. If none, it may run where the thread that makes the ring may.
+    /// The CPU that the thread is bound to. If `None`, it may run where the thread that creates the
+    /// ring may run.
     pub cpu: Option<u32>,
 }
 
 impl SqPoll {
-    /// Longest `idle`.
+    /// The longest allowed `idle`.
     pub const MOST_IDLE: Duration = Duration::from_secs(60);
 
     pub(crate) fn idle_millis(self) -> u32 {
@@ -61,21 +63,21 @@ bitflags! {
     pub struct KernelFeatures: u32 {
         /// Both queues in one mapping (5.4).
         const SINGLE_MMAP = 1 << 0;
-        /// An overflowing completion is kept, not dropped (5.5).
+        /// A completion that overflows the queue is kept, not dropped (5.5).
         const NODROP = 1 << 1;
         /// Arguments that an entry points to may be freed once it is submitted (5.5).
         const SUBMIT_STABLE = 1 << 2;
-        /// Sockets need no worker (5.7).
+        /// Operations on sockets need no worker (5.7).
         const FAST_POLL = 1 << 5;
         /// A timeout inside the wait (5.11).
         const EXT_ARG = 1 << 8;
-        /// Completions of successes can be skipped (5.17).
+        /// Completions of successful operations can be skipped (5.17).
         const CQE_SKIP = 1 << 11;
         /// Receive and send bundles (6.10).
         const RECVSEND_BUNDLE = 1 << 14;
         /// A minimum wait for batching (6.12).
         const MIN_TIMEOUT = 1 << 15;
-        /// The wait can be left out of iowait (6.15).
+        /// The wait need not count as iowait (6.15).
         const NO_IOWAIT = 1 << 17;
         const _ = !0;
     }

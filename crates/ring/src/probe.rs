@@ -12,8 +12,8 @@ struct Line {
     reserved2: u32,
 }
 
-/// `struct io_uring_probe` with space for every possible opcode. Opcodes are integers: a kernel may report ones that this crate
-/// does not know.
+/// `struct io_uring_probe` with space for every possible opcode. Opcodes are integers, because a
+/// kernel may report some that this crate does not know.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct Probe {
@@ -41,12 +41,12 @@ impl Probe {
         std::ptr::from_mut(self).cast()
     }
 
-    /// Whether the kernel has this operation.
+    /// Returns true if the kernel supports this operation.
     pub fn has(&self, opcode: u8) -> bool {
         self.supported().any(|found| found == opcode)
     }
 
-    /// The operations the kernel has, in ascending order.
+    /// Returns the operations that the kernel supports, in ascending order.
     pub fn supported(&self) -> impl Iterator<Item = u8> + '_ {
         self.lines[..usize::from(self.count)]
             .iter()
@@ -54,7 +54,7 @@ impl Probe {
             .map(|l| l.opcode)
     }
 
-    /// The highest opcode the kernel knows.
+    /// Returns the highest opcode that the kernel knows.
     pub fn last(&self) -> u8 {
         self.last
     }

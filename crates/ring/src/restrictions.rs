@@ -1,4 +1,4 @@
-//! The restrictions of a ring: what it may do once it is enabled. They cannot be removed.
+//! Restrictions: what a ring may do once it is enabled. They cannot be removed.
 
 use crate::entry::EntryFlags;
 use crate::error::SetupError;
@@ -42,7 +42,7 @@ impl Rule {
     }
 }
 
-/// Restricts a ring that is not enabled yet to these operations, and to the registrations of this crate.
+/// Restricts a ring that is not yet enabled to these operations and to this crate's registrations.
 pub(crate) fn restrict(ring: &Ring, operations: &[u8]) -> Result<(), SetupError> {
     let mut rules = rules(operations);
     let count = rules.len() as u32;
@@ -67,10 +67,10 @@ mod tests {
     use annulus_kernel::file::{FileCall, OpenHow, PathAt};
     use rustix::io::Errno;
 
-    /// The result of one entry.
+    /// Submits one entry and returns its result.
     #[allow(unsafe_code)]
     fn answer(ring: &mut Ring, entry: Entry) -> i32 {
-        // SAFETY: the entries of these tests name static memory, or none.
+        // SAFETY: the entries of these tests refer to static memory, or to none.
         unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");
         ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
         ring.completions().next().expect("an answer").result
@@ -80,7 +80,7 @@ mod tests {
     fn open() -> Entry {
         static HOW: OpenHow = OpenHow { flags: 0o10_000_000, mode: 0, resolve: 0 };
         let at = PathAt { dir: -100, path: c"/".as_ptr() };
-        file_entry(&FileCall::Open { at, how: &HOW }).expect("there is such an operation")
+        file_entry(&FileCall::Open { at, how: &HOW }).expect("opening a file is an operation")
     }
 
     #[test]
@@ -90,8 +90,8 @@ mod tests {
             return eprintln!("skipped: io_uring is blocked here");
         };
         let fd = answer(&mut free, open());
-        assert!(fd >= 0, "an unrestricted ring opens: {fd}");
-        // SAFETY: the ring has just opened the descriptor, and it is closed once, here.
+        assert!(fd >= 0, "an unrestricted ring can open files: {fd}");
+        // SAFETY: the ring has just opened the descriptor, and only this code closes it.
         free.kernel().close(unsafe { Fd::from_raw(fd) });
         let mut ring = Ring::builder().only(&[opcode::NOP]).build().unwrap();
         assert_eq!(answer(&mut ring, open()), -Errno::ACCESS.raw_os_error());

@@ -1,7 +1,7 @@
-//! A ring: both queues, in memory shared with the kernel, and the call that drives them.
+//! A ring: both queues, in memory shared with the kernel, and the system call that drives them.
 //!
-//! Indices count through all of `u32`, and are masked only to access a slot. Differences are taken with `wrapping_sub`, so that
-//! the wrap at 2^32 needs no special case.
+//! Indices run through the whole range of `u32` and are masked only to access a slot. Differences
+//! use `wrapping_sub`, so the wrap at 2^32 needs no special case.
 #![allow(unsafe_code)]
 
 use crate::completion::Completion;
@@ -19,10 +19,10 @@ use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// How many entries ahead the submission queue is prefetched.
-const AHEAD: u32 = 3;
+/// How far ahead of the tail the submission queue is prefetched, in entries.
+const PREFETCH_DISTANCE: u32 = 3;
 
-/// The condition that [`Ring::enter`] waits for.
+/// What [`Ring::enter`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Submit, and run no deferred work.
@@ -31,48 +31,50 @@ pub enum Wait {
     Reap,
     /// Submit, then wait.
     For {
-        /// Until so many completions are ready.
+        /// Return once this many completions are ready.
         completions: u32,
-        /// Or this much time has passed.
+        /// Return after this time at the latest.
         timeout: Option<Duration>,
     },
 }
 
-/// The outcome of an enter.
+/// The outcome of [`Ring::enter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// The call submitted and waited.
     Done,
     /// The timeout expired first.
     TimedOut,
-    /// A signal interrupted it. Take the completions and enter again.
+    /// A signal interrupted the call. Take the completions and enter again.
     Interrupted,
-    /// No system call: the kernel thread takes what was queued, and there was nothing to wait for.
+    /// No system call was needed: the kernel thread takes the queued entries, and there was nothing
+    /// to wait for.
     Unneeded,
-    /// The kernel is short of memory or of space for completions for now: take completions and enter again.
+    /// The kernel is short of memory or of completion slots. Take the completions and enter again.
     Busy,
 }
 
 /// An io_uring instance: submission queue, completion queue, and descriptor.
 ///
-/// It belongs to the thread that built it. Dropping it closes the descriptor; the kernel then cancels what is in flight
-/// *asynchronously*, so cancel and drain before you free memory that operations name.
+/// A ring belongs to the thread that built it. Dropping it closes the descriptor, and the kernel
+/// then cancels what is in flight *asynchronously*, so cancel and drain before you free memory that
+/// an operation uses.
 pub struct Ring {
     pub(crate) submission: Submission,
     pub(crate) completed: Completed,
     pub(crate) features: KernelFeatures,
     pub(crate) setup: SetupFlags,
     pub(crate) id: RingId,
-    // After the queues, which point into these mappings.
+    // Dropped after the queues, which point into these mappings.
     pub(crate) _rings: RingMemory,
     pub(crate) _entries: RingMemory,
-    // Last: memory is unmapped before the descriptor is closed.
+    // Dropped last: the memory is unmapped before the descriptor is closed.
     pub(crate) handle: Handle,
 }
 
 impl Ring {
-    /// Queues an entry that names no memory; the kernel sees it at the next [`enter`](Ring::enter). An entry that names memory does
-    /// not compile:
+    /// Queues an entry that refers to no memory. The kernel sees it at the next
+    /// [`enter`](Ring::enter). An entry that refers to memory does not compile:
     ///
     /// ```compile_fail,E0308
     /// use annulus_ring::{Ring, op};
@@ -84,7 +86,7 @@ impl Ring {
     /// ```
     ///
     /// # Errors
-    /// [`Full`] if the queue has no space: enter, then push again.
+    /// [`Full`] if the queue is full. Enter, then push again.
     #[inline]
     pub fn push(&mut self, entry: SafeEntry) -> Result<(), Full> {
         self.submission.push(entry.into())
@@ -93,25 +95,26 @@ impl Ring {
     /// Queues any entry.
     ///
     /// # Errors
-    /// As [`push`](Ring::push).
+    /// Same as [`push`](Ring::push).
     ///
     /// # Safety
-    /// Descriptors that the entry names must be open and the caller's to use, or -1.
+    /// Each descriptor in the entry must be open and the caller's to use, or -1.
     ///
-    /// Memory that the entry names must stay valid, unmoved and unmodified (unread, if the kernel writes it) until the *terminal*
-    /// completion of the operation has been taken: the one without [`more`](crate::Completion::more). For an entry that skips its
-    /// completion on success, until the enter that consumed it has returned and every completion posted by then, overflowed ones
-    /// too, has been taken.
+    /// Memory that the entry refers to must stay valid, unmoved and unmodified (and unread, if the
+    /// kernel writes it) until the *terminal* completion of the operation, the one without
+    /// [`more`](crate::Completion::more), has been taken. For an entry that skips its completion on
+    /// success, it must stay so until the enter that consumed the entry has returned and every
+    /// completion posted by then, including overflowed ones, has been taken.
     #[inline]
     pub unsafe fn push_unchecked(&mut self, entry: Entry) -> Result<(), Full> {
         self.submission.push(entry)
     }
 
-    /// Submits everything queued, and waits: one system call. With a kernel thread, a system call only to wait, to wake the thread,
-    /// or to wait for space if the queue is full.
+    /// Submits all queued entries and waits, in one system call. With SQ polling, makes a system
+    /// call only to wait, to wake the kernel thread, or to wait for space in a full queue.
     ///
     /// # Errors
-    /// The kernel's, except back pressure, a timeout or a signal, which are [`Entered`] values.
+    /// The kernel's error. Back pressure, timeouts and signals are [`Entered`] values instead.
     #[inline]
     pub fn enter(&mut self, wait: Wait) -> io::Result<Entered> {
         let (min_complete, mut flags, timeout) = match wait {
@@ -133,15 +136,15 @@ impl Ring {
             }
         }
         let to_submit = self.submission.pending();
-        // SAFETY: the ring is open. Every entry came through `push`, as a `SafeEntry`, or through `push_unchecked`, whose caller
-        // guarantees what `Kernel::enter` demands of an entry.
+        // SAFETY: the ring is open. Every entry came through `push`, as a `SafeEntry`, or through
+        // `push_unchecked`, whose caller guarantees what `Kernel::enter` requires of an entry.
         let answer = unsafe {
             self.handle.kernel.enter(self.id, to_submit, min_complete, flags, EnterArg { timeout })
         };
         answer.map_or_else(outcome, |_| Ok(Entered::Done))
     }
 
-    /// The flags that the kernel thread needs to take what was published.
+    /// Returns the flags that make the kernel thread take the published entries.
     fn poller_flags(&self) -> EnterFlags {
         let pending = self.pending();
         let mut flags = EnterFlags::empty();
@@ -154,38 +157,40 @@ impl Ring {
         flags
     }
 
-    /// Has the kernel signal this eventfd while [`notify`](Self::notify) is on: for an event loop that waits for other things too. It
-    /// starts switched off.
+    /// Registers an eventfd that the kernel signals while [`notify`](Self::notify) is on, for an
+    /// event loop that also waits for other things. Notification starts switched off.
     ///
     /// # Errors
-    /// The kernel's: EBUSY if the ring has one already.
+    /// The kernel's error: EBUSY if the ring has an eventfd already.
     pub fn register_eventfd(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
         self.completed.notify(false);
         let mut number = eventfd.as_raw_fd();
         self.register(Register::Eventfd, (&raw mut number).cast(), 1).map(drop)
     }
 
-    /// Whether the registered eventfd is signalled when a completion or deferred work comes. Earlier completions are not signalled: once
-    /// it is on, look at [`ready`](Self::ready) and [`work_pending`](Self::work_pending).
+    /// Switches the registered eventfd on or off. While it is on, the kernel signals it for each
+    /// new completion or deferred work. Earlier completions are not signalled, so check
+    /// [`ready`](Self::ready) and [`work_pending`](Self::work_pending) after switching it on.
     #[inline]
     pub fn notify(&mut self, on: bool) {
         self.completed.notify(on);
     }
 
-    /// Entries that are queued and not yet consumed by the kernel. After an enter it shows whether all were submitted: the count that
-    /// the system call returns is lost if the wait timed out or was interrupted.
+    /// Returns the number of queued entries that the kernel has not consumed yet. After an enter it
+    /// shows whether all were submitted: the count that the system call returns is lost if the wait
+    /// timed out or was interrupted.
     #[inline]
     pub fn pending(&self) -> u32 {
         self.submission.pending()
     }
 
-    /// How many completions can be taken now.
+    /// Returns the number of completions that can be taken now.
     #[inline]
     pub fn ready(&self) -> u32 {
         self.completed.ready()
     }
 
-    /// The completion `ahead` completions after the next one, without taking it.
+    /// Returns the completion that is `ahead` places after the next one, without taking it.
     #[inline]
     pub fn peek(&self, ahead: u32) -> Option<Completion> {
         self.completed.peek(ahead)
@@ -197,52 +202,53 @@ impl Ring {
         self.completed.drain()
     }
 
-    /// Whether the kernel holds completions that found no space in the queue; the next enter flushes them.
+    /// Returns true if the kernel holds completions that did not fit into the queue. The next enter
+    /// flushes them.
     #[inline]
     pub fn overflowed(&self) -> bool {
         self.submission.overflowed()
     }
 
-    /// Whether deferred work waits for an enter.
+    /// Returns true if deferred work waits for an enter.
     #[inline]
     pub fn work_pending(&self) -> bool {
         self.submission.work_pending()
     }
 
-    /// Completions that the kernel dropped because it had no memory.
+    /// Returns the number of completions that the kernel dropped because it had no memory.
     pub fn dropped(&self) -> u32 {
         self.completed.dropped()
     }
 
-    /// The number of entries of the submission queue.
+    /// Returns the capacity of the submission queue, in entries.
     pub fn entries(&self) -> u32 {
         self.submission.capacity()
     }
 
-    /// The number of entries of the completion queue.
+    /// Returns the capacity of the completion queue, in entries.
     pub fn completion_entries(&self) -> u32 {
         self.completed.capacity()
     }
 
-    /// The set-up flags that the kernel accepted.
+    /// Returns the set-up flags that the kernel accepted.
     pub fn setup_flags(&self) -> SetupFlags {
         self.setup
     }
 
-    /// The features that the kernel reported at set-up.
+    /// Returns the features that the kernel reported at set-up.
     pub fn kernel_features(&self) -> KernelFeatures {
         self.features
     }
 
-    /// The kernel under the ring.
+    /// Returns the kernel that the ring runs on.
     pub fn kernel(&self) -> &Rc<dyn Kernel> {
         &self.handle.kernel
     }
 
-    /// The operations that the kernel has.
+    /// Returns the operations that the kernel supports.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn probe(&self) -> io::Result<Probe> {
         let mut probe = Probe::empty();
         self.register(Register::Probe, probe.as_mut_ptr(), Probe::CAPACITY)?;
@@ -250,8 +256,9 @@ impl Ring {
     }
 
     pub(crate) fn register(&self, what: Register, arg: *mut u8, count: u32) -> io::Result<u32> {
-        // SAFETY: each caller in this crate passes a live structure of the type that `what` expects. The kernel keeps only buffer
-        // rings, which are unregistered before their memory is freed, or leaked.
+        // SAFETY: each caller in this crate passes a live structure of the type that `what`
+        // expects. The kernel retains only buffer rings, which are unregistered before their memory
+        // is freed, or leaked.
         unsafe { self.handle.kernel.register(self.handle.fd, what, arg, count) }
     }
 }
@@ -259,7 +266,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.id.registered {
-            // The thread's table of registered rings, which has 16 entries, would keep this one alive.
+            // The thread's table of registered rings has 16 entries and would keep this ring alive.
             let mut update = RingUpdate { offset: self.id.fd as u32, ..RingUpdate::default() };
             _ = self.register(Register::UnregisterRingFds, (&raw mut update).cast(), 1);
         }
@@ -308,9 +315,11 @@ pub(crate) struct Submission {
 
 impl Submission {
     /// # Safety
-    /// The areas must be mappings of the ring whose offsets these are, and stay mapped as long as the queue is used.
+    /// The areas must be mappings of the ring that has these offsets, and must stay mapped as long
+    /// as the queue is used.
     pub(crate) unsafe fn new(ring: Area, entries: Area, offsets: &SubmissionOffsets) -> Self {
-        // SAFETY: the offsets are the kernel's for this area, which stays mapped; both are demanded by this function.
+        // SAFETY: the caller guarantees that the offsets are the kernel's for this area, and that
+        // the area stays mapped.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         let shared_tail = word(offsets.tail);
@@ -331,29 +340,31 @@ impl Submission {
         if self.pending() == self.len {
             return Err(Full);
         }
-        // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the slot, since `head` has passed it.
+        // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the
+        // slot, since `head` has passed it.
         unsafe { self.entries.add((self.tail & self.mask) as usize).write(entry) };
-        // By the next round of the queue, an entry has left the nearest cache.
-        let ahead = self.tail.wrapping_add(AHEAD) & self.mask;
+        // By the time the queue wraps around, this entry has left the first-level cache.
+        let ahead = self.tail.wrapping_add(PREFETCH_DISTANCE) & self.mask;
         prefetch(self.entries.wrapping_add(ahead as usize), size_of::<Entry>());
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
 
-    /// Entries written and not yet consumed by the kernel.
+    /// Returns the number of entries written but not yet consumed by the kernel.
     #[inline]
     pub(crate) fn pending(&self) -> u32 {
-        // Acquire pairs with the kernel's release store of `head`, after it has read the entries below: only then may they be
-        // overwritten.
+        // Acquire pairs with the kernel's release store of `head`, which follows its reads of the
+        // entries below: only then may they be overwritten.
         self.tail.wrapping_sub(self.head.load(Ordering::Acquire))
     }
 
-    /// Whether the kernel thread sleeps, and must be woken to see what was published.
+    /// Returns true if the kernel thread sleeps, and must be woken to see what was published.
     #[inline]
     pub(crate) fn poller_sleeps(&self) -> bool {
-        // The thread sets the flag, then reads the tail once more, and sleeps only if it has not changed. This side has stored
-        // the tail, and now reads the flag. At least one must see the store of the other, which takes a full fence on both
-        // sides: a release store and a later load may be reordered.
+        // The thread sets the flag, then reads the tail again, and sleeps only if it has not
+        // changed. This side has stored the tail and now reads the flag. At least one side must see
+        // the other's store, which takes a full fence on both sides: a release store and a later
+        // load may be reordered.
         fence(Ordering::SeqCst);
         self.flags.load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
@@ -361,23 +372,24 @@ impl Submission {
     /// Publishes every entry pushed so far.
     #[inline]
     pub(crate) fn publish(&self) {
-        // Release pairs with the kernel's acquire load of `tail`: if it sees the tail, it sees the entries below.
+        // Release pairs with the kernel's acquire load of `tail`: if it sees the tail, it sees the
+        // entries below.
         self.shared_tail.store(self.tail, Ordering::Release);
     }
 
-    /// Entries the queue can hold.
+    /// Returns the number of entries that the queue can hold.
     pub(crate) fn capacity(&self) -> u32 {
         self.len
     }
 
-    /// Whether the kernel holds completions that found no space; an enter flushes them.
+    /// Returns true if the kernel holds completions that did not fit. An enter flushes them.
     #[inline]
     pub(crate) fn overflowed(&self) -> bool {
         // Relaxed: a hint. The enter that follows synchronizes with the kernel.
         self.flags.load(Ordering::Relaxed) & CQ_OVERFLOW != 0
     }
 
-    /// Deferred work waits for an enter.
+    /// Returns true if deferred work waits for an enter.
     #[inline]
     pub(crate) fn work_pending(&self) -> bool {
         // Relaxed: a hint. The enter that follows synchronizes with the kernel.
@@ -399,9 +411,11 @@ pub(crate) struct Completed {
 
 impl Completed {
     /// # Safety
-    /// The area must be the mapping of the ring whose offsets these are, and stay mapped as long as the queue is used.
+    /// The area must be the mapping of the ring that has these offsets, and must stay mapped as
+    /// long as the queue is used.
     pub(crate) unsafe fn new(ring: Area, offsets: &CompletionOffsets) -> Self {
-        // SAFETY: the offsets are the kernel's for this area, which stays mapped; both are demanded by this function.
+        // SAFETY: the caller guarantees that the offsets are the kernel's for this area, and that
+        // the area stays mapped.
         let word = |offset| unsafe { Word::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         let shared_head = word(offsets.head);
@@ -417,35 +431,38 @@ impl Completed {
         }
     }
 
-    /// Completions the queue can hold.
+    /// Returns the number of completions that the queue can hold.
     pub(crate) fn capacity(&self) -> u32 {
         self.len
     }
 
-    /// Whether the registered eventfd is signalled for what comes from now on. Once it is on, look for what came before.
+    /// Switches signals to the registered eventfd on or off. After switching them on, check for
+    /// earlier completions.
     #[inline]
     pub(crate) fn notify(&self, on: bool) {
         self.flags.store(if on { 0 } else { EVENTFD_DISABLED }, Ordering::Relaxed);
         if on {
-            // The kernel posts, or notes deferred work, then reads the flag. This side has cleared the flag, and its caller now
-            // reads what was posted. At least one must see the store of the other, which takes a full fence on both sides.
+            // The kernel posts a completion or records deferred work, then reads the flag. This
+            // side has cleared the flag, and its caller now reads what was posted. At least one
+            // side must see the other's store, which takes a full fence on both sides.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// How many completions wait to be taken.
+    /// Returns the number of completions that can be taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
-        // Acquire pairs with the kernel's release store of `tail`: if this side sees the tail, it sees the completions below.
+        // Acquire pairs with the kernel's release store of `tail`: if this side sees the tail, it
+        // sees the completions below.
         self.tail.load(Ordering::Acquire).wrapping_sub(self.head)
     }
 
-    /// The completion `ahead` completions after the next one, without taking it.
+    /// Returns the completion that is `ahead` places after the next one, without taking it.
     #[inline]
     pub(crate) fn peek(&self, ahead: u32) -> Option<Completion> {
         let slot = (self.head.wrapping_add(ahead) & self.mask) as usize;
-        // SAFETY: the masked index lies inside the mapped array. The slot is below the tail that was acquired, and not below the
-        // head that the kernel sees, so that the kernel does not write it.
+        // SAFETY: the masked index lies inside the mapped array. The slot is below the acquired
+        // tail and not below the head that the kernel sees, so the kernel does not write it.
         (ahead < self.ready()).then(|| unsafe { self.completions.add(slot).read() })
     }
 
@@ -456,13 +473,14 @@ impl Completed {
         Completions { queue: self, end }
     }
 
-    /// Completions that the kernel dropped: none on a kernel with `NODROP`.
+    /// Returns the number of completions that the kernel dropped: 0 on a kernel with `NODROP`.
     pub(crate) fn dropped(&self) -> u32 {
         self.overflow.load(Ordering::Relaxed)
     }
 }
 
-/// The completions that were ready when it was made. Dropping it gives the slots of those that were taken back, with one store.
+/// An iterator over the completions that were ready when it was created. Dropping it returns the
+/// slots of the taken completions to the kernel, with one store.
 pub struct Completions<'a> {
     queue: &'a mut Completed,
     end: u32,
@@ -477,8 +495,8 @@ impl Iterator for Completions<'_> {
             return None;
         }
         let slot = (self.queue.head & self.queue.mask) as usize;
-        // SAFETY: the masked index lies inside the mapped array. The slot is below the tail that was acquired, and not below the
-        // head that the kernel sees, so that the kernel does not write it.
+        // SAFETY: the masked index lies inside the mapped array. The slot is below the acquired
+        // tail and not below the head that the kernel sees, so the kernel does not write it.
         let completion = unsafe { self.queue.completions.add(slot).read() };
         self.queue.head = self.queue.head.wrapping_add(1);
         Some(completion)
@@ -488,7 +506,8 @@ impl Iterator for Completions<'_> {
 impl Drop for Completions<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the kernel's acquire load of `head`: it reuses a slot only after the reads above.
+        // Release pairs with the kernel's acquire load of `head`: it reuses a slot only after the
+        // reads above.
         self.queue.shared_head.store(self.queue.head, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! The ring over the real kernel.
+//! The ring on the real kernel.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Kernel, Linux, msg};
@@ -30,7 +30,7 @@ fn nop(ring: &mut Ring, user_data: u64) {
     ring.push(op::Nop.entry().user_data(user_data)).unwrap();
 }
 
-/// Enters until `count` completions were taken.
+/// Enters until `count` completions have been taken.
 fn take(ring: &mut Ring, count: usize) -> Vec<Completion> {
     let mut taken = Vec::new();
     while taken.len() < count {
@@ -91,14 +91,16 @@ fn a_multishot_receive_fills_published_buffers_and_ends_with_enobufs() {
     let mut memory = [[0u8; 16]; 2];
     let mut buffers = BufferRing::register(&ring, 3, 2).unwrap();
     for (id, buffer) in memory.iter_mut().enumerate() {
-        // SAFETY: the buffers are not used until a completion names them, and the group is unregistered before they are freed.
+        // SAFETY: the buffers are not used until a completion returns their id, and the group is
+        // unregistered before they are freed.
         unsafe { buffers.add(buffer.as_mut_ptr(), 16, id as u16) };
     }
     buffers.publish();
     let receive = op::RecvMulti { fd: fd(&server), group: 3, limit: 0 };
     ring.push(receive.entry().user_data(9)).unwrap();
 
-    // Linux 6.1 ends the receive with the last buffer; later kernels when bytes find no buffer.
+    // Linux 6.1 ends the receive with the last buffer, later kernels only when there is no buffer
+    // for more bytes.
     let mut came = VecDeque::new();
     let mut next = |ring: &mut Ring| loop {
         match came.pop_front() {
@@ -111,7 +113,8 @@ fn a_multishot_receive_fills_published_buffers_and_ends_with_enobufs() {
         let completion: Completion = next(&mut ring);
         assert_eq!((completion.result as usize, completion.more()), (text.len(), true));
         let id = completion.buffer().unwrap();
-        // SAFETY: the completion has given the buffer back; the read is volatile, since the kernel wrote it.
+        // SAFETY: the completion has returned the buffer. The read is volatile, since the kernel
+        // wrote it.
         let got = unsafe { std::ptr::read_volatile(&raw const memory[usize::from(id)]) };
         assert_eq!(&got[..text.len()], text.as_bytes());
     }
@@ -143,7 +146,7 @@ fn a_send_that_skips_its_completion_posts_none() {
     assert_eq!(&got, b"quiet");
 }
 
-/// Over the loopback every zero-copy send is copied by the kernel, so a report that is understood says so.
+/// On loopback the kernel copies every zero-copy send, so a report that is understood says so.
 #[test]
 fn a_kernel_that_understands_the_zero_copy_report_tells_of_copies() {
     if !Features::detect().unwrap().has("zero-copy report") {
@@ -178,7 +181,7 @@ fn every_set_of_setup_flags_works() {
 
 #[test]
 fn dropped_rings_free_their_registered_index() {
-    // A thread can register 16 rings at once; more than 16 in sequence must all get an index.
+    // A thread can register 16 rings at a time, so more than 16 in sequence must all get an index.
     for _ in 0..40 {
         drop(small_ring());
     }
@@ -209,7 +212,7 @@ fn the_probe_agrees_with_the_features() {
     assert!(!features.has("no such feature"));
 }
 
-/// Whether an eventfd is signalled within this time.
+/// Returns true if an eventfd is signalled within this time.
 fn readable(eventfd: &OwnedFd, within: Duration) -> bool {
     let within = Timespec::try_from(within).unwrap();
     poll(&mut [PollFd::new(eventfd, PollFlags::IN)], Some(&within)).unwrap() == 1
@@ -220,7 +223,8 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
     let mut ring = small_ring();
     let eventfd = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     ring.register_eventfd(eventfd.as_fd()).unwrap();
-    // A read that waits for the peer, since an operation that is done while it is submitted may be signalled or not.
+    // The read waits for the peer: an operation that completes during submission may be signalled
+    // or not.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, _) = listener.accept().unwrap();
@@ -233,16 +237,16 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
         ring.notify(on);
         assert!(!ring.work_pending() && ring.ready() == 0, "nothing came before");
         (&peer).write_all(&[7]).unwrap();
-        // The byte may reach the socket later, by another thread of the kernel.
+        // A kernel thread may deliver the byte to the socket later.
         let deadline = Linux.now() + PATIENCE;
         while !ring.work_pending() && ring.ready() == 0 {
-            assert!(Linux.now() < deadline, "the byte has not come");
+            assert!(Linux.now() < deadline, "the byte has not arrived");
         }
         let signalled = readable(&eventfd, if on { PATIENCE } else { Duration::ZERO });
         assert_eq!(signalled, on);
         assert_eq!(take(&mut ring, 1)[0].user_data, user_data);
         assert_eq!(*byte, [7]);
-        // It was signalled above, or when the completion was posted.
+        // The eventfd was signalled above, or when the completion was posted.
         _ = rustix::io::read(&eventfd, &mut [0; 8]);
     }
 }

@@ -1,4 +1,5 @@
-//! Receives: of bytes and messages, single and multishot, into memory of the submitter or into buffers of a group.
+//! Receives of bytes and messages, single-shot and multishot, into the submitter's memory or into
+//! buffers of a group.
 
 use crate::entry::{Entry, EntryFlags, SafeEntry};
 use crate::opcode;
@@ -7,19 +8,19 @@ use annulus_kernel::Fd;
 /// `IORING_RECV_MULTISHOT`
 const RECV_MULTISHOT: u16 = 1 << 1;
 
-/// Receives once into memory of the submitter.
+/// Receives once into the submitter's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Recv {
     /// The socket.
     pub fd: Fd,
     /// Where the bytes go.
     pub buffer: *mut u8,
-    /// Most bytes to receive.
+    /// The maximum number of bytes to receive.
     pub len: u32,
 }
 
 impl Recv {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         Entry { addr: self.buffer as u64, len: self.len, ..Entry::new(opcode::RECV, self.fd) }
@@ -33,16 +34,18 @@ pub struct RecvMulti {
     pub fd: Fd,
     /// The buffer group.
     pub group: u16,
-    /// Ends after so many bytes in all, and no buffer is filled with more; zero is no limit. EINVAL before 6.17.
+    /// The total number of bytes after which the operation ends, and the most that any buffer
+    /// receives. Zero means no limit. EINVAL before 6.17.
     pub limit: u32,
 }
 
 impl RecvMulti {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         let base = selecting(opcode::RECV, self.fd, self.group);
-        // The total is checked after each receive: the length keeps the receive itself within it.
+        // The kernel checks the total only after each receive, so the length keeps the receive
+        // itself within it.
         let limits = Entry { len: self.limit, file_index: self.limit, ..base };
         SafeEntry::new(Entry { ioprio: RECV_MULTISHOT, ..limits })
     }
@@ -58,7 +61,7 @@ pub struct RecvSelect {
 }
 
 impl RecvSelect {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
         SafeEntry::new(selecting(opcode::RECV, self.fd, self.group))
@@ -71,22 +74,23 @@ fn selecting(opcode: u8, fd: Fd, group: u16) -> Entry {
     Entry { buf_group: group, ..Entry::new(opcode, fd).with(EntryFlags::BUFFER_SELECT) }
 }
 
-/// Receives one message into the vectors, name and control that a `struct msghdr` names.
+/// Receives one message into the buffers of a `struct msghdr`.
 ///
-/// The result is the number of bytes. The kernel writes `name_len`, `control_len` and `flags` of the header as `recvmsg(2)` does,
-/// so header, vectors, name and control must stay until the terminal completion.
+/// The result is the number of bytes. The kernel writes `name_len`, `control_len` and `flags` of
+/// the header as `recvmsg(2)` does, so the header, the vectors, the name and the control buffer
+/// must stay valid until the terminal completion.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsg {
     /// The socket.
     pub fd: Fd,
-    /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
+    /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *mut u8,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
 impl RecvMsg {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::RECVMSG, self.fd);
@@ -94,27 +98,30 @@ impl RecvMsg {
     }
 }
 
-/// Receives messages many times, each into a buffer that the kernel takes from a group (6.0). [`Message`](annulus_kernel::Message)
-/// describes the layout of a buffer; the result counts from its beginning to the end of the payload.
+/// Receives many messages, each into a buffer that the kernel takes from a group (6.0).
+/// [`Message`](annulus_kernel::Message) describes the layout of a buffer. The result counts from
+/// the beginning of the buffer to the end of the payload.
 ///
-/// Only `name_len` and `control_len` of the header are read, when the entry is consumed: the space that each buffer reserves. The header
-/// names no vectors. A message with an empty payload ends the operation (no MORE), although its result is not zero. There is no
-/// limit as `RECV` has.
+/// The kernel reads only `name_len` and `control_len` of the header, when it consumes the entry:
+/// they are the space that each buffer reserves. The header has no vectors. A message with an empty
+/// payload ends the operation (no MORE), although its result is not zero. Unlike `RECV`, this
+/// operation has no total limit.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvMsgMulti {
     /// The socket.
     pub fd: Fd,
     /// The buffer group.
     pub group: u16,
-    /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
+    /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *const u8,
-    /// [`msg`](annulus_kernel::msg) flags. With `TRUNC`, [`Message::payload_len`](annulus_kernel::Message::payload_len) is the
-    /// length before truncation.
+    /// [`msg`](annulus_kernel::msg) flags. With `TRUNC`,
+    /// [`Message::payload_len`](annulus_kernel::Message::payload_len) is the length before
+    /// truncation.
     pub flags: u32,
 }
 
 impl RecvMsgMulti {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let (addr, op_flags) = (self.header as u64, self.flags);

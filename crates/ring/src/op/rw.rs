@@ -1,4 +1,4 @@
-//! Reads and writes: file operations, which work on streams as well.
+//! Reads and writes. They are file operations, but work on streams too.
 
 use crate::entry::Entry;
 use crate::opcode;
@@ -7,7 +7,7 @@ use annulus_kernel::{Fd, IoVec};
 
 /// `RWF_*` flags.
 pub mod rwf {
-    /// Do not block. On sockets from 6.4 on; before, it may be refused.
+    /// Do not block. Supported on sockets since 6.4; older kernels may refuse it.
     pub const NOWAIT: u32 = 0x8;
 }
 
@@ -18,14 +18,14 @@ pub struct Read {
     pub fd: Fd,
     /// Where the bytes go.
     pub buffer: *mut u8,
-    /// Most bytes to read.
+    /// The maximum number of bytes to read.
     pub len: u32,
     /// The offset in the file.
     pub offset: u64,
 }
 
 impl Read {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::READ, self.fd);
@@ -33,21 +33,21 @@ impl Read {
     }
 }
 
-/// Writes bytes to a stream, as many as there is space for: the count can be short.
+/// Writes as many bytes to a stream as there is space for: the count can be short.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     /// The stream.
     pub fd: Fd,
     /// The bytes.
     pub buffer: *const u8,
-    /// The count.
+    /// The number of bytes or vectors.
     pub len: u32,
     /// [`rwf`] flags.
     pub flags: u32,
 }
 
 impl Write {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITE, self.fd);
@@ -56,21 +56,22 @@ impl Write {
     }
 }
 
-/// As [`Write`], from vectors. The vectors need outlive only the *submission* (`SUBMIT_STABLE`), their bytes the operation.
+/// Like [`Write`], but from vectors. The vectors need to stay valid only until *submission*
+/// (`SUBMIT_STABLE`), their bytes until the end of the operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Writev {
     /// The stream.
     pub fd: Fd,
     /// The first vector.
     pub vectors: *const IoVec,
-    /// The count.
+    /// The number of bytes or vectors.
     pub count: u32,
     /// [`rwf`] flags.
     pub flags: u32,
 }
 
 impl Writev {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::WRITEV, self.fd);

@@ -1,4 +1,4 @@
-//! Sends: of bytes and messages, with and without a copy.
+//! Sends of bytes and messages, with and without a copy.
 
 use crate::entry::Entry;
 use crate::opcode;
@@ -14,14 +14,14 @@ pub struct Send {
     pub fd: Fd,
     /// The bytes.
     pub buffer: *const u8,
-    /// The count.
+    /// The number of bytes.
     pub len: u32,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
 impl Send {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::SEND, self.fd);
@@ -29,51 +29,53 @@ impl Send {
     }
 }
 
-/// Sends one datagram to an address (6.1), without a `struct msghdr`, which the kernel would copy. Bytes and address must outlive the
-/// operation. It is sent whole or not at all; an empty one is sent too.
+/// Sends one datagram to an address (6.1), without a `struct msghdr`, which the kernel would copy.
+/// The bytes and the address must stay valid until the end of the operation. A datagram, even an
+/// empty one, is sent whole or not at all.
 #[derive(Clone, Copy, Debug)]
 pub struct SendTo {
     /// The socket.
     pub fd: Fd,
     /// The bytes.
     pub buffer: *const u8,
-    /// The count.
+    /// The number of bytes.
     pub len: u32,
-    /// A socket address; null for the peer of a connected socket.
+    /// A socket address, or null for the peer of a connected socket.
     pub name: *const u8,
-    /// Length of the address.
+    /// The length of the address, in bytes.
     pub name_len: u16,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
 impl SendTo {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let Self { fd, buffer, len, name, name_len, flags } = self;
-        // The first half of the field is the length, the second one must be zero.
+        // The first half of the field is the length; the second half must be zero.
         let [first, second] = name_len.to_ne_bytes();
         let file_index = u32::from_ne_bytes([first, second, 0, 0]);
         Entry { off: name as u64, file_index, ..Send { fd, buffer, len, flags }.entry() }
     }
 }
 
-/// Sends the vectors of a `struct msghdr`, to its name if it has one, with its control messages. Header, vectors and name need
-/// outlive only the *submission* (`SUBMIT_STABLE`); bytes and control messages, which each try reads, the operation. A datagram
-/// is sent whole or not at all; an empty one is sent too.
+/// Sends the vectors of a `struct msghdr`, to its name if it has one, with its control messages.
+/// The header, the vectors and the name need to stay valid only until *submission*
+/// (`SUBMIT_STABLE`). The bytes and the control messages, which each attempt reads, must stay valid
+/// until the end of the operation. A datagram, even an empty one, is sent whole or not at all.
 #[derive(Clone, Copy, Debug)]
 pub struct SendMsg {
     /// The socket.
     pub fd: Fd,
-    /// Address of a [`MsgHeader`](annulus_kernel::MsgHeader).
+    /// The address of a [`MsgHeader`](annulus_kernel::MsgHeader).
     pub header: *const u8,
     /// [`msg`](annulus_kernel::msg) flags.
     pub flags: u32,
 }
 
 impl SendMsg {
-    /// The entry.
+    /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> Entry {
         let base = Entry::new(opcode::SENDMSG, self.fd);
@@ -81,11 +83,13 @@ impl SendMsg {
     }
 }
 
-/// Makes a SEND or SENDMSG a zero-copy send (6.0, 6.1): the kernel sends from the memory of the submitter.
+/// Turns a SEND or SENDMSG into a zero-copy send (6.0, 6.1): the kernel sends from the submitter's
+/// memory.
 ///
-/// It has two completions. The first has the result and MORE; the second, the notification, says that the memory is free. If the
-/// first has no MORE, there is no second. With `reports` (6.2; late stable versions of 6.1 have it too) the notification
-/// reports whether the kernel has copied. Sockets of families other than IP fail with EOPNOTSUPP. The completion cannot be skipped.
+/// It posts two completions. The first has the result and MORE. The second, the notification, says
+/// that the memory may be reused. If the first has no MORE, there is no second. With `reports`
+/// (6.2, and late stable versions of 6.1) the notification reports whether the kernel copied the
+/// bytes. Sockets of families other than IP fail with EOPNOTSUPP. The completion cannot be skipped.
 #[inline]
 pub fn zero_copy(send: Entry, reports: bool) -> Entry {
     let opcode = if send.opcode == opcode::SEND { opcode::SEND_ZC } else { opcode::SENDMSG_ZC };

@@ -46,17 +46,20 @@ impl Fake {
     }
 
     fn word(&self, offset: u32) -> Word {
-        // SAFETY: the offsets in these tests lie inside the page and are aligned, and the fake outlives the word.
+        // SAFETY: the offsets in these tests lie inside the page and are aligned, and the fake
+        // outlives the word.
         unsafe { Word::at(Area::of(&self.ring), offset) }
     }
 
     fn submission(&self) -> Submission {
-        // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the queue.
+        // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the
+        // queue.
         unsafe { Submission::new(Area::of(&self.ring), Area::of(&self.entries), &SQ) }
     }
 
     fn completed(&self) -> Completed {
-        // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the queue.
+        // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the
+        // queue.
         unsafe { Completed::new(Area::of(&self.ring), &CQ) }
     }
 

@@ -132,13 +132,13 @@ mod tests {
     use super::*;
 
     fn line(present: bool) -> Line {
-        Line { name: "bundles", since: "6.10".into(), present, buys: "several buffers a receive" }
+        Line { name: "bundles", since: "6.10".into(), present, buys: "several buffers per receive" }
     }
 
     #[test]
     fn a_missing_feature_says_what_it_provides() {
         let uring = Uring { available: true, error: None, features: vec![line(true), line(false)] };
-        assert_eq!(uring.missing(), ["bundles (Linux 6.10): several buffers a receive"]);
+        assert_eq!(uring.missing(), ["bundles (Linux 6.10): several buffers per receive"]);
         let uring = Uring { available: false, error: Some("blocked".into()), features: Vec::new() };
         assert!(uring.missing()[0].contains("(blocked)"));
     }
