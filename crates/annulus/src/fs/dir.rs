@@ -8,11 +8,13 @@ use super::open_file::OpenFile;
 use super::path::{CWD, about, about_two, c_path, with_c_path};
 use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
 use super::read_dir::ReadDir;
+use crate::base::op_error::os_error;
 use crate::file_policy::{CallKind, Class};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::tasks::consume_budget;
 use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::Permissions;
@@ -23,6 +25,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+/// How often an entry may change between a directory and something else while it is being removed.
+const MAX_REPLACEMENTS: u32 = 16;
 /// The longest path that Linux takes.
 const PATH_MAX: usize = 4096;
 
@@ -135,11 +139,11 @@ impl Dir {
     }
 
     /// Removes a directory with everything in it. Symbolic links, the path itself included, are removed and not followed, also if
-    /// other processes change them meanwhile. It holds a descriptor for each level that it is in: a tree that is deeper than the process
-    /// may have descriptors is an error.
+    /// other processes change them meanwhile. What others remove at the same time counts as removed. It holds a descriptor for each
+    /// level that it is in: a tree that is deeper than the process may have descriptors is an error.
     ///
     /// # Errors
-    /// The first error; by then a part may be removed.
+    /// `NotFound` if there was nothing at the path; otherwise the first error, by which time a part may be removed.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         match self.open_with(path, OFlags::NOFOLLOW).await {
@@ -147,10 +151,10 @@ impl Dir {
             Err(error) => {
                 let known = self.symlink_metadata(path).await;
                 let is_link = known.is_ok_and(|known| known.is_symlink());
-                return if is_link { self.remove_file(path).await } else { Err(error) };
+                return if is_link { gone(self.remove_file(path).await) } else { Err(error) };
             }
         }
-        self.remove_dir(path).await
+        gone(self.remove_dir(path).await)
     }
 
     /// Makes a directory, with permissions 0o777 before the process's umask is applied.
@@ -283,29 +287,40 @@ impl Dir {
         Ok(ReadDir::new(dir, path.to_owned()))
     }
 
-    /// Removes everything in an open directory. Deep trees take memory, not stack.
+    /// Removes everything in an open directory. Deep trees take memory, not stack. Others may remove or replace entries at any moment.
     async fn remove_content(self) -> io::Result<()> {
         let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
         while let Some((entries, _)) = stack.last_mut() {
             let Some(entry) = entries.next_entry().await? else {
                 let (_, name) = stack.pop().expect("the loop has seen it");
                 if let Some((parent, _)) = stack.last() {
-                    parent.dir().remove_dir(&name).await?;
+                    gone(parent.dir().remove_dir(&name).await)?;
                 }
                 continue;
             };
             let name = PathBuf::from(entry.file_name());
-            match entries.dir().remove_file(&name).await {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) if error.kind() != io::ErrorKind::IsADirectory => return Err(error),
-                Err(_) => {
-                    let dir = entries.dir().open_with(&name, OFlags::NOFOLLOW).await?;
-                    stack.push((ReadDir::new(dir, PathBuf::new()), name));
-                }
+            if let Some(dir) = entries.dir().remove_or_open(&name).await? {
+                stack.push((ReadDir::new(dir, PathBuf::new()), name));
             }
         }
         Ok(())
+    }
+
+    /// Removes an entry, or opens it if it is a directory.
+    async fn remove_or_open(&self, name: &Path) -> io::Result<Option<Self>> {
+        let mut tries = MAX_REPLACEMENTS;
+        loop {
+            match gone(self.remove_file(name).await) {
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
+                removed => return removed.map(|()| None),
+            }
+            match self.open_with(name, OFlags::NOFOLLOW).await {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                // A file or a symbolic link has replaced the directory.
+                Err(error) if is_no_directory(&error) && tries > 0 => tries -= 1,
+                opened => return opened.map(Some),
+            }
+        }
     }
 
     pub(super) fn core(&self) -> &Rc<Core> {
@@ -370,6 +385,20 @@ impl Dir {
         let (answer, _) = self.site_at(Class::Modify, to).make(args).await;
         answer.map(drop).map_err(|error| about_two(what.words(), from, to, error))
     }
+}
+
+/// Treats an entry that somebody else has removed as removed.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Returns true if the path was no directory. For a symbolic link older kernels say ELOOP.
+fn is_no_directory(error: &io::Error) -> bool {
+    let codes = [Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
+    os_error(error).is_some_and(|code| codes.contains(&code))
 }
 
 impl fmt::Debug for Dir {

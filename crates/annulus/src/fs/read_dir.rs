@@ -8,6 +8,7 @@ use super::path::about;
 use crate::file_policy::{CallKind, Class, DeviceId};
 use crate::tasks::consume_budget;
 use annulus_kernel::file::FileCall;
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -129,7 +130,7 @@ impl ReadDir {
         Self { dir, path, entries: Vec::new(), next: 0, end: 0 }
     }
 
-    /// The next entry; `None` after the last. `.` and `..` are left out.
+    /// Returns the next entry; `None` after the last, and once the directory was removed. `.` and `..` are left out.
     ///
     /// Cancel-safe, except that entries of a call in flight are lost.
     ///
@@ -164,7 +165,12 @@ impl ReadDir {
         let (answer, ReadEntries(entries)) =
             self.dir.site(Some(kind)).make(ReadEntries(entries)).await;
         self.entries = entries;
-        self.end = answer.map_err(|e| about("reading the directory", &self.path, e))? as usize;
+        self.end = match answer {
+            Ok(len) => len as usize,
+            // The directory was removed. POSIX wants the end for that, and `readdir` reports it.
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => 0,
+            Err(error) => return Err(about("reading the directory", &self.path, error)),
+        };
         Ok(self.end > 0)
     }
 

@@ -140,6 +140,9 @@ impl Disk {
         let Node::Dir { parent, entries } = &self.tree.inode(ino).node else {
             return Err(Errno::NOTDIR);
         };
+        if self.tree.is_removed(ino) {
+            return Err(Errno::NOENT);
+        }
         let own = [(0, &b"."[..], ino), (1, &b".."[..], *parent)];
         let named = entries.iter().map(|(name, ino)| (position(name), &name[..], *ino));
         let from = self.cursor(file);

@@ -77,6 +77,11 @@ impl Tree {
         }
     }
 
+    /// Returns true if an inode that is still open has no name left.
+    pub(super) fn is_removed(&self, ino: Ino) -> bool {
+        self.inode(ino).links == 0
+    }
+
     /// The inode of a path.
     pub(super) fn find(&self, from: Ino, path: &[u8]) -> Result<Ino, Errno> {
         if path.is_empty() {
@@ -111,6 +116,9 @@ impl Tree {
         let (name, dir) = (&path[start..end], &path[..start]);
         let dir = if dir.is_empty() { from } else { self.find(from, dir)? };
         self.entries(dir)?;
+        if self.is_removed(dir) {
+            return Err(Errno::NOENT);
+        }
         match name {
             b"." | b".." => Err(Errno::INVAL),
             _ if name.len() > MOST_NAME => Err(Errno::NAMETOOLONG),

@@ -3,7 +3,7 @@
 
 use crate::common::disk::*;
 use crate::common::*;
-use annulus_kernel::file::{FileCall, FileStat};
+use annulus_kernel::file::{FileCall, FileStat, OpenHow, PathAt};
 use annulus_kernel::*;
 use annulus_ring::*;
 use annulus_sim::{Device, Disk, Sim};
@@ -97,6 +97,23 @@ fn a_directory_lists_its_names() {
         let directory = fixture.open(".", OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
         assert_eq!(fixture.names(directory), [".", "..", "a", "b", "c"]);
         assert_eq!(fixture.names(directory), [""; 0], "the cursor is at the end");
+    });
+}
+
+#[test]
+fn a_removed_directory_lists_nothing_and_takes_no_names() {
+    on_both_disks(|mut fixture| {
+        fixture.make_dir("d").unwrap();
+        let directory = fixture.open("d", OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
+        fixture.remove("d", true).unwrap();
+        let mut entries = [0; 1000];
+        let (buffer, len) = (entries.as_mut_ptr(), entries.len() as u32);
+        let listed = fixture.call(FileCall::ReadDir { fd: directory, buffer, len });
+        assert_eq!(listed, Err(Errno::NOENT));
+        let at = PathAt { dir: directory, path: c"new".as_ptr() };
+        assert_eq!(fixture.call(FileCall::MakeDir { at, mode: 0o700 }), Err(Errno::NOENT));
+        let how = OpenHow { flags: u64::from(CREATE.bits()), mode: 0o600, resolve: 0 };
+        assert_eq!(fixture.call(FileCall::Open { at, how: &how }), Err(Errno::NOENT));
     });
 }
 

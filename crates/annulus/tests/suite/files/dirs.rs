@@ -5,7 +5,7 @@ use crate::files::place::Place;
 use annulus::fs::{self, Dir, EntryKind, OpenOptions};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 #[test]
@@ -62,6 +62,78 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
         assert_eq!(fs::remove_dir_all(file).await.unwrap_err().kind(), ErrorKind::NotADirectory);
         Ok(())
     });
+}
+
+#[test]
+fn a_directory_that_is_removed_while_it_is_read_has_ended() {
+    const NAMES: usize = 800;
+    everywhere(|place| async move {
+        for (names, read_before) in [(0, 0), (NAMES, 0), (NAMES, 1), (NAMES, NAMES / 2)] {
+            let path = place.join("listed");
+            std::fs::create_dir(&path)?;
+            for name in 0..names {
+                std::fs::write(path.join(format!("a name that is longer, number {name}")), "")?;
+            }
+            let mut entries = fs::read_dir(&path).await?;
+            for _ in 0..read_before {
+                assert!(entries.next_entry().await?.is_some());
+            }
+            std::fs::remove_dir_all(&path)?;
+            let mut seen = read_before;
+            while entries.next_entry().await?.is_some() {
+                seen += 1;
+            }
+            assert!(seen < NAMES, "one call returned all: the removal had no effect");
+            assert!(entries.next_entry().await?.is_none(), "the end stays");
+        }
+        Ok(())
+    });
+}
+
+/// Makes a tree of directories that each have files.
+fn make_tree(root: &Path) {
+    for n in 0..27 {
+        let deep = root.join(format!("{}/{}/{}/d/e", n / 9, n / 3 % 3, n % 3));
+        std::fs::create_dir_all(&deep).unwrap();
+        (0..4).for_each(|file| std::fs::write(deep.join(format!("{file}")), "").unwrap());
+    }
+}
+
+#[test]
+fn removers_of_the_same_tree_all_succeed() {
+    everywhere(|place| async move {
+        for round in 0..2 {
+            let root = place.join("tree");
+            make_tree(&root);
+            let in_std = root.clone();
+            let thread = (round % 2 == 0)
+                .then(|| std::thread::spawn(move || std::fs::remove_dir_all(in_std)));
+            let removers: Vec<_> = (0..3)
+                .map(|_| {
+                    let root = root.clone();
+                    annulus::spawn(async move { fs::remove_dir_all(root).await })
+                })
+                .collect();
+            let mut removed = 0;
+            for remover in removers {
+                match remover.await.unwrap() {
+                    Ok(()) => removed += 1,
+                    // It began when the others were done.
+                    Err(error) => assert!(is_missing(&error, &root), "{error}"),
+                }
+            }
+            let removed_by_std = thread.map(|thread| thread.join().unwrap().is_ok());
+            assert!(removed > 0 || removed_by_std == Some(true));
+            assert!(!root.exists());
+        }
+        Ok(())
+    });
+}
+
+/// Returns true if the error says that the root itself was not there.
+fn is_missing(error: &std::io::Error, root: &Path) -> bool {
+    error.kind() == ErrorKind::NotFound
+        && error.to_string().contains(&format!("`{}`", root.display()))
 }
 
 #[test]

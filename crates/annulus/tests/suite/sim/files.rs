@@ -47,6 +47,35 @@ fn files_are_written_read_moved_and_removed() {
 }
 
 #[test]
+fn removers_of_the_same_tree_all_succeed_under_simulation() {
+    for policy in policies() {
+        let sim = Sim::builder(1).build();
+        let ran = on(&sim, policy, async {
+            for n in 0..27 {
+                let deep = format!("/tree/{}/{}/{}/d/e", n / 9, n / 3 % 3, n % 3);
+                fs::create_dir_all(&deep).await?;
+                fs::write(format!("{deep}/file"), "").await?;
+            }
+            let mut entries = fs::read_dir("/tree/0").await?;
+            let removers: Vec<_> =
+                (0..3).map(|_| spawn(async { fs::remove_dir_all("/tree").await })).collect();
+            let mut removed = 0;
+            for remover in removers {
+                match remover.await.expect("no panic") {
+                    Ok(()) => removed += 1,
+                    Err(error) => assert!(error.to_string().contains("`/tree`"), "{error}"),
+                }
+            }
+            assert!(removed > 0);
+            assert!(!fs::try_exists("/tree").await?);
+            assert!(entries.next_entry().await?.is_none());
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+    }
+}
+
+#[test]
 fn a_file_is_a_stream_of_bytes() {
     use annulus::io::{AsyncRecv, AsyncSend};
     for policy in policies() {
