@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 /// descriptor has: every call fails with `EBADF`.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
+        self.open.was_lent.set(true);
         let fd = self.open.fd;
         exposed::borrowed(self.open.core.kernel.real_descriptors().then_some(fd))
     }

@@ -81,8 +81,10 @@ pub struct Alignment {
 /// An open file or device. Reads and writes take owned memory and give it back: the kernel may still use it after the future was
 /// dropped.
 ///
-/// Dropping it closes the descriptor as soon as no call on it is in flight. Written and dropped, the file can be executed at once, and
-/// its lock is free; only a read or a direct write that a worker of the kernel has made may hold it a few microseconds longer.
+/// Dropping it releases its [lock](Self::lock) and closes the descriptor, as soon as no call on it is in flight. A read or a direct write
+/// that a worker of the kernel has made may hold the file a few microseconds longer. If other threads start processes, a file that was
+/// written and dropped cannot always be executed at once: a forked child has the descriptor too until it executes its program, and
+/// until then an `execve` of the file fails with `ETXTBSY`. Try again then.
 ///
 /// ```
 /// use annulus::fs::{File, OpenOptions};
@@ -308,6 +310,11 @@ impl File {
             SeekFrom::Current(offset) => (offset, 1),
             SeekFrom::End(offset) => (offset, 2),
         };
+        self.seek_from(offset, origin).await
+    }
+
+    /// Moves the cursor from an origin `SEEK_*`; the new offset.
+    pub(super) async fn seek_from(&self, offset: i64, origin: u32) -> io::Result<u64> {
         let turn = self.settled().await?;
         let args = Seek { offset, origin, position: Box::default(), _turn: turn };
         let (answer, Seek { position, .. }) = self.site(Class::Query, 0, false).make(args).await;

@@ -36,18 +36,22 @@ pub enum Lock {
 const LOCK_SH: u32 = 1;
 const LOCK_EX: u32 = 2;
 const LOCK_NB: u32 = 4;
-const LOCK_UN: u32 = 8;
+pub(super) const LOCK_UN: u32 = 8;
 
 /// The pause between two tries: at first, and at most.
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 
 impl File {
-    /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the close of the last handle.
+    /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the drop of the last handle.
+    ///
+    /// The drop unlocks before it closes: a child that another thread has just forked has the descriptor too, until it executes its
+    /// program, and would keep the lock until then. Only if the descriptor was lent (`AsFd`), the drop just closes it, since a duplicate
+    /// of it may be meant to keep the lock.
     ///
     /// No event reports that another process has released its lock, so this tries again at intervals of at most 64 ms; no thread
     /// is blocked meanwhile. If the future is dropped while a try is in flight off the loop, the file may be locked all the same;
-    /// [`unlock`](Self::unlock) releases it then, too.
+    /// [`unlock`](Self::unlock) and the drop release it then, too.
     ///
     /// # Errors
     /// `Unsupported` if the file system has no locks, ….
@@ -84,6 +88,7 @@ impl File {
     }
 
     async fn flock(&self, operation: u32) -> io::Result<()> {
+        self.open.may_be_locked.set(operation != LOCK_UN || self.open.may_be_locked.get());
         self.plain(Some(Class::Modify), move |fd| FileCall::Lock { fd, operation }).await
     }
 }

@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::cursor::{Cursor, Take};
+use super::lock::LOCK_UN;
 use super::metadata::Metadata;
 use crate::file_policy::PageCache;
 use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, FileStat, PathAt};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -28,12 +29,27 @@ pub(crate) struct OpenFile {
     cursor: OnceCell<Cursor>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
+    /// A lock was asked for here: the last drop releases it.
+    pub(super) may_be_locked: Cell<bool>,
+    /// The descriptor was lent to the program, which may have duplicated it.
+    pub(super) was_lent: Cell<bool>,
 }
 
 impl OpenFile {
     pub(super) fn new(core: Rc<Core>, fd: Fd) -> Rc<Self> {
         let (metadata, cursor, unreported) = <(OnceCell<_>, OnceCell<_>, RefCell<_>)>::default();
-        Rc::new(Self { core, fd, metadata, page_cache: PageCache::new(), cursor, unreported })
+        let (may_be_locked, was_lent) = <(Cell<_>, Cell<_>)>::default();
+        let page_cache = PageCache::new();
+        Rc::new(Self {
+            core,
+            fd,
+            metadata,
+            page_cache,
+            cursor,
+            unreported,
+            may_be_locked,
+            was_lent,
+        })
     }
 
     /// Whether a call at the cursor is in flight off the loop, or waits for its turn. It may be one whose future was dropped; the next
@@ -102,6 +118,12 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         if self.core.in_owner_process() {
+            if self.may_be_locked.get() && !self.was_lent.get() {
+                let unlock = FileCall::Lock { fd: self.fd(), operation: LOCK_UN };
+                // SAFETY: the call uses no memory, and the descriptor is open.
+                // If it fails, the close that follows releases the lock.
+                _ = unsafe { self.core.kernel.file(&unlock) };
+            }
             self.core.kernel.close(self.fd);
             self.core.inline_policy.note_close();
         }

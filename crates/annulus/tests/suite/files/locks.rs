@@ -1,0 +1,83 @@
+//! Locks that are left to the drop of a file, while a duplicate of the descriptor is open: as in a child of another thread that was forked
+//! and has not executed its program yet.
+#![allow(unsafe_code)]
+
+use crate::files::drops::begin;
+use crate::files::mode::everywhere;
+use annulus::fs::{File, Lock};
+use rustix::fs::{FlockOperation, flock};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// The numbers of the descriptors of a file.
+fn descriptors(path: &Path) -> Vec<RawFd> {
+    let path = path.canonicalize().unwrap();
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let of_file = links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to == path));
+    of_file.map(|link| link.file_name().into_string().unwrap().parse().unwrap()).collect()
+}
+
+/// Duplicates the descriptor of an open file, of which the file does not know.
+fn duplicate(path: &Path) -> io::Result<OwnedFd> {
+    let number = descriptors(path)[0];
+    // SAFETY: the caller has the file open, and nothing closes it meanwhile.
+    unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
+}
+
+fn is_locked(path: &Path) -> bool {
+    let file = std::fs::File::open(path).unwrap();
+    flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+#[test]
+fn a_drop_releases_the_lock_before_it_closes() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        for lock in [Lock::Exclusive, Lock::Shared] {
+            let file = File::create(&path).await?;
+            file.lock(lock).await?;
+            let clone = file.try_clone()?;
+            let held = duplicate(&path)?;
+            drop(file);
+            assert!(is_locked(&path), "a clone has it");
+            drop(clone);
+            assert!(!is_locked(&path));
+            drop(held);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_lock_that_was_dropped_in_flight_is_released() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let file = File::create(&path).await?;
+        let held = duplicate(&path)?;
+        begin(file.lock(Lock::Exclusive)).await;
+        drop(file);
+        // The try in flight keeps the file until it is done.
+        while descriptors(&path).len() > 1 {
+            annulus::yield_now().await;
+        }
+        assert!(!is_locked(&path));
+        drop(held);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_duplicate_of_a_lent_descriptor_keeps_the_lock() {
+    everywhere(|place| async move {
+        let path = place.join("file");
+        let file = File::create(&path).await?;
+        file.lock(Lock::Exclusive).await?;
+        let kept = file.as_fd().try_clone_to_owned()?;
+        drop(file);
+        assert!(is_locked(&path));
+        drop(kept);
+        assert!(!is_locked(&path));
+        Ok(())
+    });
+}
