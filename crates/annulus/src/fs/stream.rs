@@ -2,6 +2,7 @@
 
 use super::file::File;
 use super::transfer::Read;
+use crate::bytes::chunk::Chunk;
 use crate::runtime::last_writes::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use crate::tasks::JoinHandle;
@@ -18,6 +19,40 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 pub(crate) const PIECE: usize = 64 * 1024;
 
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// Bytes that are queued to be written, of which the first `done` are.
+pub(crate) struct Unwritten {
+    chunk: Chunk,
+    done: usize,
+    /// The offset of the rest, after a failure. Reads go on at the cursor meanwhile.
+    offset: Option<u64>,
+}
+
+impl Unwritten {
+    pub(crate) fn new(chunk: Chunk, done: usize) -> Self {
+        Self { chunk, done, offset: None }
+    }
+
+    /// The bytes, as long as no write of them has begun.
+    pub(crate) fn into_chunk(self) -> Chunk {
+        self.chunk
+    }
+
+    /// Writes the rest at the cursor; or where it failed before, and then moves the cursor along if that is still there.
+    async fn write(self, file: File) -> Result<(), (io::Error, Self)> {
+        let Self { chunk, mut done, offset } = self;
+        let before = done as u64;
+        let to = |done: u64| offset.map_or(CURSOR, |offset| offset + (done - before));
+        let (written, chunk) = file.write_whole(chunk, to, None, &mut done).await;
+        let position = if file.writes_at_offsets() { file.move_cursor(0).ok() } else { None };
+        let count = done as u64 - before;
+        if offset.is_some() && position == offset {
+            _ = file.move_cursor(count as i64);
+        }
+        let rest = offset.map_or(position, |offset| Some(offset + count));
+        written.map_err(|error| (error, Self { chunk, done, offset: rest }))
+    }
+}
 
 /// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames and whatever asks for
 /// [`AsyncRecv`](crate::io::AsyncRecv) or [`AsyncSend`](crate::io::AsyncSend), and for the traits of tokio with the feature `tokio-io`,
@@ -51,7 +86,8 @@ type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 /// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by the next call. Bytes that were
 /// queued are written, also if the stream is dropped, and at the end of the runtime within its
 /// [timeout](crate::Builder::shutdown_timeout); [`flush`](crate::io::AsyncSend::flush) waits for that and reports errors, which otherwise the next
-/// call reports. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
+/// call reports. After an error the bytes stay queued: each later call tries to write them first, and fails as long as that fails. If
+/// the stream is dropped then, they are lost. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
 pub struct FileStream {
     pub(crate) file: File,
     /// Bytes that were read ahead, of which the first `consumed` were taken.
@@ -64,7 +100,11 @@ pub struct FileStream {
     reading: Option<InFlight<(io::Result<usize>, Vec<u8>)>>,
     /// Memory of the next write.
     pub(crate) copy: Vec<u8>,
-    writing: Option<JoinHandle<io::Result<()>>>,
+    writing: Option<JoinHandle<Result<(), (io::Error, Unwritten)>>>,
+    /// Bytes of a write that has failed: they are written first.
+    unwritten: Option<Unwritten>,
+    /// The write in flight has ended without giving its bytes back.
+    lost: bool,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
     /// Operations in flight wake all tasks that wait for the stream.
     waker: Arc<SharedWaker>,
@@ -85,6 +125,8 @@ impl File {
             reading: None,
             copy: Vec::new(),
             writing: None,
+            unwritten: None,
+            lost: false,
             seeking: None,
             waker: Arc::default(),
             #[cfg(feature = "tokio-io")]
@@ -179,6 +221,11 @@ impl FileStream {
         Poll::Ready(sought)
     }
 
+    /// Returns true if bytes are queued, or were lost.
+    fn is_writing(&self) -> bool {
+        self.lost || self.writing.is_some() || self.unwritten.is_some()
+    }
+
     pub(crate) fn unread(&self) -> &[u8] {
         &self.ahead[self.consumed..]
     }
@@ -257,24 +304,48 @@ impl FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// The file of a task that writes.
-    pub(crate) fn file_of_task(&self) -> io::Result<File> {
-        // Without a turning loop there is no task, and no other turn.
-        drop(self.file.open.core.enter_running()?);
-        self.file.try_clone()
+    /// Writes bytes in a task, so that they are written whatever becomes of the stream.
+    ///
+    /// # Errors
+    /// Without a turning loop there is no task; the bytes come back.
+    pub(crate) fn write_in_task(&mut self, bytes: Unwritten) -> Result<(), (io::Error, Unwritten)> {
+        let core = &self.file.open.core;
+        let file = match core.enter_running().map(drop).and_then(|()| self.file.try_clone()) {
+            Ok(file) => file,
+            Err(error) => return Err((error, bytes)),
+        };
+        let write = bytes.write(file);
+        self.writing = Some(spawn(QueuedWrite::new(core.clone(), write)));
+        Ok(())
     }
 
-    /// Queued bytes are written whatever becomes of the stream.
-    pub(crate) fn write_in_task(&mut self, write: impl Future<Output = io::Result<()>> + 'static) {
-        let core = self.file.open.core.clone();
-        self.writing = Some(spawn(QueuedWrite::new(core, write)));
-    }
-
+    /// Waits until everything queued is written. A write that has failed is tried again: until its bytes are in the file, the stream
+    /// has the error.
     pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.lost {
+            let text =
+                "bytes that were queued for the file were lost with the task that wrote them";
+            return Poll::Ready(Err(io::Error::other(text)));
+        }
+        if let Some(unwritten) = self.unwritten.take() {
+            let retried = self.write_in_task(unwritten);
+            self.keep_unwritten(retried)?;
+        }
         let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
-        let written = ready!(self.waker.poll(writing, cx));
+        let ended = ready!(self.waker.poll(writing, cx));
         self.writing = None;
-        Poll::Ready(written.map_err(io::Error::other).and_then(|written| written))
+        let written = ended.map_err(|error| {
+            self.lost = true;
+            io::Error::other(error)
+        })?;
+        Poll::Ready(self.keep_unwritten(written))
+    }
+
+    fn keep_unwritten(&mut self, written: Result<(), (io::Error, Unwritten)>) -> io::Result<()> {
+        written.map_err(|(error, unwritten)| {
+            self.unwritten = Some(unwritten);
+            error
+        })
     }
 }
 
@@ -283,7 +354,7 @@ impl fmt::Debug for FileStream {
         f.debug_struct("FileStream")
             .field("file", &self.file)
             .field("read_ahead", &self.unread().len())
-            .field("writing", &self.writing.is_some())
+            .field("writing", &self.is_writing())
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use super::{AsyncRecv, AsyncSend};
 use crate::bytes::chunk::Chunk;
 use crate::fs::FileStream;
-use crate::fs::stream::PIECE;
+use crate::fs::stream::{PIECE, Unwritten};
 use crate::fs::transfer::Write;
 use annulus_kernel::file::CURSOR;
 use std::io::{self, IoSlice};
@@ -32,6 +32,10 @@ impl AsyncRecv for FileStream {
         // The end is forgotten even if nothing was there to consume: the next call looks again.
         self.ended = false;
     }
+
+    fn own_file(&mut self) -> Option<&mut FileStream> {
+        Some(self)
+    }
 }
 
 impl AsyncSend for FileStream {
@@ -59,9 +63,7 @@ impl AsyncSend for FileStream {
             self.copy = args.buf;
             return Poll::Ready(written);
         }
-        let file = self.file_of_task()?;
-        let write = async move { file.write_whole(args.buf, |_| CURSOR, None, &mut 0).await.0 };
-        self.write_in_task(write);
+        self.write_in_task(Unwritten::new(args.buf.into(), 0)).map_err(|(error, _)| error)?;
         Poll::Ready(Ok(queued))
     }
 
@@ -79,21 +81,19 @@ impl AsyncSend for FileStream {
         if matches!(tried, Ok(count) if count == total) {
             return Poll::Ready(Ok(()));
         }
-        match tried.and_then(|done| Ok((done, self.file_of_task()?))) {
-            Ok((mut done, file)) => {
-                let write =
-                    async move { file.write_whole(args.buf, |_| CURSOR, None, &mut done).await.0 };
-                self.write_in_task(write);
-                Poll::Ready(Ok(()))
-            }
-            Err(error) => {
-                *chunk = args.buf;
-                Poll::Ready(Err(error))
-            }
+        let queued = match tried {
+            Ok(done) => self.write_in_task(Unwritten::new(args.buf, done)),
+            Err(error) => Err((error, Unwritten::new(args.buf, 0))),
+        };
+        if let Err((error, unwritten)) = queued {
+            *chunk = unwritten.into_chunk();
+            return Poll::Ready(Err(error));
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Ready once everything was written: by the page cache, not by the device, for which there is [`File::sync_data`](crate::fs::File::sync_data).
+    /// After an error the bytes stay queued, and each call tries to write them again.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_written(cx)
     }
@@ -101,5 +101,9 @@ impl AsyncSend for FileStream {
     /// As [`poll_flush`](Self::poll_flush): the descriptor is closed when the stream is dropped.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_written(cx)
+    }
+
+    fn own_file(&mut self) -> Option<&mut FileStream> {
+        Some(self)
     }
 }

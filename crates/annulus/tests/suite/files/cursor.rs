@@ -4,7 +4,7 @@ use crate::common::again::{self, again};
 use crate::files::drops::begin;
 use crate::files::mode::everywhere;
 use annulus::fs::{AlignedBuf, File, OpenOptions};
-use annulus::io::{AsyncSend, copy};
+use annulus::io::{AsyncRecv, AsyncSend, copy};
 use annulus::spawn;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind, SeekFrom};
@@ -109,6 +109,81 @@ pub(crate) fn with_short_files(test: std::process::Command) -> bool {
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum }).expect("it is lower");
     true
+}
+
+/// Allows files of any length again.
+fn allow_long_files() {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).expect("it is the maximum");
+}
+
+fn allow_short_files() {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum }).expect("it is lower");
+}
+
+#[test]
+fn a_flush_fails_until_the_bytes_are_written() {
+    if !with_short_files(again!(a_flush_fails_until_the_bytes_are_written)) {
+        return;
+    }
+    everywhere(|place| async move {
+        allow_short_files();
+        let path = place.join("file");
+        let bytes: Vec<u8> = (0..LIMIT as usize + 5000).map(|at| (at / 256) as u8).collect();
+        let mut stream = new_options().open(&path).await?.into_stream();
+        stream.send(bytes.clone()).await?;
+        for _ in 0..3 {
+            let error = stream.flush().await.expect_err("it does not fit");
+            assert_eq!(error.kind(), ErrorKind::FileTooLarge, "{error}");
+            assert!(stream.write(b"more").await.is_err());
+            assert!(stream.send(b"more".to_vec()).await.is_err());
+            assert!(stream.seek(SeekFrom::Start(0)).await.is_err());
+            assert!(stream.shutdown().await.is_err());
+            let shown = stream.peek(1).await?;
+            assert!(shown.is_empty(), "a read goes on at the cursor");
+        }
+        allow_long_files();
+        stream.flush().await?;
+        assert_eq!(std::fs::read(&path)?, bytes);
+        stream.write_all(b", and more").await?;
+        stream.flush().await?;
+        assert_eq!(std::fs::read(&path)?, [&bytes, &b", and more"[..]].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn every_byte_that_a_stream_has_taken_is_written_once_there_is_space() {
+    if !with_short_files(again!(every_byte_that_a_stream_has_taken_is_written_once_there_is_space))
+    {
+        return;
+    }
+    everywhere(|place| async move {
+        allow_short_files();
+        let path = place.join("file");
+        let bytes: Vec<u8> = (0..LIMIT as usize + 5000).map(|at| (at / 256) as u8).collect();
+        let mut stream = new_options().open(&path).await?.into_stream();
+        let (mut taken, mut failures) = (0, 0);
+        while taken < bytes.len() {
+            match stream.write(&bytes[taken..]).await {
+                Ok(count) => taken += count,
+                Err(error) if failures < 3 => {
+                    assert_eq!(error.kind(), ErrorKind::FileTooLarge, "{error}");
+                    failures += 1;
+                }
+                Err(_) => allow_long_files(),
+            }
+        }
+        if failures == 0 {
+            // The last piece was taken, and not written.
+            stream.flush().await.expect_err("it does not fit");
+            allow_long_files();
+        }
+        stream.flush().await?;
+        assert_eq!(std::fs::read(&path)?, bytes);
+        Ok(())
+    });
 }
 
 fn new_options() -> OpenOptions {
