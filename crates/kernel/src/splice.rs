@@ -4,7 +4,7 @@
 use crate::fd::Fd;
 use crate::pipe::SigPipe;
 use rustix::fd::BorrowedFd;
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 
 /// Makes a pipe hold so many bytes, if the system allows; how many it holds.
@@ -33,6 +33,22 @@ pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
 /// `AGAIN` if the socket has no space; the errors of a send.
 pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> Result<usize> {
     signal.avoid(|| rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT))
+}
+
+/// Takes `count` bytes out of a pipe that holds them, so that they can be sent in another way.
+///
+/// # Errors
+/// Those of a read.
+pub fn take(pipe: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    let mut done = 0;
+    while done < count {
+        match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut bytes[done..]))? {
+            0 => return Err(Errno::PIPE),
+            read => done += read,
+        }
+    }
+    Ok(bytes)
 }
 
 /// The pipe is not waited for.

@@ -3,12 +3,13 @@
 
 use super::call::CallArgs;
 use super::file::File;
+use super::holes::{Holes, NextData, SparseTarget};
+use super::metadata::Metadata;
 use super::open::OpenOptions;
 use super::open_file::OpenFile;
 use crate::bytes::buf::IoBuf;
 use crate::file_policy::{CallKind, Class};
 use annulus_kernel::file::{CURSOR, FileCall};
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -35,9 +36,9 @@ unsafe impl CallArgs for CopyRange {
 }
 
 impl File {
-    /// Copies everything from the start of this file to the start of another; the number of bytes. The kernel moves them
-    /// if it can (`copy_file_range`), or lets both files share their blocks. The other file's policy and device decide if that is
-    /// done on the loop.
+    /// Copies everything from the start of this file to the start of another, and returns the number of bytes. The kernel moves
+    /// them if it can (`copy_file_range`), or lets both files share their blocks; otherwise they are read and written. Holes stay
+    /// holes if the file systems have such. The other file's policy and device decide if the copy is done on the loop.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
@@ -46,8 +47,8 @@ impl File {
         self.copy_range_to(0, into, 0, u64::MAX, &mut copied).await.map(|()| copied)
     }
 
-    /// As [`copy_to`](Self::copy_to), from one offset to another, `limit` bytes at most. The number of bytes goes to `done`, also if it
-    /// fails.
+    /// Like [`copy_to`](Self::copy_to), but from one offset to another, and at most `limit` bytes. The number of bytes goes to
+    /// `done`, also if the copy fails.
     pub(crate) async fn copy_range_to(
         &self,
         from: u64,
@@ -57,64 +58,22 @@ impl File {
         done: &mut u64,
     ) -> io::Result<()> {
         let cached = into.through_the_cache().await?;
-        let into = cached.as_ref().unwrap_or(into);
-        let len = self.metadata().await?.len().saturating_sub(from).min(limit);
+        let target = cached.as_ref().unwrap_or(into);
+        let known = self.metadata().await?;
+        let len = known.len().saturating_sub(from).min(limit);
         // A longer copy holds up the loop, unless both files can share their blocks.
         let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
-        let kind = short.and_then(|len| into.kind(Class::Write, len, true));
-        while *done < limit {
-            match self.copy_some(kind, from + *done, into, to + *done, limit - *done).await {
-                Ok(0) if *done == 0 => {
-                    return self.read_and_write(from, into, to, limit, done).await;
-                }
-                Ok(0) => break,
-                Ok(count) => *done += count,
-                Err(error) if is_unsupported(&error) => {
-                    return self.read_and_write(from, into, to, limit, done).await;
-                }
-                Err(error) => return Err(error),
-            }
+        let kind = short.and_then(|len| target.kind(Class::Write, len, true));
+        let mut copy =
+            RangeCopy { source: self, from, target, to, kind, by_kernel: true, at: 0, done };
+        if is_sparse(&known)
+            && let Some(target) = SparseTarget::of(target, &known).await?
+            && let Some(holes) = Holes::of(self).await
+            && !copy.sparsely_up_to(limit, &holes, &target).await?
+        {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Has the kernel copy some bytes, in a call on the other file.
-    async fn copy_some(
-        &self,
-        kind: Option<CallKind>,
-        from_offset: u64,
-        into: &File,
-        to_offset: u64,
-        limit: u64,
-    ) -> io::Result<u64> {
-        let len = limit.min(u64::from(STEP)) as u32;
-        let args = CopyRange { from: self.open.clone(), from_offset, to_offset, len };
-        let (answer, _) = into.site_of(kind).make(args).await;
-        answer.map(u64::from)
-    }
-
-    /// Reads and writes, also files without a known length, of which the kernel copies nothing.
-    async fn read_and_write(
-        &self,
-        from: u64,
-        into: &File,
-        to: u64,
-        limit: u64,
-        done: &mut u64,
-    ) -> io::Result<()> {
-        while *done < limit {
-            let most = usize::try_from(limit - *done).map_or(PIECE, |left| left.min(PIECE));
-            let mut piece = self.read_piece(from + *done, most).await?;
-            piece.truncate(most);
-            if piece.is_empty() {
-                break;
-            }
-            let (mut written, start) = (0, to + *done);
-            let ended = into.write_whole(piece, |at| start + at, None, &mut written).await.0;
-            *done += written as u64;
-            ended?;
-        }
-        Ok(())
+        copy.up_to(limit).await.map(drop)
     }
 
     /// For direct I/O, the same file opened again without it, with a cursor of its own at the start: copied bytes are aligned to nothing,
@@ -123,23 +82,134 @@ impl File {
         if !self.direct {
             return Ok(None);
         }
-        let path = format!("/proc/self/fd/{}", self.open.fd());
         let options = OpenOptions::new().write(true).append(self.append).policy(self.policy);
-        options.open(path).await.map(Some)
+        self.reopened(&options).await.map(Some)
     }
 
-    /// Writes everything at the cursor, through the same file opened without direct I/O. The turn at the cursor is the caller's.
-    pub(crate) async fn write_through(&self, cached: &Self, bytes: impl IoBuf) -> io::Result<()> {
+    /// Opens the same file again, with a cursor of its own.
+    pub(super) async fn reopened(&self, options: &OpenOptions) -> io::Result<Self> {
+        let again = options.open(format!("/proc/self/fd/{}", self.open.fd())).await?;
+        // By its path it would be on the device of `/proc`.
+        Ok(Self { device: self.device, ..again })
+    }
+
+    /// Writes everything at the cursor, through the same file opened without direct I/O, and counts it in `done`. The turn at the
+    /// cursor is the caller's.
+    pub(crate) async fn write_through(
+        &self,
+        cached: &Self,
+        bytes: impl IoBuf,
+        done: &mut usize,
+    ) -> io::Result<()> {
         cached.take_cursor_of(self)?;
-        let written = cached.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0;
+        let written = cached.write_whole(bytes, |_| CURSOR, None, done).await.0;
         self.take_cursor_of(cached).and(written)
     }
 }
 
-/// Whether the kernel cannot copy between these two files, or at all.
-fn is_unsupported(error: &io::Error) -> bool {
-    let codes =
-        [Errno::XDEV, Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF, Errno::PERM];
-    error.raw_os_error().is_some_and(|code| codes.map(Errno::raw_os_error).contains(&code))
-        || error.kind() == io::ErrorKind::Unsupported
+/// Returns true if a file takes less space than its length: it may have holes.
+fn is_sparse(known: &Metadata) -> bool {
+    known.is_file() && known.blocks().saturating_mul(512) < known.len()
+}
+
+/// A copy of a part of a file. Its positions count from the start of the part.
+struct RangeCopy<'a> {
+    source: &'a File,
+    from: u64,
+    target: &'a File,
+    to: u64,
+    /// The kind of the kernel's copies for the latency policy.
+    kind: Option<CallKind>,
+    /// The kernel still copies; otherwise the rest is read and written.
+    by_kernel: bool,
+    /// The next byte to copy.
+    at: u64,
+    /// Bytes that are copied. A hole counts once the target has grown over it: it may have been left out behind the target's end.
+    done: &'a mut u64,
+}
+
+impl RangeCopy<'_> {
+    /// Copies data up to a position. Returns false if the source has ended before.
+    ///
+    /// Only a read of nothing is taken for the end: the kernel's copy returns 0 in the middle of some files, such as those of
+    /// `/proc`. After an error it is left to a read or a write to fail, since they may succeed: file systems and seccomp profiles
+    /// refuse the kernel's copy with many codes.
+    async fn up_to(&mut self, end: u64) -> io::Result<bool> {
+        while self.at < end {
+            let copied = match self.by_kernel {
+                true => self.copy_some(end).await?,
+                false => self.read_and_write(end).await?,
+            };
+            match copied {
+                0 if self.by_kernel => self.by_kernel = false,
+                0 => return Ok(false),
+                count => self.count(count),
+            }
+        }
+        Ok(true)
+    }
+
+    fn count(&mut self, copied: u64) {
+        self.at += copied;
+        *self.done = self.at;
+    }
+
+    /// Has the kernel copy some bytes, in a call on the target. Returns 0 if it copies none.
+    async fn copy_some(&self, end: u64) -> io::Result<u64> {
+        let len = (end - self.at).min(u64::from(STEP)) as u32;
+        let (from_offset, to_offset) = (self.from + self.at, self.to + self.at);
+        let args = CopyRange { from: self.source.open.clone(), from_offset, to_offset, len };
+        let (answer, _) = self.target.site_of(self.kind).make(args).await;
+        match answer {
+            Err(error) if error.raw_os_error().is_some() => Ok(0),
+            answer => answer.map(u64::from),
+        }
+    }
+
+    /// Reads and writes a piece. Returns 0 at the end of the source.
+    async fn read_and_write(&mut self, end: u64) -> io::Result<u64> {
+        let most = usize::try_from(end - self.at).map_or(PIECE, |left| left.min(PIECE));
+        let mut piece = self.source.read_piece(self.from + self.at, most).await?;
+        piece.truncate(most);
+        let (mut written, start) = (0, self.to + self.at);
+        let ended = self.target.write_whole(piece, |done| start + done, None, &mut written).await.0;
+        if ended.is_err() {
+            self.count(written as u64);
+        }
+        ended.map(|()| written as u64)
+    }
+
+    /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy: the limit was reached, or the source
+    /// has ended before it. The rest, if there is any, is data.
+    async fn sparsely_up_to(
+        &mut self,
+        limit: u64,
+        holes: &Holes,
+        target: &SparseTarget<'_>,
+    ) -> io::Result<bool> {
+        let end = self.from.saturating_add(limit);
+        loop {
+            let at = self.from + self.at;
+            let (data, is_last) = match holes.next_data(at).await {
+                NextData::At(data) => (data.min(end), data >= end),
+                NextData::None => (self.source.metadata().await?.len().clamp(at, end), true),
+                NextData::Unknown => return Ok(true),
+            };
+            let hole_end = data - self.from;
+            if target.skip(self.to + self.at, self.to + hole_end).await? {
+                self.at = hole_end;
+            } else if !self.up_to(hole_end).await? {
+                return Ok(false);
+            }
+            if is_last {
+                target.grow_to(self.to + self.at).await?;
+                *self.done = self.at;
+                return Ok(data < end);
+            }
+            let data_end = holes.end_of_data(data).await.map_or(end, |hole| hole.min(end));
+            if !self.up_to(data_end - self.from).await? {
+                return Ok(false);
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::file::File;
 use super::transfer::Write;
-use crate::bytes::lease::Lease;
+use crate::bytes::chunk::Chunk;
 use crate::runtime::last_writes::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use annulus_kernel::file::CURSOR;
@@ -12,33 +12,48 @@ use std::pin::Pin;
 use std::task::Poll;
 
 impl File {
-    /// Writes all of a lease at the cursor, and moves the cursor behind what was written; also if it is dropped after its first
+    /// Reports the error of a write that was dropped, once. To be called before bytes are taken from a source for
+    /// [`write_detached`](Self::write_detached), which would lose them to such an error.
+    ///
+    /// # Errors
+    /// The error of that write.
+    pub(crate) fn check_dropped_writes(&self) -> io::Result<()> {
+        self.open.take_error()
+    }
+
+    /// Writes all of a chunk at the cursor, and moves the cursor behind what was written; also if it is dropped after its first
     /// poll. The next call that writes, syncs or seeks then has the error of that, if there is one. `cached` is the same file opened
-    /// without direct I/O, if this one has it.
+    /// without direct I/O, if this one has it. Counts the written bytes in `done`, unless it is dropped.
     ///
     /// # Errors
     /// As [`write_all`](Self::write_all).
     pub(crate) async fn write_detached(
         &self,
-        lease: Lease,
+        chunk: Chunk,
         cached: Option<&Self>,
+        done: &mut usize,
     ) -> io::Result<()> {
-        self.open.take_error()?;
         if let Some(cached) = cached {
-            return self.write_in_task(lease, Some(cached.try_clone()?)).await;
+            return self.write_in_task(chunk, Some(cached.try_clone()?), done).await;
         }
-        let mut args = Write { buf: lease, done: 0, offset: CURSOR, turn: None };
+        let mut args = Write { buf: chunk, done: 0, offset: CURSOR, turn: None };
         let written = self.try_write(&mut args);
-        let mut lease = args.buf;
+        let mut chunk = args.buf;
         if let Some(Ok(count)) = written {
-            lease.advance(count);
+            drop(chunk.split_to(count));
+            *done += count;
         }
-        if lease.is_empty() { Ok(()) } else { self.write_in_task(lease, None).await }
+        if chunk.is_empty() { Ok(()) } else { self.write_in_task(chunk, None, done).await }
     }
 
     /// Takes the place in line for the cursor first, so that the next call at the cursor comes after these bytes. A file without a
     /// cursor, such as a pipe, is written in order only as long as each write is awaited.
-    async fn write_in_task(&self, lease: Lease, cached: Option<Self>) -> io::Result<()> {
+    async fn write_in_task(
+        &self,
+        chunk: Chunk,
+        cached: Option<Self>,
+        done: &mut usize,
+    ) -> io::Result<()> {
         let mut turn = self.open.cursor_turn();
         let taken =
             poll_fn(|cx| Poll::Ready(turn.as_mut().map(|turn| Pin::new(turn).poll(cx)))).await;
@@ -50,17 +65,21 @@ impl File {
                 (_, Some(turn)) => Some(turn.await),
                 (_, None) => None,
             };
+            let mut count = 0;
             let written = match &cached {
                 Some(cached) => {
                     let _turn = permit;
-                    file.write_through(cached, lease).await
+                    file.write_through(cached, chunk, &mut count).await
                 }
-                None => file.write_whole(lease, |_| CURSOR, permit, &mut 0).await.0,
+                None => file.write_whole(chunk, |_| CURSOR, permit, &mut count).await.0,
             };
-            written.map_err(|error| file.open.keep_error(error)).is_ok()
+            if let Err(error) = written {
+                file.open.keep_error(error);
+            }
+            count
         };
         let task = spawn(QueuedWrite::new(core, write));
-        task.await.map_err(|error| io::Error::other(error.to_string()))?;
+        *done += task.await.map_err(|error| io::Error::other(error.to_string()))?;
         self.open.take_error()
     }
 }

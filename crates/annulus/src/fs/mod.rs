@@ -20,6 +20,7 @@ mod dir_builder;
 mod exact;
 mod file;
 mod file_cache;
+mod holes;
 mod lock;
 mod metadata;
 mod open;

@@ -229,9 +229,10 @@ pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -
     Dir::working()?.set_permissions(path, permissions).await
 }
 
-/// Copies a file's bytes and permissions, which replace those of the other path; the number of bytes.
+/// Copies a file's bytes and permissions, which replace those of the other path, and returns the number of bytes.
 ///
-/// Within a device the kernel copies, or lets both files share their blocks. If the future is dropped, a part may be copied.
+/// Within a device the kernel copies, or lets both files share their blocks. Holes stay holes, as with `cp`. If the future is
+/// dropped, a part may be copied.
 ///
 /// # Errors
 /// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` if both paths are the same file.

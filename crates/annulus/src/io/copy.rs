@@ -19,6 +19,8 @@ const PIECE: usize = 64 * 1024;
 /// file by a stream of this crate, as its `send` returns; from another stream by the kernel; by the page cache for a file; and else by a
 /// flush.
 ///
+/// From file to file, and between their [streams](crate::fs::FileStream), holes stay holes.
+///
 /// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`), except if at most 16 KiB are asked for, or
 /// less is left of the file: those are read, and leave with the bytes sent before. From a stream the leases are written or sent. Files go
 /// with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
@@ -49,15 +51,16 @@ const PIECE: usize = 64 * 1024;
 /// # What dropping the future does
 ///
 /// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and a
-/// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file both
-/// cursors move at the end, so a second copy starts from the beginning. From or to a file that cannot seek, the piece that was read last
-/// may be lost. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has taken a part, or nothing
+/// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file,
+/// or between their [streams](crate::fs::FileStream), both cursors move at the end, so a second copy starts from the beginning; unless the
+/// target was opened for append: then each piece counts once it is on its way, as from a stream. From or to a file that cannot seek, the
+/// piece that was read last may be lost. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has taken a part, or nothing
 /// yet.
 ///
 /// # Errors
 /// The errors of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not read,
-/// it waits for that. If writing to a file fails, its cursor stands behind the written bytes; the rest of the piece that was received last
-/// is lost.
+/// it waits for that. If writing to a file fails, its cursor stands behind the written bytes, and so does the cursor of a file that is the
+/// source; of a stream, the rest of the piece that was received last is lost.
 pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
     copy_at_most(from, to, u64::MAX).await
 }
@@ -80,14 +83,22 @@ pub async fn copy_at_most(
     to: &mut impl CopySink,
     limit: u64,
 ) -> io::Result<u64> {
-    match (from.source(), to.sink()) {
-        (Source::File(from), Sink::File(to)) if !(from.has_cursor() && to.writes_at_offsets()) => {
-            in_order(from, Sink::File(to), limit).await
+    let (mut from, mut to) = (from.source(), to.sink());
+    let at_offsets =
+        from.file().is_some_and(File::has_cursor) && to.file().is_some_and(File::writes_at_offsets);
+    if at_offsets
+        && let (Some(from), Some(to)) = (from.settled_file().await?, to.settled_file().await?)
+    {
+        return between_files(from, to, limit).await;
+    }
+    match (from, to) {
+        (Source::File(from), Sink::File(to)) if from.has_cursor() && to.has_cursor() => {
+            append(from, to, limit).await
         }
+        (Source::File(from), Sink::File(to)) => in_order(from, Sink::File(to), limit).await,
         (Source::File(from), Sink::Send(to)) if !from.has_cursor() => {
             in_order(from, Sink::Send(to), limit).await
         }
-        (Source::File(from), Sink::File(to)) => between_files(from, to, limit).await,
         (Source::Recv(from), Sink::File(to)) => to_file(from, to, limit).await,
         (Source::Recv(from), Sink::Send(to)) => between_streams(from, to, limit).await,
         (Source::File(from), Sink::Send(to)) => {
@@ -161,7 +172,6 @@ async fn send_part(
 }
 
 async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
-    drop((from.settled().await?, to.settled().await?));
     let (start, there) = (from.move_cursor(0)?, to.move_cursor(0)?);
     let mut copied = 0;
     let ended = from.copy_range_to(start, to, there, limit, &mut copied).await;
@@ -170,12 +180,44 @@ async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     ended.map(|()| copied)
 }
 
-/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. A piece that was read and is not written when this is
-/// dropped is lost.
+/// Copies to the end of a file opened for append. The source's cursor moves once a piece was handed over: that piece is then written
+/// whatever becomes of the copy.
+async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
+    let cached = to.through_the_cache().await?;
+    to.check_dropped_writes()?;
+    let mut copied = 0;
+    while copied < limit {
+        drop(from.settled().await?);
+        let start = from.move_cursor(0)?;
+        let most = usize::try_from(limit - copied).map_or(PIECE, |left| left.min(PIECE));
+        let mut piece = from.read_piece(start, most).await?;
+        piece.truncate(most);
+        if piece.is_empty() {
+            break;
+        }
+        let (len, mut written) = (piece.len(), 0);
+        // From here to the first poll of the write nothing waits, so the copy cannot be dropped in between.
+        from.move_cursor(len as i64)?;
+        let ended = to.write_detached(piece.into(), cached.as_ref(), &mut written).await;
+        copied += written as u64;
+        if ended.is_err() {
+            from.move_cursor(written as i64 - len as i64)?;
+        }
+        ended?;
+    }
+    Ok(copied)
+}
+
+/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. A piece that was read and is not taken by the sink
+/// when this is dropped is lost. A file takes a piece at once, and a pipe when it is written.
 async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> {
     let (mut copied, mut unflushed) = (0, false);
     let cached = match &to {
-        Sink::File(to) => to.through_the_cache().await?,
+        Sink::File(to) => {
+            let cached = to.through_the_cache().await?;
+            to.check_dropped_writes()?;
+            cached
+        }
         Sink::Send(_) => None,
     };
     while copied < limit {
@@ -198,13 +240,10 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
         }
         copied += bytes.len() as u64;
         match &mut to {
-            Sink::File(to) => match &cached {
-                Some(cached) => {
-                    let _turn = to.settled().await?;
-                    to.write_through(cached, bytes).await?;
-                }
-                None => to.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0?,
-            },
+            Sink::File(to) if to.has_cursor() => {
+                to.write_detached(bytes.into(), cached.as_ref(), &mut 0).await?;
+            }
+            Sink::File(to) => to.write_whole(bytes, |_| CURSOR, None, &mut 0).await.0?,
             Sink::Send(to) => {
                 let mut piece = Outgoing::new(bytes);
                 poll_fn(|cx| piece.poll_send(cx, *to).1).await?;
@@ -220,10 +259,11 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
 
 async fn to_file(from: &mut dyn AsyncRecv, to: &File, limit: u64) -> io::Result<u64> {
     let cached = to.through_the_cache().await?;
+    to.check_dropped_writes()?;
     let mut transfer = Transfer::new(limit);
     while let Some(lease) = poll_fn(|cx| transfer.poll_next(cx, from)).await? {
         let len = lease.len();
-        to.write_detached(lease, cached.as_ref()).await?;
+        to.write_detached(lease.into(), cached.as_ref(), &mut 0).await?;
         transfer.note(len);
     }
     Ok(transfer.copied())

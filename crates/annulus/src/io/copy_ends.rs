@@ -1,8 +1,10 @@
 //! The sources and sinks of copies.
 
 use super::{AsyncRecv, AsyncSend};
-use crate::fs::File;
+use crate::fs::{File, FileStream};
 use crate::net::StreamHandle;
+use std::future::poll_fn;
+use std::io;
 
 /// A source of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncRecv`]. It is sealed: implement `AsyncRecv`.
 ///
@@ -70,6 +72,52 @@ pub enum Source<'a> {
 pub enum Sink<'a> {
     File(&'a File),
     Send(&'a mut dyn AsyncSend),
+}
+
+impl Source<'_> {
+    /// The file that is read, if it is one, or the stream of one.
+    pub(super) fn file(&mut self) -> Option<&File> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Recv(stream) => stream.own_file().map(|stream| stream.file()),
+        }
+    }
+
+    /// Like [`file`](Self::file), but with the cursor behind the last byte that was consumed, and no call at it in flight.
+    pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
+        match self {
+            Self::File(file) => settled(file).await.map(Some),
+            Self::Recv(stream) => stream_settled(stream.own_file()).await,
+        }
+    }
+}
+
+impl Sink<'_> {
+    /// The file that is written, if it is one, or the stream of one.
+    pub(super) fn file(&mut self) -> Option<&File> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Send(stream) => stream.own_file().map(|stream| stream.file()),
+        }
+    }
+
+    /// Like [`file`](Self::file), but with the cursor where the next byte is written, and no call at it in flight.
+    pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
+        match self {
+            Self::File(file) => settled(file).await.map(Some),
+            Self::Send(stream) => stream_settled(stream.own_file()).await,
+        }
+    }
+}
+
+async fn settled(file: &File) -> io::Result<&File> {
+    file.settled().await.map(|_| file)
+}
+
+async fn stream_settled(stream: Option<&mut FileStream>) -> io::Result<Option<&File>> {
+    let Some(stream) = stream else { return Ok(None) };
+    poll_fn(|cx| stream.poll_write_next(cx)).await?;
+    settled(stream.file()).await.map(Some)
 }
 
 /// A stream of this crate, for copies that know more ways than `AsyncSend` has.

@@ -3,6 +3,7 @@
 use super::framing::{self, Frame, Lines};
 use super::peek::Peek;
 use crate::bytes::lease::Lease;
+use crate::fs::FileStream;
 use crate::net::{StreamHandle, ended};
 use std::future::poll_fn;
 use std::io;
@@ -122,6 +123,11 @@ pub trait AsyncRecv {
 
     #[doc(hidden)]
     fn own_source(&self) -> Option<OwnSource<'_>> {
+        None
+    }
+
+    #[doc(hidden)]
+    fn own_file(&mut self) -> Option<&mut FileStream> {
         None
     }
 
@@ -365,6 +371,10 @@ impl<R: AsyncRecv + ?Sized> AsyncRecv for &mut R {
     fn own_source(&self) -> Option<OwnSource<'_>> {
         (**self).own_source()
     }
+
+    fn own_file(&mut self) -> Option<&mut FileStream> {
+        (**self).own_file()
+    }
 }
 
 impl<R: AsyncRecv + ?Sized> AsyncRecv for Box<R> {
@@ -372,6 +382,10 @@ impl<R: AsyncRecv + ?Sized> AsyncRecv for Box<R> {
 
     fn own_source(&self) -> Option<OwnSource<'_>> {
         (**self).own_source()
+    }
+
+    fn own_file(&mut self) -> Option<&mut FileStream> {
+        (**self).own_file()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;
 use crate::bytes::chunk::{Chunk, IntoChunk};
+use crate::fs::FileStream;
 use crate::net::AsStream;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -83,6 +84,11 @@ pub trait AsyncSend {
 
     #[doc(hidden)]
     fn own_stream(&self) -> Option<OwnStream<'_>> {
+        None
+    }
+
+    #[doc(hidden)]
+    fn own_file(&mut self) -> Option<&mut FileStream> {
         None
     }
 
@@ -241,6 +247,10 @@ impl<S: AsyncSend + ?Sized> AsyncSend for &mut S {
     fn own_stream(&self) -> Option<OwnStream<'_>> {
         (**self).own_stream()
     }
+
+    fn own_file(&mut self) -> Option<&mut FileStream> {
+        (**self).own_file()
+    }
 }
 
 impl<S: AsyncSend + ?Sized> AsyncSend for Box<S> {
@@ -248,6 +258,10 @@ impl<S: AsyncSend + ?Sized> AsyncSend for Box<S> {
 
     fn own_stream(&self) -> Option<OwnStream<'_>> {
         (**self).own_stream()
+    }
+
+    fn own_file(&mut self) -> Option<&mut FileStream> {
+        (**self).own_file()
     }
 }
 

@@ -59,9 +59,10 @@ pub(super) async fn send_file(
             mem::forget(head);
         }
         let (count, is_full) = match pages? {
+            // Only a read of nothing is the end: some files have no pages to send.
+            Pages::Sent(0) | Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
             Pages::Sent(count) => (count, is_short(file, offset, most, count)),
             Pages::NoSpace => (0, true),
-            Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
         };
         if count == 0 && !is_full {
             // Before Linux 6.5 the last pages of a file that ends sooner than expected wait for more.
@@ -199,10 +200,27 @@ fn cut(bytes: &mut Vec<u8>, most: u64) {
     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
 }
 
-/// Whether the two have no such call: reading and sending succeeds, or gives the error.
+/// Returns true if the error may be that of the call alone: file systems, sockets and seccomp profiles refuse it with many codes. Reading
+/// and sending then succeeds, or has the error. Errors of the socket itself are reported once, and would be lost.
 fn may_be_read_and_sent(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, Unsupported};
-    // Not every standard library knows this one as `Unsupported`.
-    let refused = error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error());
-    refused || matches!(error.kind(), InvalidInput | Unsupported)
+    let of_call = [
+        Errno::ACCESS,
+        Errno::BADF,
+        Errno::FAULT,
+        Errno::INVAL,
+        Errno::IO,
+        Errno::ISDIR,
+        Errno::NODEV,
+        Errno::NOMEM,
+        Errno::NOSYS,
+        Errno::NOTTY,
+        Errno::OPNOTSUPP,
+        Errno::OVERFLOW,
+        Errno::PERM,
+        Errno::SPIPE,
+        Errno::XDEV,
+    ];
+    let code = error.raw_os_error();
+    of_call.iter().any(|errno| code == Some(errno.raw_os_error()))
+        || error.kind() == io::ErrorKind::Unsupported
 }

@@ -14,6 +14,8 @@ use rustix::io::Errno;
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
 const SEEK_END: u32 = 2;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
 
 /// The number of an open file.
 pub(crate) type OpenId = u32;
@@ -269,6 +271,13 @@ impl Disk {
             SEEK_SET => 0,
             SEEK_CUR => self.cursor(file),
             SEEK_END => self.pages(file)?.len(),
+            SEEK_DATA | SEEK_HOLE => {
+                let (pages, at) = (self.pages(file)?, u64::try_from(offset).ok());
+                let data = origin == SEEK_DATA;
+                let find = |at| if data { pages.next_data(at) } else { pages.next_hole(at) };
+                let found = at.and_then(find).ok_or(Errno::NXIO)?;
+                return self.seek(file, found as i64, SEEK_SET, into);
+            }
             _ => return Err(Errno::INVAL),
         };
         let to = from.checked_add_signed(offset).filter(|&to| i64::try_from(to).is_ok());
@@ -346,6 +355,15 @@ impl Disk {
         if !keep && offset + len > pages.len() {
             pages.set_len(offset + len);
         }
+        Ok(0)
+    }
+
+    /// Turns a range into a hole.
+    pub(crate) fn punch(&mut self, file: OpenId, offset: u64, len: u64) -> Result<usize, Errno> {
+        let pages = self.writable(file)?;
+        let last = pages.len().next_multiple_of(PAGE as u64);
+        let len = len.min(last.saturating_sub(offset));
+        pages.punch(offset, len as usize);
         Ok(0)
     }
 

@@ -99,6 +99,29 @@ impl Pages {
         }
     }
 
+    /// The first byte of data from an offset on.
+    pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
+        let (page, _) = self.live.range(offset / PAGE as u64..).next()?;
+        Some(offset.max(page * PAGE as u64)).filter(|data| *data < self.len)
+    }
+
+    /// The first byte of a hole from an offset on. The end of the file counts as one.
+    pub(super) fn next_hole(&self, offset: u64) -> Option<u64> {
+        let missing = (offset / PAGE as u64..).find(|page| !self.live.contains_key(page))?;
+        (offset < self.len).then(|| offset.max(missing * PAGE as u64).min(self.len))
+    }
+
+    /// Turns a range into a hole.
+    pub(super) fn punch(&mut self, offset: u64, len: usize) {
+        for (page, at, count) in parts(offset, len) {
+            if count == PAGE {
+                self.live.remove(&page);
+            } else if self.live.contains_key(&page) {
+                Rc::make_mut(&mut self.dirty(page).bytes)[at..at + count].fill(0);
+            }
+        }
+    }
+
     /// A page to write to.
     fn dirty(&mut self, page: u64) -> &mut Page {
         let empty = || Page { bytes: Rc::new([0; PAGE]), dirty: true, cached: true };
@@ -173,6 +196,23 @@ mod tests {
         pages.set_len(4095);
         pages.set_len(5000);
         assert_eq!(pages.read(4090, 10, false), [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn holes_are_found_and_punched() {
+        let page = PAGE as u64;
+        let mut pages = Pages::default();
+        pages.write(page, &[1; 2 * PAGE]);
+        pages.set_len(5 * page - 1);
+        assert_eq!((pages.next_data(0), pages.next_data(page + 1)), (Some(page), Some(page + 1)));
+        assert_eq!((pages.next_hole(0), pages.next_hole(page + 1)), (Some(0), Some(3 * page)));
+        assert_eq!((pages.next_data(3 * page), pages.next_hole(5 * page)), (None, None));
+        pages.write(3 * page, &[1; 2 * PAGE - 1]);
+        assert_eq!(pages.next_hole(page), Some(5 * page - 1), "the end");
+        pages.punch(page + 1, 2 * PAGE);
+        assert_eq!((pages.next_hole(page), pages.count()), (Some(2 * page), 3));
+        assert_eq!(pages.read(page, 2, false), [1, 0]);
+        assert_eq!(pages.read(3 * page, 2, false), [0, 1]);
     }
 
     #[test]

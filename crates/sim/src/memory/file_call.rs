@@ -101,6 +101,8 @@ const AT_EMPTY_PATH: u32 = 0x1000;
 const AT_REMOVEDIR: u32 = 0x200;
 const FSYNC_DATASYNC: u32 = 1;
 const FALLOCATE_KEEP_SIZE: u32 = 1;
+/// Which must keep the size.
+const FALLOCATE_PUNCH_HOLE: u32 = 2 | FALLOCATE_KEEP_SIZE;
 const RENAME_NOREPLACE: u32 = 1;
 /// Most bytes of a path, including its zero.
 const MOST_PATH: usize = 4096;
@@ -173,6 +175,9 @@ impl FileRequest {
             }
             F::Allocate { fd, mode, offset, len } if mode <= FALLOCATE_KEEP_SIZE => {
                 Call::on(find(fd)?, move |disk, file| disk.allocate(*file, mode != 0, offset, len))
+            }
+            F::Allocate { fd, mode: FALLOCATE_PUNCH_HOLE, offset, len } if len > 0 => {
+                Call::on(find(fd)?, move |disk, file| disk.punch(*file, offset, len))
             }
             // There are no pipes: status flags do not matter here.
             F::Advise { fd, .. } | F::SetFlags { fd, .. } => Call::on(find(fd)?, |_, _| Ok(0)),

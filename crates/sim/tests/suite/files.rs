@@ -101,6 +101,38 @@ fn a_directory_lists_its_names() {
 }
 
 #[test]
+fn holes_are_found_and_punched() {
+    const DATA: u32 = 3;
+    const HOLE: u32 = 4;
+    on_both_disks(|mut fixture| {
+        let file = fixture.open("a", CREATE).unwrap();
+        let mib = 1 << 20;
+        assert_eq!(fixture.call(FileCall::SetLen { fd: file, len: 4 * mib }), Ok(0));
+        assert_eq!(fixture.write(file, &[7; 8192], mib), Ok(8192));
+        let mut seek = |offset: u64, origin| {
+            let mut position = u64::MAX;
+            let seek =
+                FileCall::Seek { fd: file, offset: offset as i64, origin, position: &mut position };
+            fixture.call(seek).map(|_| position)
+        };
+        let data = seek(0, DATA);
+        if data == Ok(0) {
+            return println!("skipped: the file system knows no holes");
+        }
+        assert_eq!((data, seek(mib, HOLE)), (Ok(mib), Ok(mib + 8192)));
+        assert_eq!((seek(0, HOLE), seek(4 * mib - 1, HOLE)), (Ok(0), Ok(4 * mib - 1)));
+        assert_eq!(
+            (seek(2 * mib, DATA), seek(4 * mib, HOLE)),
+            (Err(Errno::NXIO), Err(Errno::NXIO))
+        );
+        let punch = FileCall::Allocate { fd: file, mode: 3, offset: mib, len: 8192 };
+        assert_eq!(fixture.call(punch), Ok(0));
+        assert_eq!(fixture.read(file, 9000, mib).unwrap(), [0; 9000]);
+        assert_eq!(fixture.size("a"), Ok(4 * mib));
+    });
+}
+
+#[test]
 fn a_removed_directory_lists_nothing_and_takes_no_names() {
     on_both_disks(|mut fixture| {
         fixture.make_dir("d").unwrap();

@@ -32,6 +32,12 @@ impl ChunkQueue {
         }
     }
 
+    pub(super) fn push_front(&mut self, chunk: Chunk) {
+        if let Some(second) = self.first.replace(chunk) {
+            self.rest.get_or_insert_default().push_front(second);
+        }
+    }
+
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Chunk> {
         let next = self.rest.as_mut().and_then(|rest| rest.pop_front());

@@ -407,7 +407,7 @@ impl Streams {
             SendPhase::Single(single) => return single::on_event(self, io, event, single),
             _ => return io.late(event),
         }
-        let result = carriers::on_writable(stream, &mut self.shared, event.result);
+        let result = carriers::on_writable(stream, &mut self.shared, io, event.result);
         stream.on_sent(&mut self.shared, io, result);
         if stream.dropped {
             self.close_if_done(io, slot);

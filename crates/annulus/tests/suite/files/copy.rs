@@ -5,12 +5,14 @@ use crate::common::touch;
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
 use annulus::fs::{self, File, OpenOptions, Policy};
-use annulus::io::{AsyncSend, CopySink, CopySource, copy, copy_at_most, copy_range};
+use annulus::io::{AsyncRecv, AsyncSend, CopySink, CopySource, copy, copy_at_most, copy_range};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::pipe::pipe;
 use annulus::time::timeout;
 use annulus::{JoinHandle, spawn};
 use std::io::{self, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -410,6 +412,120 @@ fn direct_files_are_copied_whatever_their_length() {
         assert_eq!(to.seek(SeekFrom::Current(0)).await?, text.len() as u64);
         assert_eq!(copy(&mut &b"and a tail"[..], &mut to).await?, 10);
         assert!(fs::read(place.join("to")).await? == [&text[..], b"and a tail"].concat());
+        Ok(())
+    });
+}
+
+/// A file of 32 MiB with a little data in the middle and before the end, and its bytes.
+async fn sparse(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let file = File::create(path).await?;
+    file.write_all_at(vec![7; 4096], 8 << 20).await.0?;
+    file.write_all_at(vec![8; 100_000], 20 << 20).await.0?;
+    file.set_len(32 << 20).await?;
+    let mut bytes = vec![0; 32 << 20];
+    bytes[8 << 20..][..4096].fill(7);
+    bytes[20 << 20..][..100_000].fill(8);
+    Ok(bytes)
+}
+
+/// Checks a copy of a sparse file: its bytes, and that it takes no more space.
+fn check_sparse(from: &Path, to: &Path, bytes: &[u8]) {
+    assert!(std::fs::read(to).unwrap() == bytes);
+    let [from, to] = [from, to].map(|path| std::fs::metadata(path).unwrap().blocks() * 512);
+    assert!(to <= from + 65_536, "{to} bytes of space, and {from} those of the source");
+}
+
+#[test]
+fn holes_stay_holes() {
+    everywhere(|place| async move {
+        let (from, to) = (place.join("from"), place.join("to"));
+        let bytes = sparse(&from).await?;
+        let len = bytes.len() as u64;
+        if std::fs::metadata(&from)?.blocks() * 512 > len / 2 {
+            println!("skipped: the file system has no holes");
+            return Ok(());
+        }
+        assert_eq!(fs::copy(&from, &to).await?, len);
+        check_sparse(&from, &to, &bytes);
+        // Where there is something else, it becomes a hole.
+        fs::write(&to, vec![1; 30 << 20]).await?;
+        let target = OpenOptions::new().write(true).open(&to).await?;
+        assert_eq!(File::open(&from).await?.copy_to(&target).await?, len);
+        check_sparse(&from, &to, &bytes);
+
+        let (mut source, mut target) = (File::open(&from).await?, File::create(&to).await?);
+        assert_eq!(copy_at_most(&mut source, &mut target, 10 << 20).await?, 10 << 20);
+        assert_eq!(target.metadata().await?.len(), 10 << 20, "it ends in a hole");
+        assert_eq!(copy(&mut source, &mut target).await?, len - (10 << 20));
+        assert_eq!(source.seek(SeekFrom::Current(0)).await?, len);
+        assert_eq!(target.seek(SeekFrom::Current(0)).await?, len);
+        check_sparse(&from, &to, &bytes);
+
+        let mut source = File::open(&from).await?.into_stream();
+        let mut target = File::create(&to).await?.into_stream();
+        assert_eq!(source.fill_buf().await?.first(), Some(&0));
+        source.consume(1);
+        target.write_all(&[0]).await?;
+        assert_eq!(copy(&mut source, &mut target).await?, len - 1);
+        assert!(source.fill_buf().await?.is_empty());
+        target.write_all(b"tail").await?;
+        target.flush().await?;
+        check_sparse(&from, &to, &[&bytes[..], b"tail"].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_is_copied_into_itself() {
+    everywhere(|place| async move {
+        let bytes = sparse(place.join("file")).await?;
+        let options = OpenOptions::new().read(true).write(true);
+        let mut from = options.open(place.join("file")).await?;
+        let mut to = options.open(place.join("file")).await?;
+        to.seek(SeekFrom::End(0)).await?;
+        assert_eq!(copy_at_most(&mut from, &mut to, 32 << 20).await?, 32 << 20);
+        assert!(std::fs::read(place.join("file"))? == [&bytes[..], &bytes].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn files_of_the_system_are_copied_whatever_their_length_says() {
+    everywhere(|place| async move {
+        for path in ["/proc/version", "/sys/devices/system/cpu/online", "/sys/kernel/mm/ksm/run"] {
+            let Ok(expected) = std::fs::read(path) else {
+                assert_ne!(path, "/proc/version");
+                continue;
+            };
+            let to = place.join("to");
+            assert_eq!(fs::copy(path, &to).await?, expected.len() as u64, "{path}");
+            assert!(std::fs::read(&to)? == expected, "{path}");
+            std::fs::remove_file(&to)?;
+            let (from, mut into) = (File::open(path).await?, File::create(&to).await?);
+            assert_eq!(from.copy_to(&into).await?, expected.len() as u64, "{path}");
+            let mut from = File::open(path).await?;
+            into.seek(SeekFrom::Start(0)).await?;
+            assert_eq!(copy(&mut from, &mut into).await?, expected.len() as u64, "{path}");
+            assert!(std::fs::read(&to)? == expected, "{path}");
+            std::fs::remove_file(&to)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_copy_to_an_append_file_goes_on_where_a_dropped_one_ended() {
+    everywhere(|place| async move {
+        fs::write(place.join("from"), &pattern()[..600_000]).await?;
+        fs::write(place.join("to"), "head").await?;
+        let mut from = File::open(place.join("from")).await?;
+        let options = OpenOptions::new().append(true);
+        let mut to = options.open(place.join("to")).await?;
+        copy_with_drops(&mut from, &mut to).await?;
+        to.sync_data().await?;
+        assert!(fs::read(place.join("to")).await? == [b"head", &pattern()[..600_000]].concat());
+        assert_eq!(from.seek(SeekFrom::Current(0)).await?, 600_000);
+        assert_eq!(to.seek(SeekFrom::Current(0)).await?, 600_004);
         Ok(())
     });
 }

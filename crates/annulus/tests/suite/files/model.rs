@@ -7,13 +7,15 @@ use crate::files::mode::Mode;
 use crate::sim::seeds::number;
 use annulus::Runtime;
 use annulus::fs::{AlignedBuf, File, IoBuf, OpenOptions, Policy, Slice};
-use annulus::io::copy;
+use annulus::io::{copy, copy_at_most};
 use annulus::sim::{Sim, run_on};
 use fastrand::Rng;
 use std::io::{self, ErrorKind, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const BLOCK: usize = 4096;
+/// Bytes of a file to copy from.
+const SOURCE_LEN: usize = 500_000;
 /// Random sequences of each mode, unless `ANNULUS_FILE_SEQUENCES` says how many.
 const SEQUENCES: u64 = 6;
 /// Calls of a sequence.
@@ -55,6 +57,9 @@ struct Sequence {
     clone: File,
     bytes: Vec<u8>,
     cursor: usize,
+    /// A file to copy from, and its bytes.
+    source: File,
+    source_bytes: Vec<u8>,
 }
 
 impl Sequence {
@@ -64,8 +69,10 @@ impl Sequence {
             Err(error) if kind == Kind::Direct || is_full(&error) => return Ok(()),
             opened => opened?,
         };
-        let (clone, rng) = (file.try_clone()?, Rng::with_seed(seed));
-        let mut this = Self { kind, rng, file, clone, bytes: Vec::new(), cursor: 0 };
+        let (clone, mut rng) = (file.try_clone()?, Rng::with_seed(seed));
+        let Some((source, source_bytes)) = source(&path, &mut rng).await? else { return Ok(()) };
+        let bytes = Vec::new();
+        let mut this = Self { kind, rng, file, clone, bytes, cursor: 0, source, source_bytes };
         for step in 0..STEPS {
             this.step()
                 .await
@@ -91,7 +98,7 @@ impl Sequence {
         }
         let len = *self.rng.choice(&[0, 1, 100, 5000, 70_000, 300_000]).expect("some");
         let (len, at) = (self.kind.rounded(len), self.kind.rounded(self.rng.usize(..100_000)));
-        match self.rng.u32(..10) {
+        match self.rng.u32(..13) {
             0 | 1 => self.write(len).await,
             2 => {
                 let (read, got) = self.file.read(self.buffer(len)?).await;
@@ -120,6 +127,9 @@ impl Sequence {
             }
             7 => self.copy(len).await,
             8 => self.begin_copy(len).await,
+            9 => self.copy_file(len).await,
+            // Otherwise a copy goes to offsets, and a call of it may be made after it was dropped.
+            10..=12 if self.kind == Kind::Append => self.begin_copy_file(len).await,
             _ => self.begin_write(len).await,
         }
     }
@@ -165,6 +175,43 @@ impl Sequence {
             Err(error) => Err(error),
         };
         self.written(&expected, copied).await
+    }
+
+    /// A copy of a part of another file.
+    async fn copy_file(&mut self, len: usize) -> io::Result<()> {
+        let at = self.rng.usize(..SOURCE_LEN - len);
+        self.source.seek(SeekFrom::Start(at as u64)).await?;
+        self.finish_copy_file(at, at + len).await
+    }
+
+    /// A copy of a part of another file that is dropped, then finished by another. The source's cursor says how much it has taken.
+    async fn begin_copy_file(&mut self, len: usize) -> io::Result<()> {
+        let at = self.rng.usize(..SOURCE_LEN - len);
+        self.source.seek(SeekFrom::Start(at as u64)).await?;
+        begin(copy_at_most(&mut self.source, &mut self.file, len as u64)).await;
+        let begun = self.clone.sync_data().await;
+        let taken = self.source_position().await?;
+        let expected = self.source_bytes[at..taken].to_vec();
+        self.written(&expected, begun.map(|()| expected.len())).await?;
+        let position = self.position().await?;
+        assert_eq!(position, self.cursor, "behind what the dropped copy has taken");
+        self.source.seek(SeekFrom::Start(taken as u64)).await?;
+        self.finish_copy_file(taken, at + len).await
+    }
+
+    /// Copies from the source's cursor to an offset. Afterwards both cursors are behind the bytes that were copied.
+    async fn finish_copy_file(&mut self, from: usize, to: usize) -> io::Result<()> {
+        let expected = self.source_bytes[from..to].to_vec();
+        let copied = copy_at_most(&mut self.source, &mut self.file, expected.len() as u64).await;
+        let before = self.end();
+        self.written(&expected, copied.map(|count| count as usize)).await?;
+        let count = if expected.is_empty() { 0 } else { self.end().saturating_sub(before) };
+        assert_eq!(self.source_position().await?, from + count, "the source's cursor");
+        Ok(())
+    }
+
+    async fn source_position(&mut self) -> io::Result<usize> {
+        Ok(self.source.seek(SeekFrom::Current(0)).await? as usize)
     }
 
     /// A write that is dropped. It is made or not; the simulated disk may take a part, as any write may.
@@ -235,6 +282,26 @@ impl Sequence {
         let copy = buffer[..len].to_vec();
         Ok((buffer.slice(..len), copy))
     }
+}
+
+/// A file with a hole in its middle, and its bytes; `None` if the disk is too full. It has no name, so nothing is left of it.
+async fn source(path: &Path, rng: &mut Rng) -> io::Result<Option<(File, Vec<u8>)>> {
+    let path = path.with_extension("source");
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
+    let file = match options.open(&path).await {
+        Err(error) if is_full(&error) => return Ok(None),
+        opened => opened?,
+    };
+    annulus::fs::remove_file(&path).await?;
+    let mut bytes = vec![0; SOURCE_LEN];
+    for at in [0, SOURCE_LEN - 100_000] {
+        bytes[at..at + 100_000].fill_with(|| rng.u8(1..));
+        match file.write_all_at(bytes[at..at + 100_000].to_vec(), at as u64).await.0 {
+            Err(error) if is_full(&error) => return Ok(None),
+            written => written?,
+        }
+    }
+    Ok(Some((file, bytes)))
 }
 
 /// Whether a write failed because it did not fit.

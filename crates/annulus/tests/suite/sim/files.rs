@@ -47,6 +47,29 @@ fn files_are_written_read_moved_and_removed() {
 }
 
 #[test]
+fn holes_stay_holes_under_simulation() {
+    for policy in policies() {
+        let ran = on(&Sim::builder(1).build(), policy, async {
+            let file = File::create("/from").await?;
+            file.write_all_at(vec![7; 5000], 1_000_000).await.0?;
+            file.set_len(3_000_000).await?;
+            let expected = fs::read("/from").await?;
+            assert_eq!(fs::copy("/from", "/to").await?, 3_000_000);
+            assert!(fs::read("/to").await? == expected);
+            let blocks = fs::metadata("/from").await?.blocks();
+            assert_eq!(fs::metadata("/to").await?.blocks(), blocks);
+            fs::write("/to", vec![1; 2_000_000]).await?;
+            let target = OpenOptions::new().write(true).open("/to").await?;
+            assert_eq!(File::open("/from").await?.copy_to(&target).await?, 3_000_000);
+            assert!(fs::read("/to").await? == expected);
+            assert_eq!(fs::metadata("/to").await?.blocks(), blocks);
+            Ok(())
+        });
+        ran.unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+    }
+}
+
+#[test]
 fn removers_of_the_same_tree_all_succeed_under_simulation() {
     for policy in policies() {
         let sim = Sim::builder(1).build();

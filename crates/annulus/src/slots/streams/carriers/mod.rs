@@ -114,12 +114,13 @@ pub(super) fn send(
 pub(super) fn on_writable(
     stream: &mut Stream,
     shared: &mut Shared,
+    io: &mut Io,
     result: Result<u32, Errno>,
 ) -> Result<u32, Errno> {
     let Some(carrier) = stream.carrier.as_deref() else { return result };
     match carrier {
         &Carrier::Pipe(signal) => pipe::write(stream, signal, result),
-        Carrier::Link(link) if link.holds_bytes() => splice::drain(stream, shared, result),
+        Carrier::Link(link) if link.holds_bytes() => splice::drain(stream, shared, io, result),
         Carrier::Descriptors(_) | Carrier::Link(_) => result,
     }
 }

@@ -9,6 +9,7 @@
 
 use super::link::Forward;
 use crate::base::io::Io;
+use crate::bytes::chunk::Chunk;
 use crate::slots::streams::recv::End;
 use crate::slots::streams::send::SendPhase;
 use crate::slots::streams::{Shared, Stream, Streams};
@@ -39,6 +40,8 @@ struct Pipe {
 pub(crate) struct Pipes {
     empty: Vec<Pipe>,
     counted: Rc<()>,
+    /// The system refused to move bytes out of a pipe: none is used any more.
+    refused: bool,
 }
 
 /// Bytes in a pipe, which are sent before the queued ones.
@@ -74,6 +77,9 @@ enum Moved {
 impl Pipes {
     /// An empty pipe, unless there are enough.
     fn take(&mut self) -> Option<Pipe> {
+        if self.refused {
+            return None;
+        }
         self.empty.pop().or_else(|| self.open())
     }
 
@@ -179,7 +185,7 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase:
         return stream.await_writable(io, phase);
     }
     stream.tx.phase = phase;
-    let sent = drain(stream, shared, Ok(0));
+    let sent = drain(stream, shared, io, Ok(0));
     if stream.tx.flying == 0 {
         stream.await_settling(shared);
     } else {
@@ -192,6 +198,7 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase:
 pub(super) fn drain(
     stream: &mut Stream,
     shared: &mut Shared,
+    io: &mut Io,
     waited: Result<u32, Errno>,
 ) -> Result<u32, Errno> {
     let (fd, signal) = (stream.fd, stream.tx.single.pages.unwrap_or(pipe::SigPipe::Raised));
@@ -203,6 +210,13 @@ pub(super) fn drain(
         Some(errno) => Err(errno),
         None => splice::drain(spliced.pipe.read.as_fd(), fd, before, signal),
     };
+    if let Err(errno) = sent
+        && failed.is_none()
+        && is_of_call(errno)
+        && !is_temporary(errno)
+    {
+        return send_copied(stream, shared, io);
+    }
     let left = before - sent.unwrap_or(0);
     spliced.bytes = left;
     if left == 0 {
@@ -215,6 +229,30 @@ pub(super) fn drain(
         shared.carriers.resumed.push(from);
     }
     sent.map(|_| 0)
+}
+
+/// Takes the bytes out of the pipe and queues them, since the call that would have sent them is refused.
+#[cold]
+fn send_copied(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> Result<u32, Errno> {
+    shared.carriers.pipes.refused = true;
+    let Some(link) = stream.link() else { return Ok(0) };
+    let Some(Spliced { pipe, bytes, from }) = link.spliced.take() else { return Ok(0) };
+    let taken = splice::take(pipe.read.as_fd(), bytes);
+    shared.carriers.resumed.push(from);
+    stream.drop_unused_link();
+    stream.tx.flying = 0;
+    match taken {
+        Ok(taken) => {
+            let chunk = Chunk::from(taken);
+            io.memory.meter.add(chunk.weight());
+            stream.tx.queue.push_front(chunk);
+            Ok(0)
+        }
+        Err(errno) => {
+            stream.tx.bytes -= bytes;
+            Err(errno)
+        }
+    }
 }
 
 impl Streams {
@@ -237,16 +275,26 @@ fn outcome(moved: Result<usize, Errno>) -> Moved {
         Ok(0) => Moved::ByReceive,
         Ok(count) => Moved::Bytes(count),
         Err(Errno::AGAIN) => Moved::Nothing,
-        Err(
-            Errno::INVAL
-            | Errno::NOSYS
-            | Errno::PERM
-            | Errno::ACCESS
-            | Errno::OPNOTSUPP
-            | Errno::NOMEM,
-        ) => Moved::ByReceive,
+        Err(errno) if is_of_call(errno) => Moved::ByReceive,
         Err(errno) => Moved::Failed(errno),
     }
+}
+
+/// Returns true for errors of the call, which the sockets know nothing of: file systems, sockets and seccomp profiles refuse it with many
+/// codes.
+fn is_of_call(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ACCESS
+            | Errno::INVAL
+            | Errno::NOMEM
+            | Errno::NOSYS
+            | Errno::OPNOTSUPP
+            | Errno::OVERFLOW
+            | Errno::PERM
+            | Errno::SPIPE
+            | Errno::XDEV
+    )
 }
 
 /// A send that failed so is tried again.
@@ -276,7 +324,7 @@ mod tests {
         assert!(matches!(outcome(Ok(7)), Moved::Bytes(7)));
         assert!(matches!(outcome(Ok(0)), Moved::ByReceive));
         assert!(matches!(outcome(Err(Errno::AGAIN)), Moved::Nothing));
-        for errno in [Errno::NOSYS, Errno::PERM, Errno::INVAL] {
+        for errno in [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::OVERFLOW, Errno::XDEV] {
             assert!(matches!(outcome(Err(errno)), Moved::ByReceive));
         }
         assert!(matches!(outcome(Err(Errno::CONNRESET)), Moved::Failed(Errno::CONNRESET)));

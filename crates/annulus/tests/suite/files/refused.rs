@@ -1,0 +1,174 @@
+//! Copies for which the kernel's calls are refused, or return 0 before the end: all bytes arrive. Each test is a process of its own: a
+//! seccomp filter stays for good.
+
+use crate::common::again::{self, again};
+use crate::common::denied::{deny, deny_with, deny_without};
+use crate::common::{pair, pattern, receive};
+use crate::files::mode::{Mode, everywhere};
+use annulus::fs::{self, File, Policy};
+use annulus::io::{copy, copy_at_most, copy_bidirectional, copy_range};
+use annulus::{Runtime, spawn};
+use std::io;
+
+/// The codes with which such calls are refused. 0 is no error: the call does nothing and returns 0.
+const REFUSALS: [i32; 9] = [
+    0,
+    libc::EPERM,
+    libc::EACCES,
+    libc::ENOSYS,
+    libc::EINVAL,
+    libc::EXDEV,
+    libc::EOPNOTSUPP,
+    libc::EOVERFLOW,
+    libc::EIO,
+];
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn files_are_copied_whatever_copy_file_range_answers() {
+    if !again::is_alone(again!(files_are_copied_whatever_copy_file_range_answers)) {
+        return;
+    }
+    for errno in REFUSALS {
+        deny(libc::SYS_copy_file_range, errno);
+        everywhere(|place| async move {
+            let text = pattern(600_000);
+            std::fs::write(place.join("from"), &text)?;
+            assert_eq!(fs::copy(place.join("from"), place.join("to")).await?, 600_000);
+            assert!(std::fs::read(place.join("to"))? == text);
+            let mut from = File::open(place.join("from")).await?;
+            let mut to = File::create(place.join("to")).await?;
+            assert_eq!(copy_at_most(&mut from, &mut to, 300_000).await?, 300_000);
+            assert_eq!(copy(&mut from, &mut to).await?, 300_000);
+            assert!(std::fs::read(place.join("to"))? == text);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_kernel_copy_of_nothing_is_not_the_end() {
+    if !again::is_alone(again!(a_kernel_copy_of_nothing_is_not_the_end)) {
+        return;
+    }
+    // After a first call of 16 MiB.
+    deny_with(libc::SYS_copy_file_range, 0, 4, 2 * MIB as u32);
+    everywhere(|place| async move {
+        let text = pattern(20 * MIB);
+        std::fs::write(place.join("from"), &text)?;
+        let mut from = File::open(place.join("from")).await?;
+        let mut to = File::create(place.join("to")).await?;
+        assert_eq!(copy_at_most(&mut from, &mut to, 18 * MIB as u64).await?, 18 * MIB as u64);
+        assert!(std::fs::read(place.join("to"))? == text[..18 * MIB]);
+        Ok(())
+    });
+}
+
+#[test]
+fn files_are_sent_whatever_sendfile_answers() {
+    if !again::is_alone(again!(files_are_sent_whatever_sendfile_answers)) {
+        return;
+    }
+    for errno in REFUSALS {
+        deny(libc::SYS_sendfile, errno);
+        everywhere(|place| async move {
+            let text = pattern(3 * MIB);
+            std::fs::write(place.join("from"), &text)?;
+            let mut from = File::open(place.join("from")).await?;
+            let (mut near, mut far) = pair().await?;
+            let sent = spawn(async move {
+                near.send("head").await?;
+                let part = copy_range(&from, ..MIB as u64, &mut near).await?;
+                Ok::<_, io::Error>(part + copy(&mut from, &mut near).await?)
+            });
+            let got = receive(&mut far, 4 + 4 * MIB).await?;
+            assert_eq!(sent.await.unwrap()?, 4 * MIB as u64);
+            assert!(got == [b"head", &text[..MIB], &text[..]].concat());
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_sendfile_of_nothing_is_not_the_end() {
+    if !again::is_alone(again!(a_sendfile_of_nothing_is_not_the_end)) {
+        return;
+    }
+    // After two calls of 1 MiB each.
+    deny_with(libc::SYS_sendfile, 0, 3, MIB as u32 / 2);
+    everywhere(|place| async move {
+        let text = pattern(2 * MIB + MIB / 2);
+        std::fs::write(place.join("from"), &text)?;
+        let from = File::open(place.join("from")).await?;
+        let (mut near, mut far) = pair().await?;
+        let len = text.len() as u64;
+        let sent = spawn(async move { copy_range(&from, ..len, &mut near).await });
+        let got = receive(&mut far, text.len()).await?;
+        assert_eq!(sent.await.unwrap()?, len);
+        assert!(got == text);
+        Ok(())
+    });
+}
+
+/// Sends bytes both ways through a proxy, in pieces that go through a pipe if that is allowed.
+async fn proxied() -> io::Result<()> {
+    let ((client, mut near), (mut far, server)) = (pair().await?, pair().await?);
+    let copied = spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+    let text = pattern(2 * MIB);
+    let ends = [client, server].map(|end| {
+        let text = text.clone();
+        spawn(async move {
+            let (mut recv, mut send) = end.split();
+            let sending = text.clone();
+            let sent = spawn(async move {
+                for piece in sending.chunks(50_000) {
+                    send.send(piece.to_vec()).await?;
+                }
+                send.shutdown().await
+            });
+            assert!(receive(&mut recv, text.len()).await? == text);
+            sent.await.unwrap()
+        })
+    });
+    for end in ends {
+        end.await.unwrap()?;
+    }
+    assert_eq!(copied.await.unwrap()?, (2 * MIB as u64, 2 * MIB as u64));
+    Ok(())
+}
+
+fn proxy_on_both_drivers() -> u64 {
+    let modes = Mode::all().into_iter().filter(|mode| mode.policy == Policy::Inline);
+    let spliced = modes.map(|mode| {
+        let builder = Runtime::builder().driver(mode.driver).splice_threshold(Some(1));
+        let mut runtime = builder.build().unwrap();
+        runtime.block_on(proxied()).unwrap_or_else(|error| panic!("{mode:?}: {error}"));
+        runtime.counters().spliced_bytes
+    });
+    spliced.sum()
+}
+
+#[test]
+fn streams_are_copied_whatever_splice_answers() {
+    if !again::is_alone(again!(streams_are_copied_whatever_splice_answers)) {
+        return;
+    }
+    assert!(proxy_on_both_drivers() > 0, "the pipe is used");
+    for errno in REFUSALS.into_iter().filter(|errno| *errno != libc::EIO) {
+        deny(libc::SYS_splice, errno);
+        assert_eq!(proxy_on_both_drivers(), 0);
+    }
+}
+
+#[test]
+fn bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent() {
+    if !again::is_alone(again!(bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent)) {
+        return;
+    }
+    for errno in [libc::EPERM, libc::EINVAL, libc::ENOSYS, libc::EOVERFLOW] {
+        // Into the pipe goes what it holds, 1 MiB, and less comes out.
+        deny_without(libc::SYS_splice, errno, 4, MIB as u32);
+        assert!(proxy_on_both_drivers() > 0, "the pipe is used");
+    }
+}
