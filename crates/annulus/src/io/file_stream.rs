@@ -13,15 +13,9 @@ use std::task::{Context, Poll, ready};
 impl AsyncRecv for FileStream {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         ready!(self.poll_sought(cx))?;
-        // The file may have grown: its end is reported again only for the bytes before it.
-        let ended = mem::take(&mut self.ended);
-        while !ended && self.unread().len() < n.max(1) {
-            if ready!(self.poll_more(cx))? == 0 {
-                self.ended = true;
-                break;
-            }
+        while !self.ended && self.unread().len() < n.max(1) {
+            self.ended = ready!(self.poll_more(cx))? == 0;
         }
-        self.ended |= ended && !self.unread().is_empty();
         Poll::Ready(Ok(self.unread()))
     }
 

@@ -26,11 +26,13 @@ pub struct Peek<'a, R> {
     /// `None` once ready.
     from: Option<&'a mut R>,
     n: usize,
+    /// An end that was shown to an earlier future is forgotten.
+    has_begun: bool,
 }
 
 impl<'a, R: AsyncRecv> Peek<'a, R> {
     pub(super) fn new(from: &'a mut R, n: usize) -> Self {
-        Self { from: Some(from), n }
+        Self { from: Some(from), n, has_begun: false }
     }
 }
 
@@ -40,6 +42,9 @@ impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let n = self.n;
         let from = self.from.take().expect("polled after its end");
+        if !std::mem::replace(&mut self.has_begun, true) {
+            from.consume(0);
+        }
         // Asked twice, since a borrow that is returned in one case only would last in the other, too.
         if from.poll_peek(cx, n)?.is_pending() {
             self.from = Some(from);

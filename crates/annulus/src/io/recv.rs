@@ -56,13 +56,19 @@ use std::task::{Context, Poll, ready};
 )]
 pub trait AsyncRecv {
     /// Shows the next bytes in one piece: at least `n` of them, and at least one; fewer only at the end of the stream, none if nothing
-    /// is left. They stay until they are consumed, and a call that was ready is ready again until then.
+    /// is left. They stay until they are consumed.
+    ///
+    /// A call that was ready is ready again, and shows the same bytes, until [`consume`](Self::consume) is called. This includes the end of
+    /// the stream, so that code may look at the same bytes several times in one poll. For streams of this crate there is one exception:
+    /// a task that looks more than a thousand times and consumes nothing may have to wait for its next
+    /// [turn](crate::Builder::task_budget).
     ///
     /// # Errors
     /// The errors of receiving; bytes that came before stay.
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>>;
 
-    /// Drops the first `n` bytes of those that were shown last.
+    /// Drops the first `n` bytes of those that were shown last. If the end was shown, the next look asks again, also after
+    /// `consume(0)`: files grow, and terminals go on.
     ///
     /// # Panics
     /// If fewer were shown.

@@ -102,8 +102,8 @@ impl AsyncSeek for FileStream {
 
 /// A stream that has the traits of `tokio::io`, such as a TLS session, as one with those of [`annulus::io`](crate::io): code that is generic over
 /// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with the bytes peeked at. The
-/// traits that the stream has stay. Its end is final until [`consume`](AsyncRecv::consume) is called, also with 0, as every read does: a
-/// file that grows and a terminal go on.
+/// traits that the stream has stay. Its end is final until [`consume`](AsyncRecv::consume) is called, also with 0, as every method with
+/// a future of its own does: a file that grows and a terminal go on.
 ///
 /// Streams of this crate need no adapter. A stream that is not `Unpin` is put into a `Box::pin` first.
 ///

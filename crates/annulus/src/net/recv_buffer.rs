@@ -20,8 +20,10 @@ struct Unread {
     first: Option<Lease>,
     /// State that few streams have. Never without `first`.
     more: Option<Box<More>>,
-    /// The last peek was ready, and took of the budget: the next one is ready too, whatever is left.
-    ready_again: bool,
+    /// Looks in a row that found their bytes shown already.
+    looks: u16,
+    /// The last receive returned the end of the stream or an error, as the next one will: it takes no budget.
+    ended: bool,
 }
 
 #[derive(Default)]
@@ -43,6 +45,12 @@ enum Gather {
     /// As much again as there is, since more may be asked for.
     Ahead,
 }
+
+/// Looks at bytes that are shown already, or at the end, that take no budget until bytes are consumed. The next one takes a unit and buys
+/// [`LOOKS_PER_UNIT`] more, so that a task which only looks does not hold up the others for ever. Both are even: some callers look twice
+/// and need both looks to be ready.
+const MAX_FREE_LOOKS: u16 = 1024;
+const LOOKS_PER_UNIT: u16 = 8;
 
 /// Fewest bytes that are copied ahead.
 const AHEAD: usize = 256;
@@ -144,11 +152,14 @@ impl RecvBuffer {
         n: usize,
     ) -> Poll<io::Result<&[u8]>> {
         let unread = self.0.get_or_insert_default();
-        // Shown bytes stay until they are consumed, so each look takes of the budget, but for the second look of a task that asks twice.
-        let again = budget::is_spent() && mem::take(&mut unread.ready_again);
-        let fill = || unread.poll_fill(stream, cx, n, Gather::Ahead);
-        ready!(if again { budget::poll_free(fill) } else { budget::poll_with(cx, fill) })?;
-        unread.ready_again = !again;
+        if unread.first.is_some() && unread.len() >= n {
+            ready!(unread.poll_look(cx));
+        } else if unread.ended {
+            ready!(unread.poll_look(cx));
+            ready!(budget::poll_free(|| unread.poll_fill(stream, cx, n, Gather::Ahead)))?;
+        } else {
+            ready!(budget::poll_with(cx, || unread.poll_fill(stream, cx, n, Gather::Ahead)))?;
+        }
         Poll::Ready(Ok(unread.first.as_deref().unwrap_or_default()))
     }
 
@@ -236,15 +247,29 @@ impl Unread {
     ) -> Poll<io::Result<Option<Lease>>> {
         let mut descriptors = self.take_descriptors();
         let polled = stream.poll_message(cx, &mut descriptors);
+        self.ended = matches!(polled, Poll::Ready(Ok(None) | Err(_)));
         if !descriptors.is_empty() {
             self.more.get_or_insert_default().descriptors = descriptors;
         }
         polled
     }
 
+    /// Counts a look that receives nothing. It is ready, except for a task that has looked very often and has used up its budget.
+    #[inline]
+    fn poll_look(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.looks == MAX_FREE_LOOKS {
+            let taken = budget::poll_take(cx);
+            self.looks = if taken.is_ready() { MAX_FREE_LOOKS - LOOKS_PER_UNIT } else { 0 };
+            ready!(taken);
+        }
+        self.looks += 1;
+        Poll::Ready(())
+    }
+
     #[inline]
     fn advance(&mut self, n: usize) {
         let Some(first) = &mut self.first else { return };
+        self.looks = 0;
         first.advance(n);
         if first.is_empty() {
             self.show_next();

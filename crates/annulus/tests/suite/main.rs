@@ -30,6 +30,7 @@ mod mixed_sends;
 mod names;
 mod network;
 mod no_threads;
+mod one_unit;
 mod owned_bytes;
 mod pipes;
 mod processes;

@@ -1,11 +1,14 @@
 //! Received bytes that are shown, consumed in part, gathered, and taken without waiting.
 
 use crate::common::{pair, pattern, receive, touch};
+use annulus::io::{AsyncRecv, FromTokio};
 use annulus::net::{TcpStream, UnixOptions, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{spawn, yield_now};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 /// Receives until so many bytes are shown in one piece by one call, and consumes all but those.
@@ -36,6 +39,56 @@ pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()>
     assert_eq!(server.peek(100).await?, b"");
     assert!(server.recv().await?.is_none());
     Ok(())
+}
+
+/// Looks often in one poll, for as many bytes as there are and for more. The budget of the task is 1.
+async fn look_often(from: &mut (impl AsyncRecv + Unpin), shown: &[u8]) -> io::Result<()> {
+    poll_fn(|cx| {
+        // The last of these looks waits for the end.
+        for n in [1, shown.len(), shown.len() + 1] {
+            let bytes = ready!(from.poll_peek(cx, n))?;
+            assert_eq!(bytes, shown);
+        }
+        for look in 0..100 {
+            for n in [0, 1, shown.len(), shown.len() + 1, 99] {
+                let again = from.poll_peek(cx, n).map_ok(|bytes| bytes == shown);
+                assert!(matches!(again, Poll::Ready(Ok(true))), "look {look} for {n} bytes");
+            }
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+pub(crate) async fn a_look_that_was_ready_is_ready_again() -> io::Result<()> {
+    for text in ["", "some"] {
+        let streams = async || {
+            let (mut client, server) = pair().await?;
+            client.send(text).await?;
+            drop(client);
+            io::Result::Ok(server)
+        };
+        look_often(&mut streams().await?, text.as_bytes()).await?;
+        look_often(&mut streams().await?.split().0, text.as_bytes()).await?;
+        let mut slice = text.as_bytes();
+        look_often(&mut slice, text.as_bytes()).await?;
+        look_often(&mut FromTokio::new(streams().await?), text.as_bytes()).await?;
+        look_often(&mut Box::new(streams().await?), text.as_bytes()).await?;
+    }
+    // An error, too, is there each time.
+    let (mut client, mut server) = pair().await?;
+    client.send("some").await?;
+    assert_eq!(server.peek(4).await?, b"some");
+    client.abort();
+    let error = server.peek(5).await.unwrap_err();
+    poll_fn(|cx| {
+        for _ in 0..100 {
+            let again = server.poll_peek(cx, 5).map_ok(drop);
+            assert!(matches!(again, Poll::Ready(Err(again)) if again.kind() == error.kind()));
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
 }
 
 pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Result<()> {

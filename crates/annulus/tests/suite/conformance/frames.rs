@@ -6,8 +6,9 @@ use annulus::net::{TcpStream, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{JoinHandle, spawn};
 use futures_util::io::BufReader;
+use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, BufStream, ReadBuf};
@@ -248,5 +249,46 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     written.write_all(b"a vector ").await?;
     AsyncSend::send(&mut written, "for tests").await?;
     assert_eq!(written, b"a vector for tests");
+    Ok(())
+}
+
+/// Reads a frame of 50 bytes, of which only 18 come before the peer ends or resets the connection. The budget of the task is 1.
+async fn read_a_part(mut from: impl AsyncRecv, end: impl FnOnce()) -> io::Result<ErrorKind> {
+    assert_eq!(from.peek(18).await?.len(), 18);
+    end();
+    for first in [1, 19] {
+        let length = |bytes: &[u8]| Ok((bytes.len() >= first).then_some(50));
+        let (mut reading, mut polls) = (pin!(from.read_frame(1000, length)), 0);
+        let read = poll_fn(|cx| {
+            polls += 1;
+            assert!(polls < 1000, "it is polled for ever");
+            reading.as_mut().poll(cx)
+        });
+        let error = read.await.expect_err("the frame is not complete");
+        if first == 19 {
+            return Ok(error.kind());
+        }
+    }
+    unreachable!("the second read returns")
+}
+
+pub(crate) async fn a_part_of_a_frame_before_the_end_is_an_error() -> io::Result<()> {
+    for split in [false, true] {
+        for resets in [false, true] {
+            let (mut client, server) = pair().await?;
+            client.send(vec![1; 18]).await?;
+            let end = || if resets { client.abort() } else { drop(client) };
+            let kind = match split {
+                false => read_a_part(server, end).await?,
+                true => read_a_part(server.split().0, end).await?,
+            };
+            let expected =
+                if resets { ErrorKind::ConnectionReset } else { ErrorKind::UnexpectedEof };
+            assert_eq!(kind, expected);
+        }
+    }
+    let (mut client, server) = UnixStream::pair()?;
+    client.send(vec![1; 18]).await?;
+    assert_eq!(read_a_part(server, || drop(client)).await?, ErrorKind::UnexpectedEof);
     Ok(())
 }

@@ -157,6 +157,7 @@ suite! {
     buffered::shown_bytes_stay_until_they_are_consumed;
     buffered::bytes_of_several_leases_are_shown_in_one_piece;
     buffered::an_error_is_behind_what_was_shown;
+    buffered::a_look_that_was_ready_is_ready_again, with |b| b.task_budget(1);
     buffered::dropped_peeks_lose_no_byte;
     buffered::what_has_been_received_is_taken_without_waiting;
     buffered::taking_nothing_leaves_a_waiting_task_its_wake;
@@ -166,6 +167,7 @@ suite! {
     frames::dropped_reads_of_frames_lose_none;
     frames::parts_that_wait_block_no_stream, with |b| b.recv_buffers(4096, 2);
     frames::bad_frames_are_refused;
+    frames::a_part_of_a_frame_before_the_end_is_an_error, with |b| b.task_budget(1);
     frames::lines_arrive_whole;
     frames::bad_lines_are_refused;
     frames::memory_of_the_caller_is_filled;
@@ -342,6 +344,7 @@ message_suite! {
 }
 
 linux_suite! {
+    connections::sockets_are_blocking_as_standard_streams_of_a_child;
     readiness::pipes_are_read_and_written_by_readiness;
     async_fds::inotify_under_a_select_loses_no_event;
     async_fds::what_was_read_in_part_is_ready_still;
