@@ -28,12 +28,12 @@ pub fn flags(fd: impl AsFd) -> io::Result<OFlags> {
     rustix::fs::fcntl_getfl(fd).map_err(named("fcntl"))
 }
 
-/// Makes it non-blocking, also for others that share it (`dup`, `fork`).
+/// Makes it non-blocking or blocking, also for others that share it (`dup`, `fork`).
 ///
 /// # Errors
 /// See [`file_type`].
-pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
-    rustix::io::ioctl_fionbio(fd, true).map_err(named("ioctl"))
+pub fn set_nonblocking(fd: impl AsFd, on: bool) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(fd, on).map_err(named("ioctl"))
 }
 
 /// Another descriptor of the same file, close-on-exec.

@@ -97,7 +97,7 @@ fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, Addre
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     let family = wanted.check(&socket)?;
-    descriptor::set_nonblocking(&socket)?;
+    descriptor::set_nonblocking(&socket, true)?;
     let socket = NewFd::own(&core.kernel, given(socket));
     Ok((core, socket, family))
 }

@@ -13,7 +13,8 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
 ///
-/// Whether the descriptor is blocking is not determined: code that depends on the mode sets it.
+/// The descriptor is blocking on every driver, so that it can be a standard stream of a child process (`Stdio::from(parts.socket)`). Code
+/// that needs a non-blocking one sets the mode, or takes [`into_std`](super::TcpStream::into_std).
 ///
 /// A connection goes to a thread of the program's own; bytes that had arrived go with it:
 ///

@@ -367,7 +367,7 @@ macro_rules! shared {
         pub async fn into_std(self) -> io::Result<$std> {
             let Parts { socket, received, .. } = self.into_parts().await?;
             if received.is_empty() {
-                annulus_kernel::descriptor::set_nonblocking(&socket)?;
+                annulus_kernel::descriptor::set_nonblocking(&socket, true)?;
                 return Ok(socket.into());
             }
             let text = format!("{} bytes received ahead: into_parts has them", received.len());
@@ -377,6 +377,8 @@ macro_rules! shared {
         /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
         /// kernel has taken the sent bytes and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
         /// the result, and not in the socket any more. If the future is dropped, the connection closes as a dropped stream does.
+        ///
+        /// The socket is blocking, as a child process expects of its standard streams.
         ///
         /// # Errors
         /// The error of a send, or of the connection (`ConnectionReset`, …), even if bytes came before it: on the other runtime they would
@@ -389,7 +391,9 @@ macro_rules! shared {
             }
             let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
             handle.forget();
-            Ok(Parts::of_fd(fd, unread.in_front_of(received), permit))
+            let parts = Parts::of_fd(fd, unread.in_front_of(received), permit);
+            annulus_kernel::descriptor::set_nonblocking(&parts.socket, false)?;
+            Ok(parts)
         }
 
         /// Takes a connection over from another runtime, with the bytes received there.
@@ -408,6 +412,7 @@ macro_rules! shared {
                     format!("{} bytes received ahead are above {}", parts.received.len(), i32::MAX);
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
+            annulus_kernel::descriptor::set_nonblocking(&parts.socket, true)?;
             Ok(Self::new(StreamHandle::adopt(core, parts.take())?))
         }
     };

@@ -2,12 +2,14 @@
 //! decide.
 
 mod call;
+mod held_path;
 pub mod pages;
 mod stat;
 
 use rustix::fs::OFlags;
 
 pub use call::{Cursor, FileCall, FileOperation, Lingers, PIPE_BUF, PathAt};
+pub use held_path::HeldPath;
 pub use stat::{FileStat, StatTime, identity};
 
 /// The offset that stands for a file's cursor, and for files without offsets.

@@ -144,5 +144,5 @@ fn prepare(end: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
     if open_for != access && open_for != OFlags::RDWR {
         return refused(&format!("a pipe that is not open for {what}"));
     }
-    descriptor::set_nonblocking(end)
+    descriptor::set_nonblocking(end, true)
 }

@@ -2,7 +2,8 @@
 
 use super::super::new_fd::NewFd;
 use crate::runtime::core::Core;
-use annulus_kernel::{Address, Domain, SocketType, UnixName, file};
+use annulus_kernel::file::{self, HeldPath};
+use annulus_kernel::{Address, Domain, SocketType, UnixName};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -12,12 +13,21 @@ use std::rc::Rc;
 /// Bytes of an abstract name.
 const MAX_NAME: usize = 107;
 
-/// Removes the path on drop, unless it names another socket by then.
+/// Removes the path of a socket on drop, unless it refers to something else by then.
 pub(super) struct BoundPath {
     core: Rc<Core>,
-    address: Address,
-    /// Device and inode; `None` under a simulated kernel.
-    identity: Option<(u64, u64)>,
+    place: Place,
+}
+
+/// Where the socket was bound.
+enum Place {
+    /// In a directory that stays open: the working directory may change. The inode is the socket's, and no other file can get its number
+    /// while the socket is open.
+    Held { path: HeldPath, inode: (u64, u64) },
+    /// On a simulated kernel, which has no directories.
+    Simulated(Address),
+    /// The path was replaced, or led elsewhere, while the socket was being bound.
+    Lost,
 }
 
 impl BoundPath {
@@ -35,6 +45,10 @@ impl BoundPath {
         make_ready: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Option<Self>> {
         let lock = StartLock::take(core, address);
+        let held = match real_path(core, address) {
+            Some(path) => HeldPath::open(path)?,
+            None => None,
+        };
         match socket.bind(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if is_path(address) && is_dead(core, kind, address) {
@@ -45,19 +59,38 @@ impl BoundPath {
             }
             outcome => outcome?,
         }
-        let bound =
-            || Self { core: core.clone(), identity: identity(core, address), address: *address };
+        let bound = || Self { core: core.clone(), place: Place::of_bound(core, address, held) };
         let bound = is_path(address).then(bound);
         make_ready()?;
         Ok(bound)
     }
 }
 
+impl Place {
+    /// The place of a socket that was bound just now.
+    fn of_bound(core: &Core, address: &Address, held: Option<HeldPath>) -> Self {
+        let Some(path) = real_path(core, address) else { return Self::Simulated(*address) };
+        // Another thread may change the working directory between the two calls.
+        match (held, file::identity(path)) {
+            (Some(path), Ok(inode)) if path.identity() == Ok(inode) => Self::Held { path, inode },
+            _ => Self::Lost,
+        }
+    }
+}
+
 impl Drop for BoundPath {
     fn drop(&mut self) {
         // In a forked child the path belongs to the parent.
-        if self.core.in_owner_process() && identity(&self.core, &self.address) == self.identity {
-            self.core.kernel.unlink(&self.address);
+        if !self.core.in_owner_process() {
+            return;
+        }
+        match &self.place {
+            Place::Held { path, inode } if path.identity() == Ok(*inode) => {
+                // It fails if the path was removed meanwhile, or the directory became read-only: nothing is left to do.
+                _ = path.unlink();
+            }
+            Place::Simulated(address) => self.core.kernel.unlink(address),
+            _ => {}
         }
     }
 }
@@ -113,10 +146,6 @@ fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
     let probe = NewFd::new(&core.kernel, Domain::Unix, kind)
         .and_then(|probe| core.kernel.connect(probe.fd(), address));
     probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-fn identity(core: &Core, address: &Address) -> Option<(u64, u64)> {
-    file::identity(real_path(core, address)?).ok()
 }
 
 /// The path in the file system; `None` for abstract names and under a simulated kernel.

@@ -5,6 +5,7 @@ use annulus::net::{
     ConnectOptions, ConnectionLimit, ListenOptions, TcpListener, TcpStream, UdpSocket, UnixOptions,
     UnixStream,
 };
+use annulus::process::{Command, Stdio};
 use annulus::time::{sleep, timeout};
 use annulus::{counters, spawn, yield_now};
 use std::collections::HashSet;
@@ -212,6 +213,41 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
     while TcpStream::connect(address).await.is_ok() {
         sleep(Duration::from_millis(1)).await;
     }
+    Ok(())
+}
+
+/// Connections that were accepted, connected and made as a pair, each as the standard streams of a child that cannot handle `EAGAIN`.
+pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io::Result<()> {
+    let (client, server) = pair().await?;
+    let tcp = [(client, "connected"), (server, "accepted")];
+    let (one, other) = UnixStream::pair()?;
+    let mut sockets = Vec::new();
+    for (stream, what) in tcp {
+        sockets.push((stream.into_parts().await?.socket, what));
+    }
+    sockets.push((one.into_parts().await?.socket, "a pair"));
+    let halves = other.split();
+    let whole = UnixStream::reunite(halves.0, halves.1).expect("two halves");
+    sockets.push((whole.into_parts().await?.socket, "two halves"));
+    for (socket, what) in &sockets {
+        let flags = rustix::fs::fcntl_getfl(socket)?;
+        assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "{what}");
+    }
+    // A runtime takes it back, and a child inherits the other end: it waits for what is sent later.
+    let (mut near, far) = pair().await?;
+    let near_parts = near.into_parts().await?;
+    near = TcpStream::from_parts(near_parts)?;
+    let socket = far.into_parts().await?.socket;
+    let mut command = Command::new("cat");
+    command.stdin(Stdio::from(socket.try_clone()?)).stdout(Stdio::from(socket));
+    let mut child = command.spawn()?;
+    // It holds the only descriptors of the child's end.
+    drop(command);
+    near.send("echo").await?;
+    assert_eq!(&*near.recv_exact(4).await?, b"echo");
+    near.shutdown().await?;
+    assert!(near.recv().await?.is_none());
+    assert!(child.wait().await?.success());
     Ok(())
 }
 
