@@ -1,35 +1,37 @@
-//! The clocks of this crate.
+//! Clocks of this crate.
 
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use std::time::Duration;
 
-/// Monotonic time since an arbitrary, fixed point.
+/// Returns the monotonic time since an arbitrary, fixed point.
 pub fn now() -> Duration {
     duration(clock_gettime(ClockId::Monotonic))
 }
 
-/// Monotonic time in nanoseconds.
+/// Returns the monotonic time in nanoseconds.
 pub(crate) fn nanos() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The time since the Unix epoch, by the clock of the machine, which can be set.
+/// Returns the time since the Unix epoch by the machine's wall clock, which can be set.
 pub fn unix() -> Duration {
     duration(clock_gettime(ClockId::Realtime))
 }
 
-/// CPU time used by the calling thread; zero if the system denies the call.
+/// Returns the CPU time used by the calling thread, or zero if the system denies the call.
 pub fn thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)
 }
 
-/// CPU time used by the process, kernel workers included; zero if the system denies the call.
+/// Returns the CPU time used by the process, including kernel workers, or zero if the system denies
+/// the call.
 pub fn process_cpu() -> Duration {
     cpu(ClockId::ProcessCPUTime)
 }
 
-/// Unlike reading the monotonic clock, this is a system call, which a seccomp filter can deny.
+/// Reads a CPU clock. Unlike reading the monotonic clock, this is a real system call, which a
+/// seccomp filter can deny.
 fn cpu(clock: ClockId) -> Duration {
     clock_gettime_dynamic(DynamicClockId::Known(clock)).map(duration).unwrap_or_default()
 }

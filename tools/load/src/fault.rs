@@ -1,4 +1,4 @@
-//! Failures of a connection: a kind to count by, and a text.
+//! Failures of connections: a kind for counting, and a text.
 
 use rustls::CertificateError;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// A kind of failure: its name in reports, which is part of the JSON format.
+/// A kind of failure. Its name is part of the JSON format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FaultKind(pub(crate) &'static str);
 
@@ -45,45 +45,48 @@ impl Fault {
         Fault { kind, detail: detail.into() }
     }
 
-    /// A connect failed.
+    /// Classifies a failed connect.
     pub(crate) fn connect(error: &io::Error) -> Fault {
         let (kind, advice) = match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 (FaultKind::REFUSED, "is the server running there?")
             }
-            // A path where no server has listened.
+            // No server has ever listened at this path.
             io::ErrorKind::NotFound => (FaultKind::CONNECT_FAILED, "is the server running there?"),
-            io::ErrorKind::TimedOut => {
-                (FaultKind::CONNECT_TIMEOUT, "is the address right, and its backlog not full?")
-            }
+            io::ErrorKind::TimedOut => (
+                FaultKind::CONNECT_TIMEOUT,
+                "is the address right, and does the server accept \
+                    connections quickly enough?",
+            ),
             io::ErrorKind::AddrNotAvailable => (
                 FaultKind::NO_LOCAL_PORT,
-                "ask for fewer clients, or widen net.ipv4.ip_local_port_range",
+                "use fewer clients, or widen net.ipv4.ip_local_port_range",
             ),
             _ => (FaultKind::CONNECT_FAILED, "check the address"),
         };
         Fault::new(kind, format!("{error}; {advice}"))
     }
 
-    /// The handshake of TLS failed.
+    /// Classifies a failed TLS handshake.
     pub(crate) fn handshake(error: &io::Error) -> Fault {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         let (kind, advice) = match cause {
-            Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-                (FaultKind::CERTIFICATE, "name the file of the root to trust, if it is right")
-            }
+            Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => (
+                FaultKind::CERTIFICATE,
+                "if the server is right, name the file with its root certificate",
+            ),
             Some(error) if error.to_string().contains("CaUsedAsEndEntity") => (
                 FaultKind::CERTIFICATE,
-                "it is that of an authority (CA:TRUE): a server needs one of its own",
+                "this is the certificate of an authority (CA:TRUE), but a server needs its own",
             ),
             Some(rustls::Error::InvalidCertificate(_)) => (
                 FaultKind::CERTIFICATE,
-                "the server has to show one for the name that is asked for",
+                "the server must present a valid certificate for the requested name",
             ),
             Some(rustls::Error::InvalidMessage(_)) => {
                 (FaultKind::TLS, "does the server speak TLS there?")
             }
-            Some(_) => (FaultKind::TLS, "the server and this client do not agree"),
+            Some(_) => (FaultKind::TLS, "check the TLS versions and settings of the server"),
             None if error.kind() == io::ErrorKind::UnexpectedEof => {
                 (FaultKind::TLS, "does the server speak TLS there?")
             }
@@ -92,10 +95,10 @@ impl Fault {
         Fault::new(kind, format!("{error}; {advice}"))
     }
 
-    /// A send or a receive failed.
+    /// Classifies a failed send or receive.
     pub(crate) fn transfer(error: &io::Error) -> Fault {
         let kind = match error.kind() {
-            // A datagram socket gets this error if no server listens.
+            // A datagram socket gets this error if no server is listening.
             io::ErrorKind::ConnectionRefused => return Fault::connect(error),
             io::ErrorKind::ConnectionReset => FaultKind::RESET,
             io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => FaultKind::CLOSED_EARLY,
@@ -104,7 +107,7 @@ impl Fault {
         Fault::new(kind, error.to_string())
     }
 
-    /// The end of the stream after `received` bytes of a reply.
+    /// The stream ended after `received` bytes of a reply.
     pub(crate) fn closed_early(received: usize, length: usize) -> Fault {
         Fault::new(
             FaultKind::CLOSED_EARLY,
@@ -112,28 +115,28 @@ impl Fault {
         )
     }
 
-    /// A byte differs from the one sent.
+    /// A byte differs from the one that was sent.
     pub(crate) fn wrong_byte(at: usize, length: usize) -> Fault {
         Fault::new(
             FaultKind::WRONG_BYTES,
-            format!("byte {at} of a reply of {length} is not what was sent"),
+            format!("byte {at} of a reply of {length} differs from the one sent"),
         )
     }
 
-    /// More bytes than were sent.
+    /// More bytes arrived than were sent.
     pub(crate) fn too_many_bytes(bytes: usize) -> Fault {
         Fault::new(
             FaultKind::TOO_MANY_BYTES,
-            format!("at least {bytes} bytes came beyond what was sent"),
+            format!("at least {bytes} bytes more arrived than were sent"),
         )
     }
 
-    /// A reply, and no request in flight.
+    /// A reply arrived while no request was in flight.
     pub(crate) fn unrequested_reply() -> Fault {
-        Fault::new(FaultKind::TOO_MANY_BYTES, "a reply came to no request")
+        Fault::new(FaultKind::TOO_MANY_BYTES, "a reply arrived without a request")
     }
 
-    /// The end of the stream with so many requests in flight, and no byte of a reply.
+    /// The stream ended with this many requests in flight, before any byte of a reply.
     pub(crate) fn unanswered(requests: usize) -> Fault {
         Fault::new(
             FaultKind::CLOSED_EARLY,
@@ -143,14 +146,14 @@ impl Fault {
 
     /// No byte of a reply arrived in time.
     pub(crate) fn reply_timeout(limit: Duration) -> Fault {
-        Fault::new(FaultKind::REPLY_TIMEOUT, format!("no byte of a reply came for {limit:?}"))
+        Fault::new(FaultKind::REPLY_TIMEOUT, format!("no byte of a reply arrived for {limit:?}"))
     }
 }
 
-/// Most bytes of a refusal that are shown.
+/// The maximum length of a refusal that is shown.
 const MAX_REFUSAL_BYTES: usize = 200;
 
-/// Failures by kind, and the first one as text; and the first reply that is a refusal.
+/// The failures by kind, the first failure as text, and the first refusal as text.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) by_kind: BTreeMap<String, u64>,
@@ -158,12 +161,12 @@ pub(crate) struct Faults {
     pub(crate) refusal: Option<String>,
 }
 
-/// The text of the first reply that is a refusal, which the threads of a run share.
+/// The text of the first reply that was a refusal, shared by the threads of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FirstRefusal(Arc<OnceLock<String>>);
 
 impl FirstRefusal {
-    /// A reply is a refusal, with this text.
+    /// Keeps the text of a refusal if it is the first one.
     pub(crate) fn record<T: AsRef<[u8]>>(&self, text: impl FnOnce() -> T) {
         self.0.get_or_init(|| {
             let text = text();
@@ -174,17 +177,17 @@ impl FirstRefusal {
     }
 }
 
-/// The failures of a run.
+/// The failures of a run, shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct FaultLog {
     faults: Mutex<Faults>,
     pub(crate) refusal: FirstRefusal,
-    /// No other memory is read because of it, so relaxed order is enough.
+    /// Guards no other memory, so relaxed ordering is enough.
     is_interrupted: AtomicBool,
 }
 
 impl FaultLog {
-    /// Records that `client` has failed.
+    /// Records a failure of `client`, unless the run has been interrupted.
     pub(crate) fn record(&self, client: usize, fault: &Fault) {
         if self.is_interrupted() {
             return;
@@ -194,12 +197,12 @@ impl FaultLog {
         faults.first.get_or_insert_with(|| format!("client {client}: {}", fault.detail));
     }
 
-    /// The run is interrupted: connections that end now have not failed.
+    /// Marks the run as interrupted: connections that end from now on have not failed.
     pub(crate) fn interrupt(&self) {
         self.is_interrupted.store(true, Relaxed);
     }
 
-    /// Whether the run is interrupted.
+    /// Returns true if the run has been interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.is_interrupted.load(Relaxed)
     }
@@ -208,13 +211,13 @@ impl FaultLog {
         self.lock().by_kind.is_empty()
     }
 
-    /// Takes what was recorded.
+    /// Returns the recorded failures, and leaves none behind.
     pub(crate) fn take(&self) -> Faults {
         let refusal = self.refusal.0.get().cloned();
         Faults { refusal, ..std::mem::take(&mut *self.lock()) }
     }
 
-    /// The data is consistent at any time, even if a thread panicked with the lock.
+    /// The data is consistent at any time, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The findings of a run, and the recording that is made of them.
+//! The results of a run, and the recording made from them.
 
 use crate::fault::Faults;
 use crate::load_error::LoadError;
@@ -13,7 +13,7 @@ use crate::tls::Tls;
 use crate::warnings;
 use std::sync::Arc;
 
-/// The findings of a workload.
+/// The results of a workload.
 pub(crate) struct RunResults {
     pub(crate) driver: String,
     pub(crate) measured: Measurement,
@@ -22,7 +22,7 @@ pub(crate) struct RunResults {
 }
 
 impl RunResults {
-    /// Runs clients of a kind on threads of their own, and takes what they have recorded.
+    /// Runs clients of one kind on their own threads, and collects the results.
     pub(crate) fn of<K: ClientKind>(
         run: &Arc<RunContext>,
         settings: RuntimeSettings,
@@ -35,7 +35,7 @@ impl RunResults {
         Ok(RunResults { driver, measured, intervals, faults: run.faults.take() })
     }
 
-    /// The recording of a run. Its command line, its label and the comparison of its clock are the caller's to add.
+    /// Creates the recording of a run. The caller adds the command line and the label.
     pub(crate) fn into_recording(self, plan: &Plan) -> Recording {
         let warnings = warnings::all(plan, (&self.measured, &self.faults), &self.intervals);
         let RunResults { driver, measured, intervals, faults } = self;
@@ -58,15 +58,15 @@ impl RunResults {
     }
 }
 
-/// The plan, as a recording describes it.
+/// Describes the plan for a recording.
 fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
         Workload::Streams(streams) => {
             let each = match streams.requests_per_connection {
                 None => String::new(),
-                Some(1) => ", a connection for each".to_owned(),
-                Some(count) => format!(", a connection for {count}"),
+                Some(1) => ", a new connection for each request".to_owned(),
+                Some(count) => format!(", a new connection every {count} requests"),
             };
             (WorkloadKind::Streams, streams.pipeline, format!("{}{each}", plan.schedule))
         }
@@ -97,7 +97,7 @@ fn run_info(plan: &Plan) -> RunInfo {
     }
 }
 
-/// The address of the server, as its clients are given it.
+/// Returns the address of the server, as it is written for clients.
 fn address(plan: &Plan, workload: WorkloadKind) -> String {
     match (&plan.address, workload) {
         (ServerAddress::Inet(address), WorkloadKind::Datagrams) => format!("udp://{address}"),

@@ -1,4 +1,5 @@
-//! Entry points for the fuzz targets into private code. Not part of the public interface.
+//! Entry points through which the fuzz targets reach private code. Not part of the public
+//! interface.
 
 use crate::datagrams::payload::DatagramPayload;
 use crate::exchange::cuts::assert_same_in_pieces;
@@ -10,8 +11,8 @@ use crate::payload::Payload;
 use crate::recording::Recording;
 use std::rc::Rc;
 
-/// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects the client and the
-/// length of the pieces.
+/// Verifies `bytes` as an echo: as a datagram, and as a stream in pieces. The first byte selects
+/// the client and the size of the pieces.
 pub fn echo(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let (client, length) = (usize::from(first >> 4), bytes.len());
@@ -19,7 +20,7 @@ pub fn echo(bytes: &[u8]) {
     if let Ok(number) = datagrams.read(bytes) {
         let mut sent = Vec::new();
         datagrams.write(number.unwrap_or_default(), &mut sent);
-        assert_eq!(sent, bytes, "only a datagram that was sent is accepted");
+        assert_eq!(sent, bytes, "an echo was accepted that was never sent");
     }
     let mut whole = Payload::new(1, client, length);
     let at_once = whole.check(bytes);
@@ -31,38 +32,43 @@ pub fn echo(bytes: &[u8]) {
         checked += piece.len();
         wrong
     });
-    assert_eq!(at_once.err(), found, "the same result in pieces");
+    assert_eq!(at_once.err(), found, "the result differs in pieces");
 }
 
-/// Reads `bytes` as a recording. If they are one, it is written so that the same is read.
+/// Reads `bytes` as a recording. If they are valid, checks that writing and reading it again gives
+/// the same recording.
 pub fn recording(bytes: &[u8]) {
     let recording = match Recording::read(bytes) {
         Ok(recording) => recording,
-        Err(error) => return assert_eq!(error.to_string().lines().count(), 1, "not one line"),
+        Err(error) => {
+            return assert_eq!(error.to_string().lines().count(), 1, "the error is not one line");
+        }
     };
     let mut text = Vec::new();
-    recording.write(&mut text).expect("memory can be written to");
-    let again = Recording::read(&text[..]).expect("what was written can be read");
-    assert_eq!(again, recording, "what was written is what is read");
+    recording.write(&mut text).expect("writing to memory does not fail");
+    let again = Recording::read(&text[..]).expect("a written recording can be read");
+    assert_eq!(again, recording, "reading a written recording gives a different one");
 }
 
-/// Requests that are outstanding while foreign bytes are received.
+/// Number of requests that are outstanding while the fuzzed bytes are received.
 const OUTSTANDING_REQUESTS: usize = 8;
 
-/// Takes `bytes` as replies of HTTP/1, at once and in pieces. The first byte selects the method and the size of the pieces.
+/// Parses `bytes` as HTTP/1 replies, at once and in pieces. The first byte selects the method and
+/// the size of the pieces.
 pub fn http(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let method = if first & 128 == 0 { "GET" } else { "HEAD" };
-    let requests = Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("a weight");
+    let requests =
+        Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("a constant weight is valid");
     let http = Http { requests, ..Http::new("a:1", "/") };
-    let requests = Rc::new(Requests::new(&http).expect("a request that is a constant"));
+    let requests = Rc::new(Requests::new(&http).expect("a constant request is valid"));
     let exchange =
         || HttpExchange::new(&requests, FieldValues::new(1, 0, 1), &FirstRefusal::default());
     assert_same_in_pieces(exchange, OUTSTANDING_REQUESTS, bytes, piece(first));
 }
 
-/// Takes `bytes` as a script's framing, and its replies, at once and in pieces. The first byte selects the size of the pieces, the next
-/// ones the framing and the expected reply; all three are separated by a zero.
+/// Parses `bytes` as replies of a script, at once and in pieces. The first byte selects the size of
+/// the pieces. Then follow the framing, the expected reply and the replies, separated by zeros.
 pub fn script(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let mut parts = bytes.splitn(3, |byte| *byte == 0);
@@ -76,7 +82,7 @@ pub fn script(bytes: &[u8]) {
     };
     let expected = (first & 64 != 0).then(|| Template::constant(expected));
     let request = ScriptRequest { request: Template::constant("x"), expected };
-    let requests = Mix::new([(1.0, request)]).expect("a weight");
+    let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
     let script = Script { requests, framing };
     if let Err(error) = script.validate() {
         return assert!(!error.to_string().is_empty());
@@ -90,7 +96,7 @@ pub fn script(bytes: &[u8]) {
     );
 }
 
-/// The size of pieces: 1 to 16 bytes.
+/// Returns the size of the pieces: 1 to 16 bytes.
 fn piece(first: u8) -> usize {
     usize::from(first & 15) + 1
 }

@@ -1,11 +1,12 @@
-//! Time-outs without timers: connections count their activity, and a periodic sweep reads the counters.
+//! Timeouts without timers: connections count their activity, and a periodic sweep reads the
+//! counters.
 //!
-//! A timer per message would cost more than the message. Instead each connection counts sends and receives, and a sweep
-//! asks each [`IdleTracker`] how long its counter has not changed.
+//! A timer per message would cost more than the message. Instead each connection counts its sends
+//! and receives, and a sweep asks an [`IdleTracker`] how long the counter has not changed.
 
 use std::time::Duration;
 
-/// How long a counter has not changed, as seen by sweeps.
+/// Tracks how long a counter has not changed, as seen by sweeps.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleTracker {
     changes: u64,
@@ -13,12 +14,13 @@ pub struct IdleTracker {
 }
 
 impl IdleTracker {
-    /// Starts with a counter at `changes`; `now` is [`crate::clock::now`].
+    /// Creates a tracker for a counter at `changes`; `now` comes from [`crate::clock::now`].
     pub fn new(changes: u64, now: Duration) -> IdleTracker {
         IdleTracker { changes, since: now }
     }
 
-    /// How long the counter has not changed, as far as the sweeps have seen: inaccurate by at most one sweep interval.
+    /// Returns how long the counter has not changed, as seen by the sweeps: accurate to one sweep
+    /// interval.
     pub fn idle_for(&mut self, changes: u64, now: Duration) -> Duration {
         if changes != self.changes {
             *self = IdleTracker::new(changes, now);
@@ -27,7 +29,8 @@ impl IdleTracker {
     }
 }
 
-/// The sweep interval for a time-out of `limit`: an eighth of it, within 1 ms to 100 ms.
+/// Returns the sweep interval for a timeout of `limit`: an eighth of it, but at least 1 ms and at
+/// most 100 ms.
 pub fn sweep_interval(limit: Duration) -> Duration {
     (limit / 8).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }

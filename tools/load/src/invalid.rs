@@ -1,6 +1,6 @@
-//! The error of an impossible option value.
+//! The error for invalid values in a plan.
 
-/// A value that an option cannot have: in one line the value, its limit, and a remedy.
+/// An invalid value. The text names the value, its limit and a remedy in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidValue(String);

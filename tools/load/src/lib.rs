@@ -1,9 +1,11 @@
 //! The load generator of annulus, as a library.
 //!
-//! A [`Plan`] names the server, a [`Workload`] and its size. Clients are tasks of the annulus runtime, on one thread or
-//! several. Every byte that comes back is verified. Measuring starts once every client is connected
-//! and the warm-up is over; only what completes within the measured time counts. Latency counts from the due time of a
-//! message, which its [`Schedule`] says: in a closed loop when a reply freed its slot, in an open loop at its scheduled time.
+//! A [`Plan`] describes the server, the [`Workload`] and its size. Clients are tasks of the annulus
+//! runtime, on one or more threads. Every byte of an echo is verified. Measuring starts once every
+//! client is connected and the warm-up is over, and only what completes within the measured time
+//! counts. Latency counts from the time at which a message is due, which its [`Schedule`]
+//! determines. In a closed loop, that is when a reply has freed its slot and the think time has
+//! passed; in an open loop, it is a scheduled time.
 //!
 //! ```no_run
 //! use annulus_load::{Plan, Streams, run};

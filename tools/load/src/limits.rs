@@ -1,16 +1,16 @@
-//! The limit on open files: raised as far as possible, or an error that names it.
+//! The limit on open files, which is raised as far as possible.
 
 use annulus_kernel::{Limit, Resource};
 use rustix::process::{Resource as Settable, Rlimit, setrlimit};
 
-/// Descriptors reserved for other uses than connections: ring, timer, signals, result files.
+/// Descriptors reserved for uses other than connections: ring, timer, signals, result files.
 const SPARE_DESCRIPTORS: u64 = 16;
 
-/// More connections than the process may open files.
+/// The process may not open enough files for the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{connections} connections need {needed} open files, and the limit is {hard} (soft {soft}): \
-     ask for at most {}, or raise the hard limit (ulimit -Hn)",
+    "{connections} connections need {needed} open files, but the limit is {hard} (soft {soft}): \
+     use at most {}, or raise the hard limit (ulimit -Hn)",
     .hard.saturating_sub(.needed - .connections)
 )]
 pub struct OpenFileShortage {
@@ -20,14 +20,15 @@ pub struct OpenFileShortage {
     pub needed: u64,
     /// The soft limit before it was raised.
     pub soft: u64,
-    /// The hard limit: the most to which a process may raise its own.
+    /// The limit that applies: the hard limit, or the soft limit if it could not be raised.
     pub hard: u64,
 }
 
-/// Ensures that `connections` more files can be opened; raises the soft limit up to the hard one if necessary.
+/// Ensures that `connections` more files can be opened, and raises the soft limit up to the hard
+/// limit if necessary.
 ///
 /// # Errors
-/// If even the hard limit is too low.
+/// Fails if even the hard limit is too low.
 pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
     let connections = connections as u64;
     let needed = connections.saturating_add(overhead());
@@ -42,7 +43,7 @@ pub fn reserve(connections: usize) -> Result<(), OpenFileShortage> {
     if needed <= hard { Ok(()) } else { Err(OpenFileShortage { connections, needed, soft, hard }) }
 }
 
-/// Raises the soft limit to the hard one, if the process may.
+/// Raises the soft limit to the hard limit, if the process may.
 pub fn raise() {
     raise_to_hard(Limit::of(Resource::OpenFiles));
 }
@@ -52,13 +53,13 @@ fn raise_to_hard(limit: Limit) -> bool {
     setrlimit(Settable::Nofile, raised).is_ok()
 }
 
-/// How many more connections fit under the hard limit.
+/// Returns how many more connections fit under the hard limit.
 pub fn available_connections() -> usize {
     let hard = Limit::of(Resource::OpenFiles).hard.unwrap_or(u64::MAX);
     usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
 }
 
-/// Files already open, and those reserved.
+/// Returns the number of open files and reserved descriptors.
 fn overhead() -> u64 {
     let open = std::fs::read_dir("/proc/self/fd")
         .map_or(SPARE_DESCRIPTORS, |entries| entries.count() as u64);

@@ -1,30 +1,31 @@
-//! Why a run could not begin.
+//! Reasons why a run cannot start.
 
 use crate::affinity::PinError;
 use crate::invalid::InvalidValue;
 use crate::limits::OpenFileShortage;
 use std::io;
 
-/// A run that could not begin. Failures of the server are in its [`Recording`](crate::recording::Recording) instead.
+/// A reason why a run cannot start. Failures of the server are recorded in the
+/// [`Recording`](crate::recording::Recording) instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The plan is invalid.
     #[error(transparent)]
     Plan(InvalidValue),
-    /// More clients than this process may open files.
+    /// The process may not open enough files for all clients.
     #[error(transparent)]
     Files(OpenFileShortage),
-    /// The CPU of the plan is not available.
+    /// The planned CPU is not available.
     #[error(transparent)]
     Pin(PinError),
-    /// The runtime could not be set up, or this thread already has one.
-    #[error("the load cannot run here: {0}")]
+    /// The runtime cannot be set up, or this thread already has one.
+    #[error("cannot create the runtime of the load: {0}")]
     Runtime(io::Error),
-    /// The system does not start as many threads.
+    /// The system does not start enough threads.
     #[error(
-        "only {started} of {wanted} threads could be started: {error}; ask for fewer clients, raise the limit \
-         (ulimit -u), or choose the uring or epoll driver"
+        "only {started} of {wanted} threads could be started: {error}; use fewer clients, raise \
+         the limit (ulimit -u), or choose the uring or epoll driver"
     )]
     Threads {
         /// Threads that were started.

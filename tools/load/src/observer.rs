@@ -1,20 +1,22 @@
-//! Observers of a run while it lasts.
+//! Observation of a run in progress.
 
 use crate::recording::Interval;
 use std::time::Duration;
 
-/// Notified of the course of a run, on the thread that called [`run`](crate::run).
+/// Receives notifications about a run, on the thread that called [`run`](crate::run).
 pub trait Observer {
-    /// Measuring starts when this returns. The time it takes is part of no latency.
+    /// Called before measuring, which starts when this returns. No latency includes the time this
+    /// takes.
     fn window_opened(&mut self) {}
-    /// Measuring has just ended.
+    /// Called when measuring has just ended.
     fn window_closed(&mut self) {}
-    /// About ten times a second while measuring.
+    /// Called about every 100 ms while measuring.
     fn progress(&mut self, _progress: Progress) {}
-    /// An interval of the run is complete: its requests and replies are counted. Called in order, while measuring and
-    /// shortly afterwards.
+    /// Called when an interval is complete. Intervals are passed in order, while measuring and
+    /// shortly after.
     fn interval(&mut self, _interval: &Interval) {}
-    /// Whether to end the run now, with the figures so far; called about ten times a second.
+    /// Called about every 100 ms. Returns true to end the run now, with the figures measured so
+    /// far.
     fn is_interrupted(&self) -> bool {
         false
     }
@@ -23,12 +25,12 @@ pub trait Observer {
 /// An observer that does nothing.
 impl Observer for () {}
 
-/// How far measuring has come.
+/// The progress of measuring.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Measured time so far.
     pub elapsed: Duration,
-    /// Measured time in total.
+    /// Planned measured time.
     pub total: Duration,
     /// Responses so far.
     pub responses: u64,

@@ -1,12 +1,13 @@
 //! Outcomes of requests.
 
-/// The outcome of a request, as its reply says it.
+/// The outcome of a request, according to its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// As expected.
+    /// The reply is the expected one.
     Ok,
-    /// The status of HTTP.
+    /// The HTTP status.
     Status(u16),
-    /// The server's word for a failure, in the protocol's own form.
+    /// The server reported a failure in the protocol's own form, or the reply is not the expected
+    /// one.
     ErrorReply,
 }

@@ -1,20 +1,22 @@
-//! The payload of messages: one pseudo-random pattern, so that sending copies nothing and verifying is a comparison.
+//! The payload of messages: one pseudo-random pattern, so that sending copies nothing and verifying
+//! is a comparison.
 //!
-//! The pattern repeats after a prime number of bytes. A connection sends the pattern from its own start position,
-//! without end; a message is the next part of the pattern. So any number of messages is one slice to send and one to compare
-//! with. No two connections send the same bytes in messages of the same number; a connection repeats itself only after
-//! 65,519 messages; and bytes shifted by the size of a buffer (a power of two) never match. A stamp at the start of a
-//! fixed text would not reveal stale bytes behind it.
+//! The pattern repeats after a prime number of bytes. A connection sends it from its own start
+//! position, and each message is the next part of the pattern. Any number of messages is therefore
+//! one slice to send and one to compare with. Up to 65,519 connections send different bytes in
+//! messages of the same number, and a connection repeats itself only after 65,519 messages. Bytes
+//! that are shifted by the size of a buffer (a power of two) never match. A stamp at the start of a
+//! fixed text would not reveal stale bytes after it.
 
 use fastrand::Rng;
 use std::sync::LazyLock;
 
-/// Length of the pattern: the two largest primes below 2¹⁶. The second is for messages whose length is a multiple of
-/// the first, which would all be equal.
+/// Length of the pattern: the two largest primes below 2¹⁶. The second one is for messages whose
+/// length is a multiple of the first, which would otherwise all be equal.
 const PATTERN_PERIODS: [usize; 2] = [65_521, 65_519];
 /// The longest slice.
 const MAX_SLICE: usize = 65_536;
-/// The distance between the start positions of two connections.
+/// The distance between the start positions of consecutive clients.
 const CLIENT_STEP: usize = 40_503;
 
 static PATTERNS: [LazyLock<Vec<u8>>; 2] =
@@ -26,7 +28,7 @@ fn pattern(period: usize) -> Vec<u8> {
     once.iter().copied().cycle().take(period + MAX_SLICE).collect()
 }
 
-/// The payload of one connection, to send or to expect, from its current position.
+/// The payload of one connection from its current position, to send or to expect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload {
     pattern: &'static [u8],
@@ -35,7 +37,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// The payload of `client` in messages of `length` bytes, from the start.
+    /// Returns the payload of `client` from its start, for messages of `length` bytes.
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> Payload {
         let which = usize::from(length.is_multiple_of(PATTERN_PERIODS[0]));
         let period = PATTERN_PERIODS[which];
@@ -44,7 +46,7 @@ impl Payload {
         Payload { pattern: &PATTERNS[which], period, at }
     }
 
-    /// The next bytes as one slice: at most `most`, and at least one.
+    /// Returns the next bytes as one slice: as many as possible up to `most`.
     pub(crate) fn piece(&self, most: usize) -> &'static [u8] {
         &self.pattern[self.at..self.at + most.min(MAX_SLICE)]
     }
@@ -54,10 +56,10 @@ impl Payload {
         self.at = (self.at + count) % self.period;
     }
 
-    /// Compares received bytes with the next ones, and skips them.
+    /// Compares received bytes with the next bytes of the payload, and skips them.
     ///
     /// # Errors
-    /// The position of the first byte that differs.
+    /// Returns the position of the first byte that differs.
     pub(crate) fn check(&mut self, bytes: &[u8]) -> Result<(), usize> {
         for (number, bytes) in bytes.chunks(MAX_SLICE).enumerate() {
             let expected = self.piece(bytes.len());
@@ -95,7 +97,10 @@ mod tests {
         let mut seen = HashSet::new();
         for client in 0..10_000 {
             let message = take(&mut Payload::new(1, client, 16), 16);
-            assert!(seen.insert(message), "client {client} says what another says");
+            assert!(
+                seen.insert(message),
+                "client {client} sends the same message as another client"
+            );
         }
     }
 
@@ -144,9 +149,12 @@ mod tests {
         for size in [512, 2048, 4096, 16_384, 65_536] {
             let mut expected = payload;
             expected.check(&bytes[..size]).unwrap();
-            assert!(expected.check(&bytes[..size]).is_err(), "{size} bytes came twice");
+            assert!(expected.check(&bytes[..size]).is_err(), "{size} repeated bytes were accepted");
             let mut expected = payload;
-            assert!(expected.check(&bytes[size..]).is_err(), "{size} bytes were dropped");
+            assert!(
+                expected.check(&bytes[size..]).is_err(),
+                "{size} dropped bytes were not noticed"
+            );
         }
     }
 }

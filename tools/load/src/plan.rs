@@ -1,4 +1,4 @@
-//! A run of the load generator: which server, which workload, how many clients, for how long.
+//! The plan of a run: which server, which workload, how many clients, and for how long.
 
 use crate::invalid::{InvalidValue, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
@@ -9,56 +9,59 @@ use crate::tls::Tls;
 use annulus::DriverChoice;
 use std::time::Duration;
 
-/// Most bytes in a datagram: the limit of UDP over IPv4.
+/// The maximum number of bytes in a datagram: the limit of UDP over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
-/// Most clients of a run.
+/// The maximum number of clients in a run.
 pub const MAX_CLIENTS: usize = 1_000_000;
-/// Most messages in flight per connection.
+/// The maximum number of messages in flight per connection.
 pub const MAX_PIPELINE: usize = 4096;
-/// Most datagrams in flight per client.
+/// The maximum number of datagrams in flight per client.
 pub const MAX_WINDOW: usize = 1024;
-/// Most bytes in flight per connection: 64 MiB.
+/// The maximum number of bytes in flight per connection: 64 MiB.
 pub const MAX_IN_FLIGHT_BYTES: usize = MAX_MESSAGE_BYTES;
-/// Most event loops of a run: a thread each.
+/// The maximum number of event loops in a run, each on its own thread.
 pub const MAX_EVENT_LOOPS: usize = 256;
 
-/// One run of the load generator.
+/// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server.
     pub address: ServerAddress,
     /// The workload of the clients.
     pub workload: Workload,
-    /// The protocol of clients of streams.
+    /// The protocol of stream clients.
     pub protocol: Protocol,
-    /// How connections of streams are encrypted, if they are.
+    /// How stream connections are encrypted, if they are.
     pub tls: Option<Tls>,
     /// Clients: 1 to [`MAX_CLIENTS`].
     pub clients: usize,
-    /// Bytes per message: 1 to [`MAX_MESSAGE_BYTES`], in datagrams to [`MAX_DATAGRAM_BYTES`].
+    /// Bytes per message: 1 to [`MAX_MESSAGE_BYTES`], or to [`MAX_DATAGRAM_BYTES`] for datagrams.
     pub length: usize,
-    /// When the requests of streams are due. A request that is due while the pipeline is full is sent late; its response time still counts from its
-    /// due time.
+    /// When requests on streams are due. A request that is due while the pipeline is full is sent
+    /// late, but its response time still counts from when it was due.
     pub schedule: Schedule,
-    /// How long to run before measuring, once every client is connected. May be zero.
+    /// How long to run before measuring, once every client is connected. It may be zero.
     pub warm_up: Duration,
     /// How long to measure.
     pub duration: Duration,
-    /// The CPU for every thread of the load. The calling thread's own affinity is restored afterwards.
+    /// The CPU to which every thread of the load is pinned. The calling thread's own affinity is
+    /// restored afterwards.
     pub pin: Option<usize>,
-    /// A client of streams that receives nothing for this long has failed; a datagram not echoed for this long is lost.
+    /// A stream client that receives nothing for this long has failed, and a datagram that is not
+    /// echoed for this long is lost.
     pub reply_timeout: Duration,
-    /// Limit for one connect.
+    /// The time limit for one connect.
     pub connect_timeout: Duration,
     /// The seed of the payload.
     pub seed: u64,
-    /// The length of the intervals that are recorded: a second, unless a long run asks for fewer.
+    /// The length of recorded intervals: one second, unless the plan says otherwise.
     pub interval: Duration,
 }
 
 impl Plan {
-    /// The defaults of rust_echo_bench (50 clients, 512 bytes, 60 s) after a warm-up of one second. A reply may take 5 s, the
-    /// echo of a datagram 200 ms.
+    /// Creates a plan with the defaults of rust_echo_bench (50 clients, 512 bytes, 60 s) and a
+    /// warm-up of one second. A stream client waits 5 s for a reply, a datagram client 200 ms for
+    /// an echo.
     pub fn new(address: ServerAddress, workload: impl Into<Workload>) -> Plan {
         let workload = workload.into();
         let reply_timeout = match workload {
@@ -96,11 +99,11 @@ impl Plan {
             Workload::Datagrams(Datagrams { window, segments, .. }) => {
                 if let (ServerAddress::Unix(path), true) = (&self.address, segments) {
                     let path = path.display();
-                    let text = format!("segments are for UDP: leave them out for {path}");
+                    let text = format!("segments need UDP: do not use them for {path}");
                     return Err(invalid(text));
                 }
                 check_counts(&[
-                    ("bytes a datagram", self.length, 1, MAX_DATAGRAM_BYTES),
+                    ("bytes per datagram", self.length, 1, MAX_DATAGRAM_BYTES),
                     ("datagrams in flight", window, 1, MAX_WINDOW),
                 ])?;
             }
@@ -108,15 +111,15 @@ impl Plan {
         check_times(&[
             ("recorded interval", self.interval),
             ("duration", self.duration),
-            ("reply time-out", self.reply_timeout),
-            ("connect time-out", self.connect_timeout),
+            ("reply timeout", self.reply_timeout),
+            ("connect timeout", self.connect_timeout),
         ])
     }
 
     fn check_streams(&self, streams: Streams) -> Result<(), InvalidValue> {
         let (length, Streams { pipeline, .. }) = (self.length, streams);
         check_counts(&[
-            ("bytes a message", length, 1, MAX_MESSAGE_BYTES),
+            ("bytes per message", length, 1, MAX_MESSAGE_BYTES),
             ("messages in flight", pipeline, 1, MAX_PIPELINE),
             ("threads", streams.threads, 1, MAX_EVENT_LOOPS),
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
@@ -124,23 +127,24 @@ impl Plan {
         if pipeline * length > MAX_IN_FLIGHT_BYTES {
             let most = MAX_IN_FLIGHT_BYTES / length;
             return Err(invalid(format!(
-                "{pipeline} messages of {length} bytes in flight are above the {MAX_IN_FLIGHT_BYTES} bytes of a \
-                 connection: ask for at most {most}"
+                "{pipeline} messages of {length} bytes in flight exceed the limit of \
+                 {MAX_IN_FLIGHT_BYTES} bytes per connection: use at most {most} messages"
             )));
         }
         Ok(())
     }
 
-    /// Only streams have a protocol, encryption and a schedule.
+    /// Rejects a protocol, encryption and a schedule for datagrams: only streams have them.
     fn check_protocol(&self) -> Result<(), InvalidValue> {
         let special = [
-            ("other protocols than echo", self.protocol != Protocol::Echo),
+            ("a protocol other than echo", self.protocol != Protocol::Echo),
             ("TLS", self.tls.is_some()),
             ("a schedule", self.schedule != Schedule::default()),
         ];
         let asked = special.iter().find(|(_, is_asked)| *is_asked);
         if let (Some((what, _)), Workload::Datagrams(_)) = (asked, self.workload) {
-            let text = format!("{what} with datagrams: only connections have that, leave it out");
+            let text =
+                format!("{what} cannot be used with datagrams: leave it out, or use connections");
             return Err(invalid(text));
         }
         self.schedule.validate()?;
@@ -148,7 +152,7 @@ impl Plan {
         self.tls.iter().try_for_each(|tls| tls.validate())
     }
 
-    /// The threads that the clients run on.
+    /// Returns the number of threads on which the clients run.
     pub(crate) fn threads(&self) -> usize {
         match self.workload {
             Workload::Streams(Streams { threads, .. }) => threads.min(self.clients),
@@ -161,62 +165,65 @@ fn requests_per_connection(streams: Streams) -> usize {
     streams.requests_per_connection.map_or(usize::MAX, |count| count as usize)
 }
 
-/// Checks counts: name, value, least and most.
+/// Checks counts, given as name, value, minimum and maximum.
 pub(crate) fn check_counts(
     counts: &[(&'static str, usize, usize, usize)],
 ) -> Result<(), InvalidValue> {
     let wrong = counts.iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
     wrong.map_or(Ok(()), |&(what, value, least, most)| {
-        Err(invalid(format!("{value} {what}: ask for {least} to {most}")))
+        Err(invalid(format!("{what} must be from {least} to {most}, not {value}")))
     })
 }
 
-/// Checks that no duration is zero: name and value.
+/// Checks that no duration is zero, given as name and value.
 pub(crate) fn check_times(times: &[(&'static str, Duration)]) -> Result<(), InvalidValue> {
     let wrong = times.iter().find(|(_, time)| time.is_zero());
     wrong.map_or(Ok(()), |(name, _)| {
-        Err(invalid(format!("a {name} of zero: ask for more, such as 1s")))
+        Err(invalid(format!("the {name} must be above zero, such as 1s")))
     })
 }
 
-/// Most segments in one send: what every kernel with segmentation accepts.
+/// The maximum number of segments in one send, which every kernel with segmentation accepts.
 const MAX_SEGMENTS: usize = 64;
 
 /// The workload of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
-    /// Each client has a connection, and sends messages over the connection.
+    /// Each client sends messages over its own connection.
     Streams(Streams),
-    /// Each client sends datagrams from a socket of its own.
+    /// Each client sends datagrams from its own socket.
     Datagrams(Datagrams),
 }
 
 /// Messages over connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Streams {
-    /// Messages in flight per connection: 1 to [`MAX_PIPELINE`](MAX_PIPELINE), and at most
-    /// [`MAX_IN_FLIGHT_BYTES`](MAX_IN_FLIGHT) bytes.
+    /// Messages in flight per connection: 1 to [`MAX_PIPELINE`], and at most
+    /// [`MAX_IN_FLIGHT_BYTES`] bytes.
     pub pipeline: usize,
-    /// Threads with an event loop each that share the clients: 1 to [`MAX_EVENT_LOOPS`](MAX_EVENT_LOOPS). More than clients are not
-    /// started.
+    /// Number of threads that share the clients, each with its own event loop: 1 to
+    /// [`MAX_EVENT_LOOPS`]. No thread is started without a client.
     pub threads: usize,
     /// The driver of the event loops.
     pub driver: DriverChoice,
-    /// Whether a client whose connection has failed goes on with another one, after a pause: 10 ms, and twice as long with each failure
-    /// until a reply comes, up to a second. Otherwise it ends, as it does if its first connect fails. Failures count either way.
+    /// Whether a client makes a new connection after its connection has failed; otherwise the
+    /// client ends. It pauses first: 5 to 10 ms, which doubles with each failure until a reply
+    /// arrives, up to 0.5 to 1 s. Failures count either way.
     pub reconnect: bool,
-    /// Requests on one connection; then the client closes it and makes another one. The time for that is part of no service time, and of
-    /// the latency of the next request: with 1, each request connects. With a server at an IPv4 loopback address, connections leave from
-    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES).
+    /// Requests per connection; the client then closes it and makes a new one. The time for that is
+    /// not part of any service time, but it is part of the next request's response time: with 1,
+    /// each response time includes a connect. For a server on an IPv4 loopback address, connections
+    /// come from [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) different addresses.
     pub requests_per_connection: Option<u64>,
 }
 
 /// Datagrams and their echoes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Datagrams {
-    /// Datagrams in flight per client: 1 to [`MAX_WINDOW`](MAX_WINDOW).
+    /// Datagrams in flight per client: 1 to [`MAX_WINDOW`].
     pub window: usize,
-    /// Send with segmentation (GSO) as much as the window allows, receive with coalescing (GRO). UDP only.
+    /// Whether to send as many datagrams at once as the window allows (GSO), and to receive several
+    /// at once (GRO). UDP only.
     pub segments: bool,
     /// The driver of the clients.
     pub driver: DriverChoice,
@@ -253,13 +260,13 @@ impl From<Datagrams> for Workload {
 }
 
 impl Datagrams {
-    /// Most datagrams in one send.
+    /// Returns the maximum number of datagrams in one send.
     pub(crate) fn max_segments(&self, length: usize) -> usize {
         if self.segments { segments_that_fit(length) } else { 1 }
     }
 }
 
-/// How many datagrams of a length one send can carry as segments.
+/// Returns how many datagrams of this length one send can carry as segments.
 fn segments_that_fit(length: usize) -> usize {
     (MAX_DATAGRAM_BYTES / length).min(MAX_SEGMENTS)
 }
@@ -305,14 +312,17 @@ mod tests {
             let error = plan.validate().unwrap_err().to_string();
             assert!(error.contains(part), "{part} is not in: {error}");
         };
-        refused(0, 1, "0 messages in flight: ask for 1 to 4096");
-        refused(MAX_PIPELINE + 1, 1, "4097 messages in flight");
-        refused(65, 1 << 20, "ask for at most 64");
+        refused(0, 1, "messages in flight must be from 1 to 4096, not 0");
+        refused(MAX_PIPELINE + 1, 1, "from 1 to 4096, not 4097");
+        refused(65, 1 << 20, "use at most 64 messages");
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 2.0 * MAX_RATE] {
             let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams(1));
             plan.schedule = Schedule::open(Rate::constant(rate));
             let error = plan.validate().unwrap_err().to_string();
-            assert!(error.contains("messages a second: ask for more than 0"), "{error}");
+            assert!(
+                error.contains("messages per second is out of range: use more than 0"),
+                "{error}"
+            );
         }
     }
 
@@ -320,34 +330,46 @@ mod tests {
     fn schedule_with_datagrams_is_rejected() {
         let open: fn(&mut Plan) = |plan| plan.schedule = Schedule::open(Rate::constant(1.0));
         assert_eq!(check(Streams::default(), open), Ok(()));
-        refused(Datagrams::default(), open, "only connections have that");
+        refused(Datagrams::default(), open, "cannot be used with datagrams");
         let long = |plan: &mut Plan| {
             plan.schedule = Schedule::Closed { think: ThinkTime::Fixed(2 * MAX_THINK_TIME) };
         };
-        refused(Streams::default(), long, "a think time of 172800s: ask for at most 86400s");
+        refused(
+            Streams::default(),
+            long,
+            "the think time of 172800s is too long: use at most 86400s",
+        );
     }
 
     #[test]
     fn out_of_range_error_names_the_value_and_its_limits() {
         let streams = Streams::default();
-        refused(streams, |plan| plan.length = 0, "0 bytes a message: ask for 1 to 67108864");
-        refused(streams, |plan| plan.length = MAX_MESSAGE_BYTES + 1, "67108865 bytes");
-        refused(streams, |plan| plan.clients = 0, "0 clients: ask for 1 to 1000000");
-        refused(streams, |plan| plan.clients = MAX_CLIENTS + 1, "1000001 clients");
-        refused(streams, |plan| plan.duration = Duration::ZERO, "a duration of zero");
-        refused(streams, |plan| plan.reply_timeout = Duration::ZERO, "a reply time-out of zero");
+        refused(
+            streams,
+            |plan| plan.length = 0,
+            "bytes per message must be from 1 to 67108864, not 0",
+        );
+        refused(streams, |plan| plan.length = MAX_MESSAGE_BYTES + 1, "not 67108865");
+        refused(streams, |plan| plan.clients = 0, "clients must be from 1 to 1000000, not 0");
+        refused(streams, |plan| plan.clients = MAX_CLIENTS + 1, "not 1000001");
+        refused(streams, |plan| plan.duration = Duration::ZERO, "the duration must be above zero");
+        refused(
+            streams,
+            |plan| plan.reply_timeout = Duration::ZERO,
+            "the reply timeout must be above zero",
+        );
         refused(streams, |plan| plan.address = "[::1]:0".parse().unwrap(), "port 0");
     }
 
     #[test]
     fn datagram_limits_are_checked() {
         let datagrams = Datagrams::default();
-        let long = "65508 bytes a datagram: ask for 1 to 65507";
+        let long = "bytes per datagram must be from 1 to 65507, not 65508";
         refused(datagrams, |plan| plan.length = 65_508, long);
         let none = Datagrams { window: 0, ..datagrams };
-        refused(none, |_| (), "0 datagrams in flight: ask for 1 to 1024");
+        refused(none, |_| (), "datagrams in flight must be from 1 to 1024, not 0");
         let segments = Datagrams { segments: true, ..datagrams };
         let unix = |plan: &mut Plan| plan.address = ServerAddress::Unix("/run/echo".into());
-        refused(segments, unix, "segments are for UDP: leave them out for /run/echo");
+        refused(segments, unix, "segments need UDP: do not use them for /run/echo");
     }
 }

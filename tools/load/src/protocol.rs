@@ -1,11 +1,12 @@
-//! The protocols of clients of streams.
+//! The protocols of stream clients.
 
 use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::script::Script;
 use crate::invalid::InvalidValue;
 use crate::recording::MAX_CLASSES;
 
-/// The protocol of [`Workload::Streams`](crate::Workload::Streams): what clients send, and which replies they expect.
+/// The protocol of [`Workload::Streams`](crate::Workload::Streams): what clients send, and which
+/// replies they expect.
 ///
 /// ```no_run
 /// use annulus_load::{Http, Plan, Protocol, Streams, run};
@@ -18,19 +19,21 @@ use crate::recording::MAX_CLASSES;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Messages of the plan's length, which come back as they were sent: every byte is verified.
+    /// Messages of the plan's length, which the server sends back unchanged. Every byte is
+    /// verified.
     #[default]
     Echo,
-    /// HTTP/1.1. Pipelined, if more than one request is in flight.
+    /// HTTP/1.1, pipelined if more than one request is in flight.
     Http(Http),
-    /// HTTP/2, without a question (prior knowledge), or by ALPN over TLS. A stream for each request.
+    /// HTTP/2, with prior knowledge, or negotiated by ALPN over TLS. Each request has its own
+    /// stream.
     Http2(Http),
-    /// Requests that the user wrote.
+    /// Requests written by the user.
     Script(Script),
 }
 
 impl Protocol {
-    /// The name of the protocol, as it stands in reports.
+    /// Returns the name of the protocol in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Protocol::Echo => "echo",
@@ -40,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// The kinds of its requests, in the order of its mix.
+    /// Returns the names of its kinds of requests, in the order of its mix.
     pub fn classes(&self) -> Vec<String> {
         match self {
             Protocol::Echo => Vec::new(),
@@ -53,14 +56,14 @@ impl Protocol {
         }
     }
 
-    /// The kinds of its requests that are recorded apart: none if there is one only, or if there are more than
-    /// [`MAX_CLASSES`](crate::recording::MAX_CLASSES).
+    /// Returns the kinds of requests that are recorded separately: none if there is only one, or if
+    /// there are more than [`MAX_CLASSES`](crate::recording::MAX_CLASSES).
     pub fn recorded_classes(&self) -> Vec<String> {
         let classes = self.classes();
         if (2..=MAX_CLASSES).contains(&classes.len()) { classes } else { Vec::new() }
     }
 
-    /// The names by which it is asked for in a handshake of TLS (ALPN).
+    /// Returns the protocol names for the TLS handshake (ALPN).
     pub(crate) fn alpn(&self) -> &'static [&'static str] {
         match self {
             Protocol::Http(_) => &["http/1.1"],

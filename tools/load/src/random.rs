@@ -1,8 +1,9 @@
-//! Random numbers: a generator for each client and purpose, so that no draw of one changes another.
+//! Random numbers. Each client has its own generator for each purpose, so that drawing from one
+//! does not change the numbers of another.
 
 use fastrand::Rng;
 
-/// The purpose that numbers are drawn for.
+/// What the numbers are drawn for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Arrivals,
@@ -10,14 +11,15 @@ pub(crate) enum Purpose {
     Requests = 3,
 }
 
-/// The generator of a client for a purpose. Equal seeds give equal numbers.
+/// Returns the generator of a client for a purpose. Equal seeds give equal numbers.
 pub(crate) fn generator(seed: u64, client: usize, purpose: Purpose) -> Rng {
-    // Each step passes the number so far through the generator, so that neighbouring clients have unrelated numbers.
+    // Each step passes the number so far through the generator, so that neighbouring clients have
+    // unrelated numbers.
     let client = Rng::with_seed(seed).u64(..) ^ client as u64;
     Rng::with_seed(Rng::with_seed(client).u64(..) ^ purpose as u64)
 }
 
-/// An exponentially distributed number with a mean of 1.
+/// Draws an exponentially distributed number with a mean of 1.
 pub(crate) fn exponential(random: &mut Rng) -> f64 {
     // `f64` is below 1, so the logarithm is finite.
     -(1.0 - random.f64()).ln()

@@ -1,4 +1,4 @@
-//! Running a plan.
+//! Runs a plan.
 
 use crate::affinity;
 use crate::limits;
@@ -8,13 +8,13 @@ use crate::plan::{Plan, Workload};
 use crate::recording::Recording;
 use crate::{datagrams, streams};
 
-/// Runs a plan; blocks the calling thread.
+/// Runs a plan, and blocks the calling thread meanwhile.
 ///
-/// Failures of the server or of single clients are counted in [`Recording::errors`]. If not every client of
-/// [`Workload::Streams`] or [`Workload::Datagrams`] can connect, nothing is measured and [`Recording::seconds`] is 0.
+/// Failures of the server or of single clients are counted in [`Recording::errors`]. If some client
+/// cannot connect, nothing is measured and [`Recording::seconds`] is 0.
 ///
 /// # Errors
-/// If the run could not begin.
+/// Fails if the run cannot start.
 pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Recording, LoadError> {
     plan.validate().map_err(LoadError::Plan)?;
     limits::reserve(plan.clients).map_err(LoadError::Files)?;

@@ -3,11 +3,11 @@
 use std::fs;
 use std::time::Duration;
 
-/// The most threads that are asked: each costs the reading of a file.
+/// The maximum number of threads to query, because each one takes reading a file.
 const MAX_THREADS: usize = 256;
 
-/// How long the threads of this process were ready to run and did not, together. `None` if the kernel does not report it, or there
-/// are very many.
+/// Returns the total time for which the threads of this process were ready to run but did not run.
+/// Returns `None` if the kernel does not report it, or if there are too many threads.
 pub(crate) fn core_wait() -> Option<Duration> {
     let threads: Vec<_> = fs::read_dir("/proc/self/task").ok()?.take(MAX_THREADS + 1).collect();
     if threads.len() > MAX_THREADS {
@@ -15,14 +15,14 @@ pub(crate) fn core_wait() -> Option<Duration> {
     }
     let mut sum = Duration::ZERO;
     for thread in threads {
-        // A thread may have ended since.
+        // The thread may have ended in the meantime.
         let Ok(text) = fs::read_to_string(thread.ok()?.path().join("schedstat")) else { continue };
         sum += parse(&text)?;
     }
     Some(sum)
 }
 
-/// The second number: the time in the run queue, in ns.
+/// Parses the second number, which is the time in the run queue in ns.
 fn parse(text: &str) -> Option<Duration> {
     let nanos = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn threads_that_share_a_core_wait() {
         if core_wait().is_none() {
-            return println!("skipped: the kernel does not tell how long threads wait");
+            return println!("skipped: the kernel does not report how long threads wait");
         }
         let core = crate::affinity::allowed().unwrap()[0];
         let _pinned = crate::affinity::pin(core).unwrap();
@@ -56,10 +56,10 @@ mod tests {
                 }
             }
         };
-        // Both inherit the affinity. One of them waits while the other runs.
+        // Both threads inherit the affinity, so one waits while the other runs.
         std::thread::scope(|scope| {
             [scope.spawn(spin), scope.spawn(spin)].map(|thread| thread.join().unwrap())
         });
-        assert!(seen.into_inner(), "two threads ran on one core for a minute, and neither waited");
+        assert!(seen.into_inner(), "two threads ran on one core for a minute without waiting");
     }
 }

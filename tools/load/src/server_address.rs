@@ -10,19 +10,20 @@ use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The prefix of a path.
+/// The prefix of a Unix socket address.
 const UNIX_PREFIX: &str = "unix:";
 
 /// The prefix of an abstract name. A path that starts with it is written `./@…`.
 const ABSTRACT_PREFIX: u8 = b'@';
 
-/// Most bytes in the path of a Unix socket, and in an abstract name.
+/// The maximum number of bytes in the path of a Unix socket, and in an abstract name.
 pub const MAX_UNIX_PATH_BYTES: usize = 107;
 
-/// The address of a Unix socket: a path, or an abstract name after an `@`.
+/// Converts a path, or an abstract name after an `@`, to the address of a Unix socket.
 ///
 /// # Errors
-/// If it has no byte, or more than [`MAX_UNIX_PATH_BYTES`].
+/// Fails if the path or name is longer than [`MAX_UNIX_PATH_BYTES`], or if the path contains a zero
+/// byte.
 pub fn unix_address(path: &Path) -> io::Result<UnixAddr> {
     let bytes = path.as_os_str().as_bytes();
     match bytes.strip_prefix(&[ABSTRACT_PREFIX]) {
@@ -31,36 +32,39 @@ pub fn unix_address(path: &Path) -> io::Result<UnixAddr> {
     }
 }
 
-/// The length of a path, or of an abstract name without its prefix.
+/// Returns the length of a path, or of an abstract name without its prefix.
 fn path_length(path: &Path) -> usize {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_prefix(&[ABSTRACT_PREFIX]).unwrap_or(bytes).len()
 }
 
-/// An internet address, a path, or an abstract name: `127.0.0.1:7000`, `[::1]:7000`, `unix:/run/echo`, `unix:@echo`.
+/// An internet address, a path, or an abstract name: `127.0.0.1:7000`, `[::1]:7000`,
+/// `unix:/run/echo`, `unix:@echo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
-    /// TCP or UDP.
+    /// A TCP or UDP address.
     Inet(SocketAddr),
     /// A Unix socket: see [`unix_address`].
     Unix(PathBuf),
 }
 
 impl ServerAddress {
-    /// Checks that a server can listen there.
+    /// Checks that a server can listen at this address.
     ///
     /// # Errors
-    /// For port 0, and for paths that are empty or longer than [`MAX_UNIX_PATH_BYTES`].
+    /// Fails for port 0, and for paths that are empty or longer than [`MAX_UNIX_PATH_BYTES`].
     pub fn validate(&self) -> Result<(), InvalidValue> {
         match self {
             ServerAddress::Inet(address) if address.port() == 0 => Err(invalid(format!(
-                "cannot connect to {address}: no server listens on port 0, name the server's port"
+                "cannot connect to {address}: no server listens on port 0, so give the server's \
+                 port"
             ))),
             ServerAddress::Unix(path)
                 if !(1..=MAX_UNIX_PATH_BYTES).contains(&path_length(path)) =>
             {
                 Err(invalid(format!(
-                    "the path '{}' has {} bytes: that of a Unix socket has 1 to {MAX_UNIX_PATH_BYTES}",
+                    "the path '{}' has {} bytes, but a Unix socket path has 1 to \
+                     {MAX_UNIX_PATH_BYTES}",
                     path.display(),
                     path_length(path)
                 )))

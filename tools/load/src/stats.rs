@@ -1,23 +1,26 @@
-//! The one statistic: medians, and ratios with intervals that hold whatever the values are distributed like (ADR 0050).
+//! The statistics of all comparisons: medians, and ratios with intervals that hold for any
+//! distribution of the values.
 //!
-//! Rounds are pairs of values, and their ratios are compared by the sign test ([`interval`]). Values of two runs have no common rounds:
-//! their ratio is that of two groups ([`GroupRatios`]). What an interval supports is a [`Verdict`], for both.
+//! Rounds are pairs of values, and their ratios are compared by the sign test ([`interval`]).
+//! Values of two separate runs form no rounds, so their ratio is computed from two groups
+//! ([`GroupRatios`]). In both cases a [`Verdict`] says what the interval supports.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The probability that a 95 % interval misses.
+/// The probability that a 95 % interval misses the true value.
 pub const MISS_PROBABILITY: f64 = 0.05;
 
-/// Differences up to this share do not matter: two starts of one program differ by some percent, too.
+/// Differences up to this share do not matter: two starts of the same program also differ by a few
+/// percent.
 pub const DEFAULT_MARGIN: f64 = 0.03;
 
-/// The largest margin that can be asked for.
+/// The largest margin that can be requested.
 pub const MAX_MARGIN: f64 = 10.0;
 
-/// The median; `None` if there are no values.
+/// Returns the median, or `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -26,12 +29,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-/// The interval that misses the median of what `values` are drawn from with a probability of at most `miss`; `None` if there
-/// are too few values for one.
+/// Returns an interval for the median of the distribution of `values`, which misses it with a
+/// probability of at most `miss`. Returns `None` if there are too few values.
 ///
-/// The ends of the interval are two of the values: the k-th smallest and the k-th largest. It misses only if fewer than k values are on one
-/// side of the median, each of which is there with a probability of one half (the sign test). This needs no assumption
-/// on how the values are distributed.
+/// The ends of the interval are the k-th smallest and the k-th largest value. The interval misses
+/// only if fewer than k values are on one side of the median, and each value is on either side with
+/// a probability of one half (the sign test). This assumes nothing about the distribution of the
+/// values.
 pub fn interval(values: &[f64], miss: f64) -> Option<Interval> {
     let depth = sign_depth(values.len(), miss);
     let mut sorted = values.to_vec();
@@ -39,9 +43,9 @@ pub fn interval(values: &[f64], miss: f64) -> Option<Interval> {
     (depth > 0).then(|| Interval { low: sorted[depth - 1], high: sorted[sorted.len() - depth] })
 }
 
-/// The largest k with 2 · P(Bin(count, ½) < k) ≤ miss.
+/// Returns the largest k with 2 · P(Bin(count, ½) < k) ≤ miss.
 fn sign_depth(count: usize, miss: f64) -> usize {
-    // By logarithms, since ½ⁿ of a thousand rounds is 0.
+    // Compute with logarithms, because ½ⁿ underflows for more than a thousand rounds.
     let mut log = count as f64 * 0.5_f64.ln();
     let (mut depth, mut below) = (0, log.exp());
     while 2.0 * below <= miss && 2 * depth < count {
@@ -52,12 +56,14 @@ fn sign_depth(count: usize, miss: f64) -> usize {
     depth
 }
 
-/// The probability with which each of so many intervals may miss so that all hold together with 95 % (Bonferroni).
+/// Returns the probability with which each of several intervals may miss, so that all of them hold
+/// jointly with 95 % (Bonferroni).
 pub fn shared_miss(intervals: usize) -> f64 {
     MISS_PROBABILITY / intervals.max(1) as f64
 }
 
-/// The fewest rounds for an interval that misses with this probability: 2 × ½ⁿ must not exceed it.
+/// Returns the minimum number of rounds for an interval that misses with this probability: 2 × ½ⁿ
+/// must not exceed it.
 pub fn rounds_for(miss: f64) -> usize {
     (1..1000).find(|&rounds| sign_depth(rounds, miss) > 0).unwrap_or(usize::MAX)
 }
@@ -67,18 +73,18 @@ pub fn rounds_for(miss: f64) -> usize {
 pub struct Ratio {
     /// The median of the ratios of the rounds.
     pub median: f64,
-    /// The interval of the median, of 95 % if nothing else is said; `None` with too few rounds for one.
+    /// The interval of the median, at 95 % unless stated otherwise; `None` with too few rounds.
     pub interval: Option<Interval>,
 }
 
 impl Ratio {
-    /// The median of `ratios`, one per round, with the [`interval`] that misses with this probability; `None` if there
-    /// are no rounds.
+    /// Returns the median of `ratios`, one per round, with the [`interval`] that misses with this
+    /// probability. Returns `None` if there are no rounds.
     pub fn of(ratios: &[f64], miss: f64) -> Option<Ratio> {
         median(ratios).map(|median| Ratio { median, interval: interval(ratios, miss) })
     }
 
-    /// As it stands in a sentence: `1.20 × [1.10, 1.23]`.
+    /// Formats the ratio for a sentence: `1.20 × [1.10, 1.23]`.
     pub fn times(self) -> String {
         match self.interval {
             Some(Interval { low, high }) => format!("{:.2} × [{low:.2}, {high:.2}]", self.median),
@@ -86,23 +92,24 @@ impl Ratio {
         }
     }
 
-    /// The ratio the other way round.
+    /// Returns the ratio of the swapped sides.
     pub fn inverse(self) -> Ratio {
         let interval = self.interval.map(|i| Interval { low: 1.0 / i.high, high: 1.0 / i.low });
         Ratio { median: 1.0 / self.median, interval }
     }
 
-    /// The distance of the whole interval from 1: 0 if 1 is inside, or if there is no interval.
+    /// Returns the distance of the interval from 1, or 0 if 1 is inside or there is no interval.
     pub fn distance(self) -> f64 {
         self.interval.map_or(0.0, |i| (i.low - 1.0).max(1.0 - i.high).max(0.0))
     }
 
-    /// The largest distance of the interval from 1: 0 if there is none.
+    /// Returns the largest distance of any point of the interval from 1, or 0 if there is no
+    /// interval.
     pub fn reach(self) -> f64 {
         self.interval.map_or(0.0, |i| (i.high - 1.0).max(1.0 - i.low))
     }
 
-    /// Half the width of the interval, if there is one.
+    /// Returns half the width of the interval, if there is one.
     pub fn half_width(self) -> Option<f64> {
         self.interval.map(|i| (i.high - i.low) / 2.0)
     }
@@ -110,7 +117,7 @@ impl Ratio {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Three decimals, or one from 10 on.
+        // Three decimals, or one if the ratio is at least 10.
         let decimals = if self.median < 10.0 { 3 } else { 1 };
         write!(f, "{:.decimals$}", self.median)?;
         match self.interval {
@@ -129,24 +136,25 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The conclusion that the interval of a ratio of costs supports.
+/// The conclusion that the interval of a cost ratio supports.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Less, by more than the margin.
+    /// The cost is lower by more than the margin.
     Better,
-    /// Within [`DEFAULT_MARGIN`].
+    /// The whole interval is within the margin, and within [`DEFAULT_MARGIN`].
     Same,
-    /// The interval is too wide to say, or there is none.
+    /// The interval is too wide to tell, or does not exist.
     Undecided,
-    /// More, by more than the margin.
+    /// The cost is higher by more than the margin.
     Worse,
-    /// Nothing can be compared: a control differs from what it copies, slices failed, or the work was not the same.
+    /// Nothing can be compared: a control differs from its contender, slices failed, or the work
+    /// was not the same.
     Void,
 }
 
 impl Verdict {
-    /// The verdict on a ratio of costs, if differences up to `margin` do not matter.
+    /// Returns the verdict on a cost ratio if differences up to `margin` do not matter.
     pub fn of(cost: Ratio, margin: f64) -> Verdict {
         let Some(Interval { low, high }) = cost.interval else { return Verdict::Undecided };
         let within = |margin: f64| low >= 1.0 / (1.0 + margin) && high <= 1.0 + margin;
@@ -161,12 +169,12 @@ impl Verdict {
         }
     }
 
-    /// Whether it says that there is a difference.
+    /// Returns true if the verdict is that the sides differ.
     pub fn is_different(self) -> bool {
         matches!(self, Verdict::Better | Verdict::Worse)
     }
 
-    /// Whether it says anything.
+    /// Returns true if the verdict is that the sides differ or are the same.
     pub fn is_decided(self) -> bool {
         self.is_different() || self == Verdict::Same
     }
@@ -184,28 +192,32 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The most values of a group; neighbours are combined to their median if there are more.
+/// The maximum number of values in a group. In larger groups, neighbours are replaced by their
+/// median.
 const MAX_GROUP_VALUES: usize = 60;
 
-/// Ratios of two groups of values that belong to no common rounds, with intervals that miss with one probability.
+/// Computes ratios of two groups of values that do not form rounds, with intervals that all miss
+/// with the same probability.
 ///
-/// The interval is that of Hodges and Lehmann (1963) with the rank test of Mann and Whitney (1947): two of the ratios of every value
-/// of the one group to every value of the other, so many from either end as the distribution of the ranks of equal groups says. It
-/// needs no assumption on how values are distributed, but that they are independent and that the groups differ by a factor.
+/// The interval is by Hodges and Lehmann (1963), with the rank test of Mann and Whitney (1947). Of
+/// the ratios of every value in one group to every value in the other, it leaves out as many at
+/// either end as the rank distribution of equal groups allows. It assumes only that the values are
+/// independent and that the groups differ by a factor.
 #[derive(Debug)]
 pub struct GroupRatios {
     miss: f64,
-    /// How many ratios are left out at either end, by the sizes of the groups, of which there are few.
+    /// For each pair of group sizes, which ratio from either end is an end of the interval.
     depths: BTreeMap<[usize; 2], usize>,
 }
 
 impl GroupRatios {
-    /// Ratios that miss with this probability.
+    /// Creates the computation for intervals that miss with this probability.
     pub fn new(miss: f64) -> GroupRatios {
         GroupRatios { miss, depths: BTreeMap::new() }
     }
 
-    /// The ratio of `new` to `old`, all above 0, with its interval; `None` if a group is empty.
+    /// Returns the ratio of `new` to `old`, whose values are all above 0, with its interval.
+    /// Returns `None` if a group is empty.
     pub fn of(&mut self, old: &[f64], new: &[f64]) -> Option<Ratio> {
         let [old, new] = [combine_neighbours(old), combine_neighbours(new)];
         let mut ratios: Vec<f64> =
@@ -219,13 +231,13 @@ impl GroupRatios {
     }
 }
 
-/// At most [`MAX_GROUP_VALUES`] values: the medians of neighbours, if there are more.
+/// Reduces a group to at most [`MAX_GROUP_VALUES`] values by taking medians of neighbours.
 fn combine_neighbours(values: &[f64]) -> Vec<f64> {
     values.chunks(values.len().div_ceil(MAX_GROUP_VALUES).max(1)).filter_map(median).collect()
 }
 
-/// The largest k with 2 · P(U < k) ≤ miss, if U is the statistic of Mann and Whitney for groups that do not differ: how many
-/// ratios may be left out at either end.
+/// Returns the largest k with 2 · P(U < k) ≤ miss, where U is the statistic of Mann and Whitney for
+/// groups that do not differ. The k-th ratio from either end is an end of the interval.
 fn rank_depth([old, new]: [usize; 2], miss: f64) -> usize {
     let mut below = 0.0;
     let mut is_rare = |probability: &f64| {
@@ -235,13 +247,14 @@ fn rank_depth([old, new]: [usize; 2], miss: f64) -> usize {
     distribution(old, new).iter().take_while(|probability| is_rare(probability)).count()
 }
 
-/// P(U = u) for groups of these sizes, for every u from 0 to `old` × `new`.
+/// Returns P(U = u) for groups of these sizes, for every u from 0 to `old` × `new`.
 ///
-/// The largest of all values is one of either group with a probability of its share. If it is of the one, it exceeds all
-/// values of the other; the rest is a smaller case of the same.
+/// The largest of all values is in either group with a probability equal to the group's share. If
+/// it is in the first group, it exceeds all values of the second one; what remains is a smaller
+/// case of the same problem.
 fn distribution(old: usize, new: usize) -> Vec<f64> {
     let most = old * new + 1;
-    // The distributions for (i, j) and all j, beginning with i = 0: nothing exceeds anything.
+    // The distributions for (i, j) and all j, starting with i = 0, where no value exceeds another.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; new + 1];
     for i in 1..=old {
         let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
@@ -273,9 +286,9 @@ mod tests {
 
     #[test]
     fn interval_needs_six_rounds() {
-        let five = Ratio::of(&[0.5; 5], MISS_PROBABILITY).expect("five rounds");
+        let five = Ratio::of(&[0.5; 5], MISS_PROBABILITY).expect("five rounds have a median");
         assert_eq!(five, Ratio { median: 0.5, interval: None });
-        let six = Ratio::of(&[0.5; 6], MISS_PROBABILITY).expect("six rounds");
+        let six = Ratio::of(&[0.5; 6], MISS_PROBABILITY).expect("six rounds have a median");
         assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
         assert_eq!(Ratio::of(&[], MISS_PROBABILITY), None);
         assert_eq!(rounds_for(MISS_PROBABILITY), 6);
@@ -302,7 +315,7 @@ mod tests {
         assert_eq!([1, 24, 800, 900].map(low), [Some(4.0), Some(2.0), Some(1.0), None]);
         assert_eq!([1, 24, 900].map(|count| rounds_for(shared_miss(count))), [6, 10, 16]);
         assert_eq!(shared_miss(0), MISS_PROBABILITY);
-        // Half of them, less 1.96 standard deviations of 50.
+        // Half of the rounds, minus 1.96 standard deviations of 50.
         assert_eq!(sign_depth(10_000, MISS_PROBABILITY), 4902);
     }
 
@@ -329,7 +342,7 @@ mod tests {
         assert_eq!(of(1.05, 1.2, DEFAULT_MARGIN), Verdict::Worse);
         assert_eq!(of(1.05, 1.2, 0.1), Verdict::Undecided);
         assert_eq!(of(0.98, 1.02, DEFAULT_MARGIN), Verdict::Same);
-        // A control that strays makes no wider interval the same.
+        // A control that differs does not make a wider interval count as the same.
         assert_eq!(of(0.95, 1.05, 0.1), Verdict::Undecided);
         assert_eq!(
             Verdict::of(Ratio { median: 0.1, interval: None }, DEFAULT_MARGIN),
@@ -361,7 +374,8 @@ mod tests {
         assert!((distribution(30, 40).iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }
 
-    /// Critical values of the usual tables, of two sides and 5 % and 1 %: the largest U that is rejected.
+    /// Critical values from published two-sided tables for 5 % and 1 %: the largest U that is
+    /// rejected.
     #[test]
     fn rank_depths_match_published_tables() {
         for (old, new, miss, most) in
@@ -380,9 +394,9 @@ mod tests {
     fn group_ratio_finds_a_factor_and_needs_enough_values() {
         let old: Vec<f64> = (0..15).map(|n| 100.0 + f64::from(n)).collect();
         let new: Vec<f64> = old.iter().map(|value| value * 2.0).collect();
-        let found = ratio(&old, &new, MISS_PROBABILITY).expect("values");
+        let found = ratio(&old, &new, MISS_PROBABILITY).expect("there are values");
         assert_eq!(found.median, 2.0);
-        let interval = found.interval.expect("enough");
+        let interval = found.interval.expect("there are enough values");
         assert!(interval.low > 1.9 && interval.high < 2.1, "{found}");
         let wider = ratio(&old, &new, MISS_PROBABILITY / 100.0).and_then(|found| found.interval);
         assert!(wider.is_some_and(|wider| wider.low < interval.low));
@@ -397,7 +411,7 @@ mod tests {
     fn large_groups_are_reduced_to_medians_of_neighbours() {
         let many: Vec<f64> = (0..1000).map(|n| 1.0 + f64::from(n % 7) / 100.0).collect();
         assert_eq!(combine_neighbours(&many).len(), 59);
-        let found = ratio(&many, &many, MISS_PROBABILITY).expect("values");
+        let found = ratio(&many, &many, MISS_PROBABILITY).expect("there are values");
         assert_eq!(found.median, 1.0);
     }
 

@@ -7,15 +7,17 @@ use crate::recording::{Interval, MIN_SAMPLES_BEYOND, Percentiles};
 use crate::threads::Measurement;
 use std::time::Duration;
 
-/// Above this share of its cores the load may be the bottleneck.
+/// A load that uses more than this share of its cores may be the bottleneck.
 const MAX_CPU_SHARE: f64 = 0.9;
 
-/// The load's own delay counts above this share of the response times, at p99 of both, and above this time.
+/// The load's own delay causes a warning above this share of the response times, at p99 of both,
+/// and above the minimum below.
 const MAX_DELAY_SHARE: f64 = 0.2;
 const MIN_DELAY_MICROS: f64 = 100.0;
-/// Late starts count above this share of the requests.
+/// Late starts cause a warning above this share of the requests.
 const MAX_LATE_SHARE: f64 = 0.01;
-/// If the load's threads waited for a core for more than this share of the time, latencies include the wait.
+/// If the load's threads waited for a core for more than this share of the time, latencies include
+/// the wait.
 const MAX_WAIT_SHARE: f64 = 0.05;
 
 pub(crate) fn all(
@@ -45,23 +47,27 @@ pub(crate) fn all(
     warnings
 }
 
-/// Why nothing was measured of a workload.
+/// Explains why nothing was measured.
 fn nothing_measured(workload: Workload) -> &'static str {
     match workload {
-        Workload::Datagrams(_) => "nothing was measured: not every client has a socket",
-        Workload::Streams(_) => "nothing was measured: not every client could connect and stay",
+        Workload::Datagrams(_) => {
+            "nothing was measured: some clients have no socket, or failed during the warm-up"
+        }
+        Workload::Streams(_) => {
+            "nothing was measured: some clients could not connect, or failed during the warm-up"
+        }
     }
 }
 
 fn interruption(measured: Measurement, planned: Duration) -> Option<String> {
     let (seconds, planned) = (measured.length.as_secs_f64(), planned.as_secs_f64());
     measured.interrupted.then(|| match measured.length.is_zero() {
-        true => "nothing was measured: the run was interrupted before".into(),
+        true => "nothing was measured: the run was interrupted before the window opened".into(),
         false => format!("the run was interrupted after {seconds:.3} of {planned:.3} s"),
     })
 }
 
-/// The load may have been the bottleneck: its threads used up the cores that they may use.
+/// Warns if the load may have been the bottleneck: its threads used up the cores that they may use.
 fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> {
     let cores = match pin {
         Some(_) => 1,
@@ -69,10 +75,10 @@ fn saturation(share: f64, pin: Option<usize>, threads: usize) -> Option<String> 
     };
     (share > MAX_CPU_SHARE * cores as f64).then(|| {
         let percent = share * 100.0;
-        let what = if cores == 1 { "its core".into() } else { format!("a core, of {cores}") };
+        let what = if cores == 1 { "its core".into() } else { format!("one core, out of {cores}") };
         format!(
-            "the load used {percent:.0}% of {what}: the server may be faster than this shows; give the load more \
-             threads or another machine, or ask for less"
+            "the load used {percent:.0}% of {what}: the server may be faster than measured; give \
+             the load more threads or its own machine, or reduce the load"
         )
     })
 }
@@ -84,7 +90,7 @@ fn stream_failures(
     failed: u64,
 ) -> impl Iterator<Item = String> {
     let failed = (failed > 0).then(|| match streams.reconnect {
-        true => format!("{failed} times a connection failed, or could not be made again"),
+        true => format!("connections failed, or could not be made again, {failed} times"),
         false => format!("{failed} of {} clients failed and did not continue", plan.clients),
     });
     let silent =
@@ -104,30 +110,32 @@ fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
     })
 }
 
-/// Messages that were sent late: since the connection waited for a reply, or since the load itself was late.
+/// Warns about requests that were sent late, because their connections waited for replies or
+/// because the load itself was late.
 fn late_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String> {
     let Interval { sent, late, delay, response, .. } = total;
     let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
     let own = delay > MIN_DELAY_MICROS.max(latency * MAX_DELAY_SHARE);
     let delayed = own.then(|| {
         format!(
-            "the load's own timers were late: by {delay:.0} µs at p99, of response times of {latency:.0} µs; give it a core of its own \
-             (--pin), more threads, or a lower rate"
+            "the load itself sent requests late, by {delay:.0} µs at p99, with response times of \
+             {latency:.0} µs; give it its own core (--pin), more threads, or a lower rate"
         )
     });
     let share = *late as f64 / (*sent).max(1) as f64;
-    // A client that makes a connection for each request waits for the connect.
+    // A client that makes a new connection for each request always waits for the connect.
     let connects = streams.requests_per_connection.is_some();
     let blocked = (share > MAX_LATE_SHARE && !own && !connects).then(|| {
         format!(
-            "{late} of {sent} requests were sent more than 1 ms late, as their connections waited for replies: response \
-             times count that, service times do not; with more clients (-c) or --pipeline fewer wait"
+            "{late} of {sent} requests were sent more than 1 ms late, because their connections \
+             waited for replies: response times include the wait, service times do not; use more \
+             clients (-c) or a deeper --pipeline"
         )
     });
     delayed.into_iter().chain(blocked)
 }
 
-/// Too few responses for a percentile that is shown.
+/// Warns if a percentile that is shown has too few responses.
 fn too_few_responses(measured: Measurement, responses: u64) -> Option<String> {
     let (name, share) = Percentiles::SHARES[1..4]
         .iter()
@@ -135,19 +143,19 @@ fn too_few_responses(measured: Measurement, responses: u64) -> Option<String> {
     let needed = Percentiles::samples_for(*share);
     let seconds = (measured.length.as_secs_f64() * needed as f64 / responses as f64).ceil();
     Some(format!(
-        "{name} rests on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: measure for {seconds:.0} s (-t), or do not \
-         rely on it"
+        "{name} depends on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: measure for \
+         {seconds:.0} s (-t), or do not rely on it"
     ))
 }
 
-/// Other programs had the cores of the load.
+/// Warns if the load's threads waited for a core because other programs ran on it.
 fn core_wait(measured: Measurement, threads: usize) -> Option<String> {
     let core_wait = measured.core_wait.unwrap_or_default().as_secs_f64();
     let share = measured.per_second(core_wait) / threads as f64;
     (share > MAX_WAIT_SHARE).then(|| {
         format!(
-            "the load's threads were ready to run and waited for a core for {:.0}% of the time: other programs had it; \
-             give the load a core of its own (--pin), or run it on another machine",
+            "the load's threads waited for a core for {:.0}% of the time, because other programs \
+             ran there; give the load its own core (--pin), or run it on another machine",
             share * 100.0
         )
     })
@@ -182,24 +190,33 @@ mod tests {
         warnings(&plan(Streams::default()), measured, recorded, failed)
     }
 
-    /// Invariant 21: the load says if it was itself the bottleneck.
+    /// Invariant 21: the load says when it was itself the bottleneck.
     #[test]
     fn saturated_load_and_failures_are_warnings() {
         assert_eq!(stream_failures(measured(SECOND, 0.5, false), 10_000, 0), "");
-        assert!(stream_failures(Measurement::default(), 0, 1).contains("not every client could"));
+        assert!(
+            stream_failures(Measurement::default(), 0, 1)
+                .contains("some clients could not connect")
+        );
         let busy = stream_failures(measured(SECOND, 0.97, false), 10_000, 2);
         assert!(busy.contains("97% of its core") && busy.contains("2 of 50 clients"), "{busy}");
         assert!(stream_failures(measured(SECOND, 0.5, false), 0, 0).starts_with("no response"));
         let plan = plan(Streams { reconnect: true, ..Streams::default() });
         let measured = measured(SECOND, 0.5, false);
         let none = Interval::default();
-        assert!(warnings(&plan, measured, none, 3).starts_with("3 times a connection failed"));
+        assert!(
+            warnings(&plan, measured, none, 3)
+                .starts_with("connections failed, or could not be made again, 3 times")
+        );
     }
 
     #[test]
     fn interrupted_run_is_a_warning() {
         let before = stream_failures(Measurement::interrupted(), 0, 0);
-        assert_eq!(before, "nothing was measured: the run was interrupted before");
+        assert_eq!(
+            before,
+            "nothing was measured: the run was interrupted before the window opened"
+        );
         let within = stream_failures(measured(SECOND * 3 / 2, 0.0, true), 10_000, 0);
         assert_eq!(within, "the run was interrupted after 1.500 of 60.000 s");
     }
@@ -213,7 +230,7 @@ mod tests {
         };
         assert_eq!(found(SECOND, 0), "");
         assert!(found(SECOND, 1).starts_with("0.100% of the datagrams were lost"));
-        assert!(found(Duration::ZERO, 1).contains("not every client has a socket"));
+        assert!(found(Duration::ZERO, 1).contains("some clients have no socket"));
     }
 
     #[test]
@@ -238,8 +255,11 @@ mod tests {
         };
         assert_eq!(found(90, 400), "");
         assert!(found(90, 600).starts_with("600 of 50000 requests were sent more than 1 ms late"));
-        assert!(found(400, 0).starts_with("the load's own timers were late: by 4"));
-        assert!(!found(5000, 600).contains("waited for replies"), "its timers were the cause");
+        assert!(found(400, 0).starts_with("the load itself sent requests late, by 4"));
+        assert!(
+            !found(5000, 600).contains("waited for replies"),
+            "the warning blames replies, but the load itself was late"
+        );
     }
 
     #[test]
@@ -248,12 +268,12 @@ mod tests {
         assert_eq!(found(10_000), "");
         assert!(
             found(5000)
-                .starts_with("p99.9 rests on fewer than 10 of 5000 responses: measure for 2 s")
+                .starts_with("p99.9 depends on fewer than 10 of 5000 responses: measure for 2 s")
         );
-        assert!(found(9000).contains("measure for 2 s"), "it is rounded up");
-        assert!(found(900).starts_with("p99 rests on"));
+        assert!(found(9000).contains("measure for 2 s"), "the time should be rounded up");
+        assert!(found(900).starts_with("p99 depends on"));
         assert!(
-            found(5).starts_with("p90 rests on fewer than 10 of 5 responses: measure for 20 s")
+            found(5).starts_with("p90 depends on fewer than 10 of 5 responses: measure for 20 s")
         );
     }
 }

@@ -1,4 +1,5 @@
-//! The memory of a connection of the load: allocated bytes, waiting and while replies come to thousands at once.
+//! The memory per connection of a load: bytes allocated while connections wait, and while thousands
+//! of replies arrive at once.
 #![allow(unsafe_code)]
 
 use annulus::Runtime;
@@ -12,16 +13,18 @@ use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Bytes that a client with its connection may take: its task, exchange and due times, the stream's slot, and a share of the lists
-/// of the thread.
+/// The maximum memory of a client with its connection: its task, exchange and due times, the
+/// stream's slot, and its share of the thread's lists.
 const MAX_BYTES_PER_CONNECTION: isize = 1100;
-/// Clients of two runs: what both have in common is not a connection's. Both are too many for the runtime's own buffers. So far
-/// apart that what grows with the time of a run, which is longer on a busy machine, is little of a connection's share.
+/// The client counts of two runs, whose difference excludes what both runs have in common. Both
+/// exceed the count up to which the runtime's default buffers are used. They are far enough apart
+/// that memory that grows with the length of a run, which is longer on a busy machine, adds little
+/// per connection.
 const CLIENT_COUNTS: [usize; 2] = [1100, 4000];
-/// Descriptors of both ends, and of all else.
+/// Descriptors for both ends of all connections, and for everything else.
 const NEEDED_DESCRIPTORS: u64 = 2 * CLIENT_COUNTS[1] as u64 + 100;
 
-/// Bytes allocated and not freed, and the most of them, but for threads that are left out.
+/// Counts allocated bytes and their peak, except on excluded threads.
 struct CountingAllocator;
 
 static HELD_BYTES: AtomicIsize = AtomicIsize::new(0);
@@ -42,13 +45,13 @@ fn count(bytes: isize) {
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's contract, passed on.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's contract, passed on.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -56,7 +59,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// A server on a thread that is left out: it echoes, or sends `reply` for all that comes at once.
+/// Starts a server on an excluded thread: it echoes, or sends `reply` for each piece that it
+/// receives.
 fn serve(reply: Option<&'static str>) -> SocketAddr {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -80,7 +84,7 @@ fn serve(reply: Option<&'static str>) -> SocketAddr {
     receiver.recv().unwrap()
 }
 
-/// The most bytes that a run takes in which every client has had a reply.
+/// Returns the peak memory of a run in which every client has received a reply.
 fn peak_held_bytes(address: SocketAddr, protocol: &Protocol, clients: usize) -> isize {
     let mut plan = Plan {
         clients,
@@ -118,13 +122,13 @@ fn active_connection_takes_about_a_kilobyte() {
         let [few, many] = CLIENT_COUNTS.map(|clients| peak_held_bytes(address, &protocol, clients));
         let each = (many - few) / (CLIENT_COUNTS[1] - CLIENT_COUNTS[0]) as isize;
         println!(
-            "{}: {each} bytes a connection, {few} for {} of them",
+            "{}: {each} bytes per connection, {few} bytes for {} connections",
             protocol.name(),
             CLIENT_COUNTS[0]
         );
         assert!(
             each < MAX_BYTES_PER_CONNECTION,
-            "{each} bytes a connection: {few} and {many} for {CLIENT_COUNTS:?}"
+            "{each} bytes per connection: {few} and {many} for {CLIENT_COUNTS:?} clients"
         );
     }
 }

@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(plain.names(), ["uring", "epoll"]);
         for (line, part) in [
             ("--servers uring,threads", "server 'threads' serves TCP only"),
-            ("--bytes 65508", "65508 bytes a datagram: ask for 1 to 65507"),
-            ("--pipeline 1025", "1025 datagrams in flight: ask for 1 to 1024"),
+            ("--bytes 65508", "bytes per datagram must be from 1 to 65507, not 65508"),
+            ("--pipeline 1025", "datagrams in flight must be from 1 to 1024, not 1025"),
             ("--segments --per-connection", "--per-connection does nothing without"),
         ] {
             refused(setup(line, Transport::Udp), part);

@@ -131,8 +131,8 @@ fn an_invalid_suite_is_an_error_of_one_line() {
     for (cell, code, part) in [
         ("clients = 1, bites = 16", 2, "unknown field `bites`"),
         ("clients = 1", 2, "a × a names no clients or no bytes"),
-        ("clients = 0, bytes = 16", 2, "0 clients: ask for 1 to "),
-        ("clients = 1, bytes = 0", 2, "0 bytes a message: ask for 1 to "),
+        ("clients = 0, bytes = 16", 2, "clients must be from 1 to "),
+        ("clients = 1, bytes = 0", 2, "bytes per message must be from 1 to "),
         ("clients = 9000000, bytes = 16", 1, "no cell is left to measure: 9000000 clients"),
     ] {
         let text = format!(

@@ -280,7 +280,7 @@ fn wrong_usage_is_refused_by_name() {
         ),
         (
             &[server, "--load", "gopher://{address}"],
-            &["--load 'gopher", "the scheme 'gopher' is not spoken here"],
+            &["--load 'gopher", "the scheme 'gopher' is not supported"],
         ),
         (
             &[server, "--load", "tcp://{address} --sped"],

@@ -60,7 +60,8 @@ fn other_plans_and_single_runs_are_said() {
     let files =
         [write(&directory, "a.json", &recording(1, 1.0)), write(&directory, "b.json", &other)];
     let found = annulus(["load".into(), "compare".into()].into_iter().chain(files));
-    for part in ["≠   clients: 50 | 70", "! A and B: one run, with the spread of 6 blocks"] {
+    for part in ["≠   clients: 50 | 70", "! A and B: the intervals of one run come from 6 blocks"]
+    {
         assert!(found.stdout.contains(part), "{part} is not in {found:?}");
     }
 }
@@ -81,10 +82,14 @@ fn what_cannot_be_compared_is_refused() {
     refused(&[&good], 2, &["without --with two recordings", "names 1"]);
     refused(&[&good, &other, &good], 2, &["names 3", "--with"]);
     refused(&[&good, &good, "--with", &other], 2, &["named twice in A"]);
-    refused(&[&good, &empty], 1, &["empty.json", "run 1 of B has measured nothing"]);
-    refused(&[&good, &text], 1, &["text.json", "no recording of annulus load"]);
+    refused(&[&good, &empty], 1, &["empty.json", "run 1 of B measured nothing"]);
+    refused(&[&good, &text], 1, &["text.json", "not a recording of annulus load"]);
     refused(&[&good, "nothing.json"], 1, &["nothing.json", "No such file"]);
-    refused(&[&good, &other, "--margin=-1"], 2, &["a margin of -1 %", "from 0 to 1000 %"]);
+    refused(
+        &[&good, &other, "--margin=-1"],
+        2,
+        &["the margin of -1 % is out of range", "use 0 to 1000 %"],
+    );
     refused(&[&good, &other, "--json", &other], 2, &["other.json", "write to another file"]);
     assert!(Recording::open(&other).is_ok(), "it was written over");
 }

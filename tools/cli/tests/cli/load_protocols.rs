@@ -219,9 +219,9 @@ fn hostile_replies_and_wrong_usage_are_named() {
 
     let usage =
         |args: &[&str], part: &str| annulus(["load"].iter().chain(args)).fails_with(2, &[part]);
-    usage(&["htp://a/"], "the scheme 'htp' is not spoken");
-    usage(&["http://a:port/"], "the port 'port' is none");
-    usage(&["http://127.0.0.1:9/{n"], "'{n' at character 2 has no end");
+    usage(&["htp://a/"], "the scheme 'htp' is not supported");
+    usage(&["http://a:port/"], "'port' is not a valid port");
+    usage(&["http://127.0.0.1:9/{n"], "'{n' at character 2 is not closed");
     usage(&["http://a/", "-l", "100"], "--length does nothing without echo");
     usage(&["tcp://a:1", "-H", "a: b"], "--header does nothing without");
     usage(&["http://127.0.0.1:1", "-a", "127.0.0.1:1"], "cannot be used with");

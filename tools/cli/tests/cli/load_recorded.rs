@@ -77,7 +77,7 @@ fn every_workload_leaves_what_the_others_leave() {
         }
         let compared = annulus(["load", "compare", &json, &json]);
         assert_eq!((compared.code, &*compared.stderr), (Some(0), ""), "{compared:?}");
-        let rate = if name == "udp" { "echoes/s" } else { "a connection for each" };
+        let rate = if name == "udp" { "echoes/s" } else { "a new connection for each request" };
         assert!(finished.stdout.contains(rate), "{finished:?}");
     }
 }
@@ -131,5 +131,5 @@ fn an_interrupted_run_is_kept_and_marked() {
 fn outputs_that_cannot_be_are_refused() {
     let address = free_address().to_string();
     let load = |args: &[&str]| annulus(["load", "-a", &address].iter().chain(args));
-    load(&["--interval", "0"]).fails_with(2, &["a recorded interval of zero"]);
+    load(&["--interval", "0"]).fails_with(2, &["the recorded interval must be above zero"]);
 }

@@ -112,7 +112,7 @@ fn segments_are_echoed_as_sent() {
         assert_eq!(server.stop().code, Some(0));
     }
     let path = ["load", "unix-datagram:/run/x", "--segments"];
-    annulus(path).fails_with(2, &["segments are for UDP", "/run/x"]);
+    annulus(path).fails_with(2, &["segments need UDP", "/run/x"]);
 }
 
 #[test]

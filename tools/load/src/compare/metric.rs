@@ -1,4 +1,4 @@
-//! The metrics that are compared.
+//! Metrics by which runs are compared.
 
 use super::side_sample::SideSample;
 use serde::{Serialize, Serializer};
@@ -7,7 +7,7 @@ use std::fmt;
 /// A figure by which two sides are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Answers a second.
+    /// Replies per second.
     Rate,
     /// The median response time.
     P50,
@@ -17,16 +17,16 @@ pub enum Metric {
     P999,
     /// The mean response time.
     Mean,
-    /// CPU time of the load an answer. It is not that of the server.
+    /// CPU time of the load per reply. It does not include the server's CPU time.
     Cpu,
 }
 
 impl Metric {
-    /// All of them, as they are shown.
+    /// All metrics, in display order.
     pub const ALL: [Metric; 6] =
         [Metric::Rate, Metric::P50, Metric::P99, Metric::P999, Metric::Mean, Metric::Cpu];
 
-    /// The name of the metric.
+    /// Returns the name of the metric.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Rate => "rate",
@@ -38,12 +38,12 @@ impl Metric {
         }
     }
 
-    /// Whether a higher value is a better one.
+    /// Returns true if a higher value is better.
     pub fn is_better_if_higher(self) -> bool {
         self == Metric::Rate
     }
 
-    /// The share of the latencies, if the metric is a percentile.
+    /// Returns the share of the latencies below the percentile, if the metric is a percentile.
     pub(super) fn share(self) -> Option<f64> {
         match self {
             Metric::P50 => Some(0.5),
@@ -53,7 +53,8 @@ impl Metric {
         }
     }
 
-    /// The value for a piece: answers a second, or ns; none if it was not measured there, or by too few latencies.
+    /// Returns the value for a sample, in replies per second or in ns, or `None` if it was not
+    /// measured.
     pub(super) fn of(self, piece: &SideSample) -> Option<f64> {
         let SideSample { seconds, answered, cpu, latencies } = piece;
         let value = match (self, self.share()) {

@@ -1,11 +1,13 @@
-//! Comparing runs: ratios with intervals, and what they support.
+//! Comparison of runs: ratios with confidence intervals, and the conclusions that they support.
 //!
-//! Two sides, A and B, each of one run or several, are compared by each [`Metric`]: the ratio B ÷ A with the interval of two
-//! [`GroupRatios`]. All intervals hold together in 95 % of comparisons at least, so that two sides that do not differ are called different
-//! in 5 % at most, by whichever metric.
+//! Two sides, A and B, consist of one or more runs each. For each [`Metric`], the comparison gives
+//! the ratio B ÷ A with the interval of [`GroupRatios`]. All intervals hold jointly in at least 95
+//! % of comparisons, so two sides that do not differ are called different in at most 5 %, whichever
+//! metric it is.
 //!
-//! Variation from run to run is only seen by several runs. A side of several runs is therefore a group of runs,
-//! each as a whole; a side of one run a group of the blocks of its time, and [`Comparison::warnings`] says so.
+//! Only several runs show the variation from run to run. A side of several runs is therefore a
+//! group of whole runs. A side of one run is a group of blocks of its time, and
+//! [`Comparison::warnings`] says so.
 //!
 //! ```
 //! use annulus_load::compare::{self, Options};
@@ -40,54 +42,54 @@ use side_sample::SideSample;
 pub use metric::Metric;
 pub use plans::PlanDifference;
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Differences up to this share are none that matter: 0.01 is one percent. From 0 to [`MAX_MARGIN`].
+    /// Differences up to this share are ignored: 0.01 is one percent. From 0 to [`MAX_MARGIN`].
     pub margin: f64,
 }
 
 impl Default for Options {
-    /// Three percent.
+    /// The margin is three percent.
     fn default() -> Options {
         Options { margin: DEFAULT_MARGIN }
     }
 }
 
-/// How two sides compare.
+/// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The verdict that all ratios together support: worse if any is, else better if any is.
+    /// The overall verdict: worse if any ratio is worse, otherwise better if any is better.
     pub verdict: Verdict,
-    /// Differences up to this share are none that matter.
+    /// Differences up to this share are ignored.
     pub margin: f64,
-    /// The side that is compared with.
+    /// The baseline.
     pub a: Side,
-    /// The side that is compared.
+    /// The side that is compared with the baseline.
     pub b: Side,
-    /// A ratio for each metric, in the order of [`Metric::ALL`].
+    /// One ratio per metric, in the order of [`Metric::ALL`].
     pub ratios: Vec<MetricRatio>,
-    /// The settings that were planned otherwise.
+    /// Planned settings that differ.
     pub plans: Vec<PlanDifference>,
-    /// Reasons not to rely on it.
+    /// Reasons not to rely on the comparison.
     pub warnings: Vec<String>,
 }
 
 /// The runs of one side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Side {
-    /// The name that its runs share; none if they have none or several.
+    /// The label that all runs of the side share, if there is one.
     pub label: Option<String>,
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Measured seconds of all runs.
+    /// Measured seconds of all runs together.
     pub seconds: f64,
-    /// Answers.
+    /// Number of replies.
     pub responses: u64,
-    /// Requests that failed, and datagrams that were lost.
+    /// Number of failed requests and lost datagrams.
     pub failed: u64,
-    /// How many pieces its spread was taken from: runs if it has several, else blocks of the run's time; 0 if the run is too
-    /// short for blocks.
+    /// Number of samples from which the spread was computed: the runs if there are several,
+    /// otherwise blocks of the run's time. It is 0 if the run is too short for blocks.
     pub pieces: usize,
 }
 
@@ -96,35 +98,36 @@ pub struct Side {
 pub struct MetricRatio {
     /// The metric.
     pub metric: Metric,
-    /// The value for A: answers a second, or ns. None if it was not measured.
+    /// The value for A, in replies per second or in ns; `None` if it was not measured.
     pub a: Option<f64>,
     /// The value for B.
     pub b: Option<f64>,
-    /// B ÷ A, with its interval; none if it was not measured on a side.
+    /// B ÷ A with its interval; `None` if a side was not measured.
     pub ratio: Option<Ratio>,
-    /// The verdict that the ratio supports, for B.
+    /// The verdict on B that the ratio supports.
     pub verdict: Verdict,
 }
 
-/// Runs that cannot be compared.
+/// Reasons why runs cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
     /// A side, A or B, has no runs.
-    #[error("{0} has no runs: name one at least")]
+    #[error("{0} has no runs: name at least one")]
     NoRuns(char),
-    /// In this run of that side, counted from 1, nothing was measured.
-    #[error("run {1} of {0} has measured nothing: leave it out, or run it again")]
+    /// Nothing was measured in this run of this side; runs count from 1.
+    #[error("run {1} of {0} measured nothing: leave it out, or repeat it")]
     NothingMeasured(char, usize),
     /// The margin is not between 0 and [`MAX_MARGIN`].
-    #[error("a margin of {} %: it must be from 0 to {} %", .0 * 100.0, MAX_MARGIN * 100.0)]
+    #[error("the margin of {} % is out of range: use 0 to {} %", .0 * 100.0, MAX_MARGIN * 100.0)]
     Margin(f64),
 }
 
-/// Compares the runs `b` with the runs `a`.
+/// Compares the runs `b` with the baseline `a`.
 ///
 /// # Errors
-/// If a side has no runs, nothing was measured in one of them, or the margin is out of its range.
+/// Fails if a side has no runs, if one of the runs measured nothing, or if the margin is out of
+/// range.
 pub fn compare(
     a: &[Recording],
     b: &[Recording],
@@ -161,7 +164,7 @@ fn check(side: char, runs: &[Recording]) -> Result<(), CompareError> {
     found.map_or(Ok(()), |place| Err(CompareError::NothingMeasured(side, place + 1)))
 }
 
-/// The group of a side. A run that is too short for blocks is one piece.
+/// Returns the samples of a side. A single run that is too short for blocks is one sample.
 fn pieces(runs: &[Recording]) -> Vec<SideSample> {
     let blocks = match runs {
         [run] => SideSample::blocks(run),
@@ -193,7 +196,7 @@ fn ratios(sums: [SideSample; 2], groups: [&Vec<SideSample>; 2], margin: f64) -> 
     Metric::ALL.into_iter().map(of).collect()
 }
 
-/// A metric that was measured on neither side says nothing.
+/// Combines the verdicts. Metrics that were not measured do not count.
 fn overall(ratios: &[MetricRatio]) -> Verdict {
     let has = |verdict| ratios.iter().any(|ratio| ratio.verdict == verdict);
     let measured = || ratios.iter().filter(|ratio| ratio.ratio.is_some());
@@ -223,7 +226,7 @@ impl Side {
 }
 
 impl Comparison {
-    /// The verdict that the intervals support, in a sentence or two.
+    /// Describes the verdict in one or two sentences.
     pub fn sentence(&self) -> String {
         let margin = self.margin * 100.0;
         let parts = [
@@ -242,7 +245,7 @@ impl Comparison {
     }
 }
 
-/// The metric, with how far it differs if it does.
+/// Returns the metric's name, with the size of the difference if there is one.
 fn named(metric: Metric, ratio: Ratio, verdict: Verdict) -> String {
     match ratio.median {
         _ if !verdict.is_different() => metric.to_string(),
@@ -252,7 +255,7 @@ fn named(metric: Metric, ratio: Ratio, verdict: Verdict) -> String {
     }
 }
 
-/// Requests that failed, or datagrams that were lost.
+/// Returns the number of failed requests and lost datagrams.
 fn failed(interval: &Interval) -> u64 {
     interval.failed + interval.datagrams.map_or(0, |counts| counts.lost)
 }

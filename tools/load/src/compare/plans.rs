@@ -1,14 +1,14 @@
-//! Settings that were planned otherwise on the two sides.
+//! Planned settings that differ between the runs.
 
 use crate::recording::{Recording, RunInfo};
 use serde::Serialize;
 
-/// A setting that was planned otherwise on the two sides, or among the runs of one.
+/// A planned setting that differs between the two sides, or among the runs of one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlanDifference {
     /// The name of the setting.
     pub what: &'static str,
-    /// The values for A; several if its runs differ.
+    /// The values for A; more than one if its runs differ.
     pub a: Vec<String>,
     /// The values for B.
     pub b: Vec<String>,
@@ -16,7 +16,7 @@ pub struct PlanDifference {
 
 type ComparedSetting = (&'static str, fn(&RunInfo) -> String);
 
-/// The settings that a run's figures may depend on.
+/// Settings that may affect the figures of a run.
 const COMPARED_SETTINGS: [ComparedSetting; 15] = [
     ("workload", |run| run.workload.to_string()),
     ("server", |run| run.address.clone()),
@@ -35,7 +35,7 @@ const COMPARED_SETTINGS: [ComparedSetting; 15] = [
     ("annulus", |run| run.annulus.clone()),
 ];
 
-/// Everything in which not all runs of both sides agree.
+/// Returns the settings that are not the same in all runs of both sides.
 pub(super) fn differences(a: &[Recording], b: &[Recording]) -> Vec<PlanDifference> {
     let difference = |(what, of): ComparedSetting| {
         let [a, b] = [a, b].map(|runs| values(runs, of));
@@ -44,7 +44,7 @@ pub(super) fn differences(a: &[Recording], b: &[Recording]) -> Vec<PlanDifferenc
     COMPARED_SETTINGS.into_iter().filter_map(difference).collect()
 }
 
-/// The values of the runs, each once.
+/// Returns the distinct values of a setting.
 fn values(runs: &[Recording], of: fn(&RunInfo) -> String) -> Vec<String> {
     let mut values: Vec<String> = runs.iter().map(|run| of(&run.run)).collect();
     values.sort();

@@ -1,29 +1,29 @@
-//! The measurements of one side of a comparison, in pieces: its runs, or the blocks of a run that stands alone.
+//! Samples of one side of a comparison: its runs, or the blocks of its only run.
 
 use crate::recording::{Interval, Latencies, Recording};
 
-/// The blocks of a run that stands alone.
+/// The maximum number of blocks into which a single run is divided.
 const MAX_BLOCKS: usize = 6;
-/// A run that is too short for so many has none.
+/// A run that is too short for this many blocks is not divided.
 const MIN_BLOCKS: usize = 5;
-/// The fewest intervals of a block.
+/// The minimum number of intervals in a block.
 const MIN_BLOCK_INTERVALS: usize = 4;
 
-/// A part of a side: a run, or a block of a run's intervals.
+/// One sample of a side: a run, or a block of a run's intervals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SideSample {
-    /// Seconds measured.
+    /// Measured seconds.
     pub(super) seconds: f64,
-    /// Answers.
+    /// Number of replies.
     pub(super) answered: u64,
-    /// CPU seconds of the load; none if they are not known for this piece.
+    /// CPU seconds of the load; `None` if they are not known for this sample.
     pub(super) cpu: Option<f64>,
     /// Response times.
     pub(super) latencies: Latencies,
 }
 
 impl SideSample {
-    /// All runs of a side together.
+    /// Adds up all runs of a side.
     pub(super) fn sum(runs: &[Recording]) -> SideSample {
         let add = |mut sum: SideSample, piece: SideSample| {
             sum.seconds += piece.seconds;
@@ -35,18 +35,19 @@ impl SideSample {
         runs.iter().map(SideSample::run).reduce(add).unwrap_or_default()
     }
 
-    /// A whole run.
+    /// Returns a whole run as one sample.
     pub(super) fn run(recording: &Recording) -> SideSample {
         let mut piece = SideSample::of(recording.seconds, &recording.intervals);
         piece.cpu = Some(recording.cpu_seconds).filter(|seconds| *seconds > 0.0);
         piece
     }
 
-    /// A run in blocks of four consecutive intervals or more: five or six blocks, or none if the run has fewer than twenty
-    /// intervals.
+    /// Divides a run into five or six blocks of at least four consecutive intervals. Returns no
+    /// blocks if the run has fewer than twenty intervals.
     ///
-    /// Events in neighbouring seconds are often alike, and blocks must be long enough to be independent of one another: few long ones
-    /// are safer than many short ones (Schmeiser, Batch size effects in the analysis of simulation output, 1982).
+    /// Neighbouring seconds are often alike, so blocks must be long enough to be independent of
+    /// each other: a few long blocks are safer than many short ones (Schmeiser, Batch size effects
+    /// in the analysis of simulation output, 1982).
     pub(super) fn blocks(recording: &Recording) -> Vec<SideSample> {
         let length = interval_length(recording);
         let intervals = (recording.seconds / length).round() as usize;
@@ -79,7 +80,7 @@ impl SideSample {
     }
 }
 
-/// The length of the intervals of a run.
+/// Returns the length of a run's intervals, in seconds.
 fn interval_length(recording: &Recording) -> f64 {
     let longest = recording.intervals.iter().map(|interval| interval.length).fold(0.0, f64::max);
     if longest > 0.0 { longest } else { 1.0 }

@@ -3,10 +3,10 @@
 use super::{MetricRatio, Side};
 use crate::recording::{Percentiles, Recording};
 
-/// Fewer runs than this a side have no interval by six metrics.
+/// With fewer runs per side than this, the intervals for six metrics do not exist.
 const ENOUGH_RUNS: usize = 5;
 
-/// Each reason once, with the sides that it holds for.
+/// Returns each reason once, with the sides to which it applies.
 pub(super) fn all(
     runs: [&[Recording]; 2],
     [a, b]: [&Side; 2],
@@ -26,21 +26,22 @@ pub(super) fn all(
     found.into_iter().map(|(reason, sides)| format!("{sides}: {reason}")).chain(samples).collect()
 }
 
-/// The warnings about a side.
+/// Returns the warnings about a side.
 fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
     let Side { runs: count, seconds, pieces, failed, responses, .. } = side;
     let few = match (count, pieces) {
         (1, 0) => Some(format!(
-            "one run of {seconds:.1} s is too short for an interval: measure for 20 s at least, or several times"
+            "one run of {seconds:.1} s is too short for an interval: measure for at least 20 s, or \
+             several times"
         )),
         (1, _) => Some(format!(
-            "one run, with the spread of {pieces} blocks of {:.1} s: what changes from run to run is not in the \
-             intervals; compare several runs",
+            "the intervals of one run come from {pieces} blocks of {:.1} s and do not include the \
+             variation from run to run: compare several runs",
             seconds / *pieces as f64
         )),
-        (2..ENOUGH_RUNS, _) => Some(format!(
-            "{count} runs are few for intervals that hold together: take five or more"
-        )),
+        (2..ENOUGH_RUNS, _) => {
+            Some(format!("{count} runs are too few for joint intervals: compare at least five"))
+        }
         _ => None,
     };
     let interrupted = runs.iter().filter(|run| run.interrupted).count();
@@ -48,22 +49,22 @@ fn of_side(side: &Side, runs: &[Recording]) -> Vec<String> {
         (interrupted > 0).then(|| format!("{interrupted} of {count} runs ended early"));
     let ended = failed + responses;
     let failures = (*failed > 0)
-        .then(|| format!("{failed} of {ended} requests failed, and are in no latency"));
+        .then(|| format!("{failed} of {ended} requests failed, and are not included in latencies"));
     few.into_iter().chain(interrupted).chain(failures).collect()
 }
 
-/// A percentile that was measured by too few latencies on a side.
+/// Warns if a side has too few latencies for a percentile.
 fn too_few_samples(ratio: &MetricRatio, fewest: u64) -> Option<String> {
     let least = Percentiles::samples_for(ratio.metric.share()?);
     (fewest < least).then(|| {
         format!(
-            "{} takes {least} latencies, and one side has {fewest}: measure for longer",
+            "{} needs {least} latencies, but one side has only {fewest}: measure for longer",
             ratio.metric
         )
     })
 }
 
-/// The warnings of the runs themselves, each once.
+/// Returns the warnings of the runs themselves, each once.
 fn of_runs(runs: &[Recording]) -> Vec<String> {
     let mut found: Vec<(&str, usize)> = Vec::new();
     for warning in runs.iter().flat_map(|run| &run.warnings) {

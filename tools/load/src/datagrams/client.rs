@@ -1,4 +1,4 @@
-//! A client: a socket, and a task that sends datagrams and receives echoes.
+//! A datagram client: a socket, and a task that sends datagrams and receives echoes.
 
 use super::in_flight::{EchoKind, InFlightTable};
 use super::payload::{DatagramPayload, Mismatch};
@@ -20,16 +20,16 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// One socket and its datagrams.
+/// A client with one socket and the datagrams it has sent.
 pub(crate) struct DatagramClient {
     number: usize,
     socket: Socket,
     payload: DatagramPayload,
-    /// Most datagrams in one send.
+    /// The maximum number of datagrams in one send.
     max_segments: usize,
     in_flight: RefCell<InFlightTable>,
     context: Rc<ThreadContext<Datagrams>>,
-    /// The task's waker while it waits for a change in the table.
+    /// The task's waker while it waits for the table to change.
     waiting: RefCell<Option<Waker>>,
 }
 
@@ -51,7 +51,8 @@ impl DatagramClient {
         }
     }
 
-    /// Sends datagrams until the run is over and nothing is in flight. A failure ends the client and is recorded.
+    /// Sends datagrams until the run is over and none is in flight. A failure ends the client and
+    /// is recorded.
     pub(super) async fn run(self: Rc<Self>) {
         let ended = match select(pin!(self.receive_loop()), pin!(self.send_loop())).await {
             Either::Left((Ok(never), _)) => match never {},
@@ -64,7 +65,7 @@ impl DatagramClient {
         }
     }
 
-    /// Sends until the run is over, then waits until nothing is in flight.
+    /// Sends until the run is over, then waits until no datagram is in flight.
     async fn send_loop(&self) -> Result<(), Fault> {
         while self.wait_for_slot().await {
             let datagrams = self.write();
@@ -74,7 +75,7 @@ impl DatagramClient {
         Ok(())
     }
 
-    /// The datagrams of the next send: at least one, and as many as have a slot.
+    /// Writes the datagrams of the next send: one for each free slot, up to `max_segments`.
     fn write(&self) -> Vec<u8> {
         let (now, mut recorder) = (clock::nanos(), self.context.recorder.borrow_mut());
         let (mut in_flight, mut datagrams) = (self.in_flight.borrow_mut(), Vec::new());
@@ -89,7 +90,7 @@ impl DatagramClient {
         datagrams
     }
 
-    /// Waits for a free slot; false if the run is over.
+    /// Waits for a free slot. Returns false if the run is over.
     async fn wait_for_slot(&self) -> bool {
         self.wait_until(|in_flight| match self.context.is_open.get() {
             true => in_flight.has_room().then_some(true),
@@ -98,8 +99,8 @@ impl DatagramClient {
         .await
     }
 
-    /// Waits for a change in the table. The same task handles echoes; only the sweep marks datagrams as lost, and it
-    /// wakes the task.
+    /// Waits until `ready` returns a value for the table. Echoes are handled by the same task; only
+    /// the sweep changes the table from outside, and it wakes the task.
     async fn wait_until<T>(&self, ready: impl Fn(&InFlightTable) -> Option<T>) -> T {
         poll_fn(|cx| match ready(&self.in_flight.borrow()) {
             Some(value) => Poll::Ready(value),
@@ -115,7 +116,7 @@ impl DatagramClient {
         loop {
             match self.socket.recv().await {
                 Ok(lease) => self.handle_echo(&lease),
-                // The echo is longer than any datagram sent.
+                // The echo is longer than any datagram that was sent.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.record_corrupt(&error.to_string());
                 }
@@ -130,10 +131,13 @@ impl DatagramClient {
             Ok(Some(number)) => self.in_flight.borrow_mut().echo(number, now),
             Ok(None) => self.in_flight.borrow_mut().echo_of_oldest(now),
             Err(Mismatch::Length(received)) => {
-                return self.record_corrupt(&format!("an echo has {received} bytes"));
+                return self.record_corrupt(&format!(
+                    "an echo has {received} bytes, which is not the length that was sent"
+                ));
             }
             Err(Mismatch::Byte(at)) => {
-                return self.record_corrupt(&format!("byte {at} of an echo is not what was sent"));
+                return self
+                    .record_corrupt(&format!("byte {at} of an echo differs from the one sent"));
             }
         };
         match echo {
@@ -142,7 +146,9 @@ impl DatagramClient {
                 recorder.answered(RequestTimes::all(now.saturating_sub(latency)), Outcome::Ok, now);
                 recorder.bytes_received(lease.len());
             }
-            EchoKind::Unknown => self.record_corrupt("an echo of a datagram that was never sent"),
+            EchoKind::Unknown => {
+                self.record_corrupt("an echo has the number of a datagram that was never sent")
+            }
             EchoKind::Late | EchoKind::Duplicate => {}
         }
     }
@@ -159,8 +165,8 @@ impl DatagramClient {
 }
 
 impl ClientHandle for Rc<DatagramClient> {
-    /// Marks datagrams as lost that have waited too long, and records what has become of others. If that frees a slot, or the run is
-    /// over, the client is woken.
+    /// Marks datagrams that have waited too long as lost, and records the counts since the last
+    /// sweep. Wakes the client if that freed a slot or the run is over.
     fn sweep(&mut self, _task: &mut JoinHandle<()>, timeout: Duration) {
         let freed = self.in_flight.borrow_mut().expire(clock::nanos(), timeout);
         self.context.recorder.borrow_mut().datagrams(self.in_flight.borrow_mut().take_counts());

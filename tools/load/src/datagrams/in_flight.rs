@@ -1,25 +1,25 @@
-//! The table of one client's datagrams.
+//! The table of datagrams that one client has sent.
 //!
-//! Datagrams are numbered from 0 in the order of their sends. Each is *waiting* until it is echoed (*answered*) or
-//! times out (*lost*); both free its slot in the window. The table keeps entries for several windows, so that a
-//! duplicate or a late echo is recognized as such.
+//! Datagrams are numbered from 0 in the order in which they are sent. Each one is *waiting* until
+//! it is echoed (*answered*) or times out (*lost*); both free its slot in the window. The table
+//! keeps the entries of several windows so that it can recognize duplicate and late echoes.
 
 use crate::recording::DatagramCounts;
 use std::time::Duration;
 
-/// Windows of datagrams that the table keeps.
+/// The number of windows for which the table keeps entries.
 const KEPT_WINDOWS: usize = 4;
-/// Least number of datagrams that it keeps.
+/// The minimum number of entries in the table.
 const MIN_ENTRIES: usize = 64;
 
-/// The kind of an echo.
+/// Kinds of echoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EchoKind {
-    /// The first echo of a datagram, in time: with the latency in ns.
+    /// The first echo of a datagram, received in time, with its latency in ns.
     Answer(u64),
-    /// The echo of a lost datagram, or of one too old for the table.
+    /// The echo of a lost datagram, or of one whose entry is no longer in the table.
     Late,
-    /// The echo of a datagram that was already answered.
+    /// A further echo of a datagram that was already answered.
     Duplicate,
     /// The echo of a datagram that was never sent.
     Unknown,
@@ -38,23 +38,23 @@ enum DatagramState {
 struct DatagramEntry {
     sent_at: u64,
     state: DatagramState,
-    /// Sent within the measured time.
+    /// Whether the datagram was sent within the measured time.
     measured: bool,
 }
 
-/// The datagrams of one client. All times are nanoseconds of [`crate::clock`].
+/// The datagrams of one client. All times are in nanoseconds of [`crate::clock`].
 #[derive(Debug)]
 pub(crate) struct InFlightTable {
     entries: Box<[DatagramEntry]>,
     window: usize,
-    /// The number of the next datagram.
+    /// The number of the next datagram to send.
     next: u64,
     /// No datagram before this one is waiting.
     oldest: u64,
     waiting: usize,
-    /// One more than the highest number that was answered.
+    /// One more than the highest number that has been answered.
     beyond_answered: u64,
-    /// Since they were taken last.
+    /// Counts since the last call of `take_counts`.
     counts: DatagramCounts,
 }
 
@@ -72,7 +72,7 @@ impl InFlightTable {
         }
     }
 
-    /// The counts of datagrams since this was called last.
+    /// Returns the counts since the last call, and resets them.
     pub(crate) fn take_counts(&mut self) -> DatagramCounts {
         std::mem::take(&mut self.counts)
     }
@@ -82,17 +82,18 @@ impl InFlightTable {
         self.counts.corrupt += 1;
     }
 
-    /// Datagrams that may still be echoed.
+    /// Returns the number of datagrams that are waiting for their echo.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Whether another datagram may be sent: a slot in the window and its entry in the table are free.
+    /// Returns true if another datagram may be sent: the window has a free slot, and the next entry
+    /// of the table is free.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting < self.window && self.next - self.oldest < self.entries.len() as u64
     }
 
-    /// Adds a datagram; returns its number.
+    /// Adds a datagram and returns its number.
     pub(crate) fn send(&mut self, now: u64, measured: bool) -> u64 {
         debug_assert!(self.has_room());
         let number = self.next;
@@ -103,7 +104,7 @@ impl InFlightTable {
         number
     }
 
-    /// Records an echo.
+    /// Records the echo of a numbered datagram.
     pub(crate) fn echo(&mut self, number: u64, now: u64) -> EchoKind {
         if number >= self.next {
             return EchoKind::Unknown;
@@ -134,16 +135,17 @@ impl InFlightTable {
         }
     }
 
-    /// Records an echo without a number as that of the oldest waiting datagram.
+    /// Records an echo without a number as the echo of the oldest waiting datagram.
     pub(crate) fn echo_of_oldest(&mut self, now: u64) -> EchoKind {
         match self.waiting {
-            // Nothing is waiting: the echo is a duplicate, or a late one, of the last datagram.
+            // Nothing is waiting, so this is a duplicate or late echo of the last datagram.
             0 => self.next.checked_sub(1).map_or(EchoKind::Unknown, |last| self.echo(last, now)),
             _ => self.echo(self.oldest, now),
         }
     }
 
-    /// Marks datagrams as lost that have waited longer than `limit`; returns whether that freed a slot.
+    /// Marks datagrams that have waited longer than `limit` as lost. Returns true if that freed a
+    /// slot.
     pub(crate) fn expire(&mut self, now: u64, limit: Duration) -> bool {
         let before = self.waiting;
         let late = now.saturating_sub(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
@@ -154,7 +156,7 @@ impl InFlightTable {
         self.waiting < before
     }
 
-    /// Ends the wait for a datagram.
+    /// Ends the wait for a datagram's echo.
     fn end_wait(&mut self, number: u64, state: DatagramState) {
         self.entry(number).state = state;
         self.waiting -= 1;
@@ -175,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Sends `count` datagrams, at times 0, 1, 2 and so on.
+    /// Sends `count` datagrams at times 0, 1, 2 and so on.
     fn send(in_flight: &mut InFlightTable, count: u64) {
         for now in 0..count {
             assert_eq!(in_flight.send(now, true), now);
@@ -228,7 +230,8 @@ mod tests {
         assert_eq!((in_flight.next, in_flight.counts.lost), (2000, 2000));
     }
 
-    /// An unanswered datagram blocks the table before its entry would be reused, and only until its time-out.
+    /// An unanswered datagram stops the client before its entry would be reused, but only until it
+    /// times out.
     #[test]
     fn entry_of_oldest_waiting_datagram_is_not_reused() {
         let mut in_flight = InFlightTable::new(2);
@@ -271,7 +274,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Send,
-        /// The echo of the datagram this many before the next.
+        /// Echo the datagram this many before the next one.
         EchoKind(u64),
         Expire,
     }
@@ -323,8 +326,8 @@ mod tests {
     }
 
     proptest! {
-        /// Under any loss, duplication, delay and reordering, the table agrees with the model, and every datagram has
-        /// exactly one state.
+        /// Under any loss, duplication, delay and reordering, the table agrees with the model, and
+        /// every datagram has exactly one state.
         #[test]
         fn table_agrees_with_unbounded_model(window in 1_usize..6, steps in steps()) {
             let (mut in_flight, mut model) = (InFlightTable::new(window), Model::default());

@@ -1,9 +1,10 @@
-//! Datagrams and their echoes: how many are echoed, how fast, and what happened to the others.
+//! Datagrams and their echoes: how many are echoed, how fast, and what happens to the rest.
 //!
-//! Each client has a connected socket of its own and keeps a number of datagrams in flight. A datagram that is not echoed
-//! within the time-out counts as lost and frees its slot, so that loss does not stall the client. Datagrams of 8 bytes and
-//! more carry a number, and the bytes behind it belong to that number; so duplicated, late, reordered and corrupt echoes
-//! are recognized. Shorter datagrams are all equal; their echoes are matched in the order of the sends.
+//! Each client has its own connected socket and keeps a fixed number of datagrams in flight. A
+//! datagram that is not echoed within the timeout counts as lost and frees its slot, so loss does
+//! not stall the client. A datagram of at least 8 bytes starts with a number, which determines the
+//! bytes that follow, so duplicate, late, reordered and corrupt echoes are recognized. Shorter
+//! datagrams are all alike, and their echoes are matched in the order of sending.
 
 mod client;
 mod in_flight;
@@ -21,7 +22,7 @@ use client::DatagramClient;
 use socket::Socket;
 use std::rc::Rc;
 
-/// Runs the workload. Loss is no failure; sockets that fail and corrupt echoes are.
+/// Runs the workload. Loss is not a failure, but failed sockets and corrupt echoes are.
 pub(crate) fn run(
     plan: &Plan,
     datagrams: Datagrams,

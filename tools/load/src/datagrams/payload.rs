@@ -1,8 +1,9 @@
-//! The content of datagrams: a number if it fits, then bytes that belong to that number.
+//! The content of datagrams: a number if it fits, then bytes that depend on the number.
 
 use crate::payload::Payload;
 
-/// Bytes of a datagram's number. Shorter datagrams carry none; their echoes are matched in order.
+/// Length of a datagram's number. Shorter datagrams have no number, and their echoes are matched in
+/// order.
 pub(crate) const NUMBER_BYTES: usize = 8;
 
 /// The distance in the payload between two consecutive datagrams.
@@ -15,22 +16,22 @@ pub(crate) struct DatagramPayload {
     length: usize,
 }
 
-/// How an echo differs from what was sent.
+/// How an echo differs from the datagram that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// It has this many bytes.
+    /// The echo has this many bytes.
     Length(usize),
     /// The byte at this position is wrong.
     Byte(usize),
 }
 
 impl DatagramPayload {
-    /// The content that `client` sends in datagrams of `length` bytes.
+    /// Returns the content that `client` sends in datagrams of `length` bytes.
     pub(crate) fn new(seed: u64, client: usize, length: usize) -> DatagramPayload {
         DatagramPayload { payload: Payload::new(seed, client, length), length }
     }
 
-    /// Whether datagrams carry their number.
+    /// Returns true if datagrams contain their number.
     pub(crate) fn is_numbered(&self) -> bool {
         self.length >= NUMBER_BYTES
     }
@@ -45,10 +46,10 @@ impl DatagramPayload {
         bytes.extend_from_slice(self.body(text, rest));
     }
 
-    /// The number of an echo, if it carries one.
+    /// Returns the number of an echo, if it contains one.
     ///
     /// # Errors
-    /// If its bytes match no datagram.
+    /// Fails if the bytes match no datagram.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<Option<u64>, Mismatch> {
         if bytes.len() != self.length {
             return Err(Mismatch::Length(bytes.len()));
@@ -63,10 +64,11 @@ impl DatagramPayload {
         Err(Mismatch::Byte(bytes.len() - body.len() + same))
     }
 
-    /// Datagrams are shorter than the longest slice of a payload.
+    /// Returns the bytes that follow the number. A datagram is never longer than the longest slice
+    /// of the payload.
     fn body(&self, number: u64, length: usize) -> &'static [u8] {
         let mut payload = self.payload;
-        // Modulo 2³² − 1, so that every bit of the number has an effect.
+        // The modulus is 2³² − 1, so that every bit of the number has an effect.
         payload.advance((number % u64::from(u32::MAX) * DATAGRAM_STEP) as usize);
         payload.piece(length)
     }
@@ -101,7 +103,7 @@ mod tests {
         for at in 0..100 {
             let mut bytes = written(payload, 5);
             bytes[at] ^= 1;
-            // A wrong number does not match the bytes that follow.
+            // A wrong number does not match the bytes that follow it.
             let mismatch = payload.read(&bytes).unwrap_err();
             assert!(at < NUMBER_BYTES || mismatch == Mismatch::Byte(at), "byte {at}: {mismatch:?}");
         }

@@ -1,4 +1,4 @@
-//! The socket of a client.
+//! The socket of a datagram client.
 
 use crate::plan::{Datagrams, Plan};
 use crate::server_address::{ServerAddress, unix_address};
@@ -11,21 +11,21 @@ use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most bytes that the kernel accounts for a datagram beside its payload.
+/// The maximum number of bytes that the kernel accounts per datagram in addition to its payload.
 const DATAGRAM_OVERHEAD_BYTES: usize = 1280;
-/// The least receive buffer to request: the default of most systems.
+/// The smallest receive buffer to request, which is the default of most systems.
 const MIN_RECV_BUFFER_BYTES: usize = 212_992;
 
 /// A socket that is connected to the server.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// A socket, and how its sends are segmented.
+    /// A UDP socket, and how its sends are divided into segments.
     Udp(UdpSocket, Transmit),
     Unix(UnixDatagram),
 }
 
 impl Socket {
-    /// Opens a socket.
+    /// Opens a socket and connects it to the server.
     pub(super) async fn open(plan: &Plan, datagrams: Datagrams) -> io::Result<Socket> {
         let buffer =
             (datagrams.window * (plan.length + DATAGRAM_OVERHEAD_BYTES)).max(MIN_RECV_BUFFER_BYTES);
@@ -55,7 +55,7 @@ impl Socket {
     }
 }
 
-/// How a send is split into datagrams.
+/// Returns how a send is divided into datagrams.
 fn transmit(plan: &Plan, datagrams: Datagrams) -> Transmit {
     match u16::try_from(plan.length) {
         Ok(size) if datagrams.segments => Transmit::connected().segment_size(size),
@@ -73,7 +73,8 @@ async fn open_udp(server: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The server needs a name to reply to. An abstract name leaves no file behind.
+/// Opens a Unix socket with an abstract name: the server needs a name to reply to, and an abstract
+/// name leaves no file.
 fn open_unix(server: &Path, buffer: usize) -> io::Result<UnixDatagram> {
     static SOCKETS_OPENED: AtomicU64 = AtomicU64::new(0);
     let number = SOCKETS_OPENED.fetch_add(1, Ordering::Relaxed);

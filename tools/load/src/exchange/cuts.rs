@@ -1,13 +1,14 @@
-//! The results of received bytes, whatever their pieces: for tests and fuzz targets.
+//! Support for tests and fuzz targets: an exchange must give the same results however its input is
+//! split.
 
 use super::Exchange;
 use crate::fault::FaultKind;
 use crate::outcome::Outcome;
 
-/// The outcomes of the replies to so many requests, and the kind of the fault, if there is one.
+/// The outcomes of the replies, and the kind of the fault, if any.
 pub(crate) type ExchangeResult = (Vec<Outcome>, Option<FaultKind>);
 
-/// Sends requests, passes the pieces on, and closes.
+/// Sends the requests, feeds the pieces to the exchange, and closes the connection.
 pub(crate) fn feed<'a>(
     mut exchange: impl Exchange,
     requests: usize,
@@ -22,7 +23,7 @@ pub(crate) fn feed<'a>(
     (outcomes, ended.err().map(|fault| fault.kind))
 }
 
-/// Asserts that pieces of this size, and the bytes at once, give the same.
+/// Asserts that pieces of `size` bytes give the same result as all bytes at once.
 pub(crate) fn assert_same_in_pieces<X: Exchange>(
     make: impl Fn() -> X,
     requests: usize,
@@ -31,6 +32,6 @@ pub(crate) fn assert_same_in_pieces<X: Exchange>(
 ) -> ExchangeResult {
     let at_once = feed(make(), requests, [bytes]);
     let in_pieces = feed(make(), requests, bytes.chunks(size));
-    assert_eq!(at_once, in_pieces, "pieces of {size} of \"{}\"", bytes.escape_ascii());
+    assert_eq!(at_once, in_pieces, "\"{}\" in pieces of {size}", bytes.escape_ascii());
     at_once
 }

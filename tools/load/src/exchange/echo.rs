@@ -1,4 +1,4 @@
-//! Messages that come back as they were sent: every byte is verified, and none is copied.
+//! Messages that the server sends back unchanged. Every byte is verified, and none is copied.
 
 use super::{Answer, Exchange, OutgoingBuffer, SendBytes};
 use crate::fault::Fault;
@@ -7,15 +7,15 @@ use crate::payload::Payload;
 /// The messages of one client.
 #[derive(Debug)]
 pub(crate) struct EchoExchange {
-    /// The length of a message, in bytes.
+    /// Bytes per message.
     length: usize,
-    /// Messages not yet written.
+    /// Payload of the messages that have not been written yet.
     to_send: Payload,
-    /// Bytes not yet received.
+    /// Payload of the bytes that have not been received yet.
     expected: Payload,
-    /// Bytes that were written and not received.
+    /// Number of bytes written but not yet received.
     outstanding: usize,
-    /// Bytes received of the next reply.
+    /// Number of bytes received of the next reply.
     partial: usize,
 }
 
@@ -25,7 +25,7 @@ impl EchoExchange {
         EchoExchange { length, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
     }
 
-    /// The position of a wrong byte, `at` bytes after those received so far.
+    /// Reports the byte that is `at` bytes after those received so far.
     #[cold]
     fn wrong_byte(&self, at: usize) -> Fault {
         Fault::wrong_byte((self.partial + at) % self.length, self.length)
@@ -63,7 +63,7 @@ impl Exchange for EchoExchange {
         Ok(input.len())
     }
 
-    /// A server that echoes does not close first.
+    /// An echo server must not close first.
     fn on_close(&mut self, _answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         Err(Fault::closed_early(self.partial, self.length))
     }
@@ -77,7 +77,7 @@ impl Exchange for EchoExchange {
     }
 }
 
-/// Messages to send: parts of the payload, one behind the other.
+/// Messages to send: consecutive parts of the payload.
 #[derive(Debug)]
 pub(crate) struct Messages {
     payload: Payload,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The bytes that were written, as the server receives them.
+    /// Returns the written bytes as the server would receive them.
     fn written(out: &mut Messages) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < out.len() {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any cut of the replies gives the same answers, over any number of connections.
+        /// Any split of the replies gives the same answers, over any number of connections.
         #[test]
         fn split_input_gives_the_same_answers(
             length in 1_usize..70_000,
@@ -145,7 +145,7 @@ mod tests {
                     answers += receive(&mut echo, bytes_from).unwrap();
                 }
                 prop_assert_eq!((answers, echo.outstanding()), (messages, Some(0)));
-                // Messages under way are forgotten with their connection.
+                // Messages in flight are forgotten with their connection.
                 echo.request(&mut out);
                 out.clear();
                 echo.on_reconnect();
@@ -160,7 +160,7 @@ mod tests {
         (0..2).for_each(|_| _ = echo.request(&mut out));
         let mut bytes = written(&mut out);
         let fault = receive(&mut echo, &[&bytes[..], b"!"].concat()).unwrap_err();
-        assert!(fault.detail.contains("1 bytes came beyond"), "{}", fault.detail);
+        assert!(fault.detail.contains("1 bytes more arrived"), "{}", fault.detail);
         assert_eq!(receive(&mut echo, &bytes[..30]).unwrap(), 0);
         bytes[130] ^= 1;
         let fault = receive(&mut echo, &bytes[30..]).unwrap_err();

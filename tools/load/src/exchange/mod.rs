@@ -1,15 +1,20 @@
-//! Exchanges over a connection, and the transports that carry them: the seam between the engine and the protocols.
+//! The interface between the load engine and the protocols: exchanges, and the transports that
+//! carry them.
 //!
 //! A *protocol* is an exchange over a transport:
-//! - An [`Exchange`] writes requests and recognizes their replies. It makes no I/O, reads no clock and counts nothing: the client does
-//!   ([`crate::streams`]). Each client has one, for all its connections, one after the other.
-//! - A [`Transport`] carries the bytes: [`Plain`], or one that wraps another, as TLS does.
+//! - An [`Exchange`] writes requests and recognizes their replies. It does no I/O, reads no clock
+//!   and counts nothing; the client does that ([`crate::streams`]). Each client has one exchange,
+//!   which it uses for all its successive connections.
+//! - A [`Transport`] carries the bytes: [`PlainTransport`](crate::transport::PlainTransport), or
+//!   one that wraps it, such as TLS.
 //!
 //! # A codec
-//! `Out` is `Vec<u8>`, or [`RequestBuffer`] if all requests may be equal. [`Exchange::request`] appends a request, [`Exchange::take`] takes
-//! bytes as they come and calls `answered` for each reply that is complete. What is incomplete stays in the exchange: only then does it need
-//! memory of its own. The client answers for the order (the first reply belongs to the oldest request), so a codec keeps no list of requests
-//! unless the form of a reply depends on its request (a reply to HEAD has no body). A reply without a request need not be detected.
+//! `Out` is `Vec<u8>`, or [`RequestBuffer`] if all requests may be the same. [`Exchange::request`]
+//! appends a request. [`Exchange::take`] takes bytes as they arrive, and calls `answered` for each
+//! complete reply. Incomplete replies stay in the exchange, which needs memory of its own only
+//! then. The client matches replies to requests in order (the first reply belongs to the oldest
+//! request), so a codec keeps no list of requests unless the form of a reply depends on its request
+//! (a reply to HEAD has no body). A codec need not detect a reply without a request.
 //!
 //! ```text
 //! struct Line { request: Rc<[u8]>, rest: usize }
@@ -25,13 +30,15 @@
 //! ```
 //!
 //! # TLS
-//! [`TlsTransport`](crate::tls) owns a stream and a session: [`Transport::poll_receive`] passes plain text to `take` where the
-//! session has it, and is pending while records bring none; [`Transport::poll_send`] encrypts. The handshake is a part of
-//! connecting ([`crate::transport`]). No codec knows of TLS.
+//! [`TlsTransport`](crate::transport::TlsTransport) owns a stream and a session.
+//! [`Transport::poll_receive`] passes decrypted bytes to `take`, and is pending until there are
+//! some; [`Transport::poll_send`] encrypts. The handshake is part of connecting
+//! ([`crate::transport`]). No codec knows about TLS.
 //!
 //! # A protocol that multiplexes
-//! Replies say which request they answer ([`Answer::position`]). The exchange acknowledges what it receives ([`Exchange::respond`]), and says which
-//! requests the server has not taken ([`Exchange::refused`]), while others are still answered.
+//! Replies say which request they answer ([`Answer::position`]). The exchange acknowledges received
+//! bytes ([`Exchange::respond`]), and reports requests that the server has not processed
+//! ([`Exchange::pop_refused`]), while other requests are still answered.
 
 pub(crate) mod cuts;
 mod echo;
@@ -52,16 +59,19 @@ use std::task::{Context, Poll};
 
 /// The requests and replies of one client.
 pub(crate) trait Exchange {
-    /// The buffer that requests are written to.
+    /// The buffer to which requests are written.
     type Out: OutgoingBuffer;
 
-    /// Appends the next request; returns its class: an index into the mix of the plan, 0 if there is one kind of request.
+    /// Appends the next request. Returns its class: an index into the plan's mix, or 0 if there is
+    /// only one kind of request.
     fn request(&mut self, out: &mut Self::Out) -> usize;
 
-    /// Takes received bytes; calls `answered` once for each reply that is complete. Any cut of the input gives the same replies.
+    /// Takes received bytes, and calls `answered` once for each complete reply. Any split of the
+    /// input gives the same replies.
     ///
     /// # Errors
-    /// If the bytes are not what a correct server sends. The connection is not used again; replies before that count.
+    /// Fails if the bytes are not what a correct server sends. Replies before the error count, and
+    /// the connection must not be used again.
     fn receive(
         &mut self,
         mut input: &[u8],
@@ -73,39 +83,44 @@ pub(crate) trait Exchange {
         Ok(())
     }
 
-    /// Takes the next part of received bytes, one at least; returns how many, and is otherwise as [`receive`](Exchange::receive).
+    /// Takes at least one of the received bytes, and returns how many it took. Otherwise it is like
+    /// [`receive`](Exchange::receive).
     fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault>;
 
-    /// Appends what the protocol itself has to say after bytes have come, such as acknowledgements.
+    /// Appends bytes that the protocol itself must send after receiving, such as acknowledgements.
     fn respond(&mut self, _out: &mut Self::Out) {}
 
-    /// The server has closed its side: completes a reply that ends so.
+    /// Handles the server closing its side: completes a reply that ends with the connection.
     ///
     /// # Errors
-    /// If a reply is incomplete, and for a server that must not close first. Requests without any byte of a reply are left to the
-    /// client.
+    /// Fails if a reply is incomplete, or if the server must not close first. The client handles
+    /// requests for which no byte of a reply has arrived.
     fn on_close(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault>;
 
-    /// Whether the connection must not be used for another request, as the server has said.
+    /// Returns true if the connection must not be used for another request, because the server has
+    /// said so.
     fn must_close(&self) -> bool {
         false
     }
 
-    /// Whether no further request may be written to the connection, although replies to some are still to come.
+    /// Returns true if no further requests may be written to the connection, although some replies
+    /// are still expected.
     fn is_draining(&self) -> bool {
         false
     }
 
-    /// A request without a reply that the server has not taken, and will not: its position, as in [`Answer::position`]. It is sent again.
-    /// Asked for after each [`receive`](Exchange::receive) and [`on_close`](Exchange::closed), until there is none.
+    /// Returns the position, as in [`Answer::position`], of a request that the server has not
+    /// processed and will not process. The client sends it again. The client calls this after each
+    /// [`receive`](Exchange::receive) and [`on_close`](Exchange::on_close) until it returns `None`.
     fn pop_refused(&mut self) -> Option<usize> {
         None
     }
 
-    /// A new connection: forgets what is left of the last one.
+    /// Forgets the state of the last connection, because a new one has been made.
     fn on_reconnect(&mut self);
 
-    /// Bytes of replies still expected, if that is known. A fault then waits a moment, to distinguish wrong bytes from too many.
+    /// Returns the number of reply bytes still expected, if it is known. After a fault the client
+    /// then waits a moment to distinguish wrong bytes from too many.
     fn outstanding(&self) -> Option<usize> {
         None
     }
@@ -115,40 +130,41 @@ pub(crate) trait Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
-    /// Which of the requests without a reply it answers: 0 is the oldest one, which then takes its place in the order.
+    /// The position among the requests without a reply: 0 is the oldest, which then moves to this
+    /// position.
     pub(crate) position: usize,
 }
 
 impl Answer {
-    /// As expected, to the oldest request.
+    /// An expected reply to the oldest request.
     pub(crate) const OK: Answer = Answer::new(Outcome::Ok);
 
-    /// To the oldest request.
+    /// Creates an answer to the oldest request.
     pub(crate) const fn new(outcome: Outcome) -> Answer {
         Answer { outcome, position: 0 }
     }
 }
 
-/// Requests that are written and not all sent.
+/// Requests that have been written but not sent completely.
 pub(crate) trait OutgoingBuffer: Default {
-    /// Bytes in all.
+    /// Returns the total number of bytes.
     fn len(&self) -> usize;
 
-    /// Bytes from `at` on: at least one, if there are so many.
+    /// Returns bytes starting at `at`: at least one, unless `at` is the end.
     fn bytes_from(&self, at: usize) -> SendBytes<'_>;
 
-    /// All of them are sent.
+    /// Empties the buffer after all bytes have been sent.
     fn clear(&mut self);
 }
 
 /// Bytes to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SendBytes<'a> {
-    /// Copied, unless they are many.
+    /// Copied, unless there are many.
     Borrowed(&'a [u8]),
     /// Never copied.
     Static(&'static [u8]),
-    /// Never copied: the connection holds them until they are sent.
+    /// Never copied: the connection holds a reference until they are sent.
     Shared(&'a Rc<[u8]>),
 }
 
@@ -161,22 +177,24 @@ impl SendBytes<'_> {
     }
 }
 
-/// A connection, as a stream of bytes in both directions. Dropping it closes it.
+/// A connection as a byte stream in both directions. Dropping it closes the connection.
 pub(crate) trait Transport: 'static {
-    /// Passes the next received bytes to `take`; `None` at the end of the server's side.
+    /// Passes the next received bytes to `take`. Returns `None` when the server has closed its
+    /// side.
     fn poll_receive<R>(
         &mut self,
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> R,
     ) -> Poll<io::Result<Option<R>>>;
 
-    /// Accepts bytes to send; returns how many: at least one. They leave by themselves.
+    /// Accepts bytes to send, and returns how many: at least one. They are then sent without
+    /// further calls.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         bytes_from: SendBytes<'_>,
     ) -> Poll<io::Result<usize>>;
 
-    /// Ends the client's side, behind what was accepted.
+    /// Closes the client's side after the accepted bytes.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }

@@ -1,23 +1,24 @@
-//! A part of a reply that arrives in pieces.
+//! Buffers a part of a reply that arrives in pieces.
 
 use crate::fault::Fault;
 
-/// The result of parsing the bytes of a part from its start: its length with its value, or nothing as long as its end is
-/// missing. A parser that fails for some bytes fails for whatever begins with them.
+/// The result of parsing a part from its start: its length and value, or `None` while its end is
+/// missing. A parser that fails on some bytes must also fail on all input that starts with them.
 pub(super) type Parsed<T> = Result<Option<(usize, T)>, Fault>;
 
-/// The bytes so far of a part whose end is missing. Empty unless a part was cut.
+/// The bytes received so far of a part whose end is missing. Empty unless a part was split.
 #[derive(Debug, Default)]
 pub(super) struct PartialInput(Vec<u8>);
 
 impl PartialInput {
-    /// Parses what is kept and `input` as one. Returns how many bytes of `input` the part takes, with its value; without
-    /// the end of the part it takes all of them.
+    /// Parses the buffered bytes followed by `input`. Returns how many bytes of `input` belong to
+    /// the part, and its value; if the end of the part is missing, it takes all of `input`.
     ///
-    /// Parsers see one byte more than `limit` at most: a part that has no end by then is `too_long`.
+    /// The parser sees at most one byte more than `limit`. A part that has not ended by then is
+    /// `too_long`.
     ///
     /// # Errors
-    /// The errors of the parser, and `too_long`. They do not depend on how the input is cut.
+    /// Returns the parser's error, or `too_long`. Errors do not depend on how the input is split.
     pub(super) fn parse<T>(
         &mut self,
         input: &[u8],
@@ -45,8 +46,9 @@ impl PartialInput {
         }
     }
 
-    /// As [`parse`](Self::parse), for a part that ends with a line: looks again only when a line ends, so that a part that comes byte
-    /// by byte takes no more time than it has lines. If the connection ends, the caller has to [`check_rest`](Self::look) at the last one.
+    /// Like [`parse`](Self::parse), but for a part that ends with a line. It parses again only when
+    /// a line ends, so a part that arrives byte by byte is parsed once per line. If the connection
+    /// ends, the caller must call [`check_rest`](Self::check_rest) for the last line.
     pub(super) fn parse_lines<T>(
         &mut self,
         input: &[u8],
@@ -62,7 +64,7 @@ impl PartialInput {
         self.parse(input, limit, parse, too_long)
     }
 
-    /// Parses what is kept once more, for its fault.
+    /// Parses the buffered bytes again to find an error in them.
     pub(super) fn check_rest<T>(
         &self,
         parse: impl FnOnce(&[u8]) -> Parsed<T>,
@@ -70,7 +72,7 @@ impl PartialInput {
         if self.0.is_empty() { Ok(()) } else { parse(&self.0).map(drop) }
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of buffered bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

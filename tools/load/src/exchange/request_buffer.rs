@@ -1,9 +1,9 @@
-//! Requests of codecs that are to be sent.
+//! Buffers for the requests that a codec has written.
 
 use super::{OutgoingBuffer, SendBytes};
 use std::rc::Rc;
 
-/// Most bytes in a buffer that stays with a connection when its requests are sent.
+/// The capacity that a buffer may keep after its requests have been sent.
 const MAX_IDLE_BUFFER_BYTES: usize = 1 << 10;
 
 impl OutgoingBuffer for Vec<u8> {
@@ -21,11 +21,11 @@ impl OutgoingBuffer for Vec<u8> {
     }
 }
 
-/// Requests of a codec whose clients may all send the same.
+/// Written requests of a codec whose clients may all send the same request.
 #[derive(Debug)]
 pub(crate) enum RequestBuffer {
     Bytes(Vec<u8>),
-    /// One request, which all clients share, and how many times it is sent.
+    /// One request that all clients share, and how many times to send it.
     Same(Rc<[u8]>, usize),
 }
 
@@ -39,14 +39,14 @@ impl RequestBuffer {
         }
     }
 
-    /// Memory to append a request to that differs from others.
+    /// Returns a buffer to which a different request can be appended.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         if let RequestBuffer::Same(request, count) = self {
             *self = RequestBuffer::Bytes(request.repeat(*count));
         }
         match self {
             RequestBuffer::Bytes(bytes) => bytes,
-            RequestBuffer::Same(..) => unreachable!("it was just made bytes"),
+            RequestBuffer::Same(..) => unreachable!("it has just been converted to bytes"),
         }
     }
 }
@@ -65,7 +65,7 @@ impl OutgoingBuffer for RequestBuffer {
         }
     }
 
-    /// Several requests are copied one behind the other, and so leave in one piece.
+    /// Several requests are copied into the connection's queue, and so are sent together.
     fn bytes_from(&self, at: usize) -> SendBytes<'_> {
         match self {
             RequestBuffer::Bytes(bytes) => bytes.bytes_from(at),
@@ -86,7 +86,7 @@ impl OutgoingBuffer for RequestBuffer {
 mod tests {
     use super::*;
 
-    /// The bytes that leave if the connection accepts `most` bytes at a time.
+    /// Returns the bytes that are sent if the connection accepts `most` bytes at a time.
     fn sent(written: &RequestBuffer, most: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         while sent.len() < written.len() {
@@ -110,6 +110,6 @@ mod tests {
         }
         written.push_same(&request);
         written.bytes().push(b'!');
-        assert_eq!(sent(&written, 2), b"abc!", "one that differs goes behind them");
+        assert_eq!(sent(&written, 2), b"abc!", "the different request was not appended");
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of clients: requests by weight, and templates of requests.
+//! The messages of clients: weighted mixes of requests, and request templates.
 
 mod template;
 
@@ -8,10 +8,10 @@ use crate::invalid::{InvalidValue, invalid};
 use crate::random::{Purpose, generator};
 use fastrand::Rng;
 
-/// Most bytes in a message of a stream: 64 MiB.
+/// The maximum length of a message on a stream: 64 MiB.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// The values of the fields of one client's requests. Equal seeds give equal requests.
+/// The values of the fields in one client's requests. Equal seeds give equal requests.
 ///
 /// ```
 /// use annulus_load::{FieldValues, Template};
@@ -35,7 +35,7 @@ pub struct FieldValues {
 }
 
 impl FieldValues {
-    /// The values of `client`, counted from 0, one of `clients`, in its first request.
+    /// Creates the values for the first request of `client`, which counts from 0, out of `clients`.
     pub fn new(seed: u64, client: usize, clients: usize) -> FieldValues {
         let random = generator(seed, client, Purpose::Requests);
         FieldValues {
@@ -46,28 +46,28 @@ impl FieldValues {
         }
     }
 
-    /// Goes on to the next request.
+    /// Advances to the next request.
     pub fn next_request(&mut self) {
         self.number = self.number.wrapping_add(self.clients);
     }
 
-    /// The number of the client.
+    /// Returns the number of the client.
     pub fn client(&self) -> u64 {
         self.client
     }
 
-    /// The number of the request: no other request of the run has it.
+    /// Returns the number of the request, which is unique in the run.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Draws a request of a mix; returns its index.
+    /// Draws a request from a mix, and returns its index.
     pub fn draw<T>(&mut self, mix: &Mix<T>) -> usize {
         mix.draw(&mut self.random)
     }
 }
 
-/// Things with weights: one with twice the weight is drawn twice as often.
+/// A weighted mix: an entry with twice the weight is drawn twice as often.
 ///
 /// ```
 /// use annulus_load::{FieldValues, Mix};
@@ -81,20 +81,22 @@ impl FieldValues {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix<T> {
     entries: Vec<T>,
-    /// The sum of the weights up to each entry.
+    /// The sum of the weights up to and including each entry.
     sums: Vec<f64>,
 }
 
 impl<T> Mix<T> {
-    /// A mix of things with their weights.
+    /// Creates a mix from entries and their weights.
     ///
     /// # Errors
-    /// If there is none, or a weight is not finite and above zero.
+    /// Fails if there are no entries, or if a weight is not positive and finite.
     pub fn new(weighted: impl IntoIterator<Item = (f64, T)>) -> Result<Mix<T>, InvalidValue> {
         let (mut entries, mut sums, mut sum) = (Vec::new(), Vec::new(), 0.0);
         for (weight, entry) in weighted {
             if !(weight > 0.0 && weight.is_finite()) {
-                let text = format!("the weight {weight}: ask for more than 0, such as 3*REQUEST");
+                let text = format!(
+                    "the weight {weight} is invalid: use a number above 0, such as 3*REQUEST"
+                );
                 return Err(invalid(text));
             }
             sum += weight;
@@ -102,26 +104,26 @@ impl<T> Mix<T> {
             entries.push(entry);
         }
         match entries.is_empty() {
-            true => Err(invalid("no request: give at least one")),
+            true => Err(invalid("there are no requests: give at least one")),
             false => Ok(Mix { entries, sums }),
         }
     }
 
-    /// The things, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> &[T] {
         &self.entries
     }
 
-    /// The share of each in all, in order: together 1.
+    /// Returns the share of each entry, in order. The shares add up to 1.
     pub fn shares(&self) -> impl Iterator<Item = f64> {
         let (total, mut before) = (self.total(), 0.0);
         self.sums.iter().map(move |sum| (sum - std::mem::replace(&mut before, *sum)) / total)
     }
 
-    /// The same weights for something else, made of each thing.
+    /// Creates a mix with the same weights from the results of `change`.
     ///
     /// # Errors
-    /// The first error of `change`.
+    /// Returns the first error of `change`.
     pub fn try_map<U, E>(self, change: impl FnMut(T) -> Result<U, E>) -> Result<Mix<U>, E> {
         let entries = self.entries.into_iter().map(change).collect::<Result<_, _>>()?;
         Ok(Mix { entries, sums: self.sums })
@@ -131,7 +133,7 @@ impl<T> Mix<T> {
         self.sums.last().copied().unwrap_or_default()
     }
 
-    /// Draws one; returns its index.
+    /// Draws an entry, and returns its index.
     fn draw(&self, random: &mut Rng) -> usize {
         if self.sums.len() < 2 {
             return 0;
@@ -142,10 +144,10 @@ impl<T> Mix<T> {
 }
 
 impl Mix<String> {
-    /// Parses texts that may begin with a weight: `3*TEXT`. Without one the weight is 1.
+    /// Parses texts that may start with a weight: `3*TEXT`. The default weight is 1.
     ///
     /// # Errors
-    /// If there is no text, or a weight is zero.
+    /// Fails if there are no texts, or if a weight is zero.
     pub fn parse(texts: &[impl AsRef<str>]) -> Result<Mix<String>, InvalidValue> {
         Mix::new(texts.iter().map(|text| {
             let (weight, text) = split_weight(text.as_ref());
@@ -154,7 +156,8 @@ impl Mix<String> {
     }
 }
 
-/// The weight and the rest of `3*TEXT`. A text that does not begin with digits and an asterisk has the weight 1.
+/// Splits `3*TEXT` into the weight and the rest. A text that does not start with a number and an
+/// asterisk has the weight 1.
 fn split_weight(text: &str) -> (f64, &str) {
     let Some((number, rest)) = text.split_once('*') else { return (1.0, text) };
     let is_weight = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -176,7 +179,7 @@ mod tests {
         let shares: Vec<_> = mix.shares().map(|share| (share * 102.0).round()).collect();
         assert_eq!(shares, [90.0, 10.0, 1.0, 1.0]);
         let error = Mix::parse(&["0*GET"]).unwrap_err().to_string();
-        assert!(error.starts_with("the weight 0: ask for more"), "{error}");
+        assert!(error.starts_with("the weight 0 is invalid: use a number above 0"), "{error}");
         assert!(Mix::<String>::parse(&[""; 0]).is_err());
         assert!(Mix::new([(f64::NAN, ())]).is_err() && Mix::new([(f64::INFINITY, ())]).is_err());
     }

@@ -1,13 +1,13 @@
-//! Templates of requests: text with fields.
+//! Request templates: text with fields.
 
 use super::FieldValues;
 use crate::invalid::{InvalidValue, invalid};
 use std::io::Write;
 use std::str::FromStr;
 
-/// Most characters that `{hex N}` and `{text N}` write.
+/// The maximum number of characters that `{hex N}` and `{text N}` write.
 const MAX_CHARACTERS: u64 = 1 << 20;
-/// The characters of `{text N}`.
+/// The characters that `{text N}` writes.
 const TEXT_ALPHABET: &[u8; 64] =
     b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 
@@ -22,7 +22,7 @@ const TEXT_ALPHABET: &[u8; 64] =
 /// | `{text N}` | N random characters of `a`–`z`, `A`–`Z`, `0`–`9`, `-` and `_` |
 /// | `{{` | a brace `{` |
 ///
-/// A `}` outside a field stands for itself.
+/// A `}` outside a field is written as it is.
 ///
 /// ```
 /// use annulus_load::{FieldValues, Template};
@@ -33,7 +33,7 @@ const TEXT_ALPHABET: &[u8; 64] =
 /// assert!(body.starts_with(br#"{"id": 0, "user": ""#) && body.ends_with(b"\"}"));
 ///
 /// let error = "GET key:{n".parse::<Template>().unwrap_err().to_string();
-/// assert!(error.starts_with("the field '{n' at character 9 has no end"), "{error}");
+/// assert!(error.starts_with("the field '{n' at character 9 is not closed"), "{error}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
@@ -51,17 +51,18 @@ enum Part {
 }
 
 impl Template {
-    /// Bytes without fields: braces stand for themselves.
+    /// Creates a template without fields. Braces are ordinary bytes.
     pub fn constant(bytes: impl Into<Vec<u8>>) -> Template {
         let bytes = bytes.into();
         let parts = if bytes.is_empty() { Vec::new() } else { vec![Part::Text(bytes)] };
         Template { parts }
     }
 
-    /// Parses a text of which `decode` makes bytes, such as one with escapes; it is called for what is not in fields.
+    /// Parses a template. `decode` converts the text between fields to bytes, for example to handle
+    /// escapes.
     ///
     /// # Errors
-    /// If a field has no end, or is none of those above; and the errors of `decode`.
+    /// Fails if a field is unterminated or unknown, or if `decode` fails.
     pub fn parse_with(
         text: &str,
         mut decode: impl FnMut(&str) -> Result<Vec<u8>, InvalidValue>,
@@ -83,7 +84,7 @@ impl Template {
                     quote_field(field)
                 ))
             };
-            let no_end = || error("has no end: close it with }, or write {{ for a brace".into());
+            let no_end = || error("is not closed: end it with }, or write {{ for a brace".into());
             let end = field.find('}').ok_or_else(no_end)?;
             template.parts.push(parse_field(&field[1..end]).map_err(error)?);
             rest = &field[end + 1..];
@@ -92,12 +93,12 @@ impl Template {
         Ok(template)
     }
 
-    /// Appends bytes, in which braces stand for themselves.
+    /// Appends bytes in which braces are ordinary bytes.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.push_text(bytes.to_vec());
     }
 
-    /// The bytes, if there is no field.
+    /// Returns the bytes if the template has no fields.
     pub fn as_constant(&self) -> Option<&[u8]> {
         match self.parts.as_slice() {
             [] => Some(&[]),
@@ -106,7 +107,7 @@ impl Template {
         }
     }
 
-    /// Appends the text with its fields replaced. A random field draws anew each time.
+    /// Appends the text with its fields replaced. Random fields are drawn again each time.
     pub fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) {
         for part in &self.parts {
             match *part {
@@ -138,32 +139,33 @@ fn write_number(number: u64, out: &mut Vec<u8>) {
     let _ = write!(out, "{number}");
 }
 
-/// The field `name argument argument`.
+/// Parses the inside of a field: `name argument argument`.
 fn parse_field(field: &str) -> Result<Part, String> {
     let words: Vec<_> = field.split_whitespace().collect();
-    let number = |text: &str| {
-        text.parse::<u64>().map_err(|_| format!("needs a number in place of '{text}'"))
-    };
+    let number =
+        |text: &str| text.parse::<u64>().map_err(|_| format!("needs a number instead of '{text}'"));
     let count = |text| match number(text)? {
         count if count <= MAX_CHARACTERS => Ok(count),
-        _ => Err(format!("is too long: the most characters are {MAX_CHARACTERS}")),
+        _ => Err(format!("is too long: use at most {MAX_CHARACTERS} characters")),
     };
     match words.as_slice() {
         ["n"] => Ok(Part::Number),
         ["client"] => Ok(Part::Client),
         ["random", least, most] => match (number(least)?, number(most)?) {
             (least, most) if least <= most => Ok(Part::Random(least, most)),
-            _ => Err("ends before it begins: write the smaller number first".into()),
+            _ => Err("ends before it starts: write the smaller number first".into()),
         },
         ["hex", characters] => count(characters).map(Part::Hex),
         ["text", characters] => count(characters).map(Part::Characters),
-        _ => Err(
-            "is not known: write {n}, {client}, {random 1 100}, {hex 8}, {text 8}, or {{ for a brace".into(),
-        ),
+        _ => {
+            Err("is unknown: write {n}, {client}, {random 1 100}, {hex 8}, {text 8}, or {{ for a \
+             brace"
+                .into())
+        }
     }
 }
 
-/// The beginning of a text, up to the end of its field.
+/// Returns the start of a text up to the end of its first field, shortened if it is long.
 fn quote_field(text: &str) -> String {
     let field = text.split_inclusive('}').next().unwrap_or_default();
     let beginning: String = field.chars().take(40).collect();
@@ -219,15 +221,15 @@ mod tests {
     #[test]
     fn template_error_shows_the_field_and_its_position() {
         for (text, part) in [
-            ("GET key:{n", "'{n' at character 9 has no end: close it with }, or write {{"),
-            ("ü{", "'{' at character 2 has no end"),
-            ("a {m} b {n}", "'{m}' at character 3 is not known: write {n}"),
-            ("{}", "'{}' at character 1 is not known"),
-            ("{random 1}", "is not known"),
-            ("{random 1 x}", "needs a number in place of 'x'"),
-            ("{random 1 -5}", "in place of '-5'"),
-            ("{random 5 1}", "ends before it begins"),
-            ("{hex 99999999}", "the most characters are 1048576"),
+            ("GET key:{n", "'{n' at character 9 is not closed: end it with }, or write {{"),
+            ("ü{", "'{' at character 2 is not closed"),
+            ("a {m} b {n}", "'{m}' at character 3 is unknown: write {n}"),
+            ("{}", "'{}' at character 1 is unknown"),
+            ("{random 1}", "is unknown"),
+            ("{random 1 x}", "needs a number instead of 'x'"),
+            ("{random 1 -5}", "instead of '-5'"),
+            ("{random 5 1}", "ends before it starts"),
+            ("{hex 99999999}", "use at most 1048576 characters"),
         ] {
             let error = text.parse::<Template>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! Addresses on the command line: `HOST:PORT`, resolved late.
+//! Addresses on the command line: `HOST:PORT`, resolved only when needed.
 
 use super::OptionsError;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long to try each address of a host that has several.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A host, by name or by number, and a port.
+/// A host, by name or number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -17,14 +17,15 @@ pub struct Address {
 }
 
 impl Address {
-    /// If its port requires a privilege, the first one that does not: 1024, unless this machine has another limit.
+    /// If the port requires a privilege, returns the first one that does not: 1024, unless the
+    /// machine is configured otherwise.
     pub fn first_unprivileged_port(&self) -> Option<u16> {
         let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         let first = first.ok().and_then(|first| first.trim().parse().ok()).unwrap_or(1024);
         (1..first).contains(&self.port).then_some(first)
     }
 
-    /// Every socket address of the host; at least one.
+    /// Returns the socket addresses of the host: at least one.
     pub(super) fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
         let found = (self.host.as_str(), self.port).to_socket_addrs().map(Vec::from_iter);
         let found = found.map_err(|why| self.unresolved(&why.to_string()))?;
@@ -41,7 +42,8 @@ impl Address {
         OptionsError::Failed(format!("cannot resolve '{}': {why}; {advice}", self.host))
     }
 
-    /// The address to connect to: of several, the first that answers.
+    /// Returns the address to connect to: if the host has several, the first one that accepts a
+    /// connection, or the first one if none does.
     pub(super) fn resolve_one(&self) -> Result<SocketAddr, OptionsError> {
         let found = self.resolve()?;
         let answers =
@@ -57,7 +59,8 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, String> {
         let (host, port) =
             text.rsplit_once(':').ok_or("no port: write HOST:PORT, such as 127.0.0.1:7000")?;
-        let port = port.parse().map_err(|_| format!("'{port}' is not a port: use 0 to 65535"))?;
+        let port =
+            port.parse().map_err(|_| format!("'{port}' is not a valid port: use 0 to 65535"))?;
         let host = check_host(host)?.to_owned();
         Ok(Address { host, port })
     }
@@ -72,7 +75,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The host without the brackets of a numeric IPv6 address.
+/// Checks a host, and returns it without the brackets of a numeric IPv6 address.
 fn check_host(host: &str) -> Result<&str, String> {
     if let Some(rest) = host.strip_prefix('[') {
         let inner = rest.strip_suffix(']').filter(|inner| {
@@ -88,10 +91,10 @@ fn check_host(host: &str) -> Result<&str, String> {
             "'{host}' is not a host: write HOST:PORT, such as 127.0.0.1:7000 or [::1]:7000"
         ));
     }
-    // A name of digits and dots is an invalid number; it is not resolved.
+    // A name of digits and dots is an invalid number, so it is not resolved.
     let numeric = host.chars().all(|c| c.is_ascii_digit() || c == '.');
     if numeric && host.parse::<Ipv4Addr>().is_err() {
-        return Err(format!("'{host}' is not an IPv4 address: write four numbers up to 255"));
+        return Err(format!("'{host}' is not an IPv4 address: write four numbers from 0 to 255"));
     }
     Ok(host)
 }
@@ -113,9 +116,9 @@ mod tests {
     fn malformed_address_error_says_what_to_write() {
         for (text, part) in [
             ("127.0.0.1", "no port"),
-            ("127.0.0.1:", "not a port"),
-            ("127.0.0.1:65536", "'65536' is not a port"),
-            ("127.0.0.1:x", "'x' is not a port"),
+            ("127.0.0.1:", "is not a valid port"),
+            ("127.0.0.1:65536", "'65536' is not a valid port"),
+            ("127.0.0.1:x", "'x' is not a valid port"),
             ("256.0.0.1:80", "not an IPv4 address"),
             ("1.2.3:80", "not an IPv4 address"),
             (":80", "not a host"),

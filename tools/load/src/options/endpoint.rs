@@ -1,4 +1,4 @@
-//! Endpoints on the command line: an address or a path, and its protocol.
+//! Endpoints on the command line: an address or a path, with its protocol.
 
 use super::OptionsError;
 use super::address::Address;
@@ -12,26 +12,26 @@ use std::str::FromStr;
 const UDP_PREFIX: &str = "udp://";
 /// The optional prefix of a TCP address.
 const TCP_PREFIX: &str = "tcp://";
-/// The prefixes of Unix sockets: streams, and datagrams.
+/// The prefixes of Unix sockets, for streams and for datagrams.
 const UNIX_PREFIX: &str = "unix:";
 const UNIX_DATAGRAM_PREFIX: &str = "unix-datagram:";
 
-/// An endpoint: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path`, or `unix-datagram:/path`; in place of a path an
-/// abstract name after an `@`.
+/// An endpoint: `HOST:PORT` for TCP, `udp://HOST:PORT`, `unix:/path` or `unix-datagram:/path`.
+/// Instead of a path, it may have an abstract name after an `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A TCP address.
     Tcp(Address),
     /// A UDP address.
     Udp(Address),
-    /// A Unix socket of streams.
+    /// A Unix stream socket.
     Unix(PathBuf),
-    /// A Unix socket of datagrams.
+    /// A Unix datagram socket.
     UnixDatagram(PathBuf),
 }
 
 impl Endpoint {
-    /// The socket addresses of the endpoint: at least one, but none for a path.
+    /// Returns the socket addresses of the endpoint: at least one, or none for a path.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.resolve(),
@@ -39,10 +39,11 @@ impl Endpoint {
         }
     }
 
-    /// The address of a server. Of several addresses of a host, the first that accepts a connection.
+    /// Returns the address of a server. If a TCP host has several addresses, it is the first one
+    /// that accepts a connection.
     ///
     /// # Errors
-    /// If a name is not resolved.
+    /// Fails if the name cannot be resolved.
     pub fn server(&self) -> Result<ServerAddress, OptionsError> {
         match self {
             Endpoint::Tcp(address) => address.resolve_one().map(ServerAddress::Inet),
@@ -53,7 +54,7 @@ impl Endpoint {
         }
     }
 
-    /// If its port requires a privilege, the first one that does not.
+    /// If the port requires a privilege, returns the first one that does not.
     pub fn first_unprivileged_port(&self) -> Option<u16> {
         match self {
             Endpoint::Tcp(address) | Endpoint::Udp(address) => address.first_unprivileged_port(),
@@ -61,17 +62,17 @@ impl Endpoint {
         }
     }
 
-    /// Whether it has streams, not datagrams.
+    /// Returns true for streams, and false for datagrams.
     pub fn is_stream(&self) -> bool {
         matches!(self, Endpoint::Tcp(_) | Endpoint::Unix(_))
     }
 
-    /// Whether it is a path.
+    /// Returns true if the endpoint is a path or an abstract name.
     pub fn is_path(&self) -> bool {
         matches!(self, Endpoint::Unix(_) | Endpoint::UnixDatagram(_))
     }
 
-    /// One of its addresses, in the form of the command line.
+    /// Formats one of its addresses as on the command line.
     pub fn display_address(&self, address: SocketAddr) -> String {
         match self {
             Endpoint::Udp(_) => format!("{UDP_PREFIX}{address}"),
@@ -96,7 +97,8 @@ impl FromStr for Endpoint {
         let address = text.strip_prefix(TCP_PREFIX).unwrap_or(text);
         match address.split_once("://") {
             Some((scheme, _)) => Err(format!(
-                "'{scheme}' is not spoken here: write HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path"
+                "the scheme '{scheme}' is not supported: write HOST:PORT, udp://HOST:PORT, \
+                 unix:/path or unix-datagram:/path"
             )),
             None => address.parse().map(Endpoint::Tcp),
         }
@@ -107,7 +109,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Endpoint::Tcp(address) => {
-                // A host may be called as a scheme is.
+                // A host may have the same name as a scheme.
                 let text = address.to_string();
                 let is_path =
                     text.starts_with(UNIX_PREFIX) || text.starts_with(UNIX_DATAGRAM_PREFIX);
@@ -157,10 +159,10 @@ mod tests {
     fn unknown_scheme_error_says_what_to_write() {
         let long = format!("unix:/{}", "x".repeat(107));
         for (text, part) in [
-            ("http://a:80", "'http' is not spoken"),
+            ("http://a:80", "the scheme 'http' is not supported"),
             ("udp://a", "no port"),
             ("unix:", "has 0 bytes"),
-            (&long, "has 108 bytes: that of a Unix socket has 1 to 107"),
+            (&long, "has 108 bytes, but a Unix socket path has 1 to 107"),
         ] {
             let error = text.parse::<Endpoint>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! A load as it is typed, and as it stands in a file: one type for the command line and for TOML.
+//! The options of a load, in one type for the command line and for TOML files.
 
 mod address;
 mod endpoint;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use target::Target;
 use values::{length, optional, text};
 
-/// A load: the options of `annulus load`, and the keys of its files.
+/// The options of `annulus load`, and the keys of its files.
 ///
 /// ```
 /// use annulus_load::Options;
@@ -41,21 +41,21 @@ use values::{length, optional, text};
 #[group(skip)]
 #[command(group = ArgGroup::new("framing").args(["reply_until", "reply_length", "reply_length_field"]))]
 pub struct Options {
-    /// The server: http://HOST:PORT/PATH, https://, tcp://, tls://, udp://,
-    /// unix:/path, unix-datagram:/path, or HOST:PORT; or a FILE.toml with all
-    /// of a load [default: 127.0.0.1:7000]
+    /// The server: http://HOST:PORT/PATH, https://, tcp://, tls://, udp://, unix:/path,
+    /// unix-datagram:/path, or HOST:PORT; or a FILE.toml with all options of a load [default:
+    /// 127.0.0.1:7000]
     #[arg(value_name = "TARGET", conflicts_with = "address")]
     pub target: Option<String>,
     /// The same as TARGET
     #[arg(short, long, value_name = "TARGET")]
     pub address: Option<String>,
-    /// Connect to this Unix socket, whatever host the target names
+    /// Connect to this Unix socket instead of the target's host
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
-    /// Clients, a connection or a socket each [default: 50]
+    /// Number of clients, each with its own connection or socket [default: 50]
     #[arg(short = 'c', long = "number", value_name = "CLIENTS")]
     pub clients: Option<usize>,
-    /// How long to measure: seconds, or 500ms, 2m [default: 60]
+    /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 60]
     #[arg(short = 't', long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
@@ -63,34 +63,34 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub warm_up: Option<Duration>,
-    /// Bytes a message, up to 64 MiB: 128, 16K [default: 512]
+    /// Bytes per message, up to 64 MiB: 128, 16K [default: 512]
     #[arg(short, long, value_name = "BYTES", value_parser = length)]
     #[serde(deserialize_with = "values::bytes")]
     pub length: Option<usize>,
-    /// Messages in flight on each connection or socket [default: 1]
+    /// Messages in flight per connection or socket [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub pipeline: Option<usize>,
-    /// Requests a second over all clients, whatever the server does (an open
-    /// loop): 500, 10k [default: as fast as replies arrive, a closed loop]
+    /// Requests per second of all clients together, however fast the server is (an open loop): 500,
+    /// 10k [default: as fast as replies arrive, a closed loop]
     #[arg(long, value_name = "PER SECOND", conflicts_with = "think")]
     #[serde(deserialize_with = "optional")]
     pub rate: Option<Rate>,
-    /// With --rate: at equal distances (constant), as from many independent
-    /// users (poisson), or what is due within each TIME together at its end
-    /// (burst:1ms), which takes less CPU [default: constant]
+    /// With --rate: send at equal intervals (constant), like many independent users (poisson), or
+    /// collect the requests that are due within each TIME and send them at its end (burst:1ms),
+    /// which takes less CPU [default: constant]
     #[arg(long, value_name = "constant|poisson|burst:TIME", requires = "rate")]
     #[serde(deserialize_with = "optional")]
     pub arrivals: Option<Arrivals>,
-    /// Without --rate: the time between a reply and the next request: 10ms,
-    /// 5ms..20ms (uniform), or exp:10ms (exponential, with this mean)
+    /// Without --rate: the time between a reply and the next request: 10ms, 5ms..20ms (uniform), or
+    /// exp:10ms (exponential, with this mean)
     #[arg(long, value_name = "TIME")]
     #[serde(deserialize_with = "optional")]
     pub think: Option<ThinkTime>,
-    /// A connection for each message: connect, send, receive, close. Response
-    /// times have the connect, service times have not
+    /// Use a new connection for each message: connect, send, receive, close. Response times include
+    /// the connect, service times do not
     #[arg(long)]
     pub per_connection: bool,
-    /// Event loops that share the clients, a thread each [default: 1]
+    /// Number of event loops that share the clients, each on its own thread [default: 1]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=MAX_EVENT_LOOPS as i64))]
     pub threads: Option<u16>,
@@ -101,13 +101,13 @@ pub struct Options {
     #[arg(long, default_value = "auto")]
     #[serde(deserialize_with = "text")]
     pub driver: DriverChoice,
-    /// How long a client waits for the next byte before it fails [default: 5];
-    /// a datagram without an echo for so long is lost [default: 200ms]
+    /// How long a client waits for the next byte before it fails [default: 5]; a datagram that is
+    /// not echoed for this long is lost [default: 200ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
     pub reply_timeout: Option<Duration>,
-    /// UDP only: send as much at once as --pipeline allows, and receive
-    /// together what came together (GSO and GRO)
+    /// UDP only: send as many datagrams at once as --pipeline allows, and receive several at once
+    /// (GSO and GRO)
     #[arg(long)]
     pub segments: bool,
     /// The length of a recorded interval [default: 1]
@@ -115,64 +115,60 @@ pub struct Options {
     #[serde(deserialize_with = "values::duration")]
     pub interval: Option<Duration>,
 
-    /// The method [default: GET, and POST if there is a body]
+    /// The method [default: GET, or POST with a body]
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = HTTP_HEADING)]
     pub method: Option<String>,
     /// A header, such as 'accept: text/html'; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = HTTP_HEADING)]
     pub headers: Vec<String>,
-    /// The body, as it is
+    /// The body, sent as it is
     #[arg(short = 'd', long, value_name = "TEXT", help_heading = HTTP_HEADING, conflicts_with = "body_file")]
     pub body: Option<String>,
-    /// A file with the body, as it is
+    /// A file whose contents are sent as the body
     #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING)]
     pub body_file: Option<PathBuf>,
-    /// A request in place of that of the target's path: '/PATH', 'METHOD /PATH'
-    /// or 'METHOD /PATH BODY'; may be repeated, with weights: '9*/a' '1*/b'; or
-    /// @FILE with one a line
+    /// A request that replaces the target's path: '/PATH', 'METHOD /PATH' or 'METHOD /PATH BODY';
+    /// may be repeated, with weights: '9*/a' '1*/b'; or @FILE with one request per line
     #[arg(long = "request", value_name = "REQUEST", help_heading = HTTP_HEADING,
           conflicts_with_all = ["method", "body", "body_file"])]
     pub requests: Vec<String>,
-    /// HTTP/2: by ALPN over TLS, else without a question (prior knowledge);
-    /// --pipeline says how many requests a connection has at once
+    /// Use HTTP/2: negotiated by ALPN over TLS, otherwise with prior knowledge; --pipeline sets the
+    /// number of concurrent requests per connection
     #[arg(long, help_heading = HTTP_HEADING)]
     pub h2: bool,
 
-    /// A request, with escapes such as \r\n and \x00, and fields such as
-    /// {client}; may be repeated, with weights: '9*a' '1*b'; or @FILE as it is
+    /// A request, with escapes such as \r\n and \x00, and fields such as {client}; may be repeated,
+    /// with weights: '9*a' '1*b'; or @FILE, sent as it is
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub send: Vec<String>,
-    /// The whole reply, with escapes and fields, for all requests or one for
-    /// each; others are counted as errors; or @FILE as it is
+    /// The whole expected reply, with escapes and fields, once for all requests or once per
+    /// request; other replies count as errors; or @FILE, compared as it is
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub expect: Vec<String>,
     /// A reply ends with these bytes, with escapes, such as \n
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub reply_until: Option<String>,
-    /// A reply has so many bytes [default: as many as the expected one]
+    /// A reply has this many bytes [default: the length of the expected reply]
     #[arg(long, value_name = "BYTES", help_heading = SCRIPT_HEADING)]
     pub reply_length: Option<usize>,
-    /// A reply begins with a field that counts the bytes behind it: u8, u16be,
-    /// u32le and so on; @OFFSET if it is not at the start, +N or -N if it counts
-    /// others
+    /// A reply starts with a field that counts the bytes after it: u8, u16be, u32le and so on; add
+    /// @OFFSET if it is not at the start, and +N or -N if it counts other bytes
     #[arg(long, value_name = "FIELD", help_heading = SCRIPT_HEADING)]
     #[serde(deserialize_with = "optional")]
     pub reply_length_field: Option<LengthField>,
 
-    /// Trust the certificates of this file (PEM), and no others [default:
-    /// those that this system trusts]
+    /// Trust only the certificates in this file (PEM) [default: those that this system trusts]
     #[arg(long, value_name = "FILE", help_heading = TLS_HEADING)]
     pub tls_ca: Option<PathBuf>,
-    /// Check no certificate: neither its issuer, nor its name, nor its dates
+    /// Do not check the certificate: neither its issuer, nor its name, nor its dates
     #[arg(long, conflicts_with = "tls_ca", help_heading = TLS_HEADING)]
     pub tls_skip_certificate_check: bool,
-    /// The name to ask for, and that the certificate must be for [default:
-    /// the target's host]
+    /// The name to request, which the certificate must be for [default: the target's host]
     #[arg(long, value_name = "NAME", help_heading = TLS_HEADING)]
     pub tls_server_name: Option<String>,
 
-    // Keys of files only.
-    /// Requests on one connection; then the client makes another one.
+    // Keys that only files can have.
+    /// Requests per connection. After that many, the client makes a new connection.
     #[arg(skip)]
     pub requests_per_connection: Option<u64>,
     /// Whether a client whose connection fails makes another one.
@@ -182,7 +178,7 @@ pub struct Options {
     #[arg(skip)]
     #[serde(deserialize_with = "values::duration")]
     pub connect_timeout: Option<Duration>,
-    /// The seed of what the clients send.
+    /// The seed of the data that the clients send.
     #[arg(skip)]
     pub seed: Option<u64>,
 }
@@ -191,7 +187,7 @@ const HTTP_HEADING: &str = "HTTP, for targets http:// and https://";
 const SCRIPT_HEADING: &str = "Other protocols, for targets HOST:PORT, tcp://, tls:// and unix:";
 const TLS_HEADING: &str = "TLS, for targets https:// and tls://";
 
-/// A command line of a load.
+/// The command line of a load.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct CommandLine {
@@ -205,13 +201,13 @@ impl Default for Options {
     }
 }
 
-/// Options that are no load.
+/// Options that do not describe a valid load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// They contradict each other, or have a value that cannot be.
+    /// Options contradict each other, or have invalid values.
     #[error("{0}")]
     Usage(String),
-    /// A file or a name that they refer to cannot be read.
+    /// A file or name in the options cannot be read or resolved.
     #[error("{0}")]
     Failed(String),
 }
@@ -225,7 +221,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, OptionsError> {
     std::fs::read(path).map_err(failed)
 }
 
-/// The kinds of load, by what their clients exchange.
+/// Kinds of load, by what their clients exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadKind {
     Echo,
@@ -237,10 +233,10 @@ enum LoadKind {
 impl FromStr for Options {
     type Err = OptionsError;
 
-    /// The options of a command line, split as a shell splits it.
+    /// Parses a command line, which is split like a shell does.
     fn from_str(line: &str) -> Result<Options, OptionsError> {
         let words = shlex::split(line);
-        let words = words.ok_or_else(|| usage("a quotation or an escape has no end"))?;
+        let words = words.ok_or_else(|| usage("the line ends within a quotation or an escape"))?;
         let parsed = CommandLine::try_parse_from(words).map_err(|error| {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
@@ -251,7 +247,7 @@ impl FromStr for Options {
 }
 
 impl Options {
-    /// The load of a file, if the target names one: then the file has the whole load.
+    /// Reads the file if the target is one. The file then contains the whole load.
     pub fn resolved(self) -> Result<Options, OptionsError> {
         let Some(path) =
             self.target_text().filter(|text| text.ends_with(".toml")).map(PathBuf::from)
@@ -264,20 +260,22 @@ impl Options {
             ..Options::default()
         };
         if self != alone {
-            let text =
-                format!("{} has all of a load: write the other options into it", path.display());
+            let text = format!(
+                "{} contains the whole load: move the other options into it",
+                path.display()
+            );
             return Err(usage(text));
         }
         let text = String::from_utf8_lossy(&read(&path)?).into_owned();
         toml::from_str(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
     }
 
-    /// The target, as it was given.
+    /// Returns the target as it was given.
     fn target_text(&self) -> Option<&str> {
         self.target.as_deref().or(self.address.as_deref())
     }
 
-    /// The plan of the load.
+    /// Returns the plan of the load.
     ///
     /// # Errors
     /// Names the value, its limit and a remedy.
@@ -288,10 +286,10 @@ impl Options {
         })
     }
 
-    /// The plan of the load on a server at another address than that of the target.
+    /// Returns the plan of the load for a server at a different address than the target's.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan).
+    /// Fails like [`plan`](Self::plan).
     pub fn plan_at(&self, address: &ServerAddress) -> Result<Plan, OptionsError> {
         self.plan_with(|_| Ok(address.clone()))
     }
@@ -355,19 +353,20 @@ impl Options {
     fn kind(&self, target: &Target) -> Result<LoadKind, OptionsError> {
         match (target.scheme.is_http(), !self.send.is_empty(), target.endpoint.is_stream()) {
             (true, true, _) => Err(usage(format!(
-                "{target}: a target of HTTP and --send are two protocols: leave one out"
+                "{target} is an HTTP target, but --send defines another protocol: leave one of \
+                 them out"
             ))),
             (true, ..) => Ok(LoadKind::Http),
             (_, true, true) => Ok(LoadKind::Script),
             (_, true, false) => Err(usage(format!(
-                "{target} has datagrams, and --send is for connections: leave one out"
+                "{target} uses datagrams, but --send is for connections: leave one of them out"
             ))),
             (.., true) => Ok(LoadKind::Echo),
             (.., false) => Ok(LoadKind::Datagrams),
         }
     }
 
-    /// Refuses options that another kind of load has.
+    /// Rejects options that have no effect on this kind of load.
     fn check(&self, kind: LoadKind, target: &Target) -> Result<(), OptionsError> {
         const STREAMS: &[LoadKind] = &[LoadKind::Echo, LoadKind::Http, LoadKind::Script];
         const HTTP_HEADING: (&str, &[LoadKind]) =
@@ -410,7 +409,7 @@ impl Options {
         all.iter().find(|(given, _)| *given).map(|(_, option)| *option)
     }
 
-    /// How connections to a target are encrypted.
+    /// Returns how connections to the target are encrypted.
     fn tls(&self, target: &Target) -> Result<Tls, OptionsError> {
         let trust = match (self.tls_skip_certificate_check, &self.tls_ca) {
             (true, _) => Trust::Unchecked,

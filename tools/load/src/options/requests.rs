@@ -1,4 +1,4 @@
-//! The requests of HTTP, and of protocols that the user describes.
+//! Requests of HTTP, and of protocols that the user describes.
 
 use super::target::Target;
 use super::{Options, OptionsError, read, usage};
@@ -27,7 +27,9 @@ impl Options {
             return Mix::new([(1.0, HttpRequest { method, path, body })]).map_err(usage);
         }
         if target.path != "/" {
-            return Err(usage(format!("{target} has a path, and so have requests: leave one out")));
+            return Err(usage(format!(
+                "{target} has a path, but so have the requests: leave one of them out"
+            )));
         }
         let mut requests = Vec::new();
         for request in &self.requests {
@@ -48,7 +50,8 @@ impl Options {
         let count = mix.entries().len();
         if expected.len() > 1 && expected.len() != count {
             let text = format!(
-                "{} times --expect for {count} requests: give one for each, or one for all",
+                "there are {} --expect for {count} requests: give one for each request, or one for \
+                 all",
                 expected.len()
             );
             return Err(usage(text));
@@ -70,14 +73,15 @@ impl Options {
         let all = first.filter(|_| lengths.all(|length| length == first));
         self.reply_length.or(all).map(Framing::Fixed).ok_or_else(|| {
             usage(
-                "nothing says where a reply ends: add --reply-until, --reply-length, --reply-length-field, or \
-                 --expect without fields and of one length",
+                "the end of a reply is not defined: add --reply-until, --reply-length, \
+                 --reply-length-field, or --expect without fields, whose replies have the same \
+                 length",
             )
         })
     }
 }
 
-/// A text with escapes and fields, or the bytes of a file.
+/// Parses a text with escapes and fields, or reads a file.
 fn template(text: &str) -> Result<Template, OptionsError> {
     match text.strip_prefix('@') {
         Some(file) => read(Path::new(file)).map(Template::constant),
@@ -85,7 +89,7 @@ fn template(text: &str) -> Result<Template, OptionsError> {
     }
 }
 
-/// `/PATH`, `METHOD /PATH` or `METHOD /PATH BODY`; the body is what stands after the space.
+/// Parses `/PATH`, `METHOD /PATH` or `METHOD /PATH BODY`; the body is everything after the space.
 fn parse_request(text: &str) -> Result<HttpRequest, String> {
     let text = text.trim();
     if text.starts_with('/') {
@@ -95,11 +99,14 @@ fn parse_request(text: &str) -> Result<HttpRequest, String> {
         .split_once(char::is_whitespace)
         .ok_or_else(|| format!("the request '{text}' has no path: write 'METHOD /PATH'"))?;
     let (path, body) = split_path(rest.trim_start());
-    let body = body.map(str::parse).transpose().map_err(|error| format!("the body: {error}"))?;
+    let body = body
+        .map(str::parse)
+        .transpose()
+        .map_err(|error| format!("the body is invalid: {error}"))?;
     Ok(HttpRequest { method: method.into(), path: path.into(), body })
 }
 
-/// The path, up to a space that is in no field, and the body behind it.
+/// Splits off the path, which ends at the first space outside a field, from the body.
 fn split_path(text: &str) -> (&str, Option<&str>) {
     let mut in_field = false;
     let end = text.find(|character: char| {
@@ -118,9 +125,9 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-/// The lines of a file, but for empty ones and those that begin with `#`.
+/// Reads the lines of a file, except empty lines and those that start with `#`.
 fn lines(path: &Path) -> Result<Vec<String>, OptionsError> {
-    let wrong = |_| OptionsError::Failed(format!("{} is no text", path.display()));
+    let wrong = |_| OptionsError::Failed(format!("{} is not UTF-8 text", path.display()));
     let text = String::from_utf8(read(path)?).map_err(wrong)?;
     let lines = text.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));

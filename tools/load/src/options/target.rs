@@ -1,4 +1,4 @@
-//! The target of a load, as it is written: a URL, `HOST:PORT`, or a path.
+//! The target of a load as written on the command line: a URL, `HOST:PORT`, or a path.
 
 use super::address::Address;
 use super::endpoint::Endpoint;
@@ -7,7 +7,7 @@ use std::fmt;
 /// The scheme of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// None: other options say what is spoken.
+    /// No scheme, or `tcp`: other options determine the protocol.
     Bare,
     Tls,
     Http,
@@ -15,7 +15,7 @@ pub(super) enum Scheme {
 }
 
 impl Scheme {
-    /// The schemes with an authority.
+    /// The schemes of URLs.
     const ALL: [(&'static str, Scheme); 4] = [
         ("tcp", Scheme::Bare),
         ("tls", Scheme::Tls),
@@ -23,7 +23,7 @@ impl Scheme {
         ("https", Scheme::Https),
     ];
 
-    /// Whether its connections are encrypted.
+    /// Returns true if the connections are encrypted.
     pub(super) fn is_encrypted(self) -> bool {
         matches!(self, Scheme::Tls | Scheme::Https)
     }
@@ -32,7 +32,7 @@ impl Scheme {
         matches!(self, Scheme::Http | Scheme::Https)
     }
 
-    /// The port that may be left out.
+    /// Returns the default port.
     fn port(self) -> Option<u16> {
         match self {
             Scheme::Bare | Scheme::Tls => None,
@@ -42,17 +42,18 @@ impl Scheme {
     }
 }
 
-/// A target.
+/// The parsed target of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     text: String,
     pub(super) scheme: Scheme,
     pub(super) endpoint: Endpoint,
-    /// The host as it was written: for the header `Host` and the name in a certificate. Empty for a path.
+    /// The host as it was written, for the `Host` header and the name in a certificate. Empty for a
+    /// path.
     host: String,
-    /// The host with its port, unless that is the scheme's own.
+    /// The host with its port, unless that is the scheme's default.
     pub(super) authority: String,
-    /// The path with its query: at least `/` in a URL of HTTP, else empty.
+    /// The path with its query: at least `/` in an HTTP URL, otherwise empty.
     pub(super) path: String,
 }
 
@@ -66,7 +67,7 @@ impl Target {
     /// Parses a target.
     ///
     /// # Errors
-    /// Names the part that is wrong.
+    /// Names the invalid part.
     pub(super) fn parse(text: &str) -> Result<Target, String> {
         match text.split_once("://") {
             Some((scheme, rest)) if scheme != "udp" => Target::parse_url(scheme, rest),
@@ -74,7 +75,7 @@ impl Target {
         }
     }
 
-    /// The host as it stands in certificates: without brackets and zone.
+    /// Returns the host as it is written in certificates: without brackets and zone.
     pub(super) fn certificate_name(&self) -> &str {
         let inner = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = inner.unwrap_or(&self.host);
@@ -93,7 +94,11 @@ impl Target {
         let &(name, scheme) = known.ok_or_else(|| unknown_scheme(name))?;
         let (address, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if address.contains('@') {
-            return Err("a user and a password in front of @ are not sent: leave them out, and add -H 'Authorization: …'".into());
+            return Err(
+                "the user and password before @ would not be sent: remove them, and add -H \
+                'Authorization: …'"
+                    .into(),
+            );
         }
         let (host, port) = split_port(address, scheme)?;
         let endpoint = format!("{host}:{port}").parse::<Address>().map(Endpoint::Tcp)?;
@@ -107,10 +112,10 @@ impl Target {
 
 fn unknown_scheme(name: &str) -> String {
     let known = Scheme::ALL.map(|(name, _)| format!("{name}://")).join(", ");
-    format!("the scheme '{name}' is not spoken here: use {known}, unix:/path, or HOST:PORT for TCP")
+    format!("the scheme '{name}' is not supported: use {known}, unix:/path, or HOST:PORT for TCP")
 }
 
-/// The host, and the port or the scheme's own.
+/// Splits off the port, or returns the scheme's default port.
 fn split_port(address: &str, scheme: Scheme) -> Result<(&str, u16), String> {
     let (host, port) = match address.rsplit_once(':') {
         // A colon within brackets is part of the host.
@@ -118,11 +123,11 @@ fn split_port(address: &str, scheme: Scheme) -> Result<(&str, u16), String> {
         _ => (address, None),
     };
     if host.is_empty() {
-        return Err("the host is missing: write one behind ://, such as 127.0.0.1".to_owned());
+        return Err("the host is missing: write one after ://, such as 127.0.0.1".to_owned());
     }
     let port = match (port, scheme.port()) {
         (Some(port), _) => {
-            port.parse().map_err(|_| format!("the port '{port}' is none: use 1 to 65535"))?
+            port.parse().map_err(|_| format!("'{port}' is not a valid port: use 1 to 65535"))?
         }
         (None, Some(own)) => own,
         (None, None) => return Err(format!("'{address}' has no port: write {address}:PORT")),
@@ -130,24 +135,25 @@ fn split_port(address: &str, scheme: Scheme) -> Result<(&str, u16), String> {
     Ok((host, port))
 }
 
-/// The path with its query, without its fragment, which is not sent.
+/// Returns the path with its query. The fragment is dropped, because it is not sent.
 fn parse_path(scheme: Scheme, path: &str) -> Result<String, String> {
     let path = path.split('#').next().unwrap_or_default();
     match scheme {
         Scheme::Http | Scheme::Https if path.starts_with('/') => Ok(path.to_owned()),
-        // None, or a query only.
+        // There is no path, or only a query.
         Scheme::Http | Scheme::Https => Ok(format!("/{path}")),
         Scheme::Bare | Scheme::Tls if matches!(path, "" | "/") => Ok(String::new()),
         Scheme::Bare | Scheme::Tls => Err(format!(
-            "the path '{path}' means nothing to a server of plain bytes: leave it out, or write http://"
+            "the path '{path}' has no effect without HTTP: leave it out, or write http:// or \
+             https://"
         )),
     }
 }
 
-/// Parses a target, and what is shown of it; fails if these differ.
+/// Parses a target and then its displayed text, and panics if the results differ.
 ///
 /// # Errors
-/// If the text is no target.
+/// Fails if the text is not a target.
 pub fn check_round_trip(text: &str) -> Result<(), String> {
     let one = Target::parse(text)?;
     let other = Target::parse(&one.text)
@@ -160,7 +166,7 @@ pub fn check_round_trip(text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The inputs are those that the fuzz target starts from.
+    /// The inputs are the seeds of the fuzz target.
     #[test]
     fn displayed_target_parses_to_the_same_target() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/target");
@@ -218,17 +224,17 @@ mod tests {
 
     #[test]
     fn target_error_names_the_invalid_part() {
-        refused("ftp://a", "the scheme 'ftp' is not spoken here: use tcp://");
+        refused("ftp://a", "the scheme 'ftp' is not supported: use tcp://");
         refused("http://", "the host is missing");
         refused("http://:80/", "the host is missing");
-        refused("http://a:b/", "the port 'b' is none");
-        refused("http://a:70000/", "the port '70000' is none");
+        refused("http://a:b/", "'b' is not a valid port");
+        refused("http://a:70000/", "'70000' is not a valid port");
         refused("http://a b/", "'a b' is not a host");
         refused("http://256.1.1.1/", "not an IPv4 address");
         refused("http://[::g]/", "not an IPv6 address");
         refused("https://[::1/", "not an IPv6 address");
         refused("tcp://a", "'a' has no port");
-        refused("tls://a:1/x", "the path '/x' means nothing");
+        refused("tls://a:1/x", "the path '/x' has no effect");
         refused("http://me:pw@a", "add -H 'Authorization: …'");
         refused("127.0.0.1", "no port");
     }

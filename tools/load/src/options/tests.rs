@@ -47,49 +47,55 @@ fn options_without_effect_are_rejected() {
         (&["127.0.0.1:1", SKIP_CHECK], "does nothing without a target https://"),
         (&["http://127.0.0.1", "-l", "5"], "--length does nothing without echo"),
         (&["unix-datagram:/x", "--per-connection"], "does nothing without connections"),
-        (&["unix-datagram:/x", "--segments"], "segments are for UDP"),
+        (&["unix-datagram:/x", "--segments"], "segments need UDP"),
         (&["127.0.0.1:1", "--segments"], "does nothing without a target udp://"),
-        (&["udp://127.0.0.1:1", "--rate", "5"], "a schedule with datagrams"),
-        (&["http://127.0.0.1", "--send", "x"], "a target of HTTP and --send are two protocols"),
-        (&["udp://127.0.0.1:1", "--send", "x"], "has datagrams, and --send is for connections"),
+        (&["udp://127.0.0.1:1", "--rate", "5"], "a schedule cannot be used with datagrams"),
+        (
+            &["http://127.0.0.1", "--send", "x"],
+            "is an HTTP target, but --send defines another protocol",
+        ),
+        (&["udp://127.0.0.1:1", "--send", "x"], "uses datagrams, but --send is for connections"),
         (&["http://me:pw@a"], "add -H 'Authorization: …'"),
-        (&["a:1", "--send", "x"], "nothing says where a reply ends"),
-        (&["a:1", "--send", r"\q", "--reply-length", "1"], r"\q is no escape"),
+        (&["a:1", "--send", "x"], "the end of a reply is not defined"),
+        (&["a:1", "--send", r"\q", "--reply-length", "1"], r"\q is not an escape"),
         (
             &["127.0.0.1:1", "--send", "x", "--expect", "y", "--reply-until", "z"],
             "not exactly one reply",
         ),
-        (&["a:1", "--send", "x", "--reply-length-field", "u7"], "'u7' is no length field"),
+        (&["a:1", "--send", "x", "--reply-length-field", "u7"], "'u7' is not a length field"),
         (&["http://127.0.0.1", "-H", "ab"], "no colon"),
-        (&["http://127.0.0.1", "-X", "G T"], "'G T' is no method"),
-        (&["http://127.0.0.1", "--request", "GET b"], "\"b\" cannot be asked for"),
+        (&["http://127.0.0.1", "-X", "G T"], "'G T' is not a method"),
+        (&["http://127.0.0.1", "--request", "GET b"], "\"b\" is not a valid path"),
         (&["http://a", "--request", "GET"], "the request 'GET' has no path"),
         (
             &["http://a", "--request", "GET /a {n"],
-            "the body: the field '{n' at character 1 has no end",
+            "the body is invalid: the field '{n' at character 1 is not closed",
         ),
-        (&["http://a/b", "--request", "/a"], "http://a/b has a path, and so have requests"),
-        (&["http://127.0.0.1/{n"], "'{n' at character 2 has no end"),
+        (&["http://a/b", "--request", "/a"], "http://a/b has a path, but so have the requests"),
+        (&["http://127.0.0.1/{n"], "'{n' at character 2 is not closed"),
         (&["http://a", "--request", "0*/a"], "the weight 0"),
         (&["http://a", "--request", "@/nowhere/x"], "cannot read /nowhere/x"),
-        (&["a:1", "--send", "x", "--expect", "{n}"], "nothing says where a reply ends"),
-        (&["a:1", "--send", "x{n", "--reply-length", "1"], "'{n' at character 2 has no end"),
+        (&["a:1", "--send", "x", "--expect", "{n}"], "the end of a reply is not defined"),
+        (&["a:1", "--send", "x{n", "--reply-length", "1"], "'{n' at character 2 is not closed"),
         (
             &["a:1", "--send", "x", "--expect", "a", "--expect", "b"],
-            "2 times --expect for 1 requests",
+            "there are 2 --expect for 1 requests",
         ),
         (&["http://a", "--body-file", "/nowhere/x"], "cannot read /nowhere/x"),
-        (&["https://127.0.0.1", "--tls-ca", "/nowhere/x"], "cannot be read from /nowhere/x"),
+        (
+            &["https://127.0.0.1", "--tls-ca", "/nowhere/x"],
+            "cannot read certificates from /nowhere/x",
+        ),
         (
             &["http://127.0.0.1", "--h2", "-H", "Connection: close"],
-            "HTTP/2 has no header Connection",
+            "the header Connection is not allowed in HTTP/2",
         ),
         (&["--arrivals", "poisson"], "--rate"),
         (&["--rate", "1", "--think", "1s"], "--think"),
-        (&["--rate", "1", "--arrivals", "burst:0"], "bursts every 0ns"),
+        (&["--rate", "1", "--arrivals", "burst:0"], "a burst period of 0ns"),
         (&["--rate", "fast"], "'fast' is not a number: write 500, 10k"),
-        (&["--length", "0"], "0 bytes a message: ask for 1 to 67108864"),
-        (&["-c", "0"], "0 clients: ask for 1 to 1000000"),
+        (&["--length", "0"], "bytes per message must be from 1 to 67108864, not 0"),
+        (&["-c", "0"], "clients must be from 1 to 1000000, not 0"),
     ] {
         let error = resolve(args).unwrap_err();
         assert!(error.contains(part), "{args:?}: {error}");
@@ -157,14 +163,14 @@ fn toml_file_accepts_options_and_extra_keys() {
     for (text, part) in [
         ("lenght = 5", "unknown field `lenght`"),
         ("rate = \"fast\"", "'fast' is not a number"),
-        ("rate = true", "a number, or a text"),
+        ("rate = true", "a number, or a string"),
     ] {
         let error = toml::from_str::<Options>(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
     let named = Options { pin: Some(1), ..Options::default() };
     let named = Options { target: Some("/nowhere/x.toml".into()), ..named };
-    assert!(named.clone().resolved().unwrap_err().to_string().contains("has all of a load"));
+    assert!(named.clone().resolved().unwrap_err().to_string().contains("contains the whole load"));
     let alone = Options { pin: None, ..named };
     assert!(alone.resolved().unwrap_err().to_string().starts_with("cannot read /nowhere/x.toml"));
 }

@@ -1,4 +1,4 @@
-//! Values as they are typed, and as TOML has them.
+//! Values as typed on the command line and as written in TOML.
 
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::schedule::parse_time;
@@ -7,13 +7,13 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The longest duration of any option: thirty days.
+/// The maximum duration of any option: thirty days.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Bytes: `128`, `16K`, `4M` or `1G`; each unit is 1024 of the one before.
+/// Parses a number of bytes: `128`, `16K`, `4M` or `1G`. Each unit is 1024 times the one before.
 ///
 /// # Errors
-/// If the text is no such number.
+/// Fails if the text is not such a number.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
@@ -25,26 +25,32 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("'{text}' is not a number of bytes: write 4096, 16K, 4M or 1G"))
 }
 
-/// Parses `10`, `0.5`, `250ms`, `30s`, `2m` or `1.5h`; a bare number is in seconds.
+/// Parses `10`, `0.5`, `250ms`, `30s`, `2m` or `1.5h`. A number without a unit is in seconds.
 ///
 /// # Errors
-/// If the text is no time, or one of over thirty days.
+/// Fails if the text is not a time, or if it exceeds thirty days.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let time = parse_time(text).map_err(|error| error.to_string())?;
-    if time > MAX_DURATION { Err(format!("'{text}' is outside 0 to 30 days")) } else { Ok(time) }
-}
-
-/// The length of a message.
-pub(super) fn length(text: &str) -> Result<usize, String> {
-    match parse_bytes(text)? {
-        bytes if (1..=MAX_MESSAGE_BYTES as u64).contains(&bytes) => Ok(bytes as usize),
-        bytes => Err(format!("{bytes} bytes a message: ask for 1 to {MAX_MESSAGE_BYTES}")),
+    if time > MAX_DURATION {
+        Err(format!("'{text}' is out of range: use 0 to 30 days"))
+    } else {
+        Ok(time)
     }
 }
 
-/// A number or a text of TOML, as text.
+/// Parses the length of a message.
+pub(super) fn length(text: &str) -> Result<usize, String> {
+    match parse_bytes(text)? {
+        bytes if (1..=MAX_MESSAGE_BYTES as u64).contains(&bytes) => Ok(bytes as usize),
+        bytes => {
+            Err(format!("bytes per message must be from 1 to {MAX_MESSAGE_BYTES}, not {bytes}"))
+        }
+    }
+}
+
+/// A number or a string in TOML, to be parsed as text.
 #[derive(serde::Deserialize)]
-#[serde(untagged, expecting = "a number, or a text such as \"10k\"")]
+#[serde(untagged, expecting = "a number, or a string such as \"10k\"")]
 enum Scalar {
     Whole(u64),
     Number(f64),

@@ -1,4 +1,4 @@
-//! Adds up the tallies of the threads of a load.
+//! Adds up what the threads of a load have recorded.
 
 use super::Interval;
 use super::tally::Tally;
@@ -7,53 +7,58 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Takes what the threads of a load have recorded of each interval, and adds it up.
+/// Collects and adds up what the threads of a load have recorded in each interval.
 ///
-/// A thread records for itself ([`Recorder`](super::Recorder)), and hands its histograms over at the end of an interval; the
-/// thread that observes the run makes intervals of them ([`Collector::collect`]).
+/// Each thread records on its own ([`Recorder`](super::Recorder)) and hands over its tally at the
+/// end of an interval. The thread that observes the run adds the tallies up to intervals
+/// ([`Collector::collect`]).
 pub(crate) struct Collector {
     /// The length of an interval, in ns.
     interval: u64,
-    /// The number of the last interval. Events after the planned time count there.
+    /// The number of the last interval. Events after the planned end count there.
     last: u64,
-    /// Classes of requests; 0 if all are alike.
+    /// Number of request classes, or 0 if all requests are alike.
     classes: usize,
     state: Mutex<CollectorState>,
 }
 
 #[derive(Default)]
 struct CollectorState {
-    /// The tallies that threads have handed over, each with the number of its interval.
+    /// Tallies that threads have handed over, each with the number of its interval.
     handed: Vec<(u64, Tally)>,
-    /// Empty tallies for further intervals.
+    /// Empty tallies for later intervals.
     spare: Vec<Tally>,
     intervals: BTreeMap<u64, Interval>,
     positions: Vec<Arc<RecorderPosition>>,
-    /// The intervals before this one were shown.
+    /// Intervals before this one have been reported.
     shown: u64,
 }
 
-/// The interval that a thread records; the thread has handed over the tallies of earlier intervals.
+/// The interval that a thread is recording. The thread has handed over the tallies of all earlier
+/// intervals.
 #[derive(Debug, Default)]
 pub(super) struct RecorderPosition(AtomicU64);
 
 impl RecorderPosition {
-    /// The thread goes on to this interval, and has handed over the tallies of earlier intervals.
+    /// Moves the thread to this interval, after it has handed over the tallies of earlier
+    /// intervals.
     pub(super) fn set(&self, number: u64) {
-        // Pairs with the load in `Collector::collect`, which sees the tallies that were handed over before.
+        // Pairs with the load in `Collector::add_up`, which then sees the tallies that were handed
+        // over before.
         self.0.store(number, Release);
     }
 }
 
 impl Collector {
-    /// For a run that takes so long, in intervals of a length which is not zero, of so many classes of requests: 0 if all are alike.
+    /// Creates a collector for a run of this duration, with intervals of this length and `classes`
+    /// request classes (0 if all requests are alike).
     pub(crate) fn new(duration: Duration, interval: Duration, classes: usize) -> Arc<Collector> {
         let [duration, interval] = [duration, interval].map(|time| (time.as_nanos() as u64).max(1));
         let last = duration.div_ceil(interval) - 1;
         Arc::new(Collector { interval, last, classes, state: Mutex::default() })
     }
 
-    /// The interval of a time in ns since measuring began, and its end.
+    /// Returns the number and the end of the interval at a time in ns since measuring began.
     pub(super) fn interval_at(&self, time: u64) -> (u64, u64) {
         let number = time / self.interval;
         if number < self.last {
@@ -63,7 +68,7 @@ impl Collector {
         }
     }
 
-    /// A thread begins to record.
+    /// Registers a thread that records.
     pub(super) fn add_recorder(&self) -> (Arc<RecorderPosition>, Tally) {
         let position = Arc::<RecorderPosition>::default();
         let mut state = self.lock();
@@ -72,7 +77,7 @@ impl Collector {
         (position, Tally::new(self.classes))
     }
 
-    /// Takes what a thread has recorded in an interval; returns an empty tally.
+    /// Takes what a thread has recorded in an interval, and returns an empty tally.
     pub(super) fn hand_over(&self, number: u64, tally: Tally) -> Tally {
         let mut state = self.lock();
         state.handed.push((number, tally));
@@ -84,7 +89,8 @@ impl Collector {
         self.lock().handed.push((number, tally));
     }
 
-    /// Adds up what was handed over, and shows the intervals that are complete: every thread has gone on to a later one.
+    /// Adds up the tallies handed over, and reports the complete intervals: those that every thread
+    /// has left.
     pub(crate) fn collect(&self, mut each: impl FnMut(&Interval)) {
         let complete = self.add_up();
         let mut state = self.lock();
@@ -96,22 +102,23 @@ impl Collector {
         }
     }
 
-    /// The intervals of a run that took this long, ascending; shows those that were not. Every thread must have ended, so
-    /// that all was handed over.
+    /// Returns all intervals of a run that took `measured`, in order, after reporting the remaining
+    /// ones. Every thread must have ended, so that all tallies have been handed over.
     pub(crate) fn finish(&self, measured: Duration, each: impl FnMut(&Interval)) -> Vec<Interval> {
         self.add_up();
         if let Some(mut last) = self.lock().intervals.last_entry() {
             let (is_last, interval) = (*last.key() == self.last, last.get_mut());
-            // Clients and clock differ by less than an interval; no interval is shorter than a nanosecond.
+            // The last interval may have started after `measured` by the clients' clocks, but its
+            // length must be positive.
             let left = (measured.as_secs_f64() - interval.start).max(1e-9);
-            // Events after the planned time count in the last interval.
+            // Events after the planned end count in the last interval.
             interval.length = if is_last { left } else { interval.length.min(left) };
         }
         self.collect(each);
         std::mem::take(&mut self.lock().intervals).into_values().collect()
     }
 
-    /// Adds up what was handed over; returns the first interval that is not complete.
+    /// Adds up the tallies handed over, and returns the number of the first incomplete interval.
     fn add_up(&self) -> u64 {
         let (complete, handed) = {
             let mut state = self.lock();
@@ -137,7 +144,7 @@ impl Collector {
         Interval::new(seconds(number * self.interval), seconds(self.interval))
     }
 
-    /// The data is consistent at any time, even if a thread panicked with the lock.
+    /// The data is consistent at any time, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, CollectorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,8 @@
-//! Recordings as JSON: format `annulus-load`, version 1; the schema is `docs/load-recording.schema.json`.
+//! Recordings as JSON: format `annulus-load`, version 1; the schema is
+//! `docs/load-recording.schema.json`.
 //!
-//! The figures of the summary are written for readers of the file, and are computed again when it is read. A key that is not
-//! known is ignored, so that a later annulus can add some without a new version.
+//! The summary is written for readers of the file, and is computed again when the file is read.
+//! Unknown keys are ignored, so a later annulus can add keys without a new version.
 
 use super::{ClassSummary, Interval, Recording, Summary};
 use serde::{Deserialize, Serialize};
@@ -12,15 +13,17 @@ use std::path::Path;
 
 /// The name of the format.
 pub const FORMAT_NAME: &str = "annulus-load";
-/// The version of the format that is written, and the only one that is read.
+/// The version of the format that is written, and the only one that can be read.
 pub const FORMAT_VERSION: u64 = 1;
-/// The largest file that is read: 1 GiB. An hour by the second takes some 40 MB.
+/// The largest file that can be read: 1 GiB. An hour with intervals of one second takes about 40
+/// MB.
 pub const MAX_RECORDING_BYTES: u64 = 1 << 30;
 
-/// The largest time: some three thousand years.
+/// The longest valid time: about three thousand years.
 const MAX_SECONDS: f64 = 1e11;
 
-/// Why a file or text is not read as a recording. It has no source, since its text includes the source's.
+/// The reason why a file or text cannot be read as a recording. It has no source, because its text
+/// includes the source's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -28,27 +31,27 @@ pub enum ReadError {
     #[error("{0}")]
     Io(io::Error),
     /// It has more than [`MAX_RECORDING_BYTES`] bytes.
-    #[error("it has more than {} MiB, the most that is read: record with longer intervals (--interval)", MAX_RECORDING_BYTES >> 20)]
+    #[error("it has more than {} MiB, which is the limit: record with longer intervals (--interval)", MAX_RECORDING_BYTES >> 20)]
     TooLarge,
-    /// It is not a recording; the text says what was found.
-    #[error("it is no recording of annulus load, which `annulus load --json FILE` writes ({0})")]
+    /// It is not a recording. The text gives the reason.
+    #[error("it is not a recording of annulus load, as `annulus load --json FILE` writes it ({0})")]
     NotOurs(String),
-    /// It is a recording in another version of the format, which is named.
+    /// It is a recording in this other version of the format.
     #[error(
-        "it is version {0} of the format {FORMAT_NAME}, and this is annulus {version}, which reads version {FORMAT_VERSION}: \
-         read it with the annulus that wrote it, or record again",
+        "it is version {0} of the format {FORMAT_NAME}, but annulus {version} reads only version \
+         {FORMAT_VERSION}: read it with the annulus that wrote it, or record again",
         version = env!("CARGO_PKG_VERSION")
     )]
     Version(u64),
     /// It ends too early.
-    #[error("it ends in the middle: the disk was full, or the run was killed while it was written")]
+    #[error("it is truncated: the disk was full, or the run was killed while writing it")]
     Cut,
-    /// It says that it is a recording, but has an error, which the text names.
-    #[error("it is no valid recording: {0}")]
+    /// It claims to be a recording, but contains an error, which the text describes.
+    #[error("it is not a valid recording: {0}")]
     InvalidValue(String),
 }
 
-/// A recording as it is written: with figures for readers of the file in front.
+/// A recording as it is written: the figures for readers of the file come first.
 #[derive(Serialize)]
 struct WrittenRecording<'a> {
     format: &'static str,
@@ -61,7 +64,7 @@ struct WrittenRecording<'a> {
     recording: &'a Recording,
 }
 
-/// The format and version that a file claims.
+/// The format and version that a file claims to have.
 #[derive(Deserialize)]
 struct FormatHeader {
     format: Option<String>,
@@ -72,7 +75,7 @@ impl Recording {
     /// Writes the recording as JSON with a newline at the end.
     ///
     /// # Errors
-    /// If the writer fails.
+    /// Fails if the writer fails.
     pub fn write(&self, mut writer: impl Write) -> io::Result<()> {
         let written = WrittenRecording {
             format: FORMAT_NAME,
@@ -86,10 +89,10 @@ impl Recording {
         writer.write_all(b"\n")
     }
 
-    /// Reads a recording that was written as JSON.
+    /// Reads a recording from JSON.
     ///
     /// # Errors
-    /// If the reader fails, or has something else: see [`ReadError`].
+    /// Fails if the reader fails, or if the text is not a valid recording: see [`ReadError`].
     pub fn read(reader: impl Read) -> Result<Recording, ReadError> {
         let mut bytes = Vec::new();
         reader.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
@@ -112,10 +115,10 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Reads the recording in a file.
+    /// Reads a recording from a file.
     ///
     /// # Errors
-    /// As [`Recording::read`]; a file that is too large is not read at all.
+    /// Fails like [`Recording::read`]. A file that is too large is not read at all.
     pub fn open(path: impl AsRef<Path>) -> Result<Recording, ReadError> {
         let file = File::open(path).map_err(ReadError::Io)?;
         if file.metadata().is_ok_and(|metadata| metadata.len() > MAX_RECORDING_BYTES) {
@@ -124,14 +127,16 @@ impl Recording {
         Recording::read(file)
     }
 
-    /// Checks what the types do not say.
+    /// Checks the values for what their types do not guarantee.
     fn check(&self) -> Result<(), ReadError> {
         let Recording { classes, intervals, .. } = self;
         let wrong = |what: String| Err(ReadError::InvalidValue(what));
         if let Some((name, time)) =
             self.times().into_iter().find(|(_, time)| !(0.0..=MAX_SECONDS).contains(time))
         {
-            return wrong(format!("its {name} is {time} s: a time is 0 to {MAX_SECONDS} s"));
+            return wrong(format!(
+                "its {name} is {time} s, but a time must be from 0 to {MAX_SECONDS} s"
+            ));
         }
         let mut end = 0.0;
         for (number, interval) in intervals.iter().enumerate() {
@@ -139,13 +144,14 @@ impl Recording {
             // Starts are multiples of the length, to the precision of a float.
             if length <= 0.0 || start < end - length / 2.0 || interval.end() > MAX_SECONDS {
                 return wrong(format!(
-                    "interval {number} of {length} s begins at {start} s, after {end} s"
+                    "interval {number} of {length} s starts at {start} s, but the one before ends \
+                     at {end} s"
                 ));
             }
             if !interval.classes.is_empty() && interval.classes.len() != classes.len() {
                 let count = interval.classes.len();
                 return wrong(format!(
-                    "interval {number} has {count} of {} classes",
+                    "interval {number} has {count} classes instead of {}",
                     classes.len()
                 ));
             }
@@ -154,7 +160,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The times outside of intervals, with their names.
+    /// Returns the times that do not belong to an interval, with their names.
     fn times(&self) -> [(&'static str, f64); 5] {
         let run = &self.run;
         [
@@ -167,10 +173,10 @@ impl Recording {
     }
 }
 
-/// Why these bytes have no head.
+/// Explains why the format and version cannot be read.
 fn explain_head(bytes: &[u8], error: serde_json::Error) -> ReadError {
     let is_json = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    // Within a number, such as `1.`, it is not at the end for the parser.
+    // If the text ends within a number, such as `1.`, the parser does not report the end of input.
     let is_cut = error.classify() == Category::Eof
         || bytes.last().is_some_and(|byte| b".eE+-".contains(byte));
     match is_cut {

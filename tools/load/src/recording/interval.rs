@@ -1,13 +1,14 @@
-//! The figures of a second of a run.
+//! The figures of one interval of a run.
 
 use super::{DatagramCounts, Latencies};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The figures of one interval of a run: a second, unless the plan says otherwise; the last one may be shorter.
+/// The figures of one interval of a run: a second, unless the plan says otherwise. The last one may
+/// be shorter.
 ///
-/// A request counts in the interval in which it is sent, its reply in that in which it is complete, a failure in that in
-/// which it is found.
+/// A request counts in the interval in which it was sent, a reply in the one in which it was
+/// completed, and a failure in the one in which it was detected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The start of the interval, in seconds since the measured time began.
@@ -16,14 +17,14 @@ pub struct Interval {
     pub length: f64,
     /// Requests sent.
     pub sent: u64,
-    /// Replies that were complete and as expected.
+    /// Complete replies, including those counted in `refused`.
     pub answered: u64,
-    /// Replies among `answered` that say that the server has failed, or has not done what was asked for.
+    /// Replies in `answered` that report a failure or are not the expected ones.
     #[serde(default)]
     pub refused: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Connections made in place of others.
+    /// Connections that replaced others.
     #[serde(default)]
     pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
@@ -32,62 +33,63 @@ pub struct Interval {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Replies by what they say, such as `2xx` or `error reply`; empty if the protocol does not distinguish replies.
+    /// Replies by outcome, such as `2xx` or `error reply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u64>,
-    /// From the due time of a request to the end of its reply.
+    /// Response times: from when a request was due to the end of its reply.
     pub response: Latencies,
-    /// From when a request was written to the end of its reply; empty if that was not recorded.
+    /// Service times: from when a request was written to the end of its reply. Empty if they were
+    /// not recorded.
     pub service: Latencies,
-    /// By how much requests were written after they were due and their connection was free: the load's own delay. To one
-    /// digit.
+    /// The load's own delay, with one significant digit: how long after they were due, and after
+    /// their connection was free, requests were written.
     #[serde(default, skip_serializing_if = "Latencies::is_empty")]
     pub delay: Latencies,
-    /// The same by class of request, in the order of [`Recording::classes`](super::Recording::classes); empty if there
-    /// are not several.
+    /// The figures by request class, in the order of
+    /// [`Recording::classes`](super::Recording::classes). Empty if there are not several classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassInterval>,
-    /// The counts of datagrams; none in runs of something else.
+    /// Datagram counts; `None` if the run has no datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
 }
 
-/// The figures of one class of requests in an interval.
+/// The figures of one request class in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassInterval {
     /// Requests sent.
     pub sent: u64,
-    /// Replies that were complete and as expected.
+    /// Complete replies, including those counted in `refused`.
     pub answered: u64,
-    /// Replies among `answered` that say that the server has failed, or has not done what was asked for.
+    /// Replies in `answered` that report a failure or are not the expected ones.
     #[serde(default)]
     pub refused: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Replies by what they say, such as `2xx` or `error reply`.
+    /// Replies by outcome, such as `2xx` or `error reply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u64>,
-    /// From the due time of a request to the end of its reply.
+    /// Response times: from when a request was due to the end of its reply.
     pub response: Latencies,
 }
 
 impl Interval {
-    /// An interval in which nothing has happened.
+    /// Creates an interval in which nothing happened.
     pub fn new(start: f64, length: f64) -> Interval {
         Interval { start, length, ..Interval::default() }
     }
 
-    /// The end of the interval, in seconds since the measured time began.
+    /// Returns the end of the interval, in seconds since the measured time began.
     pub fn end(&self) -> f64 {
         self.start + self.length
     }
 
-    /// Replies divided by its length; 0 if it has none.
+    /// Returns the replies per second, or 0 if the interval has no length.
     pub fn rate(&self) -> f64 {
         if self.length > 0.0 { self.answered as f64 / self.length } else { 0.0 }
     }
 
-    /// Adds what happened in `other`, exactly; its time is not added.
+    /// Adds the figures of `other` exactly. The start and length do not change.
     pub fn add(&mut self, other: &Interval) {
         for (own, others) in [
             (&mut self.sent, other.sent),

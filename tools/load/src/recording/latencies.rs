@@ -1,22 +1,26 @@
-//! Latencies as counts by bucket, without the buckets that are empty.
+//! Latencies as counts per bucket.
 
 use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The longest latency recorded as such, in ns: an hour. Longer ones count as an hour.
+/// The longest latency that is recorded as such, in ns: an hour. Longer ones count as an hour.
 pub(crate) const MAX_LATENCY: u64 = 3_600_000_000_000;
 /// The precision of latencies.
 pub(crate) const SIGNIFICANT_DIGITS: u8 = 3;
-/// Bits of a value that select its bucket: three significant digits take 2048 buckets a power of two.
+/// Number of bits of a value that select its bucket: with three significant digits, there are 2048
+/// buckets below 2¹¹ ns and 1024 per further power of two.
 pub(super) const PRECISION_BITS: u32 = 11;
 
-/// Latencies in ns, counted in the buckets of an HdrHistogram of 1 ns to an hour with three significant digits.
+/// Latencies in ns, counted in the buckets of an HdrHistogram from 1 ns to an hour with three
+/// significant digits.
 ///
-/// A second of latencies has some hundred buckets that are not empty, and takes 16 bytes for each; the histogram would take
-/// 270 KB. Adding is exact: what was recorded in parts and added is equal to what was recorded at once, bucket by bucket.
+/// Only non-empty buckets are stored: a second of latencies has a few hundred, of 16 bytes each,
+/// where a histogram would take 270 KB. Adding is exact: parts that are recorded separately and
+/// then added are equal, bucket by bucket, to recording everything at once.
 ///
-/// In JSON it is an array of pairs `[ns, count]`, ascending: the highest value of the bucket, and how many lie in it.
+/// In JSON this is an array of pairs `[ns, count]` in ascending order: the highest value of the
+/// bucket, and the number of latencies in it.
 ///
 /// ```
 /// use annulus_load::recording::Latencies;
@@ -29,34 +33,34 @@ pub(super) const PRECISION_BITS: u32 = 11;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Latencies {
-    /// The highest value of each bucket that is not empty, ascending, and its count.
+    /// The highest value and the count of each non-empty bucket, in ascending order.
     buckets: Vec<(u64, u64)>,
 }
 
 impl Latencies {
-    /// The latencies of a histogram. Values above an hour count as an hour.
+    /// Converts a histogram. Values above an hour count as an hour.
     pub fn from_histogram(histogram: &Histogram<u64>) -> Latencies {
         let recorded = histogram.iter_recorded();
         let pairs = recorded.map(|step| (step.value_iterated_to(), step.count_at_value()));
         pairs.collect()
     }
 
-    /// How many there are.
+    /// Returns the number of latencies.
     pub fn len(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no latencies.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// The buckets that are not empty, ascending: the highest value in ns, and the count.
+    /// Returns the highest value in ns and the count of each non-empty bucket, in ascending order.
     pub fn buckets(&self) -> &[(u64, u64)] {
         &self.buckets
     }
 
-    /// Adds all of `other`, exactly.
+    /// Adds all latencies of `other` exactly.
     pub fn add(&mut self, other: &Latencies) {
         if other.is_empty() {
             return;
@@ -70,14 +74,15 @@ impl Latencies {
         }
     }
 
-    /// The same as a histogram.
+    /// Converts the latencies to a histogram.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = empty_histogram();
         self.buckets.iter().for_each(|&(value, count)| histogram.saturating_record_n(value, count));
         histogram
     }
 
-    /// The value in ns that this share of the latencies does not exceed, to three digits; 0 if there are none.
+    /// Returns the value in ns that this share of the latencies does not exceed, to three digits,
+    /// or 0 if there are no latencies.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share.clamp(0.0, 1.0) * self.len() as f64).ceil() as u64).max(1);
         let mut sum = 0_u64;
@@ -88,17 +93,17 @@ impl Latencies {
         found.or(self.buckets.last()).map_or(0, |&(value, _)| value)
     }
 
-    /// The shortest in ns, to three digits; 0 if there are none.
+    /// Returns the shortest latency in ns, to three digits, or 0 without latencies.
     pub fn min(&self) -> u64 {
         self.buckets.first().map_or(0, |&(value, _)| bucket_start(value))
     }
 
-    /// The longest in ns, to three digits; 0 if there are none.
+    /// Returns the longest latency in ns, to three digits, or 0 without latencies.
     pub fn max(&self) -> u64 {
         self.buckets.last().map_or(0, |&(value, _)| value)
     }
 
-    /// The mean in ns, to three digits; 0 if there are none.
+    /// Returns the mean in ns, to three digits, or 0 if there are no latencies.
     pub fn mean(&self) -> f64 {
         let middle =
             |value| (bucket_start(value) + (value - bucket_start(value)).div_ceil(2)) as f64;
@@ -108,7 +113,7 @@ impl Latencies {
     }
 }
 
-/// The lowest bucket of two lists; the sum of its counts if both have it.
+/// Takes the lowest bucket of two lists. If both have it, the counts are added.
 fn next_of_both(
     one: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
     other: &mut std::iter::Peekable<impl Iterator<Item = (u64, u64)>>,
@@ -123,14 +128,14 @@ fn next_of_both(
     Some((value, a.saturating_add(b)))
 }
 
-/// Latencies in ns, in any order.
+/// Collects latencies in ns, in any order.
 impl FromIterator<u64> for Latencies {
     fn from_iter<I: IntoIterator<Item = u64>>(values: I) -> Latencies {
         values.into_iter().map(|value| (value, 1)).collect()
     }
 }
 
-/// Latencies in ns and how often each, in any order.
+/// Collects pairs of a latency in ns and its count, in any order.
 impl FromIterator<(u64, u64)> for Latencies {
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(pairs: I) -> Latencies {
         let mut pairs: Vec<(u64, u64)> = pairs
@@ -158,55 +163,56 @@ impl<'de> Deserialize<'de> for Latencies {
         for &(value, count) in &buckets {
             if value > bucket_end(MAX_LATENCY) || bucket_end(value) != value {
                 let text =
-                    format!("{value} is not the highest value of a bucket up to an hour in ns");
+                    format!("{value} is not the highest value of a bucket of up to an hour in ns");
                 return Err(D::Error::custom(text));
             }
             if before >= Some(value) {
-                return Err(D::Error::custom(format!(
-                    "the bucket {value} is not in ascending order"
-                )));
+                return Err(D::Error::custom(format!("the bucket {value} is out of order")));
             }
             let sum = total.checked_add(count).filter(|_| count > 0);
-            total =
-                sum.ok_or_else(|| D::Error::custom(format!("{count} is no count of {value} ns")))?;
+            total = sum.ok_or_else(|| {
+                D::Error::custom(format!("{count} is not a valid count for {value} ns"))
+            })?;
             before = Some(value);
         }
         Ok(Latencies { buckets })
     }
 }
 
-/// An empty histogram of latencies.
+/// Creates an empty histogram.
 pub(crate) fn empty_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS)
-        .expect("bounds that are constants")
+        .expect("constant bounds are valid")
 }
 
-/// The width of the bucket of a value, less one.
+/// Returns the width of a value's bucket, minus one.
 fn bucket_mask(value: u64) -> u64 {
     let bits = u64::BITS - (value | ((1 << PRECISION_BITS) - 1)).leading_zeros();
     (1 << (bits - PRECISION_BITS)) - 1
 }
 
-/// The lowest value in the bucket of a value.
+/// Returns the lowest value in a value's bucket.
 fn bucket_start(value: u64) -> u64 {
     value & !bucket_mask(value)
 }
 
-/// The highest value in the bucket of a value.
+/// Returns the highest value in a value's bucket.
 fn bucket_end(value: u64) -> u64 {
     value | bucket_mask(value)
 }
 
-/// Buckets of a group: those of a power of two, of which the first has two groups.
+/// Buckets per group. A group covers one power of two, except that the lowest values have two
+/// groups.
 const GROUP_BUCKETS: usize = 1 << (PRECISION_BITS - 1);
-/// Groups up to the longest latency.
+/// Number of groups up to the longest latency.
 const GROUP_COUNT: usize = (MAX_LATENCY.ilog2() + 3 - PRECISION_BITS) as usize;
 
-/// Counts in the buckets of [`Latencies`]. Memory is taken for powers of two that occur: 8 KB each, where a histogram of an hour takes 270.
+/// Counts in the buckets of [`Latencies`] while they are recorded. Memory is allocated only for the
+/// powers of two that occur: 8 KB each, where a histogram of up to an hour takes 270 KB.
 pub(super) struct Buckets([Option<Box<[u64; GROUP_BUCKETS]>>; GROUP_COUNT]);
 
 impl Buckets {
-    /// Counts a latency in ns; one above the longest counts as the longest.
+    /// Counts a latency in ns. One above the maximum counts as the maximum.
     #[inline]
     pub(super) fn record(&mut self, nanos: u64) {
         let nanos = nanos.min(MAX_LATENCY);
@@ -228,7 +234,7 @@ impl Buckets {
         pairs.into_iter().collect()
     }
 
-    /// Makes it as new, with the same memory.
+    /// Resets all counts, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.0.iter_mut().flatten().for_each(|group| group.fill(0));
     }
@@ -256,7 +262,7 @@ mod tests {
         histogram
     }
 
-    /// Values of every size, as many below a microsecond as above a minute.
+    /// Generates values of every size: as many below a microsecond as above a minute.
     fn values() -> impl Strategy<Value = Vec<u64>> {
         let value = (0_u32..=41, any::<u64>())
             .prop_map(|(bits, value)| (value & ((1 << bits) - 1)).min(MAX_LATENCY));
@@ -306,10 +312,10 @@ mod tests {
     fn invalid_buckets_are_rejected() {
         for (text, part) in [
             ("[[2048,1]]", "2048 is not the highest value"),
-            ("[[18446744073709551615,1]]", "up to an hour"),
-            ("[[5,1],[5,1]]", "5 is not in ascending order"),
-            ("[[5,0]]", "0 is no count of 5 ns"),
-            ("[[5,18446744073709551615],[6,1]]", "1 is no count of 6 ns"),
+            ("[[18446744073709551615,1]]", "of up to an hour"),
+            ("[[5,1],[5,1]]", "5 is out of order"),
+            ("[[5,0]]", "0 is not a valid count for 5 ns"),
+            ("[[5,18446744073709551615],[6,1]]", "1 is not a valid count for 6 ns"),
             ("[[5]]", "length 1"),
             ("[[-5,1]]", "-5"),
         ] {

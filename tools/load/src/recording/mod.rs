@@ -1,8 +1,9 @@
-//! Recordings of runs: everything that results are computed from.
+//! Recordings of runs: everything from which results are computed.
 //!
-//! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each second with the latencies of
-//! that second as counts by bucket ([`Latencies`]). [`Summary`] and [`Percentiles`] are computed from it. It is written and
-//! read as JSON, in a format with a name and a version.
+//! A [`Recording`] says what ran, where and when ([`RunInfo`]), and has an [`Interval`] for each
+//! second with the latencies of that second as counts per bucket ([`Latencies`]). [`Summary`] and
+//! [`Percentiles`] are computed from it. It is written and read as JSON, in a format with a name
+//! and a version.
 //!
 //! ```
 //! use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
@@ -10,7 +11,9 @@
 //! let mut second = Interval::new(0.0, 1.0);
 //! second.answered = 2000;
 //! second.response = Latencies::from_iter((1..=2000).map(|n| n * 1_000));
-//! let recording = Recording { seconds: 1.0, intervals: vec![second], ..Recording::new(RunInfo::default()) };
+//! let intervals = vec![second];
+//! let recording =
+//!     Recording { seconds: 1.0, intervals, ..Recording::new(RunInfo::default()) };
 //!
 //! let mut text = Vec::new();
 //! recording.write(&mut text).unwrap();
@@ -42,25 +45,27 @@ use std::fmt;
 use std::fs;
 use std::ops::AddAssign;
 
-/// Most classes of requests that are recorded apart: a mix of more entries is recorded as a whole.
+/// The maximum number of request classes that are recorded separately. A mix with more entries is
+/// recorded as a whole.
 pub const MAX_CLASSES: usize = 100;
 
 /// The recorded figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
-    /// The run itself: settings, machine and time.
+    /// The settings, machine and time of the run.
     pub run: RunInfo,
-    /// Whether the run was interrupted: the intervals end there.
+    /// Whether the run was interrupted. The intervals end there.
     pub interrupted: bool,
-    /// The measured time in seconds; 0 if measuring never began.
+    /// The measured time in seconds, or 0 if measuring never began.
     pub seconds: f64,
-    /// Failures of the whole run by kind, such as `connect refused`, `reset`, `closed early`, `wrong bytes` or `reply timeout`. Unless
-    /// clients reconnect, a client stops at its first failure, and so counts at most once.
+    /// Failures of the whole run by kind, such as `connect refused`, `reset`, `closed early`,
+    /// `wrong bytes` or `reply timeout`. A stream client that does not reconnect stops at its first
+    /// failure, and so counts at most once.
     pub errors: BTreeMap<String, u64>,
     /// The first failure as text.
     pub first_error: Option<String>,
-    /// The text of the first reply that says that the server has failed, or has not done what was asked for: a status line, or the start
-    /// of a reply that is not as expected.
+    /// The text of the first reply that reports a failure or is not the expected one: a status
+    /// line, or the start of the reply.
     #[serde(default)]
     pub first_refusal: Option<String>,
     /// CPU time of the load in the measured time, in seconds.
@@ -68,82 +73,85 @@ pub struct Recording {
     /// Reasons not to rely on the figures.
     #[serde(alias = "doubts")]
     pub warnings: Vec<String>,
-    /// The names of the classes of requests, which are the entries of the plan's mix; empty if all are alike, or if there are more than
-    /// [`MAX_CLASSES`].
+    /// The names of the request classes, which are the entries of the plan's mix. Empty if all
+    /// requests are alike, or if there are more than [`MAX_CLASSES`].
     pub classes: Vec<String>,
-    /// The figures of each interval, ascending. One in which nothing has happened may be missing.
+    /// The figures of each interval, in ascending order. An interval in which nothing happened may
+    /// be missing.
     pub intervals: Vec<Interval>,
 }
 
-/// The settings, machine and time of a run. Times are in seconds, and points in time count from the Unix epoch.
+/// The settings, machine and time of a run. Durations are in seconds, and points in time are in
+/// seconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
     /// The command line.
     pub command: Vec<String>,
-    /// A name given to the run.
+    /// The label that the user gave to the run.
     pub label: Option<String>,
     /// The version of annulus.
     pub annulus: String,
-    /// The machine of the load.
+    /// The machine on which the load ran.
     pub machine: Machine,
-    /// When measuring began, by the clock of the machine.
+    /// When measuring began, by the machine's wall clock.
     pub started: f64,
-    /// The server.
+    /// The address of the server.
     pub address: String,
-    /// The kind of workload of the clients.
+    /// The kind of workload.
     pub workload: WorkloadKind,
-    /// How clients and server talk, such as `echo` or `http`.
+    /// The protocol between clients and server, such as `echo` or `HTTP/1.1`.
     pub protocol: String,
     /// How the connections were encrypted, if they were.
     #[serde(default)]
     pub tls: Option<String>,
-    /// Bytes per message, if all have the same length.
+    /// Bytes per message, if all messages have the same length.
     pub length: Option<u64>,
-    /// Clients: a connection or a socket each.
+    /// Number of clients, each with its own connection or socket.
     pub clients: u64,
-    /// Threads of the load.
+    /// Number of threads of the load.
     pub threads: u64,
-    /// Requests in flight per connection, or datagrams per socket.
+    /// Requests in flight per connection, or datagrams in flight per socket.
     pub pipeline: u64,
     /// When requests are sent, as text.
     pub schedule: String,
-    /// Requests a second over all clients, if they are sent at a fixed rate.
+    /// Requests per second of all clients together, if they are sent at a fixed rate.
     pub rate: Option<f64>,
-    /// Planned time before measuring.
+    /// Planned warm-up before measuring.
     pub warm_up: f64,
-    /// Planned time of measuring.
+    /// Planned measured time.
     pub duration: f64,
     /// The length of an interval.
     pub interval: f64,
-    /// The seed of what the clients send.
+    /// The seed of the data that the clients send.
     pub seed: u64,
-    /// The driver that the clients ran on.
+    /// The driver on which the clients ran.
     pub driver: String,
 }
 
 impl Recording {
-    /// A recording of a run in which nothing was measured.
+    /// Creates the recording of a run in which nothing was measured.
     pub fn new(run: RunInfo) -> Recording {
         Recording { run, ..Recording::default() }
     }
 
-    /// All intervals as one, over the measured time.
+    /// Returns the sum of all intervals, with the measured time as its length.
     pub fn total(&self) -> Interval {
         let mut total = Interval::new(0.0, self.seconds);
         self.intervals.iter().for_each(|interval| total.add(interval));
         total
     }
 
-    /// The figures of the whole run.
+    /// Returns the figures of the whole run.
     pub fn summary(&self) -> Summary {
         Summary::new(&self.total())
     }
 
-    /// The figures of each class of requests, in the order of [`classes`](Recording::classes); none if all are alike.
+    /// Returns the figures of each request class, in the order of [`classes`](Recording::classes),
+    /// or nothing if all requests are alike.
     pub fn class_summaries(&self) -> Vec<ClassSummary> {
         let total = self.total();
-        // A run in which nothing was sent has no interval with them.
+        // If nothing was sent, no interval has classes.
         let counted = total.classes.into_iter().chain(std::iter::repeat_with(Default::default));
         self.classes
             .iter()
@@ -152,7 +160,8 @@ impl Recording {
             .collect()
     }
 
-    /// The replies by what they say, if there are any and each says that the server has failed, or has not done what was asked for.
+    /// If every reply reports a failure or is not the expected one, returns the replies by outcome.
+    /// Returns `None` if there are no replies.
     pub fn only_refusals(&self) -> Option<String> {
         let total = self.total();
         let counts = total.outcomes.iter().map(|(name, count)| format!("{name} {count}"));
@@ -160,26 +169,26 @@ impl Recording {
             .then(|| counts.collect::<Vec<_>>().join(", "))
     }
 
-    /// CPU time of the load divided by the measured time; 0 if nothing was measured.
+    /// Returns the load's CPU time divided by the measured time, or 0 if nothing was measured.
     pub fn cpu_share(&self) -> f64 {
         if self.seconds > 0.0 { self.cpu_seconds / self.seconds } else { 0.0 }
     }
 }
 
-/// The machine that a run was made on.
+/// The machine on which a run took place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// The name of the machine.
+    /// The host name.
     pub host: String,
-    /// The release of its kernel, such as `6.12.0`.
+    /// The kernel release, such as `6.12.0`.
     pub kernel: String,
-    /// The identity of this start of its kernel; empty if unknown.
+    /// The boot ID of the kernel, or empty if it is unknown.
     pub boot: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes this machine.
     pub fn this() -> Machine {
         let system = rustix::system::uname();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -191,16 +200,16 @@ impl Machine {
     }
 }
 
-/// The kind of workload of the clients of a run.
+/// The kind of workload of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum WorkloadKind {
-    /// Requests over connections. So are all recordings that do not say.
+    /// Requests over connections. This is also the kind of recordings that do not say.
     #[default]
     #[serde(alias = "per-connection")]
     Streams,
-    /// Datagrams.
+    /// Datagrams and their echoes.
     Datagrams,
 }
 
@@ -213,26 +222,27 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// Results of datagrams that were sent within the measured time, whenever they were found: each is received or lost. Those that
-/// the sweep finds count in the interval of the sweep.
+/// Results of the datagrams that were sent within the measured time. Each is received or lost,
+/// whenever that was detected. Results that the sweep detects count in the interval of the sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramCounts {
     /// Echoed in time.
     pub received: u64,
     /// Not echoed in time.
     pub lost: u64,
-    /// Echoes that came too late; their datagrams count as lost.
+    /// Echoes that arrived too late. Their datagrams count as lost.
     pub late: u64,
-    /// Echoes beyond the first of a datagram.
+    /// Echoes after the first one of a datagram.
     pub duplicated: u64,
-    /// Echoed after a datagram that the same client sent later.
+    /// Datagrams echoed after one that the same client had sent later.
     pub reordered: u64,
-    /// Echoes in the whole run that match no datagram: wrong length, wrong bytes, or a number never sent.
+    /// Echoes in the whole run that match no datagram: wrong length, wrong bytes, or a number that
+    /// was never sent.
     pub corrupt: u64,
 }
 
 impl DatagramCounts {
-    /// The counts with their names, in this order.
+    /// Returns the counts with their names, in the order of the fields.
     pub fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("received", self.received),

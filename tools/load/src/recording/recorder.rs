@@ -1,4 +1,4 @@
-//! The recorder of a thread of the load.
+//! Records the figures of one thread.
 
 use super::DatagramCounts;
 use super::collector::{Collector, RecorderPosition};
@@ -9,31 +9,33 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A request that was written later than this after it was due, in ns, has started late.
+/// A request that is written more than this many ns after it was due counts as late.
 const LATE_AFTER_NANOS: u64 = 1_000_000;
 
-/// Records what the clients of a thread do within the measured window, an interval at a time.
+/// Records what the clients of a thread do within the measured window, interval by interval.
 ///
-/// One a thread, not a client: a client has no memory of its own here. At the first reply or request of an interval it hands
-/// over what it has of the one before ([`Collector`]), and the rest at its end. An event that is reported late counts in the
-/// interval in which it is reported. Times are nanoseconds of [`crate::clock`].
+/// There is one recorder per thread rather than per client, so clients need no memory here. At the
+/// first event of a new interval, or at the next sweep, it hands over the tally of the interval
+/// before ([`Collector`]), and it hands over the last one at its end. An event counts in the
+/// interval in which it is reported. Times are in nanoseconds of [`crate::clock`].
 pub(crate) struct Recorder {
     collector: Arc<Collector>,
     position: Arc<RecorderPosition>,
     is_open: bool,
-    /// The pause in which the clients had to wait before the window opened. No measured time includes it.
+    /// The pause during which the clients had to wait before the window opened. No recorded time
+    /// includes it.
     pause: Range<u64>,
-    /// The current interval.
+    /// The number of the current interval.
     number: u64,
     /// When the current interval ends.
     end: u64,
-    /// The counts of the current interval; `None` once the recorder has finished.
+    /// The figures of the current interval; `None` once the recorder has finished.
     tally: Option<Tally>,
     responses: u64,
 }
 
 impl Recorder {
-    /// Closed.
+    /// Creates a recorder whose window is closed.
     pub(crate) fn new(collector: &Arc<Collector>) -> Recorder {
         let (position, tally) = collector.add_recorder();
         Recorder {
@@ -48,28 +50,28 @@ impl Recorder {
         }
     }
 
-    /// The window opens after a pause in which the clients had to wait.
+    /// Opens the window, after a pause during which the clients had to wait.
     pub(crate) fn open(&mut self, pause: Range<u64>) {
         self.end = self.collector.interval_at(0).1.saturating_add(pause.end);
         (self.is_open, self.pause) = (true, pause);
     }
 
-    /// The window closes.
+    /// Closes the window.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
     }
 
-    /// Whether what happens now counts.
+    /// Returns true while the window is open.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Replies so far.
+    /// Returns the number of replies so far.
     pub(crate) fn responses(&self) -> u64 {
         self.responses
     }
 
-    /// A request was written.
+    /// Records that a request was written.
     pub(crate) fn sent(&mut self, request: &RequestTimes) {
         let [late, delay] = [request.due, request.ready].map(|from| self.since(from, request.sent));
         if let Some(tally) = self.tally_at(request.sent) {
@@ -77,7 +79,7 @@ impl Recorder {
         }
     }
 
-    /// A reply was completed, now.
+    /// Records that a reply was completed now.
     pub(crate) fn answered(&mut self, request: RequestTimes, outcome: Outcome, now: u64) {
         let [response, service] = [request.due, request.sent].map(|from| self.since(from, now));
         if let Some(tally) = self.tally_at(now) {
@@ -86,47 +88,49 @@ impl Recorder {
         }
     }
 
-    /// Adds results of datagrams that were sent within the window, also if they are found before or after it.
+    /// Adds results of datagrams that were sent within the window, even if the window is not open
+    /// now.
     pub(crate) fn datagrams(&mut self, counts: DatagramCounts) {
         if let Some(tally) = &mut self.tally {
             *tally.counts.datagrams.get_or_insert_default() += counts;
         }
     }
 
-    /// Bytes were accepted to be sent.
+    /// Records bytes that were accepted for sending.
     pub(crate) fn bytes_sent(&mut self, bytes: usize) {
         if let Some(tally) = self.current() {
             tally.counts.bytes_sent += bytes as u64;
         }
     }
 
-    /// Bytes were received.
+    /// Records received bytes.
     pub(crate) fn bytes_received(&mut self, bytes: usize) {
         if let Some(tally) = self.current() {
             tally.counts.bytes_received += bytes as u64;
         }
     }
 
-    /// Requests of these classes were lost with their connection.
+    /// Records requests of these classes that were lost with their connection.
     pub(crate) fn failed(&mut self, classes: impl IntoIterator<Item = u32>) {
         if let Some(tally) = self.current() {
             classes.into_iter().for_each(|class| tally.failed(class));
         }
     }
 
-    /// A connection was made in place of another.
+    /// Records a connection that replaced another one.
     pub(crate) fn reconnected(&mut self) {
         if let Some(tally) = self.current() {
             tally.counts.reconnects += 1;
         }
     }
 
-    /// Goes on to the current interval, so that those before are complete. For threads without an event for a while.
+    /// Moves to the interval at `now`, so that earlier ones are complete even if the thread has no
+    /// events for a while.
     pub(crate) fn advance_to(&mut self, now: u64) {
         self.tally_at(now);
     }
 
-    /// Hands over the rest; nothing is recorded from then on.
+    /// Hands over the last tally. Nothing is recorded after that.
     pub(crate) fn finish(&mut self) {
         self.close();
         if let Some(tally) = self.tally.take() {
@@ -135,12 +139,13 @@ impl Recorder {
         self.position.set(u64::MAX);
     }
 
-    /// The tally in which an event counts that is reported now, but for its interval, if the window is open.
+    /// Returns the tally of the current interval if the window is open, without checking whether
+    /// that interval has ended.
     fn current(&mut self) -> Option<&mut Tally> {
         self.tally.as_mut().filter(|_| self.is_open)
     }
 
-    /// The tally in which an event of this time counts, if the window is open.
+    /// Moves to the interval at `now`, and returns its tally if the window is open.
     fn tally_at(&mut self, now: u64) -> Option<&mut Tally> {
         if self.is_open && now >= self.end {
             self.start_interval(now);
@@ -159,7 +164,7 @@ impl Recorder {
         self.position.set(number);
     }
 
-    /// The time since `from`, without the pause.
+    /// Returns the time since `from`, without the pause.
     fn since(&self, from: u64, now: u64) -> u64 {
         let paused = self.pause.end.saturating_sub(from.max(self.pause.start));
         now.saturating_sub(from).saturating_sub(paused)
@@ -205,7 +210,7 @@ mod tests {
         shown
     }
 
-    /// The sum of the intervals of one recorder.
+    /// Returns the sum of the intervals of one recorder.
     fn recorded(collector: &Collector, mut recorder: Recorder) -> Interval {
         recorder.finish();
         let mut sum = Interval::default();
@@ -267,7 +272,7 @@ mod tests {
         assert_eq!((sum.classes[1].outcomes["2xx"], sum.classes[1].outcomes["5xx"]), (2, 2));
         let mut both = sum.classes[0].response.clone();
         both.add(&sum.classes[1].response);
-        assert_eq!(both, sum.response, "bucket by bucket");
+        assert_eq!(both, sum.response, "the classes do not add up to the total");
         assert_eq!(sum.classes[0].response, Latencies::from_iter([100, 200]));
     }
 
@@ -284,7 +289,7 @@ mod tests {
     fn times_exclude_the_pause_before_the_window() {
         let mut recorder = Recorder::new(&collector());
         recorder.open(100..140);
-        // Times from before the pause, within it, at its end, and after it.
+        // Start times before the pause, within it, at its end, and after it.
         for (from, time) in [(90, 20), (120, 10), (140, 10), (145, 5)] {
             assert_eq!(recorder.since(from, 150), time, "since {from}");
         }
@@ -296,7 +301,8 @@ mod tests {
         let mut recorder = Recorder::new(&collector);
         recorder.open(1_000_000..9_000_000);
         recorder.sent(&request(500_000, 9_100_000));
-        // The second request was due after the pause, and waited for a reply until a moment before it was sent.
+        // The second request was due after the pause, and waited for a reply until just before it
+        // was sent.
         let (due, sent) = (10_000_000, 12_000_000);
         recorder.sent(&RequestTimes { due, ready: sent - 50, sent, class: 0 });
         let sum = recorded(&collector, recorder);
@@ -319,7 +325,11 @@ mod tests {
         answer(&mut other, 160);
         assert_eq!(shown(&collector), []);
         one.advance_to(100 + SECOND);
-        assert_eq!(shown(&collector), [], "the other has not gone on");
+        assert_eq!(
+            shown(&collector),
+            [],
+            "an interval was reported before the other recorder left it"
+        );
         answer(&mut other, 160 + SECOND);
         assert_eq!(shown(&collector), [(0.0, 2)]);
         // An answer after the planned end counts in the last interval.
@@ -357,12 +367,16 @@ mod tests {
         recorder.open(0..0);
         answer(&mut recorder, 100);
         answer(&mut recorder, 3 * SECOND);
-        assert_eq!(shown(&collector), [(0.0, 1)], "the next ones are not known to be over");
+        assert_eq!(
+            shown(&collector),
+            [(0.0, 1)],
+            "an interval was reported before it was complete"
+        );
         recorder.finish();
         assert_eq!(shown(&collector), [(1.0, 0), (2.0, 0), (3.0, 1)]);
     }
 
-    /// The same samples, on one thread and on four.
+    /// Records the same samples on one thread and on four.
     #[test]
     fn four_threads_record_the_same_figures_as_one() {
         let record = |threads: u64| {

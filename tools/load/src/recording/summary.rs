@@ -1,28 +1,28 @@
-//! The figures of a recording.
+//! Figures computed from a recording.
 
 use super::{ClassInterval, DatagramCounts, Interval, Latencies};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A percentile is given if at least this many latencies lie beyond it.
+/// A percentile is given only if at least this many latencies exceed it.
 pub const MIN_SAMPLES_BEYOND: f64 = 10.0;
 
-/// The figures of an interval, or of all of them.
+/// The figures of an interval, or of a whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Requests that ended: answered or failed.
     pub requests: u64,
-    /// Replies that were complete and as expected.
+    /// Complete replies, including those counted in `refused`.
     pub responses: u64,
-    /// Replies divided by the time.
+    /// Replies per second.
     pub requests_per_second: f64,
     /// Requests sent.
     pub sent: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Replies among `responses` that say that the server has failed, or has not done what was asked for.
+    /// Replies in `responses` that report a failure or are not the expected ones.
     pub refused: u64,
-    /// Connections made in place of others.
+    /// Connections that replaced others.
     pub reconnects: u64,
     /// Requests sent more than a millisecond after they were due.
     pub late: u64,
@@ -30,38 +30,39 @@ pub struct Summary {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Replies by what they say.
+    /// Replies by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Response times in µs: from the due time of a request to the end of its reply.
+    /// Response times in µs: from when a request was due to the end of its reply.
     pub latency_us: Percentiles,
-    /// Service times in µs: from when a request was written to the end of its reply. No samples if that was not recorded.
+    /// Service times in µs: from when a request was written to the end of its reply. There are no
+    /// samples if they were not recorded.
     pub service_us: Percentiles,
-    /// The counts of datagrams; none in runs of something else.
+    /// Datagram counts; `None` if the run has no datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
 }
 
-/// The figures of a class of requests.
+/// The figures of one request class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ClassSummary {
-    /// The name of the class, as in [`Recording::classes`](super::Recording::classes).
+    /// The name of the class, from [`Recording::classes`](super::Recording::classes).
     pub name: String,
     /// Requests sent.
     pub sent: u64,
-    /// Replies that were complete and as expected.
+    /// Complete replies, including those counted in `refused`.
     pub responses: u64,
-    /// Replies among `responses` that say that the server has failed, or has not done what was asked for.
+    /// Replies in `responses` that report a failure or are not the expected ones.
     pub refused: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Replies by what they say.
+    /// Replies by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Response times in µs: from the due time of a request to the end of its reply.
+    /// Response times in µs: from when a request was due to the end of its reply.
     pub latency_us: Percentiles,
 }
 
 impl ClassSummary {
-    /// The summary of an interval of the class of this name.
+    /// Summarizes the figures of the class with this name.
     pub fn new(name: impl Into<String>, class: &ClassInterval) -> ClassSummary {
         ClassSummary {
             name: name.into(),
@@ -75,13 +76,13 @@ impl ClassSummary {
     }
 }
 
-/// A distribution of latencies in µs, to three digits; all zero without samples.
+/// A distribution of latencies in µs, to three digits. All values are zero if there are no samples.
 ///
-/// A percentile is missing if fewer than ten latencies lie beyond it ([`MIN_SAMPLES_BEYOND`]): p99 takes a thousand samples,
-/// p99.999 a million.
+/// A percentile is missing if fewer than ten latencies exceed it ([`MIN_SAMPLES_BEYOND`]): p99
+/// needs a thousand samples, and p99.999 a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// How many latencies there are.
+    /// Number of latencies.
     pub samples: u64,
     /// The minimum.
     pub min: f64,
@@ -107,7 +108,7 @@ pub struct Percentiles {
 }
 
 impl Summary {
-    /// The summary of an interval, or of a sum of them.
+    /// Summarizes an interval, or a sum of intervals.
     pub fn new(interval: &Interval) -> Summary {
         let answered = interval.answered;
         Summary {
@@ -130,7 +131,7 @@ impl Summary {
 }
 
 impl Percentiles {
-    /// The names of the percentiles, and the share of the latencies that each does not exceed.
+    /// The names of the percentiles, each with the share of the latencies that do not exceed it.
     pub const SHARES: [(&'static str, f64); 6] = [
         ("p50", 0.5),
         ("p90", 0.9),
@@ -140,7 +141,7 @@ impl Percentiles {
         ("p99.999", 0.99999),
     ];
 
-    /// The percentiles of these latencies.
+    /// Computes the percentiles of these latencies.
     pub fn new(latencies: &Latencies) -> Percentiles {
         let samples = latencies.len();
         let at = |share| {
@@ -163,18 +164,18 @@ impl Percentiles {
         }
     }
 
-    /// The percentiles in the order of [`Percentiles::SHARES`].
+    /// Returns the percentiles in the order of [`Percentiles::SHARES`].
     pub fn values(&self) -> [Option<f64>; 6] {
         [self.p50, self.p90, self.p99, self.p99_9, self.p99_99, self.p99_999]
     }
 
-    /// How many samples the percentile of this share takes.
+    /// Returns how many samples the percentile of this share needs.
     pub fn samples_for(share: f64) -> u64 {
         (MIN_SAMPLES_BEYOND / (1.0 - share)).round() as u64
     }
 }
 
-/// Nanoseconds as µs, to the nanosecond.
+/// Converts nanoseconds to µs, rounded to the nanosecond.
 fn micros(nanos: f64) -> f64 {
     nanos.round() / 1000.0
 }
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!((figures.samples, figures.min), (1_000_000, 1.0));
         let wanted = [500_000.0, 900_000.0, 990_000.0, 999_000.0, 999_900.0, 999_990.0];
         for (found, wanted) in figures.values().into_iter().zip(wanted) {
-            let found = found.expect("samples enough");
+            let found = found.expect("there are enough samples");
             assert!((found / wanted - 1.0).abs() < 0.001, "{found} is not near {wanted}");
         }
         assert!((figures.mean / 500_000.5 - 1.0).abs() < 0.001, "{}", figures.mean);

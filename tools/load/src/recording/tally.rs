@@ -1,4 +1,4 @@
-//! The figures that a thread of the load has recorded in an interval.
+//! The figures that one thread has recorded in an interval.
 
 use super::latencies::{Buckets, MAX_LATENCY};
 use super::{ClassInterval, Interval, Latencies};
@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// The figures that a thread has recorded in an interval.
+/// The figures that one thread has recorded in an interval.
 pub(super) struct Tally {
     /// The figures that are plain counts.
     pub(super) counts: Interval,
@@ -14,11 +14,11 @@ pub(super) struct Tally {
     service: Buckets,
     delay: Histogram<u64>,
     outcomes: Outcomes,
-    /// By class of request; none if all are alike.
+    /// Figures by request class; empty if all requests are alike.
     classes: Vec<ClassTally>,
 }
 
-/// The figures that a thread has recorded for a class of requests in an interval.
+/// The figures that one thread has recorded for a request class in an interval.
 struct ClassTally {
     counts: ClassInterval,
     response: Buckets,
@@ -26,7 +26,7 @@ struct ClassTally {
 }
 
 impl Tally {
-    /// For so many classes of requests.
+    /// Creates an empty tally for this many request classes.
     pub(super) fn new(classes: usize) -> Tally {
         let class = |_| ClassTally {
             counts: ClassInterval::default(),
@@ -37,9 +37,10 @@ impl Tally {
             counts: Interval::default(),
             response: Buckets::default(),
             service: Buckets::default(),
-            // The delays have less precision: they are compared with times, and shown with one or two digits.
+            // Delays need less precision: they are only compared with other times, and shown with
+            // one or two digits.
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
-                .expect("bounds that are constants"),
+                .expect("constant bounds are valid"),
             outcomes: Outcomes::default(),
             classes: (0..classes).map(class).collect(),
         }
@@ -54,7 +55,7 @@ impl Tally {
         self.delay.saturating_record(delay);
     }
 
-    /// A request of a class has failed.
+    /// Counts a failed request of a class.
     pub(super) fn failed(&mut self, class: u32) {
         self.counts.failed += 1;
         if let Some(class) = self.classes.get_mut(class as usize) {
@@ -77,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// The same as an interval.
+    /// Converts the tally to an interval.
     pub(super) fn to_interval(&self, start: f64, length: f64) -> Interval {
         let class = |class: &ClassTally| ClassInterval {
             outcomes: class.outcomes.by_name(),
@@ -96,7 +97,7 @@ impl Tally {
         }
     }
 
-    /// Makes it as new. Latencies keep their memory.
+    /// Resets all figures. Latencies keep their memory.
     pub(super) fn clear(&mut self) {
         self.response.clear();
         self.service.clear();
@@ -109,7 +110,7 @@ impl Tally {
     }
 }
 
-/// Whether a reply says that the server has failed, or has not done what was asked for.
+/// Returns true if a reply reports a failure or is not the expected one.
 fn is_refusal(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Ok => false,
@@ -118,10 +119,10 @@ fn is_refusal(outcome: Outcome) -> bool {
     }
 }
 
-/// The names of the kinds in results.
+/// The names of outcomes in results.
 const OUTCOME_NAMES: [&str; 7] = ["ok", "2xx", "3xx", "4xx", "5xx", "other status", "error reply"];
 
-/// Replies by what they say.
+/// Counts of replies by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcomes([u64; OUTCOME_NAMES.len()]);
 
@@ -136,7 +137,7 @@ impl Outcomes {
         self.0[kind] += 1;
     }
 
-    /// The outcomes that occurred, by name, with their counts.
+    /// Returns the outcomes that occurred, with their counts.
     pub(crate) fn by_name(&self) -> BTreeMap<String, u64> {
         let counted = OUTCOME_NAMES.iter().zip(self.0).filter(|(_, count)| *count > 0);
         counted.map(|(name, count)| ((*name).to_owned(), count)).collect()

@@ -4,25 +4,27 @@ use super::{Arrivals, Rate};
 use crate::random::{Purpose, exponential, generator};
 use fastrand::Rng;
 
-/// The due times of one client, one after the other.
+/// The successive due times of one client.
 ///
-/// All clients together have the arrivals of the schedule: with constant arrivals they take turns; with Poisson arrivals each
-/// has a Poisson process with its share of the rate, and such processes add up to one; bursts are at the same times for all.
+/// All clients together follow the arrivals of the schedule. With constant arrivals, the clients
+/// alternate. With Poisson arrivals, each client has a Poisson process with its share of the rate,
+/// and their sum is a Poisson process with the whole rate. Bursts are at the same times for all
+/// clients.
 #[derive(Debug)]
 pub(super) struct DueTimes {
     rate: Rate,
     arrivals: Arrivals,
     random: Rng,
-    /// The beginning, in ns of [`crate::clock`].
+    /// The start of the schedule, in ns of [`crate::clock`].
     origin: u64,
     clients: f64,
-    /// Requests of all clients that are due before the next one of this client.
+    /// Number of requests of all clients that are due before the next one of this client.
     count: f64,
     next: u64,
 }
 
 impl DueTimes {
-    /// The due times of `client`, one of `clients`, from `origin`.
+    /// Creates the due times of `client`, out of `clients`, starting at `origin`.
     pub(super) fn new(
         rate: Rate,
         arrivals: Arrivals,
@@ -40,12 +42,12 @@ impl DueTimes {
         due
     }
 
-    /// When the next request is due.
+    /// Returns when the next request is due.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Goes on to the next request.
+    /// Advances to the next request.
     pub(super) fn advance(&mut self) {
         match self.arrivals {
             Arrivals::Constant | Arrivals::Burst(_) => self.advance_by(self.clients),
@@ -59,7 +61,7 @@ impl DueTimes {
     fn advance_by(&mut self, requests: f64) {
         self.count += requests;
         let seconds = self.rate.time_of(self.count);
-        // A conversion of infinity gives the largest number.
+        // Converting infinity gives the largest number.
         let since = (seconds * 1e9) as u64;
         let since = match self.arrivals {
             Arrivals::Burst(every) => {
@@ -77,7 +79,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// Due times of all clients within some seconds, sorted.
+    /// Returns the due times of all clients within some seconds, sorted.
     fn within(seconds: u64, rate: Rate, arrivals: Arrivals, clients: usize) -> Vec<u64> {
         let mut times = Vec::new();
         for client in 0..clients {
@@ -102,7 +104,7 @@ mod tests {
     fn requests_of_a_burst_are_due_together() {
         let burst = Arrivals::Burst(Duration::from_millis(2));
         let times = within(1, Rate::constant(1500.0), burst, 7);
-        // Three in each, of which the first begins with its own.
+        // Each burst has three requests, except the first one, which has one.
         let mut counts = vec![0; 500];
         for time in times {
             assert_eq!(time % 2_000_000, 0);
@@ -119,7 +121,7 @@ mod tests {
             let count = times.len() as f64;
             // Five standard deviations.
             assert!((count - 20_000.0).abs() < 5.0 * 20_000_f64.sqrt(), "{count}");
-            // Counts of intervals: their variance is their mean.
+            // The counts per interval of a Poisson process have a variance equal to their mean.
             let mut counts = vec![0.0; 200];
             times.iter().for_each(|time| counts[(time / 1_000_000_000) as usize] += 1.0);
             let mean = count / 200.0;
@@ -130,7 +132,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many clients share the rate: as many requests are due as it says.
+        /// However many clients share the rate, the number of due requests matches it.
         #[test]
         fn all_clients_together_match_the_rate(
             rate in 0.1_f64..300.0,

@@ -1,7 +1,9 @@
-//! The proof, in virtual time, that an open loop sees a server that pauses, and a closed loop does not.
+//! Shows, in virtual time, that an open loop detects a server that pauses, and that a closed loop
+//! does not.
 //!
-//! A server answers within 20 µs, but freezes for 100 ms in each second. Requests that are due within the freeze wait for its end: of all
-//! requests those for more than `x` ms are `(100 − x) / 1000`. So p99 is 90 ms, p95 is 50 ms, and p99.9 is 99 ms.
+//! The server answers within 20 µs, but freezes for the first 100 ms of each second. Requests that
+//! are due during a freeze wait for its end, so a share of `(100 − x) / 1000` of all requests waits
+//! more than `x` ms. Therefore p95 is 50 ms, p99 is 90 ms, and p99.9 is 99 ms.
 
 use super::{Arrivals, Claim, Pacer, Rate, RequestTimes, Schedule};
 use crate::outcome::Outcome;
@@ -13,7 +15,7 @@ const FREEZE_NANOS: u64 = SECOND_NANOS / 10;
 const SERVICE_NANOS: u64 = 20_000;
 const CLIENTS: usize = 4;
 
-/// When the server has answered a request that was sent at this time.
+/// Returns when the server has answered a request that was sent at this time.
 fn answered(sent: u64) -> u64 {
     let phase = sent % SECOND_NANOS;
     if phase < FREEZE_NANOS {
@@ -23,7 +25,7 @@ fn answered(sent: u64) -> u64 {
     }
 }
 
-/// The figures that clients with one request in flight record in so many seconds.
+/// Returns the figures that clients with one request in flight record in this many seconds.
 fn record(schedule: &Schedule, seconds: u64) -> Interval {
     let time = Duration::from_secs(seconds);
     let collector = Collector::new(time, time, 0);
@@ -55,14 +57,14 @@ fn open_loop_response_times_include_the_freeze() {
         let recorded = record(&Schedule::Open { rate: Rate::constant(1000.0), arrivals }, 50);
         for (quantile, ms) in [(0.95, 50.0), (0.99, 90.0), (0.999, 99.0)] {
             let found = recorded.response.quantile(quantile) as f64 / 1e6;
-            // Requests that waited are answered one after the other.
+            // Requests that waited are answered one after another.
             assert!((found / ms - 1.0_f64).abs() < 0.05, "{arrivals:?}: {found} ms, not {ms}");
         }
-        // Four of a thousand requests are in flight when a freeze begins, or are sent within it.
+        // Four of a thousand requests are in flight when a freeze begins, or are sent during it.
         assert!(recorded.service.quantile(0.99) < SERVICE_NANOS + 1000, "{arrivals:?}");
         let late = recorded.late as f64 / recorded.sent as f64;
-        assert!((0.08..0.12).contains(&late), "a tenth is due within a freeze: {late}");
-        assert_eq!(recorded.delay.max(), 0, "the load itself was never late");
+        assert!((0.08..0.12).contains(&late), "a tenth should be due within a freeze: {late}");
+        assert_eq!(recorded.delay.max(), 0, "the load itself was late");
     }
 }
 

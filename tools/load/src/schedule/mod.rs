@@ -1,9 +1,10 @@
-//! When requests are due: the schedule of a run, and the due times that follow for each client.
+//! When requests are due: the schedule of a run, and the due times of each client.
 //!
-//! In a *closed loop* a client sends its next request once the reply to an earlier one has come, and a think time has
-//! passed. A server that slows down is asked less, so its pauses show in few latencies. In an *open loop* requests are due
-//! at times that do not depend on the server, as those of independent users are. A request that is sent late, as all
-//! connections wait for replies, still counts from its due time.
+//! In a *closed loop*, a client sends its next request after the reply to an earlier one and a
+//! think time. A server that slows down gets fewer requests, so its pauses show in few latencies.
+//! In an *open loop*, requests are due at times that do not depend on the server, like the requests
+//! of independent users. A request that is sent late, because all connections wait for replies,
+//! still counts from when it was due.
 
 mod due;
 #[cfg(test)]
@@ -22,13 +23,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Most messages per second of an open loop.
+/// The maximum number of messages per second in an open loop.
 pub const MAX_RATE: f64 = 1e8;
 
-/// Longest time between bursts: a second.
+/// The maximum time between bursts: a second.
 pub const MAX_BURST_PERIOD: Duration = Duration::from_secs(1);
 
-/// Longest think time: a day.
+/// The maximum think time: a day.
 pub const MAX_THINK_TIME: Duration = Duration::from_secs(86_400);
 
 /// When the requests of a run are due.
@@ -42,16 +43,17 @@ pub const MAX_THINK_TIME: Duration = Duration::from_secs(86_400);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
-    /// A request is due when a reply has freed its slot in the pipeline, and the think time has passed.
+    /// A request is due when a reply has freed its slot in the pipeline and the think time has
+    /// passed.
     Closed {
         /// The time between a reply and the next request in its slot.
         think: ThinkTime,
     },
     /// Requests are due at times that do not depend on replies.
     Open {
-        /// Requests a second of all clients together.
+        /// Requests per second of all clients together.
         rate: Rate,
-        /// How they are spread.
+        /// How the requests are spread over time.
         arrivals: Arrivals,
     },
 }
@@ -59,25 +61,27 @@ pub enum Schedule {
 /// How the requests of an open loop are spread over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     #[default]
     Constant,
-    /// At exponentially distributed distances, as from many independent users: some come close together, and a server
-    /// without reserve shows it.
+    /// At exponentially distributed intervals, like the requests of many independent users: some
+    /// are close together, which shows whether a server has reserves.
     Poisson,
-    /// At equal distances, rounded up to the next multiple of this time since the beginning, which is above zero and at most
-    /// [`MAX_BURST_PERIOD`]. Requests of a burst are due together, and their response times count from then. A burst wakes the load
-    /// once, where each of its requests would, which takes less CPU time; the server has to answer them one after the other.
+    /// At equal intervals, rounded up to the next multiple of this time since the start. The time
+    /// is above zero and at most [`MAX_BURST_PERIOD`]. The requests of a burst are due together,
+    /// and their response times count from then. The load wakes once per burst instead of once per
+    /// request, which takes less CPU time, but the server must answer the requests one after
+    /// another.
     Burst(Duration),
 }
 
 impl Schedule {
-    /// An open loop with equal distances.
+    /// Creates an open loop with equal intervals.
     pub fn open(rate: Rate) -> Schedule {
         Schedule::Open { rate, arrivals: Arrivals::Constant }
     }
 
-    /// The rate of an open loop.
+    /// Returns the rate of an open loop.
     pub fn rate(&self) -> Option<Rate> {
         match self {
             Schedule::Closed { .. } => None,
@@ -88,16 +92,17 @@ impl Schedule {
     /// Checks that rates and times are within their limits.
     pub(crate) fn validate(&self) -> Result<(), InvalidValue> {
         match self {
-            Schedule::Closed { think } if think.longest() > MAX_THINK_TIME => {
-                Err(invalid(format!("a think time of {think}: ask for at most {MAX_THINK_TIME:?}")))
-            }
+            Schedule::Closed { think } if think.longest() > MAX_THINK_TIME => Err(invalid(
+                format!("the think time of {think} is too long: use at most {MAX_THINK_TIME:?}"),
+            )),
             Schedule::Closed { .. } => Ok(()),
             Schedule::Open { arrivals: Arrivals::Burst(every), .. } if !is_valid_burst(*every) => {
                 Err(invalid(invalid_burst(*every)))
             }
             Schedule::Open { rate, .. } => match rate.invalid() {
                 Some(rate) => Err(invalid(format!(
-                    "{rate} messages a second: ask for more than 0 and at most {MAX_RATE}"
+                    "a rate of {rate} messages per second is out of range: use more than 0 and at \
+                     most {MAX_RATE}"
                 ))),
                 None => Ok(()),
             },
@@ -105,7 +110,7 @@ impl Schedule {
     }
 }
 
-/// A closed loop without think time.
+/// Creates a closed loop without think time.
 impl Default for Schedule {
     fn default() -> Schedule {
         Schedule::Closed { think: ThinkTime::None }
@@ -137,7 +142,10 @@ impl FromStr for Arrivals {
             "poisson" => Ok(Arrivals::Poisson),
             _ => {
                 let every = text.strip_prefix("burst:").ok_or_else(|| {
-                    format!("'{text}' is not constant, poisson, or burst:TIME, such as burst:1ms")
+                    format!(
+                        "'{text}' is not a kind of arrivals: write constant, poisson, or \
+                        burst:TIME, such as burst:1ms"
+                    )
                 })?;
                 let every = parse_time(every).map_err(|error| error.to_string())?;
                 let burst = is_valid_burst(every).then_some(Arrivals::Burst(every));
@@ -147,42 +155,45 @@ impl FromStr for Arrivals {
     }
 }
 
-/// Why a time between bursts is not valid.
+/// Explains why a time between bursts is invalid.
 pub(crate) fn invalid_burst(every: Duration) -> String {
-    format!("bursts every {every:?}: ask for more than 0 and at most {MAX_BURST_PERIOD:?}")
+    format!(
+        "a burst period of {every:?} is out of range: use more than 0 and at most \
+        {MAX_BURST_PERIOD:?}"
+    )
 }
 
-/// Whether a time between bursts is within the limits.
+/// Returns true if a time between bursts is within the limits.
 pub(crate) fn is_valid_burst(every: Duration) -> bool {
     !every.is_zero() && every <= MAX_BURST_PERIOD
 }
 
-/// Whether a rate is within the limits, zero included.
+/// Returns true if a rate is within the limits, or zero.
 fn is_valid_rate(rate: f64) -> bool {
     (0.0..=MAX_RATE).contains(&rate)
 }
 
-/// Requests a second of all clients together. It is parsed from `500`, `10k` or `1.5M`.
+/// Requests per second of all clients together. It is parsed from `500`, `10k` or `1.5M`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate(f64);
 
 impl Rate {
-    /// `rate` requests a second.
+    /// Creates a constant rate, in requests per second.
     pub fn constant(rate: f64) -> Rate {
         Rate(rate)
     }
 
-    /// Requests a second.
+    /// Returns the requests per second.
     pub fn per_second(self) -> f64 {
         self.0
     }
 
-    /// The time, in seconds, before which `count` requests are due.
+    /// Returns the time in seconds within which `count` requests are due.
     pub(super) fn time_of(self, count: f64) -> f64 {
         count / self.0
     }
 
-    /// The rate, if it is outside the limits, or zero.
+    /// Returns the rate in requests per second if it is outside the limits or zero.
     pub(crate) fn invalid(self) -> Option<f64> {
         (!is_valid_rate(self.0) || self.0 == 0.0).then_some(self.0)
     }
@@ -225,7 +236,7 @@ mod tests {
             ("even", "constant, poisson, or burst:TIME"),
             ("burst:soon", "'soon' is not a time"),
             ("burst:0", "more than 0 and at most 1s"),
-            ("burst:2s", "bursts every 2s"),
+            ("burst:2s", "a burst period of 2s"),
         ] {
             let error = text.parse::<Arrivals>().unwrap_err();
             assert!(error.contains(part), "{error}");

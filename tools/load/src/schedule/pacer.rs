@@ -1,4 +1,4 @@
-//! The requests of one connection: which are due, which are in flight, and the times of each.
+//! The requests of one client: which are due, which are in flight, and the times of each.
 
 use super::due::DueTimes;
 use super::{Schedule, ThinkTime};
@@ -6,10 +6,10 @@ use crate::random::{Purpose, generator};
 use fastrand::Rng;
 use std::collections::VecDeque;
 
-/// The requests that may be sent now.
+/// Which requests may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The number of requests to send, which count as sent now.
+    /// This many requests are to be sent, and count as sent now.
     Send(usize),
     /// No request is due before this time.
     NotBefore(u64),
@@ -20,36 +20,40 @@ pub(crate) enum Claim {
 /// The times of a request, in ns of [`crate::clock`]: `due` ≤ `ready` ≤ `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestTimes {
-    /// When it was due: the start of its response time.
+    /// When it was due, which is the start of its response time.
     pub(crate) due: u64,
-    /// When it was due and its connection had a free slot. What lies between this and `sent` is the load's own delay.
+    /// When it was due and its connection had a free slot. The time from then until `sent` is the
+    /// load's own delay.
     pub(crate) ready: u64,
-    /// When it was sent: the start of its service time.
+    /// When it was sent, which is the start of its service time.
     pub(crate) sent: u64,
     /// The class of the request: an index into the plan's mix.
     pub(crate) class: u32,
 }
 
 impl RequestTimes {
-    /// The times of a request that was due, ready and sent at once.
+    /// Returns the times of a request that was due, ready and sent at the same time.
     pub(crate) fn all(at: u64) -> RequestTimes {
         RequestTimes { due: at, ready: at, sent: at, class: 0 }
     }
 }
 
-/// Claims requests as they become due, at most `depth` at once, and keeps their times until they are answered.
+/// Claims requests as they become due, with at most `depth` in flight, and keeps their times until
+/// they are answered.
 ///
-/// In a closed loop each slot has a due time: when a reply has freed it, plus the think time. In an open loop the schedule has
-/// them; a request that is due while no slot is free is claimed once one is.
+/// In a closed loop each free slot has a due time: the end of the think time after the reply that
+/// freed it. In an open loop the schedule has the due times, and a request that is due while no
+/// slot is free is claimed once one is.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     depth: usize,
     pace: Pace,
     in_flight: SlotQueue<RequestTimes>,
-    /// The due times of requests that are to be sent again, before all others; `None` as long as there was none.
-    #[expect(clippy::box_collection, reason = "there are many of these, and hardly any has one")]
+    /// The due times of requests to be sent again, which come before all others. `None` until there
+    /// has been one.
+    #[expect(clippy::box_collection, reason = "there are many pacers, and few ever need this")]
     to_resend: Option<Box<VecDeque<u64>>>,
-    /// When the last reply freed a slot while none was free.
+    /// Since when there has been a free slot on the connection.
     room_since: u64,
 }
 
@@ -64,8 +68,9 @@ enum Pace {
 }
 
 impl Pacer {
-    /// The requests of `client`, one of `clients`, of a schedule that begins now. The first requests of a closed loop are
-    /// due now; with a think time, after a first one, so that the clients do not begin together.
+    /// Creates the pacer of `client`, out of `clients`, for a schedule that starts now. The first
+    /// requests of a closed loop are due now, or after a first think time, so that the clients do
+    /// not start together.
     pub(crate) fn new(
         schedule: &Schedule,
         depth: usize,
@@ -91,23 +96,23 @@ impl Pacer {
         Pacer { depth, pace, in_flight: SlotQueue::new(depth), to_resend: None, room_since: now }
     }
 
-    /// Requests sent that are not answered.
+    /// Returns the number of requests that were sent and not answered.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The classes of the requests in flight.
+    /// Returns the classes of the requests in flight.
     pub(crate) fn classes(&self) -> impl Iterator<Item = u32> {
         self.in_flight.iter().map(|times| times.class)
     }
 
-    /// Whether another request fits.
+    /// Returns true if there is a free slot.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight.len() < self.depth
     }
 
-    /// Claims the requests that are due and fit, and at most so many; [`Claim::Send`] has their number. `now` is called only if one
-    /// fits.
+    /// Claims the requests that are due and have a free slot, at most `most`. [`Claim::Send`] has
+    /// their number. `now` is called only if a slot is free.
     pub(crate) fn claim(&mut self, most: usize, now: impl FnOnce() -> u64) -> Claim {
         if !self.has_room() {
             return Claim::Full;
@@ -129,18 +134,18 @@ impl Pacer {
         Claim::Send(sent)
     }
 
-    /// The last requests that were claimed, the oldest of them first.
+    /// Returns the last `requests` requests that were claimed, oldest first.
     pub(crate) fn claimed(&mut self, requests: usize) -> impl Iterator<Item = &mut RequestTimes> {
         self.in_flight.last_mut(requests)
     }
 
-    /// When the next request is due. A slot must be free.
+    /// Returns when the next request is due. There must be a free slot.
     fn next_due(&self) -> u64 {
         if let Some(&due) = self.to_resend.as_ref().and_then(|to_resend| to_resend.front()) {
             return due;
         }
         match &self.pace {
-            Pace::Closed { free, .. } => *free.first().expect("a slot that is free has a due time"),
+            Pace::Closed { free, .. } => *free.first().expect("each free slot has a due time"),
             Pace::Open(due) => due.next(),
         }
     }
@@ -155,13 +160,15 @@ impl Pacer {
         }
     }
 
-    /// The request in flight at a position is answered, 0 being the oldest one, which takes its place.
+    /// Removes the request in flight at `position`, because it was answered. Position 0 is the
+    /// oldest request, which moves to `position`.
     pub(crate) fn answer_at(&mut self, position: usize, now: u64) -> Option<RequestTimes> {
         self.in_flight.bring_forward(position);
         self.answer(now)
     }
 
-    /// The oldest request in flight is answered, or has failed; returns its times.
+    /// Removes the oldest request in flight, because it was answered or has failed. Returns its
+    /// times.
     pub(crate) fn answer(&mut self, now: u64) -> Option<RequestTimes> {
         if !self.has_room() {
             self.room_since = now;
@@ -176,20 +183,20 @@ impl Pacer {
         Some(times)
     }
 
-    /// A connection has been made: what was due before could not be sent.
+    /// Notes that a connection was made: requests that were due earlier could not be sent.
     pub(crate) fn connected(&mut self, now: u64) {
         self.room_since = now;
     }
 
-    /// Every request in flight has failed; returns how many.
+    /// Removes all requests in flight, because they failed. Returns how many there were.
     pub(crate) fn fail(&mut self, now: u64) -> u64 {
         let failed = self.in_flight.len() as u64;
         while self.answer(now).is_some() {}
         failed
     }
 
-    /// The request at a position in flight, counted as in [`Pacer::answer_at`], was not taken by the server, and is to be sent again. It
-    /// keeps its due time.
+    /// Queues the request at a position to be sent again with its due time, because the server has
+    /// not processed it. Positions count as in [`Pacer::answer_at`].
     pub(crate) fn requeue_at(&mut self, position: usize, now: u64) {
         if !self.has_room() {
             self.room_since = now;
@@ -205,7 +212,8 @@ impl Pacer {
         }
     }
 
-    /// The requests in flight were not taken by the server, and are to be sent again. They keep their due times.
+    /// Queues all requests in flight to be sent again with their due times, because the server has
+    /// not processed them.
     pub(crate) fn requeue_all(&mut self) {
         while self.in_flight.len() > 0 {
             self.requeue_at(0, self.room_since);
@@ -213,7 +221,7 @@ impl Pacer {
     }
 }
 
-/// A queue that needs no memory of its own if it has one place.
+/// A queue that needs no heap memory if it has one place. A load has two queues per connection.
 #[derive(Debug)]
 pub(super) enum SlotQueue<T> {
     One(Option<T>),
@@ -221,7 +229,7 @@ pub(super) enum SlotQueue<T> {
 }
 
 impl<T> SlotQueue<T> {
-    /// A queue with so many places. It grows if it needs more, unless it has one place.
+    /// Creates a queue with this many places. It grows if it needs more, unless it has one place.
     pub(super) fn new(places: usize) -> SlotQueue<T> {
         if places == 1 {
             SlotQueue::One(None)
@@ -246,19 +254,19 @@ impl<T> SlotQueue<T> {
         }
     }
 
-    /// Adds an element at the end. There must be a place.
+    /// Adds an element at the end. A queue of one place must be empty.
     #[inline]
     pub(super) fn push(&mut self, value: T) {
         match self {
             SlotQueue::One(one) => {
-                debug_assert!(one.is_none(), "a queue with one place was full");
+                debug_assert!(one.is_none(), "the only place of the queue is taken");
                 *one = Some(value);
             }
             SlotQueue::Many(many) => many.push_back(value),
         }
     }
 
-    /// Takes the first element.
+    /// Removes the first element.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         match self {
@@ -267,7 +275,7 @@ impl<T> SlotQueue<T> {
         }
     }
 
-    /// Exchanges the first element with the one at a position, if the queue is that long.
+    /// Swaps the first element with the one at `position`, if the queue is long enough.
     #[inline]
     pub(super) fn bring_forward(&mut self, position: usize) {
         match self {
@@ -278,7 +286,7 @@ impl<T> SlotQueue<T> {
         }
     }
 
-    /// All elements, in order.
+    /// Returns all elements, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let (one, many) = match self {
             SlotQueue::One(one) => (one.as_ref(), None),
@@ -287,7 +295,7 @@ impl<T> SlotQueue<T> {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    /// The last elements, so many, in order. There must be as many.
+    /// Returns the last `count` elements, in order. The queue must have that many.
     #[inline]
     pub(super) fn last_mut(&mut self, count: usize) -> impl Iterator<Item = &mut T> {
         let (one, many) = match self {
@@ -299,7 +307,7 @@ impl<T> SlotQueue<T> {
 }
 
 impl<T: Ord> SlotQueue<T> {
-    /// Inserts an element in front of those that are greater; at the end if none is.
+    /// Inserts an element before those that are greater, or at the end otherwise.
     pub(super) fn push_sorted(&mut self, value: T) {
         match self {
             SlotQueue::Many(many) => {
@@ -336,7 +344,7 @@ mod tests {
         assert_eq!(pacer.claim(usize::MAX, || 100), Claim::Send(2));
         assert_eq!(pacer.claim(usize::MAX, || unreachable!("nothing fits")), Claim::Full);
         assert_eq!(pacer.answer(150), times(100, 100, 100));
-        // It was sent later: its connection was made again.
+        // It was sent later, because its connection was made again.
         assert_eq!(pacer.claim(usize::MAX, || 155), Claim::Send(1));
         assert_eq!(pacer.answer(160), times(100, 100, 100));
         assert_eq!(pacer.answer(170), times(150, 150, 155));
@@ -378,15 +386,19 @@ mod tests {
         );
         assert_eq!(pacer.claim(usize::MAX, || 1450), Claim::Full);
         assert_eq!(pacer.answer(1500), times(1000, 1000, 1000));
-        assert_eq!(pacer.answer(1500), times(1100, 1100, 1450), "its sending was the load's delay");
+        assert_eq!(pacer.answer(1500), times(1100, 1100, 1450), "the load's own delay is wrong");
         assert_eq!(pacer.claim(usize::MAX, || 1510), Claim::Send(2));
-        assert_eq!(pacer.answer(1600), times(1200, 1500, 1510), "it waited for a slot until 1500");
+        assert_eq!(
+            pacer.answer(1600),
+            times(1200, 1500, 1510),
+            "the time of waiting for a slot is wrong"
+        );
     }
 
     #[test]
     fn requeued_request_keeps_its_due_time() {
         for mut pacer in [closed(ThinkTime::None, 3, 1000), open(2e9, 3, 1000)] {
-            assert_eq!(pacer.claim(2, || 1001), Claim::Send(2), "no more than asked for");
+            assert_eq!(pacer.claim(2, || 1001), Claim::Send(2), "claimed more than two requests");
             pacer.claimed(1).for_each(|times| times.class = 7);
             assert_eq!(pacer.claim(usize::MAX, || 1001), Claim::Send(1));
             let first = pacer.answer(1010).unwrap();
@@ -404,7 +416,7 @@ mod tests {
         for mut pacer in [open(1e7, 4, 1000), closed(ThinkTime::None, 4, 1000)] {
             assert_eq!(pacer.claim(usize::MAX, || 1300), Claim::Send(4));
             let due: Vec<_> = pacer.in_flight.iter().map(|times| times.due).collect();
-            // The oldest one takes its place: 1, 0, 3.
+            // The oldest request moves to its position, so the order is 1, 0, 3.
             pacer.requeue_at(2, 1400);
             pacer.requeue_at(1, 1400);
             pacer.requeue_at(9, 1400);
@@ -424,17 +436,17 @@ mod tests {
         assert_eq!((pacer.fail(50), pacer.fail(50)), (2, 0));
         pacer.claim(usize::MAX, || 60);
         let times = pacer.answer(70).unwrap();
-        assert_eq!((times.due, times.sent), (50, 60), "the next ones are due at the failure");
+        assert_eq!((times.due, times.sent), (50, 60), "the next request is not due at the failure");
         let mut pacer = open(1e8, 2, 0);
         pacer.claim(usize::MAX, || 15);
         assert_eq!(pacer.fail(50), 2);
         pacer.claim(1, || 60);
-        assert_eq!(pacer.answer(70).unwrap().due, 20, "the schedule goes on");
+        assert_eq!(pacer.answer(70).unwrap().due, 20, "the schedule did not continue");
     }
 
     proptest! {
-        /// Whatever the schedule: requests are claimed in order of their due times, none early, never more than fit, and
-        /// each is answered once with its times.
+        /// With any schedule, requests are claimed in order of their due times, never early and
+        /// never more than fit, and each is answered once with its times.
         #[test]
         fn claimed_requests_are_in_order_and_keep_their_times(
             kind in 0_usize..5,
@@ -467,8 +479,7 @@ mod tests {
             }
         }
 
-        /// A server that answers at once gets every request of the schedule, and of a closed loop one for each reply and
-        /// think time.
+        /// A server that answers at once gets every request of the schedule.
         #[test]
         fn immediate_replies_get_the_full_rate(rate in 1000.0_f64..1e6, depth in 1_usize..5) {
             let mut pacer = open(rate, depth, 0);

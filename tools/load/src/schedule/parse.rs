@@ -1,4 +1,4 @@
-//! Rates and think times as text.
+//! Parsing of rates and think times.
 
 use super::{Rate, ThinkTime};
 use crate::invalid::{InvalidValue, invalid};
@@ -9,10 +9,11 @@ fn error(text: &str, what: &str) -> InvalidValue {
     invalid(format!("'{text}' {what}"))
 }
 
-/// Parses a number of requests or of requests a second: `500`, `0.5`, `10k`, `1.5M`, with or without `/s`.
+/// Parses a number of requests, or of requests per second: `500`, `0.5`, `10k`, `1.5M`, with or
+/// without `/s`.
 ///
 /// # Errors
-/// If it is no such number.
+/// Fails if the text is not such a number.
 ///
 /// ```
 /// assert_eq!(annulus_load::parse_number("1.5k"), Ok(1500.0));
@@ -26,7 +27,8 @@ pub fn parse_number(text: &str) -> Result<f64, InvalidValue> {
         _ => (number, 1.0),
     };
     let value = digits.parse::<f64>().ok().filter(|value| value.is_finite());
-    // "inf", "nan" and "1e5" are numbers to the standard library; the last of them is one here, too.
+    // The standard library also accepts "inf", "nan" and "1e5" as numbers; only the last one is
+    // accepted here.
     value
         .map(|value| value * factor)
         .ok_or_else(|| error(text, "is not a number: write 500, 10k or 1.5M"))
@@ -60,7 +62,7 @@ impl FromStr for Rate {
     }
 }
 
-/// `10ms`, `5ms..20ms` or `exp:10ms`.
+/// Parses `10ms`, `5ms..20ms` or `exp:10ms`.
 impl FromStr for ThinkTime {
     type Err = InvalidValue;
 
@@ -73,7 +75,7 @@ impl FromStr for ThinkTime {
         };
         let (least, most) = (parse_time(least)?, parse_time(most)?);
         if least > most {
-            return Err(error(text, "ends before it begins: write the shorter time first"));
+            return Err(error(text, "ends before it starts: write the shorter time first"));
         }
         Ok(ThinkTime::Uniform(least, most))
     }

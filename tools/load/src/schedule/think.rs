@@ -1,4 +1,4 @@
-//! The time between a reply and the next request of a closed loop.
+//! The time between a reply and the next request in a closed loop.
 
 use crate::random::exponential;
 use fastrand::Rng;
@@ -24,9 +24,9 @@ pub enum ThinkTime {
     None,
     /// Always this time.
     Fixed(Duration),
-    /// Each time from the first to the second is equally likely.
+    /// Every time from the first to the second is equally likely.
     Uniform(Duration, Duration),
-    /// Exponentially distributed with this mean, as the pauses of people are modelled.
+    /// Exponentially distributed with this mean, which is how pauses of people are modelled.
     Exponential(Duration),
 }
 
@@ -41,7 +41,7 @@ impl ThinkTime {
         }
     }
 
-    /// The longest time of the description.
+    /// Returns the longest time that was specified.
     pub(crate) fn longest(self) -> Duration {
         match self {
             ThinkTime::None => Duration::ZERO,

@@ -2,37 +2,39 @@
 
 use std::time::Duration;
 
-/// The first pause, and the longest one.
+/// The full pause after the first failure, and the longest full pause. A client waits half of it,
+/// plus its own part of the other half.
 const PAUSE_LIMITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// A pause that doubles with each failure until a reply has come. Clients that fail together return at different times.
+/// A pause that doubles with each failure until a reply arrives. Clients that fail together wait
+/// for different times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     /// Failures since the last reply.
     failures: u8,
-    /// The part of the second half of a pause that this client waits, in 256ths.
+    /// This client's part of the second half of a pause, in 255ths.
     share: u8,
 }
 
 impl Backoff {
     pub(super) fn new(client: usize) -> Backoff {
-        // Neighbours are far from each other.
+        // This spreads the shares of neighbouring clients.
         Backoff { failures: 0, share: (client as u8).wrapping_mul(159) }
     }
 
-    /// How long to wait now; nothing unless there was a failure.
+    /// Returns how long to wait now: nothing without a failure.
     pub(super) fn pause(self) -> Duration {
         let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
         let pause = (PAUSE_LIMITS[0] * 2_u32.pow(doublings.into())).min(PAUSE_LIMITS[1]);
         pause / 2 + pause / 2 * u32::from(self.share) / 255
     }
 
-    /// A failure.
+    /// Counts a failure.
     pub(super) fn raise(&mut self) {
         self.failures = (self.failures + 1).min(8);
     }
 
-    /// A reply has come.
+    /// Resets the pause, because a reply has arrived.
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,7 +1,8 @@
-//! A client on the runtime: sends requests over one connection after the other, and takes the replies.
+//! A client on the runtime: sends requests over successive connections, and receives the replies.
 //!
-//! One poll takes everything that has come, then writes what is due: a reply frees a slot that the next request uses in the same turn.
-//! Both directions go on at the same time, since a server may reply to a long request before it has received all.
+//! One poll takes all received bytes and then writes the due requests, so a slot that a reply frees
+//! is used again in the same turn. Both directions proceed at the same time, because a server may
+//! start its reply before it has received all of a long request.
 
 use super::StreamClientKind;
 use super::backoff::Backoff;
@@ -23,29 +24,29 @@ use std::time::Duration;
 /// How long to wait for more bytes after a wrong one.
 pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
-/// One client.
+/// One client, with its current connection's state.
 pub(super) struct StreamClient<X: Exchange + 'static> {
     number: usize,
     context: Rc<ThreadContext<StreamClientKind<X>>>,
     exchange: X,
-    /// Requests that are written, of which so many bytes were accepted.
+    /// Written requests, and how many bytes of them the connection has accepted.
     out: X::Out,
     accepted: usize,
     pacer: Pacer,
-    /// Requests that may still be written to this connection.
+    /// Number of requests that may still be written to this connection.
     requests_left: u64,
     backoff: Backoff,
-    /// Until the next request is due, at this time.
+    /// The timer for the next due request, with its due time.
     sleep: Option<(u64, Sleep)>,
     activity: Rc<Activity>,
 }
 
-/// Why a connection is no longer used, without a failure.
+/// Why a connection is no longer used, other than a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CloseReason {
     /// The run is over.
     RunOver,
-    /// The plan or the server asks for another one.
+    /// The plan or the server requires a new connection.
     Replace,
 }
 
@@ -73,9 +74,10 @@ impl<X: Exchange + 'static> StreamClient<X> {
         Rc::clone(&self.activity)
     }
 
-    /// Exchanges messages until the run is over. A failure is recorded; the client then goes on with another connection, or ends.
+    /// Exchanges messages until the run is over. After a failure, which is recorded, the client
+    /// makes a new connection or ends.
     pub(super) fn run(self, transport: Connection) -> impl Future<Output = ()> {
-        // Moved once, so that the task has room for one copy.
+        // Move the client only once, so that the task has room for only one copy.
         let mut client = self;
         async move {
             let mut transport = transport;
@@ -87,7 +89,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
                     Err(_) => return,
                 }
                 drop(transport);
-                // Few connections are replaced at the same time: the memory for it is not part of the task.
+                // Few connections are replaced at the same time, so the memory for it is not part
+                // of the task.
                 match Box::pin(client.reconnect()).await {
                     Some(next) => transport = next,
                     None => return,
@@ -96,7 +99,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Uses a connection as long as it may be used.
+    /// Exchanges messages over a connection until it is no longer used.
     async fn run_connection(&mut self, transport: &mut Connection) -> Result<CloseReason, Fault> {
         match poll_fn(|cx| self.poll_exchange(transport, cx)).await {
             Ok(CloseReason::RunOver) => self.close(transport).await.map(|()| CloseReason::RunOver),
@@ -118,7 +121,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
             match taken {
                 Ok(Some(taken)) => taken?,
                 Ok(None) => return Poll::Ready(self.on_close()),
-                // A server that has said so may reset the connection, if there are requests that it did not read.
+                // A server that has announced the close may reset the connection if it has not read
+                // all requests.
                 Err(_) if self.exchange.must_close() => {
                     return Poll::Ready(Ok(self.close_reason()));
                 }
@@ -135,7 +139,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
             .map_or(Poll::Pending, |check_close_reason| Poll::Ready(Ok(check_close_reason)))
     }
 
-    /// Takes received bytes; sets `now` if there are replies.
+    /// Takes received bytes, and sets `now` if there are replies.
     fn take(&mut self, bytes: &[u8], now: &mut Option<u64>) -> Result<(), Fault> {
         let StreamClient { exchange, pacer, context, .. } = self;
         let mut recorder = context.recorder.borrow_mut();
@@ -159,7 +163,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         if was_requested { taken } else { Err(Fault::unrequested_reply()) }
     }
 
-    /// The server has closed its side.
+    /// Handles the server closing its side.
     #[cold]
     fn on_close(&mut self) -> Result<CloseReason, Fault> {
         let StreamClient { exchange, pacer, context, .. } = self;
@@ -180,14 +184,14 @@ impl<X: Exchange + 'static> StreamClient<X> {
         taken?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
-            // Requests that the server did not take are sent again.
+            // Requests that the server has not processed are sent again.
             _ if self.exchange.must_close() => Ok(self.close_reason()),
             0 => Ok(self.close_reason()),
             requests => Err(Fault::unanswered(requests)),
         }
     }
 
-    /// The server wants no further request on this connection.
+    /// Returns why the connection is no longer used when the server accepts no further requests.
     fn close_reason(&self) -> CloseReason {
         if self.context.is_open.get() { CloseReason::Replace } else { CloseReason::RunOver }
     }
@@ -226,12 +230,12 @@ impl<X: Exchange + 'static> StreamClient<X> {
         self.requests_left > 0 && self.context.is_open.get() && !self.is_refusing()
     }
 
-    /// Whether the server takes no further request on this connection.
+    /// Returns true if the server accepts no further requests on this connection.
     fn is_refusing(&self) -> bool {
         self.exchange.must_close() || self.exchange.is_draining()
     }
 
-    /// Writes requests that were claimed, to be sent.
+    /// Writes claimed requests to the buffer.
     fn write(&mut self, requests: usize) {
         self.requests_left -= requests as u64;
         let mut recorder = self.context.recorder.borrow_mut();
@@ -243,7 +247,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         self.activity.update(self.pacer.in_flight());
     }
 
-    /// Waits until the stream has accepted all written bytes.
+    /// Waits until the connection has accepted all written bytes.
     fn poll_flush(
         &mut self,
         transport: &mut Connection,
@@ -263,7 +267,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready at a time in ns, or at once if that is over.
+    /// Waits until a time in ns; ready at once if it has passed.
     fn poll_due(&mut self, at: u64, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.sleep.as_ref().is_none_or(|(until, _)| *until != at) {
             let wait = Duration::from_nanos(at.saturating_sub(clock::nanos()));
@@ -277,12 +281,13 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
         let Some((_, sleep)) = &mut self.sleep else { return Poll::Ready(()) };
         ready!(Pin::new(sleep).poll(cx));
-        // The timer's clock may be behind this one: then the rest of the time is waited for, too.
+        // The timer's clock may be behind this one, in which case the caller waits again for the
+        // rest.
         self.sleep = None;
         Poll::Ready(())
     }
 
-    /// Whether the connection is used up.
+    /// Returns why the connection is no longer used, or `None` if it still is.
     fn check_close_reason(&self) -> Option<CloseReason> {
         let is_open = self.context.is_open.get();
         let is_idle = self.pacer.in_flight() == 0 && self.out.len() == 0;
@@ -293,8 +298,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
             .then_some(CloseReason::Replace)
     }
 
-    /// Half-closes and waits for the server's close; any further reply is an error. Every reply has arrived, so it does not matter how
-    /// the connection ends.
+    /// Closes the client's side and waits for the server to close. Any further reply is an error.
+    /// All replies have arrived, so it does not matter how the connection ends.
     async fn close(&mut self, transport: &mut Connection) -> Result<(), Fault> {
         self.activity.set_stage(Stage::Closing);
         if poll_fn(|cx| transport.poll_shutdown(cx)).await.is_err() {
@@ -316,8 +321,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
         Ok(())
     }
 
-    /// Distinguishes wrong bytes from too many, if the exchange can: a reply sent twice looks wrong at first, but then more arrives
-    /// than expected.
+    /// Distinguishes wrong bytes from too many, if the exchange can: a reply that is sent twice
+    /// first looks wrong, but then more bytes arrive than expected.
     async fn classify(&mut self, transport: &mut Connection, fault: Fault) -> Fault {
         let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
         if fault.kind != FaultKind::WRONG_BYTES {
@@ -333,7 +338,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// The connection has failed; whether the client goes on with another one.
+    /// Handles the failure of the connection. Returns true if the client makes a new one.
     fn on_failure(&mut self, fault: &Fault) -> bool {
         self.context.recorder.borrow_mut().failed(self.pacer.classes());
         self.pacer.fail(clock::nanos());
@@ -342,8 +347,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
         self.context.kind.streams.reconnect && self.context.is_open.get()
     }
 
-    /// Connects anew; `None` if the run is over, or if that failed and the plan has no second attempt. Requests that the last connection
-    /// did not take are sent again.
+    /// Makes a new connection. Returns `None` if the run is over, or if connecting failed and the
+    /// plan does not reconnect. Requests that the last connection did not process are sent again.
     async fn reconnect(&mut self) -> Option<Connection> {
         self.activity.set_stage(Stage::Connecting);
         self.pacer.requeue_all();
@@ -357,7 +362,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
             if !pause.is_zero() {
                 self.until_run_ends(time::sleep(pause)).await?;
             }
-            // A connection that brings no reply is not replaced at once.
+            // If no reply arrives on the connection, its replacement must wait.
             self.backoff.raise();
             match self.until_run_ends(self.context.connect()).await? {
                 Ok(transport) => {
@@ -375,7 +380,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Waits for a future; `None` if the run is over first.
+    /// Waits for a future, or returns `None` if the run ends first.
     async fn until_run_ends<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|cx| match self.context.is_open.get() {
@@ -389,33 +394,34 @@ impl<X: Exchange + 'static> StreamClient<X> {
 /// The stage of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It connects, or waits before it does.
+    /// The client connects, or pauses before connecting.
     Connecting,
-    /// It sends requests and receives replies.
+    /// The client sends requests and receives replies.
     #[default]
     Exchanging,
-    /// Every reply has arrived, and only the server's close is awaited.
+    /// All replies have arrived, and the client waits only for the server to close.
     Closing,
 }
 
-/// The activity of one client.
+/// The activity of a client: what the sweep of its thread needs to see, and how the sweep reaches
+/// the client.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     changes: Cell<u64>,
     in_flight: Cell<u32>,
     stage: Cell<Stage>,
-    /// The sweep has found that the server is silent.
+    /// Whether the sweep has found the server silent for too long.
     has_expired: Cell<bool>,
     waker: OnceCell<Waker>,
 }
 
 impl Activity {
-    /// How often bytes were sent or received.
+    /// Returns how often bytes were sent or received, or the stage changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes.get()
     }
 
-    /// Whether a reply is awaited.
+    /// Returns true if a reply is expected.
     pub(super) fn is_waiting(&self) -> bool {
         self.in_flight.get() > 0
     }
@@ -434,13 +440,13 @@ impl Activity {
         self.changes.set(self.changes.get().wrapping_add(1));
     }
 
-    /// `in_flight` requests are in flight now.
+    /// Records activity, and the number of requests in flight.
     pub(super) fn update(&self, in_flight: usize) {
         self.touch();
         self.in_flight.set(in_flight as u32);
     }
 
-    /// The client fails with a time-out.
+    /// Makes the client fail with a timeout.
     pub(super) fn expire(&self) {
         self.has_expired.set(true);
         self.wake();
@@ -455,7 +461,7 @@ impl Activity {
         self.waker.get_or_init(|| cx.waker().clone());
     }
 
-    /// Has the client look at its state.
+    /// Wakes the client to check its state.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();

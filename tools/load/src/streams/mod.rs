@@ -1,8 +1,8 @@
-//! Requests over connections that stay open.
+//! Requests over connections.
 //!
-//! Each client keeps a number of requests in flight, and sends the next one when a reply arrives (a closed loop) or at fixed times (an
-//! open loop). What a request and a reply are is the protocol's ([`crate::exchange`]); when a request is due, the schedule's
-//! ([`crate::schedule`]).
+//! Each client keeps a number of requests in flight. It sends the next one when a reply arrives (a
+//! closed loop) or at scheduled times (an open loop). The protocol defines requests and replies
+//! ([`crate::exchange`]), and the schedule determines when a request is due ([`crate::schedule`]).
 
 mod backoff;
 mod client;
@@ -32,7 +32,7 @@ use client::{Activity, Stage, StreamClient};
 use std::rc::Rc;
 use std::time::Duration;
 
-const PLAN_IS_VALID: &str = "the plan was checked";
+const PLAN_IS_VALID: &str = "the plan has been validated";
 
 /// Runs the protocol of a plan.
 pub(crate) fn run(
@@ -77,11 +77,11 @@ pub(crate) fn run(
     }
 }
 
-/// Clients that exchange messages over connections, as a thread of the load has them.
+/// The kind of clients that exchange messages over connections. Each thread of the load has one.
 pub(crate) struct StreamClientKind<X> {
     connector: Connector,
     streams: Streams,
-    /// Makes the exchange of a client. Clients of the whole run are counted from 0.
+    /// Creates the exchange of a client. The clients of the whole run count from 0.
     new_exchange: Box<dyn Fn(usize) -> X>,
 }
 
@@ -123,7 +123,7 @@ impl<X: Exchange + 'static> ClientKind for StreamClientKind<X> {
     }
 }
 
-/// A client, as the sweep sees it.
+/// A stream client as its thread's sweep sees it.
 pub(crate) struct StreamClientHandle {
     activity: Rc<Activity>,
     idle: IdleTracker,

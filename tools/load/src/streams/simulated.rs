@@ -1,4 +1,5 @@
-//! The client on the simulated kernel: any cut of the replies, and connections that break at any byte.
+//! Tests of the client on the simulated kernel, with replies split anywhere and connections that
+//! break at any byte.
 
 use super::StreamClientKind;
 use crate::clock;
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// A server that echoes in pieces of any length, and breaks each connection after so many bytes.
+/// Echoes in pieces of any length, and breaks each connection after a random number of bytes from
+/// the range.
 async fn serve(listener: TcpListener, seed: u64, bytes: std::ops::Range<u64>) -> io::Result<()> {
     let mut random = Random::new(seed);
     loop {
@@ -46,8 +48,8 @@ async fn echo(mut stream: TcpStream, mut random: Random, mut left: u64) -> io::R
     Ok(())
 }
 
-/// Runs clients for some milliseconds of virtual time, until every request has ended, against a server that breaks connections after
-/// so many bytes.
+/// Runs clients for some milliseconds of virtual time, until every request has ended, against a
+/// server that breaks connections after a number of bytes from the range.
 fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interval, Faults) {
     let mut random = Random::new(seed);
     let latency = Duration::from_micros(random.between(1, 300));
@@ -77,7 +79,7 @@ fn exchange(seed: u64, bytes: std::ops::Range<u64>, reconnect: bool) -> (Interva
         pool.start(clock::nanos());
         time::sleep(Duration::from_millis(20)).await;
         pool.close();
-        // Requests that end now count, too.
+        // Requests that end after the close count, too.
         pool.open(0..0);
         pool.finish().await;
         pool.end().await;

@@ -1,11 +1,15 @@
-//! The threads of the load: each has a runtime with its share of the clients, and the calling thread observes.
+//! The threads of a load. Each worker thread has a runtime with its share of the clients, and the
+//! calling thread observes.
 //!
-//! The calling thread commands the threads ([`Command`]), and they report how far they are ([`Event`]): all connect; once every
-//! client is connected all start at the same time; after the warm-up all stop for as long as the observer takes to open the
-//! window, so that the server is idle then (ADR 0017), and again when the window closes. Each thread closes the window by its own
-//! clock. Nothing is shared between threads while clients work, so one thread costs what it would cost without the others.
+//! The calling thread sends [`Command`]s to the worker threads, and they report [`Event`]s. All of
+//! them connect their clients, and start them together once every client is connected. After the
+//! warm-up they pause for as long as the observer takes to open the window, so that the server is
+//! idle then, and they pause again when the window closes. Each thread closes the window by its own
+//! clock. Threads share nothing on the path of a message, so each one costs as much as it would
+//! alone.
 //!
-//! A [`ClientKind`] says of which kind the clients are: connections that exchange messages ([`crate::streams`]), or sockets of datagrams ([`crate::datagrams`]).
+//! A [`ClientKind`] determines what the clients are: connections that exchange messages
+//! ([`crate::streams`]), or datagram sockets ([`crate::datagrams`]).
 
 mod observe;
 mod pool;
@@ -28,54 +32,54 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The measured time, and the CPU time of the load in it.
+/// The measured time, and the CPU time of the load during it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measurement {
     /// When measuring began, since the Unix epoch.
     pub(crate) started: Duration,
     pub(crate) length: Duration,
     pub(crate) cpu: Duration,
-    /// How long the threads were ready to run and did not, together, if that is known.
+    /// The total time for which threads were ready to run but did not run, if it is known.
     pub(crate) core_wait: Option<Duration>,
     /// Whether the observer ended the run early.
     pub(crate) interrupted: bool,
 }
 
 impl Measurement {
-    /// An amount divided by the measured time; 0 if nothing was measured.
+    /// Divides an amount by the measured seconds; returns 0 if nothing was measured.
     pub(crate) fn per_second(self, amount: f64) -> f64 {
         if self.length.is_zero() { 0.0 } else { amount / self.length.as_secs_f64() }
     }
 
-    /// Nothing was measured, as the run was interrupted before.
+    /// Returns the measurement of a run that was interrupted before measuring began.
     pub(crate) fn interrupted() -> Measurement {
         Measurement { interrupted: true, ..Measurement::default() }
     }
 }
 
-/// A command to a thread.
+/// A command to a worker thread.
 #[derive(Clone, Copy, Debug)]
 enum Command {
-    /// Start the clients: all threads began then.
+    /// Start the clients with this start time, which is the same on all threads.
     Start(u64),
-    /// Stand still until released, then measure.
+    /// Pause until released, then measure.
     Open,
     /// Close the window early.
     Close,
 }
 
-/// A report of a thread.
+/// A report from a worker thread.
 #[derive(Debug)]
 enum Event {
-    /// The runtime of the thread runs on this driver, or cannot be made.
+    /// The runtime uses this driver, or could not be created.
     Ready(io::Result<String>),
-    /// Whether the clients of the thread are connected.
+    /// Whether all clients of the thread are connected.
     Connected(bool),
-    /// The thread stands still, before the window opens.
+    /// The thread has paused before the window opens.
     Paused,
-    /// Every client of the thread has ended.
+    /// All clients of the thread have ended.
     Finished,
-    /// The thread has closed the window, and stands still.
+    /// The thread has closed the window and paused.
     Closed { length: Duration, cpu: Duration },
     /// The thread has ended.
     Ended,
@@ -86,7 +90,7 @@ pub(crate) struct RunContext {
     pub(crate) plan: Plan,
     pub(crate) faults: FaultLog,
     pub(crate) collector: Arc<Collector>,
-    /// Connections begun.
+    /// Number of connections attempted so far.
     connections: AtomicUsize,
 }
 
@@ -109,46 +113,48 @@ pub(crate) struct ThreadContext<K> {
     pub(crate) recorder: RefCell<Recorder>,
     /// Whether clients send further requests.
     pub(crate) is_open: Cell<bool>,
-    /// Bounds the connects in progress.
+    /// Limits the number of connects in progress.
     connecting: Semaphore,
 }
 
 impl<K: ClientKind> ThreadContext<K> {
-    /// The context of one of `threads` threads.
+    /// Creates the context of one of `threads` threads.
     pub(super) fn new(run: &Arc<RunContext>, kind: K, threads: usize) -> ThreadContext<K> {
         let connecting = Semaphore::new((MAX_CONNECTS / threads).max(1));
         let recorder = RefCell::new(Recorder::new(&run.collector));
         ThreadContext { run: Arc::clone(run), kind, recorder, is_open: Cell::new(true), connecting }
     }
 
-    /// Waits for a turn to connect, and connects.
+    /// Waits for a permit, and connects.
     pub(crate) async fn connect(&self) -> Result<K::Opened, Fault> {
-        let _permit = self.connecting.acquire().await.expect("it is never closed");
+        let _permit = self.connecting.acquire().await.expect("the semaphore is never closed");
         let number = self.run.connections.fetch_add(1, Relaxed);
         self.kind.connect(&self.run.plan, number).await
     }
 }
 
-/// Clients from which on memory matters more than the fewest receives of large replies.
+/// With more clients than this, saving memory matters more than receiving large replies in few
+/// pieces.
 const MANY_CLIENTS: usize = 1000;
-/// Bytes of all buffers, for many clients, unless these are fewer than [`MIN_BUFFERS`].
+/// Total size of the receive buffers for many clients, unless that is fewer than [`MIN_BUFFERS`].
 const TOTAL_BUFFER_BYTES: usize = 1 << 20;
-/// The fewest buffers, so that large replies still come in pieces of the pool.
+/// The minimum number of buffers, so that large replies are still received into the pool.
 const MIN_BUFFERS: usize = 16;
-/// The least and the largest buffer. A multiple of the page is asked for.
+/// The minimum and maximum size of a buffer.
 const BUFFER_SIZE_RANGE: [usize; 2] = [4 << 10, 256 << 10];
 
-/// The settings of the runtime of a thread.
+/// The settings of a worker thread's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuntimeSettings {
     driver: DriverChoice,
-    /// Bytes of a receive buffer, and how many there are, unless they are the runtime's own.
+    /// The size and number of receive buffers, or `None` for the runtime's own default.
     buffers: Option<(u32, u32)>,
 }
 
 impl RuntimeSettings {
-    /// For so many clients of a thread, whose replies have about so many bytes. A reply takes a buffer until its client has seen it: thousands
-    /// that come at once would take a large one each, or memory of their own.
+    /// Chooses settings for a thread with this many clients, whose replies have about `reply`
+    /// bytes. A reply occupies a buffer until its client has seen it, so thousands of replies at
+    /// once would occupy one large buffer each, or need memory of their own.
     pub(crate) fn new(driver: DriverChoice, clients: usize, reply: usize) -> RuntimeSettings {
         let [least, most] = BUFFER_SIZE_RANGE;
         let size = reply.clamp(least, most).next_power_of_two();

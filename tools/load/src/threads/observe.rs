@@ -1,4 +1,4 @@
-//! The calling thread's part: starts the threads, opens and closes the window, and observes.
+//! The calling thread: starts the worker threads, opens and closes the window, and observes.
 
 use super::pool::{ClientKind, ClientPool};
 use super::worker::{WorkerChannels, run_worker};
@@ -16,19 +16,20 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often to notify the observer of progress, and to ask it for an interruption.
+/// How often to report progress to the observer, and to check whether it interrupts.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Commands that a thread may not have taken yet.
+/// How many commands a worker may have left unread.
 const COMMAND_CAPACITY: usize = 8;
 
-/// The measurements of the threads.
+/// What the worker threads have measured, and the driver they used.
 pub(crate) struct ThreadResults {
     pub(crate) driver: String,
     pub(crate) measured: Measurement,
 }
 
-/// Runs clients of a kind on the threads of the plan. The observer is shown the intervals that are complete with the progress.
+/// Runs clients of one kind on the planned number of threads. The observer gets the complete
+/// intervals together with the progress.
 pub(crate) fn run<K: ClientKind>(
     run: &Arc<RunContext>,
     settings: RuntimeSettings,
@@ -63,14 +64,14 @@ pub(crate) fn run<K: ClientKind>(
             run.faults.interrupt();
         }
         let WorkerStates { driver, .. } = std::mem::take(&mut threads.states);
-        // Threads that still have clients give them up.
+        // Dropping the channels makes workers abandon the clients that they still have.
         drop(threads);
         handles.into_iter().for_each(join);
         measured.map(|measured| ThreadResults { driver, measured })
     })
 }
 
-/// Waits for the end of a thread; its panic goes on here.
+/// Waits for a thread to end, and resumes its panic here.
 fn join(handle: ScopedJoinHandle<'_, ()>) {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
@@ -80,14 +81,14 @@ struct WorkerHandle {
     release: mpsc::Sender<()>,
 }
 
-/// How far the threads are: the number of threads that have reported each event, and what the events had.
+/// Progress of the workers: how many of them have reported each event, and the data of the events.
 #[derive(Default)]
 struct WorkerStates {
     driver: String,
     error: Option<io::Error>,
     ready: usize,
     connected: usize,
-    /// Not every client of a thread could connect.
+    /// Whether some client could not connect.
     is_incomplete: bool,
     paused: usize,
     finished: usize,
@@ -131,7 +132,8 @@ struct Workers<'a> {
 }
 
 impl Workers<'_> {
-    /// Measures nothing unless every client of every thread is connected.
+    /// Runs all stages of the workers. Measures nothing unless every client of every worker is
+    /// connected.
     fn run(&mut self) -> Result<Measurement, LoadError> {
         let count = self.workers.len();
         let ready = self.wait(None, |states| states.ready == count || states.error.is_some());
@@ -158,12 +160,12 @@ impl Workers<'_> {
         Ok(measured)
     }
 
-    /// The window, from one standstill of all threads to the other.
+    /// Measures one window, from one pause of all workers to the other.
     fn measure(&mut self) -> Measurement {
         let count = self.workers.len();
         self.send_command(Command::Open);
         self.await_event(|states| states.paused == count);
-        // Threads that finished in the warm-up report it again.
+        // Workers that finished during the warm-up report it again.
         self.states.finished = 0;
         let core_wait = run_queue::core_wait();
         self.observer.window_opened();
@@ -186,7 +188,8 @@ impl Workers<'_> {
         Measurement { started, length, cpu, core_wait, interrupted: ended.is_break() }
     }
 
-    /// Waits until `done`, or for as long as `limit`; breaks if the observer interrupts, or a thread has panicked.
+    /// Waits until `done` returns true, at most for `limit`. Breaks if the observer interrupts or a
+    /// worker has panicked.
     fn wait(
         &mut self,
         limit: Option<Duration>,
@@ -195,7 +198,7 @@ impl Workers<'_> {
         self.wait_with(limit, done, |_| ())
     }
 
-    /// As [`wait`](Self::wait); `each` is called about ten times a second.
+    /// Like [`wait`](Self::wait), but calls `each` about every 100 ms.
     fn wait_with(
         &mut self,
         limit: Option<Duration>,
@@ -209,7 +212,7 @@ impl Workers<'_> {
             if done(&self.states) || limit.is_some_and(|limit| elapsed >= limit) {
                 return ControlFlow::Continue(());
             }
-            // Before the window is closed, only a panic ends a thread.
+            // Before the window is closed, only a panic ends a worker.
             if self.states.ended > 0 && self.states.closed == 0 {
                 return ControlFlow::Break(());
             }
@@ -225,7 +228,7 @@ impl Workers<'_> {
         }
     }
 
-    /// Waits until `done`, which comes soon, or until a thread has ended.
+    /// Waits until `done` returns true, which is expected soon, or a worker has ended.
     fn await_event(&mut self, done: impl Fn(&WorkerStates) -> bool) {
         while !done(&self.states) && self.states.ended == 0 {
             if self.receive(PROGRESS_INTERVAL).is_break() {
@@ -234,7 +237,7 @@ impl Workers<'_> {
         }
     }
 
-    /// Waits for one event; breaks if no thread is left.
+    /// Waits for one event. Breaks if no worker is left.
     fn receive(&mut self, limit: Duration) -> ControlFlow<()> {
         match self.events.recv_timeout(limit) {
             Ok(event) => self.states.apply(event),
@@ -251,7 +254,7 @@ impl Workers<'_> {
         self.observer.progress(Progress { elapsed: elapsed.min(total), total, responses });
     }
 
-    /// A thread that does not take it has ended.
+    /// A worker that does not take the command has ended.
     fn send_command(&self, command: Command) {
         self.workers.iter().for_each(|thread| _ = thread.commands.try_send(command));
     }

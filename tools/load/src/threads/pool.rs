@@ -1,4 +1,5 @@
-//! The clients of a thread, whatever they exchange, and the sweep that finds those without a reply.
+//! The clients of a worker thread, whatever they exchange, and the sweep that finds those without a
+//! reply.
 
 use super::{RunContext, ThreadContext};
 use crate::clock;
@@ -11,30 +12,31 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connects in progress at once, over all threads. More would overflow a server's backlog, and a dropped SYN is repeated
-/// only after a second.
+/// The number of connects in progress at once, divided among all threads. More would overflow a
+/// server's backlog, and a dropped SYN is repeated only after a second.
 pub(super) const MAX_CONNECTS: usize = 64;
 
-/// How long a server may take to close after the client's half-close. Exceeding it is no failure: every reply has
-/// arrived. An interrupted run waits no longer for what is in flight.
+/// How long a server may take to close after the client's half-close. Exceeding it is not a
+/// failure, because every reply has arrived.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long an interrupted run waits for what is in flight.
 const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 
 /// A kind of client: how it connects, and what its task does.
 pub(crate) trait ClientKind: Sized + 'static {
-    /// A connection, or a socket.
+    /// A connection or a socket.
     type Opened: 'static;
-    /// A client as the sweep sees it.
+    /// A client as its thread's sweep sees it.
     type Handle: ClientHandle;
 
-    /// Connects, within the plan's limit. `number` counts the connections of the whole run.
+    /// Connects, within the plan's time limit. `number` counts the connections of the whole run.
     fn connect(
         &self,
         plan: &Plan,
         number: usize,
     ) -> impl Future<Output = Result<Self::Opened, Fault>>;
 
-    /// Spawns the client of this number; `began`, in ns of [`crate::clock`], is the same on all threads.
+    /// Spawns client `number`. `began`, in ns of [`crate::clock`], is the same on all threads.
     fn start(
         context: &Rc<ThreadContext<Self>>,
         number: usize,
@@ -43,20 +45,20 @@ pub(crate) trait ClientKind: Sized + 'static {
     ) -> (JoinHandle<()>, Self::Handle);
 }
 
-/// A client, as the sweep of its thread sees it.
+/// A client as its thread's sweep sees it.
 pub(crate) trait ClientHandle {
-    /// Ends or gives up what has waited for longer than the limit.
+    /// Ends a client, or gives up datagrams, that have waited longer than the limit.
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration);
 
-    /// The window has closed: the client sends nothing more.
+    /// Handles the end of the window: the client sends nothing more.
     fn on_window_closed(&self);
 
-    /// The run ends now: nothing more is waited for.
+    /// Gives up everything in flight, because the run ends now.
     fn give_up(&self) {}
 }
 
-/// The clients of a thread: every client whose number divided by the threads leaves that of the thread. It is made on that thread, within
-/// its runtime.
+/// The clients of one thread: every `threads`-th client, starting with `index`. The pool is created
+/// on that thread, within its runtime.
 pub(crate) struct ClientPool<K: ClientKind> {
     context: Rc<ThreadContext<K>>,
     index: usize,
@@ -66,7 +68,7 @@ pub(crate) struct ClientPool<K: ClientKind> {
 }
 
 impl<K: ClientKind> ClientPool<K> {
-    /// The pool of thread `index` of `threads`.
+    /// Creates the pool of thread `index` out of `threads`.
     pub(crate) fn new(
         run: &Arc<RunContext>,
         kind: K,
@@ -77,7 +79,8 @@ impl<K: ClientKind> ClientPool<K> {
         ClientPool { context, index, threads, opened: Vec::new(), clients: Vec::new() }
     }
 
-    /// Connects every client; whether that succeeded. A failure is recorded. Ends soon if another thread has failed.
+    /// Connects every client, and returns true if that succeeded. Failures are recorded. Stops
+    /// early if another thread has failed.
     pub(crate) async fn connect(&mut self) -> bool {
         let numbers = (self.index..self.context.run.plan.clients).step_by(self.threads);
         let tasks: Vec<_> = (0..MAX_CONNECTS)
@@ -89,7 +92,9 @@ impl<K: ClientKind> ClientPool<K> {
         for task in tasks {
             match task.await {
                 Ok(opened) => self.opened.extend(opened),
-                Err(error) => std::panic::panic_any(format!("a connecting task ended: {error}")),
+                Err(error) => {
+                    std::panic::panic_any(format!("a task that connects clients ended: {error}"))
+                }
             }
         }
         self.context.run.faults.is_empty()
@@ -101,41 +106,41 @@ impl<K: ClientKind> ClientPool<K> {
         self.clients = std::mem::take(&mut self.opened).into_iter().map(start).collect();
     }
 
-    /// The window opens, after a pause in which the thread stood still.
+    /// Opens the window, after a pause during which the thread did not run.
     pub(crate) fn open(&mut self, pause: Range<u64>) {
         self.context.recorder.borrow_mut().open(pause);
     }
 
-    /// The window closes; clients send nothing more.
+    /// Closes the window: clients send nothing more.
     pub(crate) fn close(&mut self) {
         self.context.recorder.borrow_mut().close();
         self.context.is_open.set(false);
         self.clients.iter().for_each(|(_, client)| client.on_window_closed());
     }
 
-    /// Responses within the window so far.
+    /// Returns the number of replies within the window so far.
     pub(super) fn responses(&self) -> u64 {
         self.context.recorder.borrow().responses()
     }
 
-    /// Whether every client has ended.
+    /// Returns true if every client has ended.
     pub(super) fn is_finished(&self) -> bool {
         self.clients.iter().all(|(task, _)| task.is_finished())
     }
 
-    /// How often to sweep.
+    /// Returns how often to sweep.
     pub(super) fn sweep_interval(&self) -> Duration {
         sweep_interval(self.context.run.plan.reply_timeout)
     }
 
-    /// Ends or gives up what has waited too long.
+    /// Ends clients and gives up datagrams that have waited too long.
     pub(super) fn sweep(&mut self) {
         self.context.recorder.borrow_mut().advance_to(clock::nanos());
         let limit = self.context.run.plan.reply_timeout;
         self.clients.iter_mut().for_each(|(task, client)| client.sweep(task, limit));
     }
 
-    /// Waits until every client has ended; sweeps meanwhile.
+    /// Waits until every client has ended, and sweeps meanwhile.
     pub(crate) async fn finish(&mut self) {
         let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
         for number in 0..self.clients.len() {
@@ -153,7 +158,8 @@ impl<K: ClientKind> ClientPool<K> {
         }
     }
 
-    /// Ends what is left, and hands over the figures. If the run was given up, clients are left, which end with the runtime.
+    /// Ends the remaining clients and hands over the figures. If the run was abandoned, some
+    /// clients may remain, which end with the runtime.
     pub(crate) async fn end(mut self) {
         if !self.is_finished() {
             self.close();
@@ -165,7 +171,7 @@ impl<K: ClientKind> ClientPool<K> {
     }
 }
 
-/// Connects clients one after the other. Stops at the first failure of the run, which is recorded.
+/// Connects clients one after another. Stops at the first failure of the run, which is recorded.
 async fn connect_share<K: ClientKind>(
     context: Rc<ThreadContext<K>>,
     numbers: impl Iterator<Item = usize>,

@@ -1,4 +1,4 @@
-//! A thread of the load.
+//! A worker thread of the load.
 
 use super::pool::{ClientKind, ClientPool};
 use super::{Command, Event, RuntimeSettings};
@@ -13,28 +13,28 @@ use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A thread's channels to the calling thread. If the other end is gone, the run is given up.
+/// A worker's channels to the calling thread. If the other end is gone, the run has been abandoned.
 pub(super) struct WorkerChannels {
     pub(super) index: usize,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) commands: Receiver<Command>,
-    /// Ends a standstill.
+    /// Ends a pause.
     pub(super) release: mpsc::Receiver<()>,
-    /// Responses so far, of each thread.
+    /// Replies so far, for each thread.
     pub(super) responses: Arc<[AtomicU64]>,
 }
 
-/// The run is given up.
+/// The calling thread has abandoned the run.
 struct RunAbandoned;
 
 impl Drop for WorkerChannels {
-    /// Also after a panic.
+    /// Reports the end of the thread, also after a panic.
     fn drop(&mut self) {
         let _ = self.events.send(Event::Ended);
     }
 }
 
-/// The life of a thread.
+/// Runs a worker thread from start to end.
 pub(super) fn run_worker<K: ClientKind>(
     mut channels: WorkerChannels,
     settings: RuntimeSettings,
@@ -51,7 +51,7 @@ pub(super) fn run_worker<K: ClientKind>(
     channels.report(Event::Ready(Ok(runtime.driver().to_string())));
     runtime.block_on(async {
         let mut pool = pool();
-        // If the run is given up, the requests that were recorded before count all the same.
+        // If the run is abandoned, requests that have been recorded still count.
         let _: Result<(), RunAbandoned> = channels.run(&mut pool, duration).await;
         pool.end().await;
     });
@@ -87,7 +87,7 @@ impl WorkerChannels {
         }
     }
 
-    /// The window, from one standstill to the other.
+    /// Measures one window, from one pause to the other.
     async fn run_window(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
@@ -136,7 +136,7 @@ impl WorkerChannels {
     }
 
     fn report(&self, event: Event) {
-        // If the receiver is gone, the next command says so.
+        // If the receiver is gone, waiting for the next command reports that.
         let _ = self.events.send(event);
     }
 
@@ -159,7 +159,7 @@ impl WorkerChannels {
         self.release.recv().map_err(|_| RunAbandoned)
     }
 
-    /// Waits for a future.
+    /// Waits for a future, unless the run is abandoned.
     async fn unless_abandoned<T>(
         &mut self,
         future: impl Future<Output = T>,
@@ -171,7 +171,7 @@ impl WorkerChannels {
             }
             match self.commands.poll_recv(cx) {
                 Poll::Ready(None) => return Poll::Ready(Err(RunAbandoned)),
-                // A command to close that came when the window was closed.
+                // This is a command to close that arrived after the window was closed.
                 Poll::Ready(Some(_)) => cx.waker().wake_by_ref(),
                 Poll::Pending => {}
             }

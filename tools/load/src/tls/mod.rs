@@ -1,8 +1,9 @@
-//! TLS by rustls: what is trusted, and a transport over it.
+//! TLS settings: which certificates are trusted, and how sessions are created with rustls.
 //!
-//! rustls does no I/O; this drives it: received bytes go from the leases of the runtime into the session, and what it encrypts goes into
-//! the queue of the stream. Each connection makes a full handshake: tickets of one client would make a connection of another cheaper than
-//! it is for the users that the clients stand for.
+//! rustls does no I/O; [`TlsTransport`](crate::transport::TlsTransport) passes received bytes to
+//! the session, and queues the encrypted bytes on the stream. Each connection performs a full
+//! handshake: session tickets would make the connections of a load cheaper than the connections of
+//! the independent users that its clients represent.
 
 use crate::invalid::{InvalidValue, invalid};
 use rustls::client::Resumption;
@@ -29,7 +30,8 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The name that the certificate must be for, which is sent to the server (SNI) unless it is an address.
+    /// The name that the certificate must be for. It is sent to the server (SNI) unless it is an
+    /// address.
     pub server_name: String,
     /// Which certificates are trusted.
     pub trust: Trust,
@@ -41,23 +43,24 @@ pub struct Tls {
 pub enum Trust {
     /// Certificates whose chain ends at a root certificate of this system.
     System,
-    /// Certificates whose chain ends at a certificate of this file (PEM), and no others.
+    /// Only certificates whose chain ends at a certificate in this file (PEM).
     Roots(PathBuf),
-    /// Any certificate: neither chain, nor name, nor dates are checked. The connection is encrypted, and may be with another server.
+    /// Any certificate: neither chain, nor name, nor dates are checked. The connection is
+    /// encrypted, but possibly to a different server.
     Unchecked,
 }
 
-/// As it stands in reports.
+/// Formats the settings as shown in reports.
 impl fmt::Display for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.trust {
             Trust::System => {
-                write!(f, "certificates for {} of this system's roots", self.server_name)
+                write!(f, "certificates for {} from this system's roots", self.server_name)
             }
             Trust::Roots(path) => {
                 write!(
                     f,
-                    "certificates for {} of the roots in {}",
+                    "certificates for {} from the roots in {}",
                     self.server_name,
                     path.display()
                 )
@@ -65,7 +68,7 @@ impl fmt::Display for Tls {
             Trust::Unchecked => {
                 write!(
                     f,
-                    "certificates are NOT CHECKED: any server can stand for {}",
+                    "certificates are NOT CHECKED: any server can impersonate {}",
                     self.server_name
                 )
             }
@@ -74,17 +77,17 @@ impl fmt::Display for Tls {
 }
 
 impl Tls {
-    /// Checks the name, and reads what is trusted.
+    /// Checks the name, and reads the trusted certificates.
     ///
     /// # Errors
-    /// For a name that is neither a DNS name nor an address, for a file that cannot be read or has no certificate, and for a system without
-    /// root certificates.
+    /// Fails if the name is neither a DNS name nor an address, if the file cannot be read or
+    /// contains no certificate, or if the system has no root certificates.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         connector(self, &[]).map(drop)
     }
 }
 
-/// Makes the sessions of a run.
+/// Creates the TLS sessions of a run.
 #[derive(Clone)]
 pub(crate) struct TlsConnector {
     config: Arc<ClientConfig>,
@@ -92,23 +95,23 @@ pub(crate) struct TlsConnector {
 }
 
 impl TlsConnector {
-    /// A session that has not begun.
+    /// Creates a session, which has not started its handshake.
     pub(crate) fn start(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
 }
 
-/// The maker of sessions, which ask for one of these protocols (ALPN) if there are any.
+/// Creates the connector of a run. Its sessions offer `protocols` by ALPN, if there are any.
 pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, InvalidValue> {
     let name = ServerName::try_from(tls.server_name.clone()).map_err(|_| {
         let name = &tls.server_name;
         invalid(format!(
-            "'{name}' is neither a DNS name nor an address, as the name in a certificate is"
+            "'{name}' is neither a DNS name nor an address, so no certificate can be for it"
         ))
     })?;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("ring has what TLS 1.2 and 1.3 need");
+        .expect("ring supports TLS 1.2 and 1.3");
     let builder = match &tls.trust {
         Trust::System => builder.with_root_certificates(system_roots()?),
         Trust::Roots(path) => builder.with_root_certificates(read_roots(path)?),
@@ -122,7 +125,8 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
     Ok(TlsConnector { config: Arc::new(config), name })
 }
 
-/// The roots of this system. Single files that are damaged do not count, as long as one is right.
+/// Loads the root certificates of this system. Damaged files are ignored as long as one certificate
+/// is valid.
 fn system_roots() -> Result<RootCertStore, InvalidValue> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -130,8 +134,8 @@ fn system_roots() -> Result<RootCertStore, InvalidValue> {
     if roots.is_empty() {
         let why = loaded.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
         return Err(invalid(format!(
-            "this system has no root certificates{why}: install its package ca-certificates, or name a file with the \
-             roots to trust"
+            "this system has no root certificates{why}: install the package ca-certificates, or \
+             name a file with the roots to trust"
         )));
     }
     Ok(roots)
@@ -139,9 +143,8 @@ fn system_roots() -> Result<RootCertStore, InvalidValue> {
 
 fn read_roots(path: &PathBuf) -> Result<RootCertStore, InvalidValue> {
     let shown = path.display();
-    let failed = |why: &dyn fmt::Display| {
-        invalid(format!("certificates cannot be read from {shown}: {why}"))
-    };
+    let failed =
+        |why: &dyn fmt::Display| invalid(format!("cannot read certificates from {shown}: {why}"));
     let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&bytes) {
@@ -149,12 +152,13 @@ fn read_roots(path: &PathBuf) -> Result<RootCertStore, InvalidValue> {
         roots.add(certificate).map_err(|error| failed(&error))?;
     }
     match roots.is_empty() {
-        true => Err(invalid(format!("{shown} has no certificate: name a file in the PEM format"))),
+        true => Err(invalid(format!("{shown} contains no certificate: name a file in PEM format"))),
         false => Ok(roots),
     }
 }
 
-/// Takes every certificate. The server still has to have the key of the one that it shows.
+/// Accepts every certificate. The server must still have the private key of the certificate that it
+/// presents.
 #[derive(Debug)]
 struct AcceptAnyCertificate(CryptoProvider);
 

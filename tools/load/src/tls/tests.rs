@@ -1,4 +1,4 @@
-//! Sessions with servers that are right, and with some that are not.
+//! Sessions with correct and faulty servers.
 
 use super::*;
 use crate::exchange::{SendBytes, Transport};
@@ -16,15 +16,15 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The function by which a server handles a connection.
+/// The function with which a server handles a connection.
 type Talk = fn(std::net::TcpStream, Arc<ServerConfig>);
 
-/// A certificate of its own for a name.
+/// Creates a self-signed certificate for a name.
 fn certificate(name: &str) -> CertifiedKey<KeyPair> {
     rcgen::generate_simple_self_signed([name.to_owned()]).unwrap()
 }
 
-/// The certificate in a file of this process, which is removed when the value is dropped.
+/// A temporary file, which is removed when the value is dropped.
 struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
@@ -41,7 +41,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// A server of one connection, on a thread of its own.
+/// Starts a server on its own thread that accepts one connection.
 fn serve(made: &CertifiedKey<KeyPair>, talk: Talk) -> SocketAddr {
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -57,7 +57,7 @@ fn serve(made: &CertifiedKey<KeyPair>, talk: Talk) -> SocketAddr {
     address
 }
 
-/// Echoes until the client ends, and ends.
+/// Echoes until the client closes its side, then closes the connection.
 fn echo(stream: std::net::TcpStream, config: Arc<ServerConfig>) {
     let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
     let mut buffer = vec![0; 100_000];
@@ -75,7 +75,7 @@ async fn connect(address: SocketAddr, tls: &Tls) -> io::Result<TlsTransport> {
     TlsTransport::connect(&session, PlainTransport::Tcp(stream)).await
 }
 
-/// Sends bytes, and takes as many, beside each other.
+/// Sends bytes and receives as many at the same time.
 async fn round_trip(transport: &mut TlsTransport, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let (mut sent, mut back) = (0, Vec::new());
     poll_fn(|cx| {
@@ -88,7 +88,9 @@ async fn round_trip(transport: &mut TlsTransport, bytes: &[u8]) -> io::Result<Ve
         while back.len() < bytes.len() {
             match transport.poll_receive(cx, |plain| back.extend_from_slice(plain))? {
                 std::task::Poll::Ready(Some(())) => {}
-                std::task::Poll::Ready(None) => panic!("the end after {} bytes", back.len()),
+                std::task::Poll::Ready(None) => {
+                    panic!("the stream ended after {} bytes", back.len())
+                }
                 std::task::Poll::Pending => return std::task::Poll::Pending,
             }
         }
@@ -102,7 +104,7 @@ fn trusting(name: &str, trust: Trust) -> Tls {
     Tls { server_name: name.into(), trust }
 }
 
-/// The fault of a handshake.
+/// Returns the fault of a handshake.
 fn refused(address: SocketAddr, tls: &Tls) -> Fault {
     let connected = annulus::run(async { connect(address, tls).await.map(drop) });
     Fault::handshake(&connected.unwrap_err())
@@ -214,12 +216,15 @@ fn invalid_tls_settings_are_rejected() {
         assert!(error.contains(part), "{error}");
     };
     refused(trusting("a b", Trust::Unchecked), "'a b' is neither a DNS name nor an address");
-    refused(trusting("a", Trust::Roots("/nowhere/x".into())), "cannot be read from /nowhere/x");
+    refused(
+        trusting("a", Trust::Roots("/nowhere/x".into())),
+        "cannot read certificates from /nowhere/x",
+    );
     let empty = TemporaryFile::new("empty.pem", "no certificate");
-    refused(trusting("a", Trust::Roots(empty.0.clone())), "has no certificate");
+    refused(trusting("a", Trust::Roots(empty.0.clone())), "contains no certificate");
     let broken = TemporaryFile::new(
         "broken.pem",
         "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
     );
-    refused(trusting("a", Trust::Roots(broken.0.clone())), "cannot be read from");
+    refused(trusting("a", Trust::Roots(broken.0.clone())), "cannot read certificates from");
 }

@@ -1,4 +1,4 @@
-//! The carriers of bytes: a stream as it is, or TLS over it.
+//! Connections: TCP or Unix streams, plain or with TLS.
 
 mod plain;
 mod tls;
@@ -15,7 +15,7 @@ use annulus::time;
 use std::io;
 use std::task::{Context, Poll};
 
-/// A connection.
+/// A connection, plain or with TLS.
 pub(crate) enum Connection {
     PlainTransport(PlainTransport),
     Tls(TlsTransport),
@@ -48,12 +48,13 @@ impl Transport for Connection {
     }
 }
 
-/// How the connections of a run are made.
+/// Makes the connections of a run.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    /// Connections that the client closes leave from several addresses: the system keeps the ports of those for a minute.
+    /// Whether connections come from several source addresses. When the client closes a connection,
+    /// the system keeps its port for a minute, so one address could run out of ports.
     has_many_sources: bool,
-    /// The maker of sessions of TLS.
+    /// Creates the TLS sessions, if connections are encrypted.
     tls: Option<TlsConnector>,
 }
 
@@ -62,7 +63,8 @@ impl Connector {
         Connector { has_many_sources: streams.requests_per_connection.is_some(), tls }
     }
 
-    /// Connects, within the plan's limit; the handshake has as much again. `number` counts the connections of the run.
+    /// Connects within the plan's time limit; the handshake has the same limit again. `number`
+    /// counts the connections of the run.
     pub(crate) async fn connect(&self, plan: &Plan, number: usize) -> Result<Connection, Fault> {
         let connected =
             PlainTransport::connect(plan, self.has_many_sources.then_some(number)).await;
@@ -72,10 +74,10 @@ impl Connector {
         let made = time::timeout(limit, TlsTransport::connect(session, connected)).await;
         let made = made.map_err(|_| handshake_timeout(limit))?;
         let transport = made.map_err(|error| Fault::handshake(&error))?;
-        // A server that knows no ALPN speaks HTTP/1, so HTTP/2 has to be agreed on.
+        // A server without ALPN speaks HTTP/1, so HTTP/2 must be negotiated.
         if plan.protocol.alpn().contains(&"h2") && transport.protocol() != Some(b"h2") {
             let text =
-                "the server did not agree to HTTP/2 in the handshake (ALPN): ask for HTTP/1.1";
+                "the server did not agree to HTTP/2 in the TLS handshake (ALPN): use HTTP/1.1";
             return Err(Fault::new(FaultKind::TLS, text));
         }
         Ok(Connection::Tls(transport))
@@ -84,6 +86,7 @@ impl Connector {
 
 #[cold]
 fn handshake_timeout(limit: std::time::Duration) -> Fault {
-    let text = format!("no handshake of TLS within {limit:?}; does the server speak TLS there?");
+    let text =
+        format!("the TLS handshake took longer than {limit:?}; does the server speak TLS there?");
     Fault::new(FaultKind::CONNECT_TIMEOUT, text)
 }

@@ -1,4 +1,4 @@
-//! TCP and Unix streams as they are.
+//! Plain TCP and Unix streams.
 
 use crate::exchange::{SendBytes, Transport};
 use crate::plan::Plan;
@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Source addresses of the clients of an IPv4 loopback server.
+/// The number of source addresses from which clients connect to a server on an IPv4 loopback
+/// address.
 pub const SOURCE_ADDRESSES: usize = 16;
 
 /// A TCP or Unix stream.
@@ -32,8 +33,8 @@ macro_rules! call {
 }
 
 impl PlainTransport {
-    /// Connects to the plan's server, within the plan's limit. With a `number` the connection has one of [`SOURCE_ADDRESSES`], if the server
-    /// has an IPv4 loopback address.
+    /// Connects to the plan's server, within the plan's time limit. With a `number`, the connection
+    /// comes from one of [`SOURCE_ADDRESSES`] if the server has an IPv4 loopback address.
     pub(crate) async fn connect(plan: &Plan, number: Option<usize>) -> io::Result<PlainTransport> {
         let address = match &plan.address {
             ServerAddress::Inet(address) => *address,
@@ -90,7 +91,7 @@ impl Transport for PlainTransport {
     }
 }
 
-/// The source address of a connection, unless the kernel may choose it.
+/// Returns the source address of a connection, or `None` if the kernel may choose it.
 fn loopback_source(server: IpAddr, number: usize) -> Option<IpAddr> {
     let local = server.is_ipv4() && server.is_loopback();
     local.then(|| Ipv4Addr::new(127, 0, 0, 1 + (number % SOURCE_ADDRESSES) as u8).into())

@@ -1,4 +1,4 @@
-//! A session over a stream.
+//! TLS over a plain stream.
 
 use super::PlainTransport;
 use crate::exchange::{SendBytes, Transport};
@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io::{self, BufRead, Write};
 use std::task::{Context, Poll, ready};
 
-/// Most bytes that are encrypted at once.
+/// The maximum number of bytes to encrypt at once.
 const MAX_PLAINTEXT_BYTES: usize = 64 << 10;
 
 /// A TLS session over a TCP or Unix stream.
@@ -17,18 +17,20 @@ pub(crate) struct TlsTransport {
     state: Box<TlsState>,
 }
 
-/// In memory of its own: most connections of a load have none.
+/// The session's state. It is boxed because most connections of a load are not encrypted.
 struct TlsState {
     session: ClientConnection,
-    /// Bytes that are encrypted and not accepted by the stream.
+    /// Encrypted bytes that the stream has not accepted yet.
     unsent: Vec<u8>,
 }
 
 impl TlsTransport {
-    /// Makes a session: returns when the handshake is complete. Dropping the future closes the stream.
+    /// Starts a session, and returns when the handshake is complete. Dropping the future closes the
+    /// stream.
     ///
     /// # Errors
-    /// The errors of the stream; `UnexpectedEof` if it ends; `InvalidData` with a [`rustls::Error`] inside.
+    /// Returns errors of the stream, `UnexpectedEof` if it ends, or `InvalidData` with a
+    /// [`rustls::Error`] inside.
     pub(crate) async fn connect(
         session: &TlsConnector,
         stream: PlainTransport,
@@ -39,7 +41,7 @@ impl TlsTransport {
         Ok(transport)
     }
 
-    /// The protocol that both sides have agreed on.
+    /// Returns the protocol that was negotiated by ALPN.
     pub(crate) fn protocol(&self) -> Option<&[u8]> {
         self.state.session.alpn_protocol()
     }
@@ -48,14 +50,14 @@ impl TlsTransport {
         while self.state.session.is_handshaking() {
             ready!(self.poll_flush(cx))?;
             if ready!(self.poll_records(cx))? == 0 {
-                let text = "the server closed in the handshake";
+                let text = "the server closed during the handshake";
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, text)));
             }
         }
         self.poll_flush(cx)
     }
 
-    /// Takes received bytes into the session; returns their number, 0 at the end of the stream.
+    /// Passes received bytes to the session. Returns how many, or 0 at the end of the stream.
     fn poll_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let shown = ready!(self.stream.poll_fill_buf(cx))?;
         let mut rest = shown;
@@ -64,14 +66,15 @@ impl TlsTransport {
         self.stream.consume(count);
         let processed = session.process_new_packets();
         if processed.is_err() || session.wants_write() {
-            // An answer to the peer, such as an alert. If the stream fails, the next write gets its error.
+            // The session has an answer for the peer, such as an alert. Bytes that the stream does
+            // not accept now are sent by a later call.
             _ = self.poll_flush(cx)?;
         }
         processed.map_err(invalid)?;
         Poll::Ready(Ok(count))
     }
 
-    /// Passes on all that is encrypted.
+    /// Passes all encrypted bytes to the stream.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let TlsState { session, unsent } = &mut *self.state;
         loop {
@@ -96,7 +99,7 @@ impl Transport for TlsTransport {
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> R,
     ) -> Poll<io::Result<Option<R>>> {
-        // The same task sends and receives, so this replaces no other's waker.
+        // The same task sends and receives, so this does not replace another task's waker.
         _ = self.poll_flush(cx)?;
         loop {
             let mut reader = self.state.session.reader();
@@ -119,7 +122,7 @@ impl Transport for TlsTransport {
         ready!(self.poll_flush(cx))?;
         let count =
             self.state.session.writer().write(&bytes[..bytes.len().min(MAX_PLAINTEXT_BYTES)])?;
-        // Bytes that the stream does not accept now leave with the next call.
+        // Bytes that the stream does not accept now are sent by a later call.
         _ = self.poll_flush(cx)?;
         Poll::Ready(Ok(count))
     }

@@ -1,11 +1,13 @@
-//! Addresses at which nothing listens, and at which nothing else can begin to while a test uses them.
-#![allow(dead_code, reason = "each test file takes what it needs")]
+//! Addresses where nothing listens, and where nothing else can start to listen while a test uses
+//! them.
+#![allow(dead_code, reason = "each test program uses only some of these")]
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
-/// Refuses connections as long as the socket lives, which is bound and does not listen.
+/// Returns an address that refuses connections as long as the socket lives, because the socket is
+/// bound but does not listen.
 pub(crate) fn closed_tcp() -> (OwnedFd, SocketAddr) {
     let bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -13,7 +15,8 @@ pub(crate) fn closed_tcp() -> (OwnedFd, SocketAddr) {
     (bound, address)
 }
 
-/// Refuses datagrams as long as the socket lives, which is connected, to itself, and so for no others.
+/// Returns an address that refuses datagrams as long as the socket lives, because the socket is
+/// connected to itself and so receives from no other.
 pub(crate) fn closed_udp() -> (UdpSocket, SocketAddr) {
     let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = bound.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! Datagrams to servers that echo, and to servers that lose, duplicate, reorder and corrupt them.
+//! Datagrams to servers that echo correctly, and to servers that lose, duplicate, reorder and
+//! corrupt them.
 
 use crate::common;
 
@@ -7,8 +8,8 @@ use annulus_load::{Datagrams, Plan};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// A server that answers each datagram with those that `answer` returns for its number and bytes; it ends with the process
-/// of the test.
+/// Starts a server that answers each datagram with those that `answer` returns for its number and
+/// bytes. It ends with the test process.
 fn serve(answer: impl Fn(usize, &[u8]) -> Vec<Vec<u8>> + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -17,7 +18,7 @@ fn serve(answer: impl Fn(usize, &[u8]) -> Vec<Vec<u8>> + Send + 'static) -> Sock
         for count in 0.. {
             let (length, from) = socket.recv_from(&mut buffer).unwrap();
             for reply in answer(count, &buffer[..length]) {
-                // Fails if the client has ended.
+                // This fails if the client has ended.
                 let _ = socket.send_to(&reply, from);
             }
         }
@@ -29,7 +30,7 @@ fn echo() -> SocketAddr {
     serve(|_, bytes| vec![bytes.to_vec()])
 }
 
-/// A plan without loss, however slow the machine.
+/// Returns a plan that loses nothing, however slow the machine is.
 fn plan(address: SocketAddr, clients: usize, length: usize, window: usize) -> Plan {
     Plan {
         clients,
@@ -45,14 +46,14 @@ fn run(plan: &Plan) -> (Recording, DatagramCounts) {
     let report = annulus_load::run(plan, &mut ()).unwrap();
     assert_eq!(report.run.workload, WorkloadKind::Datagrams);
     let total = report.total();
-    let counts = total.datagrams.expect("counts of datagrams");
+    let counts = total.datagrams.expect("a run with datagrams has their counts");
     assert_eq!(total.sent, counts.received + counts.lost, "{report:?}");
-    assert!(total.answered <= counts.received, "some were answered after the window: {report:?}");
+    assert!(total.answered <= counts.received, "more were answered than received: {report:?}");
     (report, counts)
 }
 
-/// Runs a plan against a new server, for longer and longer until the figures suffice: a busy machine may need more time
-/// than planned.
+/// Runs a plan against a new server for longer and longer until `enough` returns true: a busy
+/// machine may need more time than planned.
 fn run_until(
     server: impl Fn() -> SocketAddr,
     plan: impl Fn(SocketAddr) -> Plan,
@@ -111,10 +112,10 @@ fn loss_is_counted_and_does_not_stall_the_clients() {
         };
         let reply_timeout = Duration::from_millis(10);
         let plan = |address| Plan { reply_timeout, ..plan(address, 2, length, 4) };
-        // Without a time-out the window of a client would be used up after twenty datagrams.
+        // Without a timeout, a client's window would be used up after twenty datagrams.
         let enough = |figures: &DatagramCounts| figures.lost > 10 && figures.received > 40;
         let (report, _) = run_until(server, plan, enough);
-        assert!(report.errors.is_empty(), "loss is no error: {report:?}");
+        assert!(report.errors.is_empty(), "loss is not an error: {report:?}");
         assert!(report.warnings.iter().any(|warning| warning.contains("were lost")), "{report:?}");
     }
 }
@@ -175,7 +176,7 @@ fn changed_bytes_lengths_and_numbers_count_as_corrupt() {
         let (report, figures) = run_until(server, plan, enough);
         let counted = (figures.corrupt, report.errors.get("corrupt"));
         assert_eq!(counted, (1, Some(&1)), "{case}: {report:?}");
-        // The corrupt datagram counts as lost; on a slow machine others may be, too.
+        // The corrupt datagram counts as lost; on a slow machine others may be lost, too.
         assert!(figures.lost >= 1, "{case}: {report:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Protocols over real sockets: with servers that are right, and with hostile ones, whose faults are counted under their names.
+//! Protocols over real sockets, with correct and hostile servers. Each fault must be counted under
+//! the right name.
 
 use crate::common;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-/// A server with a thread a connection; it ends with the process of the test.
+/// Starts a server with one thread per connection. It ends with the test process.
 fn serve(talk: impl Fn(&mut dyn Stream) + Send + Clone + 'static) -> SocketAddr {
     serve_streams(move |stream| talk(&mut { stream }))
 }
@@ -35,7 +36,7 @@ fn serve_streams(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAdd
             std::thread::spawn(move || {
                 let closing = stream.try_clone().unwrap();
                 talk(stream);
-                // A socket that is closed with unread bytes resets its connection.
+                // Closing a socket with unread bytes would reset its connection.
                 _ = closing.shutdown(Shutdown::Write);
                 _ = io::copy(&mut &closing, &mut io::sink());
             });
@@ -44,7 +45,8 @@ fn serve_streams(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAdd
     address
 }
 
-/// Answers every request of HTTP without a body with the bytes that `reply` returns, until either side closes or a reply is empty.
+/// Answers every HTTP request without a body with the bytes that `reply` returns, until either side
+/// closes or a reply is empty.
 fn answer(stream: &mut dyn Stream, reply: impl Fn(&str) -> Vec<u8>) {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
@@ -59,7 +61,7 @@ fn answer(stream: &mut dyn Stream, reply: impl Fn(&str) -> Vec<u8>) {
     }
 }
 
-/// A reply with a body.
+/// Returns a reply with a body.
 fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
@@ -83,7 +85,8 @@ fn figures(report: &Recording) -> Summary {
     report.summary()
 }
 
-/// Runs a plan, for longer and longer until there is a response: a busy machine may need more than one window.
+/// Runs a plan for longer and longer until there is a response: a busy machine may need more than
+/// one window.
 #[track_caller]
 fn answered(mut plan: Plan) -> Recording {
     loop {
@@ -96,7 +99,8 @@ fn answered(mut plan: Plan) -> Recording {
     }
 }
 
-/// Runs a client without reconnects; expects one error, of this kind, which says `part`.
+/// Runs one client that does not reconnect, and expects one error of this kind whose text contains
+/// `part`.
 #[track_caller]
 fn fails(kind: &str, part: &str, plan: &Plan) {
     let plan = Plan { clients: 1, ..plan.clone() };
@@ -108,7 +112,7 @@ fn fails(kind: &str, part: &str, plan: &Plan) {
     assert!(first.contains(part), "'{part}' is not in: {first}");
 }
 
-/// The outcomes of a run.
+/// Returns the outcomes of a run.
 fn outcomes(report: &Recording) -> Vec<String> {
     figures(report).outcomes.into_keys().collect()
 }
@@ -168,7 +172,7 @@ fn client_reconnects_when_server_closes_after_each_reply() {
         (plan.clients, plan.duration) = (1, Duration::from_secs(1));
         let report = answered(plan);
         assert_eq!(outcomes(&report), ["2xx"]);
-        // With the pauses of a server that fails it would be about eight.
+        // With the pauses after failures it would be about eight.
         assert!(figures(&report).reconnects > 20, "{report:?}");
     }
 }
@@ -190,7 +194,7 @@ fn hostile_http_servers_cause_the_right_faults() {
     );
     fails(
         "chunk error",
-        "in place of the size",
+        "is not the size of a chunk",
         &hostile("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
     );
     fails("malformed reply", "SSH-2.0", &hostile("SSH-2.0-OpenSSH_9.2\r\n"));
@@ -231,7 +235,7 @@ fn script_counts_unexpected_replies() {
         let mut writer = stream.try_clone().unwrap();
         let mut number = 0;
         for line in BufReader::new(stream).lines() {
-            // The word of each command of one word.
+            // Commands of one word are answered.
             if line.is_ok_and(|line| line == "PING") {
                 number += 1;
                 let reply: &[u8] = if number % 2 == 0 { b"+PONG\r\n" } else { b"-ERR odd\r\n" };
@@ -262,7 +266,8 @@ fn script_counts_unexpected_replies() {
     fails("closed early", "", &self::plan(serve(|_| ()), Protocol::Script(script)));
 }
 
-/// Answers `get N` with `value N` and `put N` with `stored N`, each line in its turn; with `swaps`, those of each ninth `get` the other way.
+/// Answers `get N` with `value N` and `put N` with `stored N`, line by line. With `swaps`, every
+/// ninth `get` gets the wrong verb.
 fn serve_lines(swaps: bool) -> SocketAddr {
     serve_streams(move |stream| {
         let mut writer = io::BufWriter::new(stream.try_clone().unwrap());
@@ -275,7 +280,7 @@ fn serve_lines(swaps: bool) -> SocketAddr {
             let verb = if is_get { "value" } else { "stored" };
             let written = write!(writer, "{verb} {number}");
             line.clear();
-            // Pipelined requests are answered in one piece, or wherever the buffer is full.
+            // Pipelined requests are answered in one piece, or in several if the buffer is full.
             let flushed = if reader.buffer().is_empty() { writer.flush() } else { Ok(()) };
             if written.and(flushed).is_err() {
                 return;
@@ -284,7 +289,8 @@ fn serve_lines(swaps: bool) -> SocketAddr {
     })
 }
 
-/// Each reply is compared with that of its own request, whose number is drawn, in the order in which the requests were drawn.
+/// Each reply is compared with the expected reply to its own request, which contains a random
+/// number, in the order of the requests.
 #[test]
 fn pipelined_random_requests_match_their_own_expected_replies() {
     let request = |verb: &str, reply: &str| ScriptRequest {
@@ -315,7 +321,8 @@ fn pipelined_random_requests_match_their_own_expected_replies() {
     }
 }
 
-/// A certificate of its own in a file, which is removed when the value is dropped; and the server's settings.
+/// A self-signed certificate in a file, which is removed when the value is dropped, and the
+/// server's settings.
 struct TestCertificate(PathBuf, Arc<ServerConfig>);
 
 impl TestCertificate {
@@ -335,7 +342,7 @@ impl TestCertificate {
         TestCertificate(path, Arc::new(config))
     }
 
-    /// A server that answers requests of HTTP over TLS.
+    /// Starts a server that answers HTTP requests over TLS.
     fn serve(&self) -> SocketAddr {
         let config = Arc::clone(&self.1);
         serve_streams(move |stream| {
@@ -384,7 +391,7 @@ fn requests_of_a_mix_are_recorded_separately() {
     assert_eq!(found.sent + missing.sent, total.sent);
     let mut both = total.classes[0].response.clone();
     both.add(&total.classes[1].response);
-    assert_eq!(both, total.response, "bucket by bucket");
+    assert_eq!(both, total.response, "the classes do not add up to the total");
 }
 
 #[test]
@@ -414,7 +421,7 @@ fn http2_over_tls_requires_alpn() {
     let mut plan = plan(certificate.serve(), h2);
     plan.tls = Some(certificate.tls("h2.example"));
     fails("TLS failed", "", &plan);
-    // It knows no ALPN.
+    // This server has no ALPN.
     let certificate = TestCertificate::new("none.example", &[]);
     plan.address = certificate.serve().into();
     plan.tls = Some(certificate.tls("none.example"));
@@ -430,7 +437,7 @@ fn invalid_plans_are_rejected() {
         let error = run(&plan, &mut ()).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
-    refused(|plan| plan.protocol = http("x y"), "cannot be asked for");
+    refused(|plan| plan.protocol = http("x y"), "is not a valid path");
     refused(
         |plan| plan.tls = Some(Tls { server_name: "a b".into(), trust: Trust::System }),
         "'a b' is neither a DNS name nor an address",

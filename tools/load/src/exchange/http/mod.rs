@@ -1,4 +1,4 @@
-//! HTTP/1.1: requests over one connection, and their replies.
+//! HTTP/1.1 requests over one connection, and their replies.
 
 mod head;
 mod replies;
@@ -21,18 +21,19 @@ use std::rc::Rc;
 /// The requests and replies of one client.
 pub(crate) struct HttpExchange {
     requests: Rc<Requests>,
-    /// Requests without a reply.
+    /// Number of requests without a reply.
     outstanding: usize,
     replies: ReplyParser,
-    /// If requests differ.
+    /// `None` if all requests are the same.
     varying: Option<Box<VaryingRequests>>,
     refusal: FirstRefusal,
 }
 
-/// The state of a client whose requests differ.
+/// The state of a client whose requests vary.
 struct VaryingRequests {
     values: FieldValues,
-    /// Which requests without a reply have the method HEAD, if some have and some have not.
+    /// Whether each request without a reply has the method HEAD. Empty if all requests have it, or
+    /// none has.
     heads: VecDeque<bool>,
 }
 
@@ -49,7 +50,7 @@ impl HttpExchange {
         HttpExchange { requests, outstanding: 0, replies, varying, refusal }
     }
 
-    /// Whether the next reply has a head only.
+    /// Returns true if the next reply has no body because its request was HEAD.
     fn is_to_head(&self) -> bool {
         let of_the_next = || self.varying.as_ref()?.heads.front().copied();
         self.requests.is_head().or_else(of_the_next).unwrap_or(false)
@@ -61,12 +62,12 @@ impl HttpExchange {
         answered(Answer::new(Outcome::Status(status)));
     }
 
-    /// Bytes for which no request is outstanding.
+    /// Reports bytes that arrived while no request was outstanding.
     #[cold]
     fn unexpected(&self, input: &[u8]) -> Fault {
         let behind =
-            if self.replies.must_close() { " after the last one of the connection" } else { "" };
-        let text = format!("{} bytes came that no request asked for{behind}", input.len());
+            if self.replies.must_close() { " after the last reply of the connection" } else { "" };
+        let text = format!("{} bytes arrived without a request{behind}", input.len());
         Fault::new(FaultKind::TOO_MANY_BYTES, text)
     }
 }
@@ -112,7 +113,7 @@ impl Exchange for HttpExchange {
         Ok(())
     }
 
-    /// A reply that ends with the connection is the last one once it has ended.
+    /// A reply that ends with the connection makes it unusable only once the reply is complete.
     fn must_close(&self) -> bool {
         self.replies.must_close() && self.replies.is_between_replies()
     }

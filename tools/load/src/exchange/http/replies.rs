@@ -1,26 +1,26 @@
-//! The replies of one connection, from any pieces.
+//! Splits the bytes of one connection into replies, in pieces of any size.
 
 use super::head::{self, BodyFraming, HeadReader, MAX_HEAD_BYTES, ReplyHead, too_long};
 use crate::exchange::partial::{Parsed, PartialInput};
 use crate::fault::{Fault, FaultKind};
 use httparse::Status;
 
-/// Most bytes of the line with a chunk's size.
+/// The maximum length of the line with a chunk's size.
 const MAX_CHUNK_LINE_BYTES: usize = 4096;
-/// Most interim replies (1xx) in front of one reply.
+/// The maximum number of interim replies (1xx) before one final reply.
 const MAX_INTERIM_REPLIES: u32 = 32;
 
 /// Where in a reply the next byte is.
 #[derive(Clone, Copy, Debug)]
 enum ReplyState {
     Head,
-    /// In a body with so many bytes left.
+    /// In a body, with this many bytes left.
     Body(u64),
     UntilClose,
     ChunkSize,
-    /// In a chunk with so many bytes left.
+    /// In a chunk, with this many bytes left.
     Chunk(u64),
-    /// In the line end behind a chunk.
+    /// In the line end after a chunk.
     ChunkEnd,
     Trailers,
 }
@@ -32,7 +32,7 @@ pub(super) struct ReplyParser {
     partial: PartialInput,
     status: u16,
     must_close: bool,
-    /// Interim replies since the last reply.
+    /// Interim replies since the last final reply.
     interim: u32,
 }
 
@@ -42,17 +42,19 @@ impl ReplyParser {
         ReplyParser { state, partial, status: 0, must_close: false, interim: 0 }
     }
 
-    /// Whether the server closes the connection behind the reply that came last, or that has begun.
+    /// Returns true if the server closes the connection after the current reply, or after the last
+    /// one if none has begun.
     pub(super) fn must_close(&self) -> bool {
         self.must_close
     }
 
-    /// Whether the next byte is the first one of a reply.
+    /// Returns true if the next byte is the first of a reply.
     pub(super) fn is_between_replies(&self) -> bool {
         matches!(self.state, ReplyState::Head) && self.partial.len() == 0
     }
 
-    /// Takes bytes up to the end of a reply; returns their number, and the status once the reply is complete.
+    /// Takes bytes up to the end of a reply. Returns how many it took, and the status once the
+    /// reply is complete.
     pub(super) fn take(
         &mut self,
         input: &[u8],
@@ -70,7 +72,8 @@ impl ReplyParser {
         Ok((taken, None))
     }
 
-    /// The connection has ended: completes a reply that ends so. `is_to_head` says whether it is one to HEAD.
+    /// Handles the end of the connection: completes a reply that ends with it. `is_to_head` says
+    /// whether the reply answers a HEAD request.
     pub(super) fn on_close(&mut self, is_to_head: bool) -> Result<u16, Fault> {
         match self.state {
             ReplyState::Head => self.partial.check_rest(|bytes| head::parse(bytes, is_to_head))?,
@@ -85,7 +88,7 @@ impl ReplyParser {
             }
             ReplyState::Head if self.partial.len() == 0 => "a reply".to_owned(),
             ReplyState::Head => {
-                format!("the end of a head, of which {} bytes came", self.partial.len())
+                format!("the end of a head, after {} bytes", self.partial.len())
             }
             ReplyState::Body(left) => format!("{left} bytes of the body"),
             ReplyState::Chunk(left) => format!("{left} bytes of a chunk"),
@@ -96,7 +99,7 @@ impl ReplyParser {
         Err(Fault::new(FaultKind::CLOSED_EARLY, format!("the server closed before {missing}")))
     }
 
-    /// Takes the next part of a reply; returns its length, and whether it completes the reply.
+    /// Takes the next part of a reply. Returns its length, and whether it completes the reply.
     fn step(&mut self, input: &[u8], heads: HeadReader<'_>) -> Result<(usize, bool), Fault> {
         match self.state {
             ReplyState::Head => self.head(input, heads),
@@ -146,7 +149,7 @@ impl ReplyParser {
 
     fn count_interim(&mut self, status: u16) -> Result<(), Fault> {
         if status == 101 {
-            let text = "the server switched to another protocol, which no request asked for";
+            let text = "the server switched to another protocol, which no request allowed";
             return Err(Fault::new(FaultKind::MALFORMED, text));
         }
         self.interim += 1;
@@ -160,8 +163,11 @@ impl ReplyParser {
     }
 
     fn chunk_size(&mut self, input: &[u8]) -> Result<(usize, bool), Fault> {
-        let too_long =
-            || chunk_fault(format!("a line with a size of over {MAX_CHUNK_LINE_BYTES} bytes"));
+        let too_long = || {
+            chunk_fault(format!(
+                "the line with a chunk's size is longer than {MAX_CHUNK_LINE_BYTES} bytes"
+            ))
+        };
         let (taken, size) =
             self.partial.parse_lines(input, MAX_CHUNK_LINE_BYTES, chunk_size, too_long)?;
         match size {
@@ -181,19 +187,19 @@ impl ReplyParser {
     }
 }
 
-/// How many bytes of a part are there, and how many are left.
+/// Returns how many bytes of a part are in `input`, and how many of it are still missing.
 fn skip(input: &[u8], left: u64) -> (usize, u64) {
     let taken = usize::try_from(left).map_or(input.len(), |left| input.len().min(left));
     (taken, left - taken as u64)
 }
 
-/// The size of a chunk, with its line.
+/// Parses the line with a chunk's size, and returns the size.
 fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
     let wrong = || {
         let shown = bytes[..bytes.len().min(20)].escape_ascii();
-        chunk_fault(format!("\"{shown}\" in place of the size of a chunk"))
+        chunk_fault(format!("\"{shown}\" is not the size of a chunk"))
     };
-    // httparse takes an empty line for a size of zero.
+    // httparse would accept an empty line as a size of zero.
     if bytes.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) {
         return Err(wrong());
     }
@@ -204,7 +210,7 @@ fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
     }
 }
 
-/// The line end behind a chunk.
+/// Parses the line end after a chunk.
 fn chunk_end(bytes: &[u8]) -> Parsed<()> {
     match bytes {
         [b'\r', b'\n', ..] => Ok(Some((2, ()))),

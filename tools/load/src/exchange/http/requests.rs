@@ -1,4 +1,4 @@
-//! The requests of a run.
+//! The HTTP requests of a run.
 
 use super::head::LastHead;
 use crate::exchange::http2;
@@ -7,7 +7,7 @@ use crate::mix::{FieldValues, Mix, Template};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Requests of HTTP. Paths, bodies and the values of headers are [`Template`]s.
+/// HTTP requests. Paths, bodies and the values of headers are [`Template`]s.
 ///
 /// ```
 /// use annulus_load::{Http, HttpRequest, Mix};
@@ -17,17 +17,20 @@ use std::rc::Rc;
 /// assert_eq!(http.validate(), Ok(()));
 ///
 /// // Three times as many reads as writes.
-/// let write = HttpRequest { body: Some("{hex 8}".parse().unwrap()), ..HttpRequest::new("POST", "/items") };
-/// http.requests = Mix::new([(3.0, HttpRequest::new("GET", "/items/{random 1 9}")), (1.0, write)]).unwrap();
+/// let read = HttpRequest::new("GET", "/items/{random 1 9}");
+/// let body = Some("{hex 8}".parse().unwrap());
+/// let write = HttpRequest { body, ..HttpRequest::new("POST", "/items") };
+/// http.requests = Mix::new([(3.0, read), (1.0, write)]).unwrap();
 /// assert_eq!(http.validate(), Ok(()));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Http {
-    /// The host, and the port unless it is the scheme's own: the header `Host`, or `:authority`.
+    /// The value of the `Host` header or of `:authority`: the host, and the port unless it is the
+    /// scheme's default.
     pub authority: String,
-    /// Further headers. One called `Host` replaces that of the authority.
+    /// Additional headers. One called `Host` replaces the authority.
     pub headers: Vec<(String, String)>,
-    /// The requests, of which each client draws the next one.
+    /// The requests, from which each client draws its next one.
     pub requests: Mix<HttpRequest>,
 }
 
@@ -43,12 +46,12 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// A request without a body.
+    /// Creates a request without a body.
     pub fn new(method: impl Into<String>, path: impl Into<String>) -> HttpRequest {
         HttpRequest { method: method.into(), path: path.into(), body: None }
     }
 
-    /// The name of the request in results.
+    /// Returns the name of the request in results.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -56,7 +59,7 @@ impl HttpRequest {
     fn validate(&self) -> Result<(), InvalidValue> {
         if !is_token(&self.method) || self.method == "CONNECT" {
             return Err(invalid(format!(
-                "'{}' is no method that asks for a path: write one word, such as GET",
+                "'{}' is not a method that has a path: write one word, such as GET",
                 self.method
             )));
         }
@@ -66,8 +69,8 @@ impl HttpRequest {
         match is_whole_server || (path.starts_with(b"/") && is_graphic) {
             true => Ok(()),
             false => Err(invalid(format!(
-                "the path {:?} cannot be asked for: begin with /, and write spaces, # and what is not ASCII as %20, \
-                 %23 and so on",
+                "{:?} is not a valid path: start with /, and write spaces, # and non-ASCII bytes \
+                 as %20, %23 and so on",
                 self.path
             ))),
         }
@@ -75,17 +78,17 @@ impl HttpRequest {
 }
 
 impl Http {
-    /// `GET` of a path.
+    /// Creates `GET` requests for a path.
     pub fn new(authority: impl Into<String>, path: impl Into<String>) -> Http {
         let request = HttpRequest::new("GET", path);
-        let requests = Mix::new([(1.0, request)]).expect("a weight that is a constant");
+        let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
         Http { authority: authority.into(), headers: Vec::new(), requests }
     }
 
-    /// Checks that each part is one of HTTP, and none contradicts another.
+    /// Checks that each part is valid HTTP, and that no header contradicts the body.
     ///
     /// # Errors
-    /// Names the first part that is wrong.
+    /// Names the first invalid part.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         let authority = &self.authority;
         if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -95,15 +98,15 @@ impl Http {
         self.requests.entries().iter().try_for_each(HttpRequest::validate)
     }
 
-    /// As [`validate`](Self::validate), for HTTP/2.
+    /// Like [`validate`](Self::validate), but for HTTP/2.
     ///
     /// # Errors
-    /// Also for headers about connections, which HTTP/2 does not have.
+    /// Also rejects headers about connections, which HTTP/2 does not have.
     pub fn validate_http2(&self) -> Result<(), InvalidValue> {
         http2::Requests::new(self, false).map(drop)
     }
 
-    /// The header `Host` of the user, if there is one.
+    /// Returns the user's `Host` header, if there is one.
     pub(crate) fn host_header(&self) -> Option<&str> {
         self.headers.iter().find(|(name, _)| is_host_header(name)).map(|(_, value)| value.as_str())
     }
@@ -113,7 +116,7 @@ pub(crate) fn is_host_header(name: &str) -> bool {
     name.eq_ignore_ascii_case("host")
 }
 
-/// A text that a template may become.
+/// Returns one possible value of a template.
 fn sample(text: &str) -> Result<Vec<u8>, InvalidValue> {
     let template: Template = text.parse()?;
     let mut written = Vec::new();
@@ -121,63 +124,65 @@ fn sample(text: &str) -> Result<Vec<u8>, InvalidValue> {
     Ok(written)
 }
 
-/// Headers that follow from the body.
+/// Headers that are derived from the body.
 const BODY_HEADERS: [&str; 2] = ["content-length", "transfer-encoding"];
 
-/// Methods of which servers expect a body, if only an empty one.
+/// Methods for which servers expect a content length even without a body.
 const METHODS_WITH_BODY: [&str; 3] = ["POST", "PUT", "PATCH"];
 
 pub(crate) fn invalid_authority(authority: &str) -> InvalidValue {
-    invalid(format!("{authority:?} is no host with a port, such as 127.0.0.1:8080"))
+    invalid(format!(
+        "{authority:?} is not a valid host: write HOST or HOST:PORT, such as 127.0.0.1:8080"
+    ))
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), InvalidValue> {
     if !is_token(name) {
-        let text = format!("{name:?} is no name of a header: write 'NAME: VALUE'");
+        let text = format!("{name:?} is not a valid header name: write 'NAME: VALUE'");
         return Err(invalid(text));
     }
     if sample(value)?.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(invalid(format!(
-            "the header {name} has a control character in {value:?}: leave it out"
+            "the header {name} has a control character in {value:?}: remove it"
         )));
     }
     match BODY_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        true => Err(invalid(format!("the header {name} follows from the body: leave it out"))),
+        true => Err(invalid(format!("the header {name} is derived from the body: leave it out"))),
         false => Ok(()),
     }
 }
 
-/// Whether a text is a token of HTTP: a method, the name of a header.
+/// Returns true if the text is an HTTP token, such as a method or the name of a header.
 fn is_token(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_part)
 }
 
-/// The requests of a run, made once for all clients of a thread.
+/// The encoded requests of a run, which all clients of a thread share.
 #[derive(Debug)]
 pub(crate) struct Requests {
     mix: Mix<EncodedRequest>,
-    /// Whether all requests have the method HEAD, or none has; `None` if some have.
+    /// Whether all requests have the method HEAD; `None` if only some have it.
     is_head: Option<bool>,
     /// The request, if all are the same.
     constant: Option<Rc<[u8]>>,
-    /// The last head of the replies to all clients of the thread.
+    /// The last head that any client of the thread received.
     last_head: RefCell<LastHead>,
 }
 
-/// One kind of request.
+/// One kind of request, encoded.
 #[derive(Debug)]
 struct EncodedRequest {
-    /// Up to the length of the body; all of the request, if that has no fields.
+    /// The head up to the content length if the body has fields; otherwise the whole request.
     head: Template,
-    /// The body of a request whose body has fields.
+    /// The body, if it has fields.
     body: Option<Template>,
     is_head: bool,
 }
 
 impl Requests {
     /// # Errors
-    /// As [`Http::validate`].
+    /// Fails like [`Http::validate`].
     pub(crate) fn new(http: &Http) -> Result<Requests, InvalidValue> {
         http.validate()?;
         let mix = http.requests.clone().try_map(|request| encode(http, request))?;
@@ -191,7 +196,7 @@ impl Requests {
         Ok(Requests { mix, is_head, constant, last_head: RefCell::default() })
     }
 
-    /// The request, if all are the same.
+    /// Returns the request if all are the same.
     #[inline]
     pub(super) fn constant(&self) -> Option<&Rc<[u8]>> {
         self.constant.as_ref()
@@ -201,7 +206,7 @@ impl Requests {
         &self.last_head
     }
 
-    /// Appends the next request of a client; returns its index in the mix.
+    /// Appends the next request of a client. Returns its index in the mix.
     pub(super) fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) -> usize {
         let index = values.draw(&self.mix);
         let EncodedRequest { head, body, .. } = &self.mix.entries()[index];
@@ -216,12 +221,12 @@ impl Requests {
         index
     }
 
-    /// Whether replies have heads only, if all requests are alike in this.
+    /// Returns whether requests have the method HEAD, if all are alike in this.
     pub(super) fn is_head(&self) -> Option<bool> {
         self.is_head
     }
 
-    /// Whether the reply to a request of this index has a head only.
+    /// Returns true if the request with this index in the mix has the method HEAD.
     pub(super) fn is_head_of(&self, index: usize) -> bool {
         self.mix.entries()[index].is_head
     }

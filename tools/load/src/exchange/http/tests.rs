@@ -21,14 +21,15 @@ fn exchange_of(http: &Http) -> HttpExchange {
     )
 }
 
-/// The bytes of so many requests.
+/// Returns the bytes of `count` requests.
 fn written(http: &Http, count: usize) -> String {
     let (mut exchange, mut out) = (exchange_of(http), RequestBuffer::default());
     (0..count).for_each(|_| _ = exchange.request(&mut out));
     String::from_utf8(out.bytes().clone()).unwrap()
 }
 
-/// The statuses of the replies to so many requests, in any pieces.
+/// Returns the statuses of the replies to `requests` requests, after checking that they are the
+/// same for pieces of several sizes.
 #[track_caller]
 fn statuses(method: &str, requests: usize, bytes: &str) -> (Vec<u16>, Option<FaultKind>) {
     let mut found = None;
@@ -268,26 +269,26 @@ fn invalid_http_parts_are_rejected() {
         assert!(error.contains(part), "{error}");
     };
     let request = |method: &str, path: &str| of(HttpRequest::new(method, path));
-    refused(request("GE T", "/"), "'GE T' is no method");
-    refused(request("CONNECT", "/"), "'CONNECT' is no method that asks for a path");
-    refused(request("GET", "x"), "\"x\" cannot be asked for");
-    refused(request("GET", "*"), "\"*\" cannot be asked for");
+    refused(request("GE T", "/"), "'GE T' is not a method");
+    refused(request("CONNECT", "/"), "'CONNECT' is not a method that has a path");
+    refused(request("GET", "x"), "\"x\" is not a valid path");
+    refused(request("GET", "*"), "\"*\" is not a valid path");
     refused(request("GET", "/ä b"), "write spaces");
-    refused(request("GET", "/{n"), "'{n' at character 2 has no end");
-    refused(Http { authority: String::new(), ..Http::new("a", "/") }, "\"\" is no host");
+    refused(request("GET", "/{n"), "'{n' at character 2 is not closed");
+    refused(Http { authority: String::new(), ..Http::new("a", "/") }, "\"\" is not a valid host");
     let header = |name: &str, value: &str| Http {
         headers: vec![(name.into(), value.into())],
         ..Http::new("a", "/")
     };
-    refused(header("a b", "c"), "\"a b\" is no name of a header");
+    refused(header("a b", "c"), "\"a b\" is not a valid header name");
     refused(header("a", "c\r\nd: e"), "control character");
-    refused(header("a", "{m}"), "'{m}' at character 1 is not known");
-    refused(header("Content-length", "5"), "follows from the body");
+    refused(header("a", "{m}"), "'{m}' at character 1 is unknown");
+    refused(header("Content-length", "5"), "is derived from the body");
     assert_eq!(request("OPTIONS", "*").validate(), Ok(()));
     assert_eq!(request("GET", "/{random 1 9}?a={hex 3}").validate(), Ok(()));
 }
 
-/// A reply that is right, and one that is damaged in a byte.
+/// Generates valid replies; the test damages a byte in some of them.
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let body = proptest::collection::vec(any::<u8>(), 0..40);
     let length = body.clone().prop_map(|body| {
@@ -309,7 +310,7 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Any cut of the input gives the same answers.
+    /// Any split of the input gives the same replies.
     #[test]
     fn split_input_gives_the_same_replies(
         replies_sent in proptest::collection::vec(reply(), 1..6),

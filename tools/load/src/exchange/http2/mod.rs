@@ -1,14 +1,17 @@
-//! HTTP/2 by h2: a stream for each request, as many at once as the pipeline has.
+//! HTTP/2 by h2: one stream per request, with as many concurrent streams as the pipeline allows.
 //!
-//! h2 asks for a stream of bytes and a task. Here the stream is a pair of buffers ([`Pipe`](session::Pipe)), and h2 is polled when bytes have come or a
-//! request goes out. So it is a codec as the others: it reads no clock, any transport carries it, and any cut of the input gives the same
-//! replies.
+//! h2 needs a byte stream and a task. Here the stream is a pair of buffers
+//! ([`Pipe`](session::Pipe)), and h2 is polled whenever bytes arrive or a request is sent. That
+//! makes it a codec like the others: it reads no clock, any transport can carry it, and any split
+//! of the input gives the same replies.
 //!
-//! Requests above the server's limit of streams wait in the exchange; their times go on.
+//! Requests above the server's stream limit wait in the exchange, and the wait counts as part of
+//! their latency.
 //!
-//! Requests that the server says it has not taken are sent again (RFC 9113, 8.7): streams that it refuses (`REFUSED_STREAM`) over the same
-//! connection; those above the last one of a `GOAWAY`, and those that still wait then, over the next one, once the streams before them have
-//! ended.
+//! Requests that the server reports as not processed are sent again (RFC 9113, 8.7). A refused
+//! stream (`REFUSED_STREAM`) is sent again on the same connection. After a `GOAWAY`, streams above
+//! the last processed one, and requests still waiting for a stream, are sent on the next connection
+//! once the remaining streams have ended.
 
 mod requests;
 mod session;
@@ -41,7 +44,7 @@ impl Http2Exchange {
         Http2Exchange { requests, values, session: Session::new(), refusal }
     }
 
-    /// Passes on what is answered.
+    /// Advances the session, and records the first refusal among its answers.
     fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         self.session.progress(&mut |answer| {
             match answer.outcome {

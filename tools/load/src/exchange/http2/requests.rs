@@ -1,4 +1,4 @@
-//! The requests of a run.
+//! The HTTP/2 requests of a run.
 
 use crate::exchange::http::{Http, HttpRequest, invalid_authority, is_host_header};
 use crate::invalid::{InvalidValue, invalid};
@@ -6,7 +6,7 @@ use crate::mix::{FieldValues, Mix, Template};
 use bytes::Bytes;
 use http::Request;
 
-/// The requests of a run, made once for all clients of a thread.
+/// The requests of a run, which all clients of a thread share.
 #[derive(Debug)]
 pub(crate) struct Requests {
     mix: Mix<RequestTemplate>,
@@ -20,11 +20,11 @@ struct RequestTemplate {
     uri: Template,
     headers: Vec<(String, Template)>,
     body: Option<Template>,
-    /// The request, if it has no fields.
+    /// The request with its body, if neither has fields.
     constant: Option<(Request<()>, Option<Bytes>)>,
 }
 
-/// Headers of HTTP/1 that say something of its connections.
+/// HTTP/1 headers about the connection, which HTTP/2 does not have.
 const CONNECTION_HEADERS: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
 
@@ -39,7 +39,7 @@ impl Requests {
         Ok(Requests { mix })
     }
 
-    /// The next request of a client, with its body; and its index in the mix.
+    /// Returns the next request of a client: its index in the mix, its head and its body.
     pub(super) fn next(&self, values: &mut FieldValues) -> (usize, Request<()>, Option<Bytes>) {
         let index = values.draw(&self.mix);
         let kind = &self.mix.entries()[index];
@@ -47,7 +47,7 @@ impl Requests {
             Some(constant) => constant.clone(),
             None => kind
                 .fill_in(values)
-                .expect("what fields are replaced with fits in wherever a sample did"),
+                .expect("a request is valid with any field values if it is with sample values"),
         };
         values.next_request();
         (index, request, body)
@@ -61,13 +61,15 @@ impl RequestTemplate {
         request: HttpRequest,
     ) -> Result<RequestTemplate, InvalidValue> {
         let authority = http.host_header().unwrap_or(&http.authority);
-        // `*` stands for the server.
+        // A path of `*` refers to the whole server.
         let path = if request.path == "*" { "" } else { &request.path };
         let uri = format!("{scheme}://{authority}{path}").parse()?;
         let mut headers = Vec::new();
         for (name, value) in http.headers.iter().filter(|(name, _)| !is_host_header(name)) {
             if CONNECTION_HEADERS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
-                return Err(invalid(format!("HTTP/2 has no header {name}: leave it out")));
+                return Err(invalid(format!(
+                    "the header {name} is not allowed in HTTP/2: leave it out"
+                )));
             }
             headers.push((name.clone(), value.parse()?));
         }
@@ -85,7 +87,7 @@ impl RequestTemplate {
         templates.all(|template| template.as_constant().is_some())
     }
 
-    /// A request with its fields replaced.
+    /// Returns the request with its fields replaced.
     fn fill_in(
         &self,
         values: &mut FieldValues,

@@ -1,4 +1,4 @@
-//! One connection, as h2 has it.
+//! One HTTP/2 connection.
 
 use crate::exchange::Answer;
 use crate::fault::{Fault, FaultKind};
@@ -19,39 +19,40 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes of bodies that a server may send before they are acknowledged: of one stream, and of all.
+/// The flow-control windows of one stream and of the whole connection.
 const WINDOW_BYTES: [u32; 2] = [1 << 20, 16 << 20];
-/// Most bytes of the headers of a reply.
+/// The maximum size of the headers of a reply.
 const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
 
-/// Most streams that a server may refuse one after the other, without an answer. Before it has sent its limit, h2 opens a hundred.
+/// The maximum number of streams that a server may refuse in a row without answering any. h2 opens
+/// up to a hundred streams before it has received the server's limit.
 const MAX_CONSECUTIVE_REFUSALS: usize = 200;
 
-/// The result of a stream: its request's number, and the status.
+/// The result of a stream: the number of its request, and the status.
 type StreamResult = (usize, Result<u16, Error>);
 
-/// One connection.
+/// One HTTP/2 connection, and the requests sent on it.
 pub(super) struct Session {
     pipe: Pipe,
     sender: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = StreamResult>>>>,
-    /// How many requests were sent over this connection.
+    /// Number of requests given to this connection, which numbers them.
     sent: usize,
-    /// The numbers of all requests without a reply, in the order of the window.
+    /// The numbers of all requests without a reply, in the order of the client's pipeline.
     unanswered: VecDeque<usize>,
     /// Requests that wait for a stream, with their numbers.
     waiting: VecDeque<(usize, Request<()>, Option<Bytes>)>,
-    /// The numbers of requests that the server has not taken.
+    /// The numbers of requests that the server has not processed.
     refused: Vec<usize>,
     /// Streams refused since the last answer.
     consecutive_refusals: usize,
-    /// Whether the server takes no further request.
+    /// Whether the server accepts no further requests.
     is_draining: bool,
     wake_flag: Arc<WakeFlag>,
 }
 
-/// Whether something that was polled has to be polled again.
+/// Whether something that was polled must be polled again.
 #[derive(Debug, Default)]
 struct WakeFlag(AtomicBool);
 
@@ -69,8 +70,9 @@ impl Session {
         builder.initial_window_size(per_stream).initial_connection_window_size(per_connection);
         builder.max_header_list_size(MAX_HEADER_LIST_BYTES).enable_push(false);
         let handshake = builder.handshake(pipe.clone()).now_or_never();
-        let (sender, connection) =
-            handshake.and_then(Result::ok).expect("a pipe takes the preface at once");
+        let (sender, connection) = handshake
+            .and_then(Result::ok)
+            .expect("writing the preface to a pipe does not block or fail");
         Session {
             pipe,
             sender,
@@ -86,38 +88,40 @@ impl Session {
         }
     }
 
-    /// Bytes have come.
+    /// Passes on received bytes.
     pub(super) fn receive(&self, bytes: &[u8]) {
         self.pipe.receive(bytes);
     }
 
-    /// The server has closed its side.
+    /// Notes that the server has closed its side.
     pub(super) fn close(&self) {
         self.pipe.close();
     }
 
-    /// Appends what is to be sent.
+    /// Appends the bytes to send.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         self.pipe.take(out);
     }
 
-    /// Whether the connection takes no further request.
+    /// Returns true if the connection accepts no further requests.
     pub(super) fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// Whether the connection takes no further request, and none is under way.
+    /// Returns true if the connection accepts no further requests and none is in progress.
     pub(super) fn must_close(&self) -> bool {
         self.is_draining && self.streams.is_empty()
     }
 
-    /// The position of a request that the server has not taken, if there is one. It is no longer one of those without a reply.
+    /// Returns the position of a request that the server has not processed, if there is one, and
+    /// removes it from the requests without a reply.
     pub(super) fn pop_refused(&mut self) -> Option<usize> {
         let number = self.refused.pop()?;
         Some(self.remove(number))
     }
 
-    /// Whether the end of the connection cuts replies off. Requests that the server has not taken have none.
+    /// Fails if the end of the connection cuts off replies. Requests that the server has not
+    /// processed do not count.
     pub(super) fn check_closed(&self) -> Result<(), Fault> {
         match self.unanswered.len() - self.refused.len() {
             0 => Ok(()),
@@ -125,18 +129,19 @@ impl Session {
         }
     }
 
-    /// Sends a request, or has it wait for a stream. What fails shows when bytes come.
+    /// Sends a request, or queues it until a stream is available. A failure is reported when bytes
+    /// arrive.
     pub(super) fn send(&mut self, request: Request<()>, body: Option<Bytes>) {
         self.unanswered.push_back(self.sent);
         self.waiting.push_back((self.sent, request, body));
         self.sent += 1;
         _ = self.open_streams();
         let waker = Waker::from(Arc::clone(&self.wake_flag));
-        // A failure is kept by h2: the next poll has it, too.
+        // h2 keeps the failure, and the next poll returns it.
         _ = Pin::new(&mut self.connection).poll(&mut Context::from_waker(&waker));
     }
 
-    /// Takes what has come, until nothing changes any more.
+    /// Processes the received bytes until nothing changes.
     pub(super) fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
         let waker = Waker::from(Arc::clone(&self.wake_flag));
         let cx = &mut Context::from_waker(&waker);
@@ -146,7 +151,7 @@ impl Session {
             while let Poll::Ready(Some((number, status))) =
                 Pin::new(&mut self.streams).poll_next(cx)
             {
-                // The bytes that the stream has taken are acknowledged by the next poll of the connection.
+                // The next poll of the connection acknowledges the bytes that the stream has taken.
                 self.wake_flag.0.store(true, Relaxed);
                 self.answer(number, status, answered)?;
             }
@@ -165,21 +170,22 @@ impl Session {
         }
     }
 
-    /// The server takes no further request.
+    /// Records that the server accepts no further requests.
     #[cold]
     fn stop_accepting(&mut self) {
         self.is_draining = true;
         self.refused.extend(self.waiting.drain(..).map(|(number, ..)| number));
     }
 
-    /// Opens streams for the requests that wait, as long as the server takes them.
+    /// Opens streams for waiting requests, as long as the server accepts them.
     ///
     /// # Errors
-    /// If the server has gone away because of an error. Bytes that come show it, too.
+    /// Fails if the server has gone away because of an error. That is also reported when bytes
+    /// arrive.
     fn open_streams(&mut self) -> Result<(), Fault> {
         let waker = Waker::from(Arc::clone(&self.wake_flag));
         let cx = &mut Context::from_waker(&waker);
-        // Asked without a request, too: so a `GOAWAY` shows.
+        // Poll even if no request is waiting, to notice a `GOAWAY`.
         loop {
             match self.sender.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
@@ -198,7 +204,7 @@ impl Session {
                 return Ok(());
             };
             if let Some(body) = body {
-                // If sending the body fails, the response has the error.
+                // If sending the body fails, the response reports the error.
                 _ = sending.send_data(body, true);
             }
             self.wake_flag.0.store(true, Relaxed);
@@ -206,7 +212,7 @@ impl Session {
         }
     }
 
-    /// A stream has ended.
+    /// Handles the end of a stream.
     fn answer(
         &mut self,
         number: usize,
@@ -218,13 +224,13 @@ impl Session {
             Err(error) if error.is_library() => return Err(connection_fault(&error)),
             Err(error) if is_refusal(&error) => return self.refused_stream(number),
             Err(error) if error.is_reset() => Outcome::ErrorReply,
-            // Above the last stream that the server has taken.
+            // The stream is above the last one that the server has processed.
             Err(error) if error.is_go_away() => {
                 self.refused.push(number);
                 self.stop_accepting();
                 return Ok(());
             }
-            // Cut off by the end of the connection.
+            // The stream was cut off by the end of the connection.
             Err(_) => {
                 self.stop_accepting();
                 return Ok(());
@@ -242,7 +248,7 @@ impl Session {
         self.consecutive_refusals += 1;
         if self.consecutive_refusals > MAX_CONSECUTIVE_REFUSALS {
             let text = format!(
-                "HTTP/2: the server refused {} streams one after the other (REFUSED_STREAM)",
+                "HTTP/2: the server refused {} streams in a row (REFUSED_STREAM)",
                 self.consecutive_refusals
             );
             return Err(Fault::new(FaultKind::STREAMS_REFUSED, text));
@@ -250,17 +256,18 @@ impl Session {
         Ok(())
     }
 
-    /// A request leaves those without a reply, and the oldest one takes its place; returns where it was.
+    /// Removes a request from those without a reply, and moves the oldest one to its position.
+    /// Returns that position.
     fn remove(&mut self, number: usize) -> usize {
         let position = self.unanswered.iter().position(|unanswered| *unanswered == number);
-        let position = position.expect("a request without a reply");
+        let position = position.expect("the request has no reply yet");
         self.unanswered.swap(0, position);
         self.unanswered.pop_front();
         position
     }
 }
 
-/// Takes a whole reply; returns its status.
+/// Receives a whole reply and returns its status.
 async fn status(response: ResponseFuture) -> Result<u16, Error> {
     let (head, mut body) = response.await?.into_parts();
     take_body(&mut body).await?;
@@ -270,13 +277,13 @@ async fn status(response: ResponseFuture) -> Result<u16, Error> {
 async fn take_body(body: &mut RecvStream) -> Result<(), Error> {
     while let Some(data) = body.data().await {
         let length = data?.len();
-        // Fails if the stream has ended, which then needs no window.
+        // This fails if the stream has ended, and then needs no window.
         _ = body.flow_control().release_capacity(length);
     }
     body.trailers().await.map(drop)
 }
 
-/// Whether a stream ended without the server having looked at its request.
+/// Returns true if the stream ended before the server processed its request.
 fn is_refusal(error: &Error) -> bool {
     error.is_reset() && error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM)
 }
@@ -299,19 +306,21 @@ fn connection_fault(error: &Error) -> Fault {
 #[derive(Debug, Default)]
 struct PipeBuffers {
     received: Vec<u8>,
-    /// The number of received bytes that were read.
+    /// Number of received bytes that have been read.
     read: usize,
     is_closed: bool,
     written: Vec<u8>,
 }
 
-/// A stream in memory; a clone is another handle on the same buffers. h2 reads and writes one handle as a stream; the session fills and
-/// empties the buffers by the other. [`receive`](Pipe::receive) and [`close`](Pipe::close) wake nothing: h2 has to be polled after them.
+/// An in-memory byte stream. A clone is another handle to the same buffers: h2 reads and writes one
+/// handle, and the session fills and drains the buffers through the other.
+/// [`receive`](Pipe::receive) and [`close`](Pipe::close) wake nothing, so h2 must be polled after
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pipe(Rc<RefCell<PipeBuffers>>);
 
 impl Pipe {
-    /// Bytes to be read.
+    /// Appends bytes to be read.
     pub(super) fn receive(&self, bytes: &[u8]) {
         let mut buffers = self.0.borrow_mut();
         let read = std::mem::take(&mut buffers.read);
@@ -319,12 +328,12 @@ impl Pipe {
         buffers.received.extend_from_slice(bytes);
     }
 
-    /// No more bytes to be read.
+    /// Marks the end of the bytes to be read.
     pub(super) fn close(&self) {
         self.0.borrow_mut().is_closed = true;
     }
 
-    /// Appends what was written.
+    /// Moves the written bytes to `out`.
     pub(super) fn take(&self, out: &mut Vec<u8>) {
         out.append(&mut self.0.borrow_mut().written);
     }
@@ -345,7 +354,7 @@ impl AsyncRead for Pipe {
         buf.put_slice(&unread[..count]);
         buffers.read += count;
         if buffers.read == buffers.received.len() {
-            // An idle connection holds none.
+            // Free the memory, so that an idle connection holds none.
             (buffers.received, buffers.read) = (Vec::new(), 0);
         }
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! Replies of a server that runs beside the exchange, over the same kind of pipe.
+//! Tests against an h2 server that runs next to the exchange, over the same kind of pipe.
 
 use super::session::Pipe;
 use super::*;
@@ -25,7 +25,7 @@ struct Server {
 }
 
 impl Server {
-    /// A server that has got the first bytes of its client.
+    /// Creates a server that has received the first bytes of its client.
     fn new(first: &[u8], streams: u32) -> Server {
         let pipe = Pipe::default();
         pipe.receive(first);
@@ -35,7 +35,7 @@ impl Server {
         Server { pipe, connection, open: Vec::new() }
     }
 
-    /// Takes what has come, and what it asks for; returns what is to be sent.
+    /// Processes received bytes, and returns the bytes to send.
     fn poll(&mut self, received: &[u8]) -> Vec<u8> {
         self.pipe.receive(received);
         let mut cx = Context::from_waker(Waker::noop());
@@ -47,7 +47,7 @@ impl Server {
         out
     }
 
-    /// Answers one of the open requests with a status, and a body of so many bytes.
+    /// Answers an open request with a status and a body of `length` bytes.
     fn answer(&mut self, index: usize, status: u16, length: usize) {
         let (_, mut respond) = self.open.remove(index);
         let head = Response::builder().status(status).body(()).unwrap();
@@ -64,7 +64,7 @@ fn requests(change: fn(&mut Http)) -> Rc<Requests> {
     Rc::new(Requests::new(&http, false).unwrap())
 }
 
-/// An exchange, with the bytes of so many requests.
+/// Returns an exchange, and the bytes of `count` requests.
 fn exchange(count: usize) -> (Http2Exchange, Vec<u8>) {
     let mut exchange =
         Http2Exchange::new(&requests(|_| ()), FieldValues::new(1, 0, 1), &FirstRefusal::default());
@@ -73,7 +73,7 @@ fn exchange(count: usize) -> (Http2Exchange, Vec<u8>) {
     (exchange, out)
 }
 
-/// Passes bytes on in pieces, until neither side has more to say; returns the answers.
+/// Passes bytes back and forth in pieces until neither side has more to send. Returns the answers.
 fn exchange_all(
     exchange: &mut Http2Exchange,
     server: &mut Server,
@@ -103,7 +103,8 @@ fn reply_answers_the_request_of_its_stream() {
     assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), []);
     let path = |open: &OpenRequest| open.0.uri().to_string();
     assert_eq!(server.open.iter().map(path).collect::<Vec<_>>(), ["http://a.example:1/one"; 4]);
-    // The third one is answered; the first one takes its place in the order: 1, 0, 3.
+    // The third request is answered, and the first one moves to its position, so the order is 1, 0,
+    // 3.
     server.answer(2, 200, 10);
     assert_eq!(exchange_all(&mut exchange, &mut server, 7).unwrap(), [answer(200, 2)]);
     server.answer(0, 404, 0);
@@ -174,7 +175,7 @@ fn reset_stream_is_an_error_reply() {
     );
 }
 
-/// Positions of what is to be sent again.
+/// Returns the positions of the requests to be sent again.
 fn refused(exchange: &mut Http2Exchange) -> Vec<usize> {
     std::iter::from_fn(|| exchange.pop_refused()).collect()
 }
@@ -188,7 +189,7 @@ fn refused_stream_is_resent_on_the_same_connection() {
     assert_eq!(exchange_all(&mut exchange, &mut server, 100).unwrap(), []);
     assert_eq!(refused(&mut exchange), [1]);
     assert!(!exchange.must_close() && !exchange.is_draining());
-    // The first one has taken its place: 0, 2.
+    // The first request has moved to its position, so the order is 0, 2.
     server.answer(1, 201, 0);
     assert_eq!(exchange_all(&mut exchange, &mut server, 100).unwrap(), [answer(201, 1)]);
     exchange.on_close(&mut |_| ()).unwrap_err();
@@ -201,7 +202,7 @@ fn server_that_refuses_every_stream_is_a_fault() {
     let (mut out, mut turns) = (Vec::new(), 0);
     let fault = loop {
         turns += 1;
-        assert!(turns < 5000, "the server does not refuse any more");
+        assert!(turns < 5000, "the exchange never reported a fault");
         let to_client = server.poll(&std::mem::take(&mut out));
         let Err(fault) = exchange.receive(&to_client, &mut |_| unreachable!()) else {
             exchange.respond(&mut out);
@@ -215,7 +216,7 @@ fn server_that_refuses_every_stream_is_a_fault() {
     assert!(fault.detail.contains("refused 201 streams"), "{}", fault.detail);
 }
 
-/// A `GOAWAY` frame: the last stream that was taken, and why.
+/// Returns a `GOAWAY` frame with the last processed stream and the reason.
 fn goaway(last: u8, reason: Reason) -> Vec<u8> {
     let reason = u32::from(reason).to_be_bytes();
     [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0, 0, 0, last], &reason].concat()
@@ -235,7 +236,7 @@ fn goaway_with_an_error_is_a_fault() {
 
 #[test]
 fn goaway_returns_unprocessed_requests_for_resending() {
-    // The streams are 1 and 3; two more wait for one.
+    // The streams are 1 and 3, and two more requests wait for a stream.
     let (mut exchange, out) = exchange(1);
     let mut server = Server::new(&out, 2);
     exchange_all(&mut exchange, &mut server, 100).unwrap();
@@ -245,7 +246,7 @@ fn goaway_returns_unprocessed_requests_for_resending() {
     exchange.receive(&to_client, &mut |_| unreachable!()).unwrap();
     exchange.receive(&goaway(1, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
     assert_eq!(refused(&mut exchange).len(), 3);
-    assert!(exchange.is_draining() && !exchange.must_close(), "one is under way");
+    assert!(exchange.is_draining() && !exchange.must_close(), "one request is in progress");
     server.answer(0, 200, 3);
     let last = server.poll(&[]);
     let mut answers = Vec::new();
@@ -275,7 +276,7 @@ fn graceful_goaway_answers_accepted_requests_then_closes() {
     server.connection.graceful_shutdown();
     server.answer(0, 200, 0);
     exchange_all(&mut exchange, &mut server, 100).unwrap();
-    assert!(!exchange.must_close() && exchange.is_draining(), "one is under way");
+    assert!(!exchange.must_close() && exchange.is_draining(), "one request is in progress");
     server.answer(0, 200, 0);
     exchange_all(&mut exchange, &mut server, 100).unwrap();
     assert!(exchange.must_close());
@@ -302,7 +303,7 @@ fn connection_headers_are_rejected_for_http2() {
     let mut http = Http::new("a", "/");
     http.headers.push(("Connection".into(), "close".into()));
     let error = Requests::new(&http, true).unwrap_err();
-    assert!(error.to_string().contains("no header Connection"), "{error}");
+    assert!(error.to_string().contains("the header Connection is not allowed"), "{error}");
     http.headers = vec![("Host".into(), "b".into()), ("X-a".into(), "c".into())];
     let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
     assert_eq!(request.uri(), "https://b/");
@@ -327,7 +328,7 @@ fn template_fields_are_replaced() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Any cut of what a server sends gives the same answers.
+    /// Any split of the server's bytes gives the same answers.
     #[test]
     fn split_input_gives_the_same_replies(
         replies in proptest::collection::vec((0_usize..6, 200_u16..600, 0_usize..40_000), 1..6),

@@ -1,21 +1,21 @@
-//! Where a reply ends.
+//! Reply framing: how the end of a reply is found.
 
 use crate::invalid::{InvalidValue, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most bytes in front of a length field.
+/// The maximum number of bytes before a length field.
 pub const MAX_LENGTH_FIELD_OFFSET: usize = 4096;
 
-/// Where a reply ends.
+/// How the end of a reply is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Behind these bytes, which do not occur earlier.
+    /// The reply ends with these bytes, which do not occur earlier.
     Delimiter(Vec<u8>),
-    /// As a field near its start says.
+    /// A field near the start of the reply determines its length.
     LengthField(LengthField),
-    /// After so many bytes: 1 to [`MAX_MESSAGE_BYTES`].
+    /// The reply has this many bytes: 1 to [`MAX_MESSAGE_BYTES`].
     Fixed(usize),
 }
 
@@ -23,15 +23,19 @@ impl Framing {
     pub(super) fn validate(&self) -> Result<(), InvalidValue> {
         match self {
             Framing::Delimiter(delimiter) if delimiter.is_empty() => {
-                Err(invalid("a delimiter without a byte: give it some, such as \\n"))
+                Err(invalid("the delimiter is empty: give it at least one byte, such as \\n"))
             }
             Framing::Fixed(length) if !(1..=MAX_MESSAGE_BYTES).contains(length) => {
-                let text = format!("replies of {length} bytes: ask for 1 to {MAX_MESSAGE_BYTES}");
+                let text = format!(
+                    "a reply length of {length} bytes is out of range: use 1 to \
+                    {MAX_MESSAGE_BYTES}"
+                );
                 Err(invalid(text))
             }
             Framing::LengthField(field) if field.offset > MAX_LENGTH_FIELD_OFFSET => {
                 Err(invalid(format!(
-                    "a length field {} bytes from the start: ask for at most {MAX_LENGTH_FIELD_OFFSET}",
+                    "the length field is {} bytes from the start: use at most \
+                     {MAX_LENGTH_FIELD_OFFSET}",
                     field.offset
                 )))
             }
@@ -40,10 +44,11 @@ impl Framing {
     }
 }
 
-/// A number in a reply that says how long the reply is.
+/// A number in a reply that determines the reply's length.
 ///
-/// As text: `u8`, `u16be`, `u16le`, `u32be`, `u32le`, `u64be` or `u64le`; then, if it is not at the start, `@` and the bytes in front of
-/// it; then, if it does not count the bytes behind itself, what to add to it. `u32be-4` counts its own four bytes as well.
+/// The text form is `u8`, `u16be`, `u16le`, `u32be`, `u32le`, `u64be` or `u64le`. If the field is
+/// not at the start, `@` and the number of bytes before it follow. If it does not count exactly the
+/// bytes after it, the number to add to it follows: `u32be-4` also counts its own four bytes.
 ///
 /// ```
 /// use annulus_load::LengthField;
@@ -54,23 +59,24 @@ impl Framing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthField {
-    /// Bytes in front of the field: at most [`MAX_LENGTH_FIELD_OFFSET`].
+    /// Number of bytes before the field: at most [`MAX_LENGTH_FIELD_OFFSET`].
     pub offset: usize,
-    /// The width of the field in bytes: 1, 2, 4 or 8.
+    /// Width of the field in bytes: 1, 2, 4 or 8.
     pub width: usize,
-    /// Whether its first byte is the least significant one.
+    /// Whether the field is little-endian.
     pub is_little: bool,
-    /// The number to add to the field's value for the number of bytes behind the field.
+    /// The number to add to the field's value to get the number of bytes after the field.
     pub added: i64,
 }
 
 impl LengthField {
-    /// Bytes up to the end of the field.
+    /// Returns the number of bytes up to the end of the field.
     pub(super) fn end(&self) -> usize {
         self.offset + self.width
     }
 
-    /// The bytes behind the field, if they are not fewer than none. `head` ends with the field.
+    /// Returns the number of bytes after the field, or `None` if it would be negative. `head` ends
+    /// with the field.
     pub(super) fn rest(&self, head: &[u8]) -> Option<u64> {
         let field = &head[self.offset..self.end()];
         let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
@@ -88,8 +94,9 @@ impl FromStr for LengthField {
     fn from_str(text: &str) -> Result<LengthField, InvalidValue> {
         parse(text).ok_or_else(|| {
             invalid(format!(
-                "'{text}' is no length field: write u8, u16be, u16le, u32be, u32le, u64be or u64le, then @OFFSET (at \
-                 most {MAX_LENGTH_FIELD_OFFSET}) if it is not at the start, then +N or -N if it counts other bytes than those behind it"
+                "'{text}' is not a length field: write u8, u16be, u16le, u32be, u32le, u64be or \
+                 u64le, then @OFFSET (at most {MAX_LENGTH_FIELD_OFFSET}) if it is not at the \
+                 start, then +N or -N if it counts other bytes than those after it"
             ))
         })
     }

@@ -1,4 +1,5 @@
-//! Requests that the user wrote, and replies whose end is found by a delimiter, a length or a field with a length.
+//! Requests written by the user, and replies whose end is found by a delimiter, a fixed length or a
+//! length field.
 
 mod framing;
 mod replies;
@@ -15,7 +16,7 @@ use replies::ReplyParser;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Requests of any simple protocol: each is answered by one reply, in order.
+/// Requests of any simple protocol in which each request gets one reply, in order.
 ///
 /// ```
 /// use annulus_load::{Framing, Script, script_template};
@@ -26,34 +27,36 @@ use std::rc::Rc;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    /// The requests, of which each client draws the next one.
+    /// The requests, from which each client draws its next one.
     pub requests: Mix<ScriptRequest>,
-    /// Where a reply ends.
+    /// How the end of a reply is found.
     pub framing: Framing,
 }
 
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptRequest {
-    /// The bytes that are sent: at least one.
+    /// The bytes to send: at least one.
     pub request: Template,
-    /// The whole reply, with its delimiter or its length field, if it is known; others are counted as errors. Its fields get the values
-    /// of those of the request, in their order.
+    /// The whole expected reply, including its delimiter or length field, if it is known. Other
+    /// replies count as errors. Its fields get the same values as the fields of the request, in
+    /// order.
     pub expected: Option<Template>,
 }
 
 impl Script {
-    /// One kind of request, and replies that are not compared.
+    /// Creates a script with one kind of request whose replies are not compared.
     pub fn new(request: Template, framing: Framing) -> Script {
         let request = ScriptRequest { request, expected: None };
-        let requests = Mix::new([(1.0, request)]).expect("a weight that is a constant");
+        let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
         Script { requests, framing }
     }
 
-    /// Checks that requests and replies have bytes, and that what is expected is one reply.
+    /// Checks that requests and replies are not empty, and that each expected reply is exactly one
+    /// reply.
     ///
     /// # Errors
-    /// Names what is wrong.
+    /// Describes the first problem.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.framing.validate()?;
         self.requests.entries().iter().try_for_each(|request| request.validate(&self.framing))
@@ -65,10 +68,11 @@ impl ScriptRequest {
         let mut out = Vec::new();
         let expected = self.write(&mut FieldValues::new(0, 0, 1), &mut out);
         match expected {
-            _ if out.is_empty() => Err(invalid("a request without a byte: give it some")),
+            _ if out.is_empty() => Err(invalid("a request is empty: give it at least one byte")),
             Some(expected) if !replies::is_exactly_one_reply(framing, &expected) => {
                 Err(invalid(format!(
-                    "the expected reply \"{}\" is not exactly one reply: give it whole, with its delimiter or its length",
+                    "the expected reply \"{}\" is not exactly one reply: write the whole reply, \
+                     with its delimiter or length",
                     expected.escape_ascii()
                 )))
             }
@@ -76,9 +80,9 @@ impl ScriptRequest {
         }
     }
 
-    /// Appends a request; returns the reply that is expected.
+    /// Appends a request. Returns the expected reply.
     fn write(&self, values: &mut FieldValues, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
-        // Random fields are drawn once for both.
+        // Random fields have the same values in the request and the reply.
         let again = self.expected.is_some().then(|| values.clone());
         self.request.write(values, out);
         values.next_request();
@@ -89,15 +93,15 @@ impl ScriptRequest {
     }
 }
 
-/// A template of a text with escapes: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
+/// Parses a template with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
 ///
 /// # Errors
-/// Names an unknown escape, or what is wrong with a field.
+/// Names an unknown escape or an invalid field.
 pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
     Template::parse_with(text, script_bytes)
 }
 
-/// The bytes of a text with escapes: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
+/// Decodes a text with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
 ///
 /// # Errors
 /// Names an unknown escape.
@@ -107,9 +111,10 @@ pub fn script_bytes(text: &str) -> Result<Vec<u8>, InvalidValue> {
     while let Some(byte) = rest.next() {
         let wrong = |escape: Option<char>| match escape {
             Some(escape) => invalid(format!(
-                "\\{escape} is no escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \\xff"
+                "\\{escape} is not an escape in '{text}': use \\n \\r \\t \\0 \\\\ or \\x00 to \
+                 \\xff"
             )),
-            None => invalid(format!("'{text}' ends with a backslash: write \\\\ for one")),
+            None => invalid(format!("'{text}' ends with a backslash: write \\\\ for a backslash")),
         };
         bytes.push(match byte {
             b'\\' => escaped(&mut rest).map_err(wrong)?,
@@ -119,10 +124,10 @@ pub fn script_bytes(text: &str) -> Result<Vec<u8>, InvalidValue> {
     Ok(bytes)
 }
 
-/// The byte behind a backslash, taken from `rest`.
+/// Decodes the escape after a backslash, and takes it from `rest`.
 ///
 /// # Errors
-/// The character that stands there in place of an escape; `None` at the end.
+/// Returns the character that is not an escape, or `None` at the end of the text.
 fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
     let byte = rest.next().ok_or(None)?;
     Ok(match byte {
@@ -144,7 +149,7 @@ fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
 pub(crate) struct ScriptExchange {
     script: Rc<Script>,
     values: FieldValues,
-    /// The replies that are expected, one for each request without a reply.
+    /// The expected replies, one for each request without a reply.
     expected: VecDeque<Option<Box<[u8]>>>,
     replies: ReplyParser,
     refusal: FirstRefusal,

@@ -1,4 +1,4 @@
-//! The replies of one connection, from any pieces.
+//! Splits the bytes of one connection into replies, in pieces of any size.
 
 use super::Framing;
 use crate::exchange::partial::PartialInput;
@@ -7,27 +7,28 @@ use crate::fault::{Fault, FaultKind};
 use crate::mix::MAX_MESSAGE_BYTES;
 use memchr::memmem;
 
-/// Splits the bytes of a connection into replies, and compares them with what is expected.
+/// Splits the bytes of a connection into replies, and compares them with the expected ones.
 #[derive(Debug, Default)]
 pub(super) struct ReplyParser {
     partial: PartialInput,
-    /// Bytes of what is kept that were searched for the delimiter.
+    /// Number of buffered bytes that have been searched for the delimiter.
     searched: usize,
-    /// The reply that has begun, if its length is known.
+    /// The current reply, if its length is known.
     reply: Option<PartialReply>,
 }
 
 /// A reply of known length.
 #[derive(Clone, Copy, Debug)]
 struct PartialReply {
-    /// Bytes that are missing.
+    /// Number of missing bytes.
     missing: u64,
-    /// Bytes that have come, as long as they are the expected ones.
+    /// Number of received bytes, as long as they match the expected reply.
     matching: Option<usize>,
 }
 
 impl ReplyParser {
-    /// Takes bytes up to the end of a reply; returns their number, and, once it is complete, whether it is the expected one.
+    /// Takes bytes up to the end of a reply. Returns how many it took, and, once the reply is
+    /// complete, whether it is the expected one.
     pub(super) fn take(
         &mut self,
         input: &[u8],
@@ -65,7 +66,7 @@ impl ReplyParser {
         }
     }
 
-    /// The connection has ended.
+    /// Handles the end of the connection: fails if a reply is incomplete.
     pub(super) fn on_close(&self) -> Result<(), Fault> {
         let missing = match self.reply {
             Some(reply) => format!("{} bytes of a reply", reply.missing),
@@ -99,7 +100,7 @@ impl ReplyParser {
             .parse(input, MAX_MESSAGE_BYTES, parse, || too_long(MAX_MESSAGE_BYTES as u64 + 1))
     }
 
-    /// Takes what has come of a reply whose length is known.
+    /// Takes bytes of a reply whose length is known.
     fn rest(
         &mut self,
         input: &[u8],
@@ -125,7 +126,8 @@ impl PartialReply {
         PartialReply { missing, matching: Some(0) }
     }
 
-    /// Compares the next bytes. The text of a reply that is not as expected is what is as expected in front, and the piece that is not.
+    /// Compares the next bytes with the expected reply. If they differ, records the matching bytes
+    /// and the piece that differs.
     fn compare(&mut self, bytes: &[u8], expected: Option<&[u8]>, refusal: &FirstRefusal) {
         let Some((expected, at)) = expected.zip(self.matching) else { return };
         let is_same = expected.get(at..).is_some_and(|expected| expected.starts_with(bytes));
@@ -141,7 +143,7 @@ impl PartialReply {
     }
 }
 
-/// Whether these bytes are exactly one reply.
+/// Returns true if the bytes are exactly one reply.
 pub(super) fn is_exactly_one_reply(framing: &Framing, bytes: &[u8]) -> bool {
     !bytes.is_empty()
         && matches!(ReplyParser::default().take(bytes, framing, None, &FirstRefusal::default()), Ok((taken, Some(_))) if taken == bytes.len())
@@ -151,7 +153,7 @@ pub(super) fn is_exactly_one_reply(framing: &Framing, bytes: &[u8]) -> bool {
 fn too_long(missing: u64) -> Fault {
     Fault::new(
         FaultKind::TOO_LONG,
-        format!("a reply of {missing} bytes or more: at most {MAX_MESSAGE_BYTES} are read"),
+        format!("a reply has at least {missing} bytes, but the limit is {MAX_MESSAGE_BYTES}"),
     )
 }
 
@@ -160,6 +162,6 @@ fn wrong_length(head: &[u8]) -> Fault {
     let shown = head.escape_ascii();
     Fault::new(
         FaultKind::WRONG_LENGTH,
-        format!("a reply begins with \"{shown}\", whose length is below 0"),
+        format!("a reply starts with \"{shown}\", which is a length below 0"),
     )
 }

@@ -1,4 +1,4 @@
-//! Replies of every framing, whole and in pieces.
+//! Replies with every framing, whole and in pieces.
 
 use super::*;
 use crate::exchange::cuts::{assert_same_in_pieces, feed};
@@ -117,9 +117,12 @@ fn invalid_scripts_are_rejected() {
         let error = script.validate().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
-    refused(Script::new(Template::constant(""), until("\n")), "a request without a byte");
-    refused(script(until(""), None), "a delimiter without a byte");
-    refused(script(Framing::Fixed(0), None), "replies of 0 bytes: ask for 1 to 67108864");
+    refused(Script::new(Template::constant(""), until("\n")), "a request is empty");
+    refused(script(until(""), None), "the delimiter is empty");
+    refused(
+        script(Framing::Fixed(0), None),
+        "a reply length of 0 bytes is out of range: use 1 to 67108864",
+    );
     refused(script(until("\n"), Some(b"a")), "\"a\" is not exactly one reply");
     refused(script(until("\n"), Some(b"a\nb\n")), "not exactly one reply");
     refused(script(Framing::Fixed(2), Some(b"abc")), "not exactly one reply");
@@ -148,7 +151,7 @@ fn length_fields_round_trip_through_display() {
         "uüü",
     ] {
         let error = text.parse::<LengthField>().unwrap_err().to_string();
-        assert!(error.contains(&format!("'{text}' is no length field")), "{error}");
+        assert!(error.contains(&format!("'{text}' is not a length field")), "{error}");
     }
 }
 
@@ -156,8 +159,8 @@ fn length_fields_round_trip_through_display() {
 fn escapes_are_decoded_to_bytes() {
     assert_eq!(script_bytes(r"a\n\r\t\0\\\x7F\xff").unwrap(), b"a\n\r\t\0\\\x7f\xff");
     for (text, part) in [
-        (r"a\q", r"\q is no escape"),
-        (r"\x1", r"\x is no escape"),
+        (r"a\q", r"\q is not an escape"),
+        (r"\x1", r"\x is not an escape"),
         ("a\\", "ends with a backslash"),
     ] {
         assert!(script_bytes(text).unwrap_err().to_string().contains(part), "{text}");
@@ -166,7 +169,7 @@ fn escapes_are_decoded_to_bytes() {
 }
 
 proptest! {
-    /// Any cut of the input gives the same answers.
+    /// Any split of the input gives the same replies.
     #[test]
     fn split_input_gives_the_same_replies(
         bytes in proptest::collection::vec(0_u8..4, 0..200),

@@ -1,10 +1,10 @@
-//! Comparisons of simulated runs, of which is known whether they differ.
+//! Comparisons of simulated runs for which the true answer is known.
 
 use annulus_load::compare::{Comparison, Options, compare};
 use annulus_load::recording::{Interval, Latencies, Recording, RunInfo};
 use annulus_load::stats::Verdict;
 
-/// Comparisons of two equal sides.
+/// Number of comparisons per test.
 const COMPARISON_COUNT: u64 = 100;
 
 /// Runs of a simulated server.
@@ -12,13 +12,13 @@ const COMPARISON_COUNT: u64 = 100;
 struct SimulatedRuns {
     count: usize,
     seconds: usize,
-    /// Latencies are this many times as long.
+    /// Latencies are multiplied by this factor.
     factor: f64,
-    /// The standard deviation of the logarithm from run to run.
+    /// The standard deviation of the logarithm of the latency from run to run.
     between: f64,
-    /// The same from second to second, half of which lasts into the next one.
+    /// The same from second to second, where half of the deviation carries over to the next second.
     within: f64,
-    /// Whether a run may have a slow spell of some seconds.
+    /// Whether a run may be slow for some seconds.
     has_spells: bool,
 }
 
@@ -31,7 +31,7 @@ const STEADY_RUNS: SimulatedRuns = SimulatedRuns {
     has_spells: false,
 };
 
-/// Latencies in a second.
+/// Number of latencies drawn per second.
 const LATENCIES_PER_SECOND: usize = 120;
 
 impl SimulatedRuns {
@@ -46,15 +46,16 @@ impl SimulatedRuns {
         let shape = shape();
         let mut drift = normal(random);
         let second = |n: usize| {
-            // Neighbouring seconds are alike: half of the deviation stays.
+            // Neighbouring seconds are alike: half of the deviation carries over.
             drift = 0.5 * drift + 0.75_f64.sqrt() * normal(random);
             let is_slow = self.has_spells && spell.contains(&n);
             let slow = if is_slow { 1.1 } else { 1.0 };
             let level = 100e3 * base * slow * (self.within * drift).exp();
-            // Each latency that is drawn stands for a hundred, so that there are enough for every percentile.
+            // Each latency that is drawn counts a hundred times, so that there are enough for every
+            // percentile.
             let latency = |_| ((level * shape[random.usize(..shape.len())]) as u64, 100);
             let response: Latencies = (0..LATENCIES_PER_SECOND).map(latency).collect();
-            // A closed loop answers as often as it is fast.
+            // In a closed loop the rate is inversely proportional to the latency.
             let answered = (LATENCIES_PER_SECOND as f64 * 100.0 * 100e3 / level) as u64;
             Interval { answered, response, ..Interval::new(n as f64, 1.0) }
         };
@@ -70,12 +71,13 @@ impl SimulatedRuns {
     }
 }
 
-/// The factors of single latencies: the quantiles of a distribution with a long tail.
+/// Returns the factors of single latencies: quantiles of a distribution with a long tail.
 fn shape() -> [f64; 256] {
     std::array::from_fn(|place| (1.0 - (place as f64 + 0.5) / 256.0).powf(-0.2))
 }
 
-/// A draw from the normal distribution: twelve draws from an equal one have this spread.
+/// Draws from an approximate normal distribution: the sum of twelve uniform numbers has a standard
+/// deviation of 1.
 fn normal(random: &mut fastrand::Rng) -> f64 {
     (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
 }
@@ -84,17 +86,17 @@ fn comparisons(a: SimulatedRuns, b: SimulatedRuns, seed: u64) -> impl Iterator<I
     let mut random = fastrand::Rng::with_seed(seed);
     (0..COMPARISON_COUNT).map(move |_| {
         let (a, b) = (a.record(&mut random), b.record(&mut random));
-        // Without a margin, so that nothing but the intervals keeps equal sides from being called different.
+        // The margin is zero, so only the intervals keep equal sides from being called different.
         compare(&a, &b, &Options { margin: 0.0 }).unwrap()
     })
 }
 
-/// How many of the comparisons of equal sides are called different.
+/// Returns how many comparisons of equal sides are called different.
 fn called_different(runs: SimulatedRuns, seed: u64) -> usize {
     comparisons(runs, runs, seed).filter(|found| found.verdict.is_different()).count()
 }
 
-/// Five of a hundred are 5 %.
+/// Five of a hundred comparisons are 5 %.
 #[test]
 fn false_positive_rate_is_at_most_the_stated_one() {
     let between = |between| SimulatedRuns { between, ..STEADY_RUNS };

@@ -64,8 +64,8 @@ fn refused(text: &str, part: &str) {
 fn other_formats_and_versions_are_rejected() {
     let text = text();
     refused("", "it is empty");
-    refused("start,length\n1,2\n", "no recording of annulus load");
-    refused("[1, 2]", "no recording of annulus load");
+    refused("start,length\n1,2\n", "not a recording of annulus load");
+    refused("[1, 2]", "not a recording of annulus load");
     refused("{}", "no \"format\"");
     refused("{\"format\": \"annulus-bench\", \"version\": 1}", "no \"format\": \"annulus-load\"");
     refused(
@@ -81,14 +81,14 @@ fn invalid_value_error_names_its_place() {
     let text = text();
     refused(&text.replace("\"seconds\":1.5", "\"seconds\":-1"), "its measured time is -1 s");
     refused(&text.replace("\"seconds\":1.5", "\"seconds\":1e999"), "out of range");
-    refused(&text.replace("\"start\":1.0", "\"start\":0.0"), "interval 1 of 0.5 s begins at 0 s");
+    refused(&text.replace("\"start\":1.0", "\"start\":0.0"), "interval 1 of 0.5 s starts at 0 s");
     refused(&text.replace("\"length\":0.5", "\"length\":0"), "interval 1 of 0 s");
     refused(&text.replace("[5,1]", "[5,-1]"), "-1");
     refused(&text.replace("\"sent\":3", "\"send\":3"), "missing field `sent`");
-    refused(&text.replace("[\"read\",", "["), "interval 0 has 2 of 1 classes");
+    refused(&text.replace("[\"read\",", "["), "interval 0 has 2 classes instead of 1");
 }
 
-/// Reads zeros without an end.
+/// The file consists of zeros without blocks on disk.
 #[test]
 fn oversized_file_is_rejected_without_being_read() {
     let path = std::env::temp_dir().join(format!("annulus-large-{}.json", std::process::id()));

@@ -1,4 +1,4 @@
-//! Recordings as others read and use them: as JSON, against the published schema and compared.
+//! Recordings as other programs use them: as JSON, against the published schema, and compared.
 
 mod compared;
 mod document;

@@ -1,4 +1,4 @@
-//! The published schema, and a validator of the part of JSON Schema that it uses.
+//! The published schema, and a validator for the subset of JSON Schema that it uses.
 
 use annulus_load::recording::{
     ClassInterval, DatagramCounts, Interval, Latencies, Recording, RunInfo,
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 const PUBLISHED_SCHEMA: &str = include_str!("../../../../../docs/load-recording.schema.json");
 
-/// The rules of the schema for a value, and its mere descriptions.
+/// The rules that the validator knows, including pure descriptions.
 const KNOWN_RULES: [&str; 15] = [
     "type",
     "const",
@@ -26,12 +26,13 @@ const KNOWN_RULES: [&str; 15] = [
     "$id",
 ];
 
-/// Checks a value against a schema. A member that the schema does not know is an error here, as it would be undocumented.
+/// Checks a value against a schema. A member that the schema does not contain is an error, because
+/// it would be undocumented.
 fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
     let wrong = |what: String| Err(format!("{place}: {what}"));
-    let rules = schema.as_object().expect("a schema is an object");
+    let rules = schema.as_object().expect("the schema is not an object");
     let unknown = rules.keys().find(|key| !KNOWN_RULES.contains(&key.as_str()) && *key != "$defs");
-    assert_eq!(unknown, None, "the validator does not know this rule");
+    assert_eq!(unknown, None, "the validator does not know a rule");
     if let Some(name) = rules.get("$ref") {
         let path = name.as_str().unwrap().trim_start_matches('#');
         check(root, root.pointer(path).expect("a definition"), value, place)?;
@@ -42,7 +43,7 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
     if let Some(types) = rules.get("type")
         && !one_or_many(types).any(|name| has_type(name, value))
     {
-        return wrong(format!("{value} is no {types}"));
+        return wrong(format!("{value} is not of type {types}"));
     }
     if let (Some(least), Some(number)) = (rules.get("minimum"), value.as_f64())
         && number < least.as_f64().unwrap()
@@ -64,7 +65,7 @@ fn check_members(
 ) -> Result<(), String> {
     for name in rules.get("required").into_iter().flat_map(one_or_many) {
         if !members.contains_key(name) {
-            return Err(format!("{place}: no {name}"));
+            return Err(format!("{place}: {name} is missing"));
         }
     }
     if rules.contains_key("$ref") {
@@ -128,7 +129,7 @@ fn as_json(recording: &Recording) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// A recording with everything that one can have.
+/// Returns a recording with every optional part.
 fn full(host: &str) -> Recording {
     let latencies = Latencies::from_iter((1..=100).map(|n| (n * 1000, 20_000)));
     let class = ClassInterval {
@@ -188,10 +189,10 @@ fn schema_rejects_invalid_recordings() {
         changed("/intervals/0/datagrams/lost", (-1).into()),
         ".intervals[0].datagrams.lost: -1 is less than 0"
     );
-    assert_eq!(changed("/seconds", "1".into()), ".seconds: \"1\" is no \"number\"");
+    assert_eq!(changed("/seconds", "1".into()), ".seconds: \"1\" is not of type \"number\"");
     assert_eq!(
         changed("/latency_us/p99", true.into()),
-        ".latency_us.p99: true is no [\"number\",\"null\"]"
+        ".latency_us.p99: true is not of type [\"number\",\"null\"]"
     );
     let pair = serde_json::json!([[5]]);
     assert_eq!(changed("/intervals/0/response", pair), ".intervals[0].response[0]: 1 elements");
@@ -199,5 +200,5 @@ fn schema_rejects_invalid_recordings() {
     value["run"].as_object_mut().unwrap().insert("new".into(), 1.into());
     assert_eq!(validate(&value).unwrap_err(), ".run: new is not documented");
     value["run"].as_object_mut().unwrap().clear();
-    assert_eq!(validate(&value).unwrap_err(), ".run: no command");
+    assert_eq!(validate(&value).unwrap_err(), ".run: command is missing");
 }

@@ -1,4 +1,4 @@
-//! Connections over the time of a run: shared by threads, replaced, lost.
+//! Connections during a run: shared by threads, replaced, lost.
 
 use super::{echo, figures, plan, run_without_errors, serve};
 use annulus_load::{
@@ -23,12 +23,12 @@ fn several_threads_share_the_clients() {
         assert_eq!((report.run.threads, figures.requests), (3, figures.responses));
         assert_eq!(report.total().response.len(), figures.responses);
     }
-    // There is no thread without a client.
+    // No thread is started without a client.
     let streams = Streams { threads: 5, ..Streams::default() };
     assert_eq!(run_without_errors(plan(address, 2, 10, streams)).run.threads, 2);
 }
 
-/// The server closes each connection after two replies, and each client goes on with another one.
+/// The server closes each connection after two replies, and each client makes a new one.
 #[test]
 fn failed_connections_are_replaced_and_counted() {
     let address = serve(|mut stream| {
@@ -62,7 +62,7 @@ fn failed_connections_are_replaced_and_counted() {
     }
 }
 
-/// A server of a Unix socket that ends with its connections when it is dropped.
+/// A Unix socket server that closes its connections and ends when it is dropped.
 struct RestartableServer(Arc<Mutex<Option<Vec<UnixStream>>>>, PathBuf);
 
 impl RestartableServer {
@@ -90,24 +90,24 @@ impl RestartableServer {
 impl Drop for RestartableServer {
     fn drop(&mut self) {
         let streams = self.0.lock().unwrap().take();
-        // Another connection ends the listener, once it is unreachable.
+        // One more connection makes the listener thread end, because it finds no list of streams.
         let last = UnixStream::connect(&self.1).unwrap();
         std::fs::remove_file(&self.1).unwrap();
         for stream in streams.unwrap() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        // Ready once the listener has dropped it.
+        // This returns once the listener thread has dropped the connection.
         let _ = (&last).read(&mut [0]);
     }
 }
 
-/// The server goes away in the middle of the run, and another one begins at the same address.
+/// The server goes away in the middle of the run, and another one starts at the same address.
 #[test]
 fn measuring_continues_after_a_server_restart() {
     struct RestartingObserver {
         path: PathBuf,
         server: Option<RestartableServer>,
-        /// Responses before the restart, and how often there were no more.
+        /// Responses before the restart, and how often there were no new ones since.
         before: (u64, u32),
         is_over: bool,
     }
@@ -116,7 +116,8 @@ fn measuring_continues_after_a_server_restart() {
             let (before, silent) = self.before;
             let more = progress.responses > before;
             match (silent, more) {
-                // Responses are noted now and then, so there may be more of before the end.
+                // Responses are published periodically, so some from before the end may appear
+                // later.
                 (0..3, true) => {
                     drop(self.server.take());
                     self.before = (progress.responses, 0);
@@ -148,7 +149,7 @@ fn measuring_continues_after_a_server_restart() {
     assert!(figures.reconnects >= 1 && errors.contains_key("connect failed"), "{errors:?}");
 }
 
-/// Every connection carries as many requests as planned, whatever the depth of the pipeline.
+/// Every connection carries as many requests as planned, whatever the pipeline depth.
 #[test]
 fn connection_is_replaced_after_its_planned_requests() {
     static SHORT_CONNECTIONS: AtomicU64 = AtomicU64::new(0);
@@ -169,12 +170,13 @@ fn connection_is_replaced_after_its_planned_requests() {
         let report = run_without_errors(plan(address, 3, 100, streams));
         let figures = figures(&report);
         assert!(figures.responses <= 7 * (figures.reconnects + 2 * 3), "{:?}", report.errors);
-        // A connection that the end of the run has found is not full.
+        // A connection that is open at the end of the run is not full.
         assert!(SHORT_CONNECTIONS.swap(0, Ordering::Relaxed) <= 3 * 20, "{:?}", report.errors);
     }
 }
 
-/// With one request on each connection, the response time has the connect, and the service time has not.
+/// With one request per connection, the response time includes the connect, and the service time
+/// does not.
 #[test]
 fn connection_per_message_uses_several_source_addresses() {
     static CLIENT_ADDRESSES: Mutex<Vec<IpAddr>> = Mutex::new(Vec::new());
@@ -186,7 +188,11 @@ fn connection_per_message_uses_several_source_addresses() {
     let report = run_without_errors(plan(address, 4 * SOURCE_ADDRESSES, 3000, streams));
     let total = report.total();
     assert!(0 < total.service.min() && total.service.mean() <= total.response.mean(), "{total:?}");
-    assert!(report.run.schedule.contains("a connection for each"), "{}", report.run.schedule);
+    assert!(
+        report.run.schedule.contains("a new connection for each request"),
+        "{}",
+        report.run.schedule
+    );
     assert_eq!(
         CLIENT_ADDRESSES.lock().unwrap().iter().collect::<HashSet<_>>().len(),
         SOURCE_ADDRESSES

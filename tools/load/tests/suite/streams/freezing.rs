@@ -1,5 +1,6 @@
-//! A server that freezes for 100 ms in each second, which an open loop sees. In virtual time the exact values are tested beside the schedules;
-//! here on sockets, on any machine, that the times are no shorter than they must be.
+//! A server that freezes for 100 ms in each second, which an open loop detects. The exact values
+//! are tested in virtual time with the schedules. Here, over real sockets on any machine, the times
+//! must be at least as long as the freeze makes them.
 
 use super::{figures, plan};
 use annulus_load::{Plan, Rate, Schedule, Streams, run};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const FREEZE_TIME: Duration = Duration::from_millis(100);
 
-/// Answers each read while no freeze holds the lock.
+/// Answers each read, but waits while a freeze holds the lock.
 fn serve_between(mut stream: TcpStream, freeze: &RwLock<()>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -21,7 +22,8 @@ fn serve_between(mut stream: TcpStream, freeze: &RwLock<()>) {
     }
 }
 
-/// An echo server that is frozen for at least a tenth of the time: after each 900 ms for 100 ms.
+/// Starts an echo server that freezes for at least a tenth of the time: for 100 ms after every 900
+/// ms.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,12 +55,13 @@ fn open_loop_response_times_show_a_freeze_that_service_times_hide() {
     };
     let report = run(&plan, &mut ()).unwrap();
     let found = figures(&report);
-    // One hundredth of the requests is due in the first 10 ms of a freeze, or later on a machine that is too busy to freeze in time. Of
-    // four clients each sends at most one request into a freeze, so that few service times have it.
+    // One hundredth of the requests are due in the first 10 ms of a freeze, or later on a machine
+    // that is too busy to freeze in time. Each of the four clients sends at most one request into a
+    // freeze, so few service times include it.
     assert!(found.responses > 0 && report.errors.is_empty(), "{report:?}");
     let total = report.total();
     let [response, service] = [&total.response, &total.service].map(|times| times.quantile(0.99));
     assert!(response >= 81_000_000 && service <= response / 2, "{response} {service}: {report:?}");
-    assert!(found.late * 20 >= found.sent, "a tenth was due within a freeze: {report:?}");
+    assert!(found.late * 20 >= found.sent, "a tenth should be due within a freeze: {report:?}");
     assert!(report.warnings.iter().any(|warning| warning.contains("late")), "{report:?}");
 }

@@ -1,5 +1,5 @@
-//! Invariant 21 for streams: latency counts from the intended start, and what comes back is verified. To correct and to faulty servers: each
-//! kind of failure is counted under its name.
+//! Invariant 21 for streams: latency counts from the intended start, and replies are verified.
+//! Correct and faulty servers are tested, and each kind of failure must be counted under its name.
 
 use crate::common;
 mod connections;
@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// A server with a blocking thread per connection; it ends with the process of the test.
+/// Starts a server with a blocking thread per connection. It ends with the test process.
 fn serve(talk: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -55,7 +55,8 @@ fn figures(report: &Recording) -> Summary {
     report.summary()
 }
 
-/// Runs a plan, for longer and longer until there is a response or an error: a busy machine may need more than one window.
+/// Runs a plan for longer and longer until there is a response or an error: a busy machine may need
+/// more than one window.
 fn run_until_answered(mut plan: Plan) -> Recording {
     loop {
         let report = run(&plan, &mut ()).unwrap();
@@ -74,13 +75,14 @@ fn run_without_errors(plan: Plan) -> Recording {
     report
 }
 
-/// Clients of each driver, with so many messages in flight.
+/// Returns settings for each driver, with this many messages in flight.
 fn on_each_driver(pipeline: usize) -> [Streams; 2] {
     let drivers = [DriverChoice::Auto, DriverChoice::Epoll];
     drivers.map(|driver| Streams { pipeline, driver, ..Streams::default() })
 }
 
-/// Runs a client of each driver with messages of 4096 bytes against a faulty server; expects one error, of this kind.
+/// Runs one client per driver with messages of 4096 bytes against a faulty server, and expects one
+/// error of this kind.
 fn expect(kind: &str, talk: fn(TcpStream)) -> Recording {
     let address = serve(talk);
     let [report, _] =
@@ -116,9 +118,9 @@ fn think_time_limits_the_message_rate() {
         let began = clock::now();
         let schedule = Schedule::Closed { think: "5ms..6ms".parse().unwrap() };
         let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
-        // Three clients, two slots each, and at least 5 ms for each message.
+        // Three clients have two slots each, and each message takes at least 5 ms.
         let most = 6.0 * ((clock::now() - began).as_secs_f64() / 0.005 + 1.0);
-        assert!(figures(&report).responses as f64 <= most, "{most} were due: {report:?}");
+        assert!(figures(&report).responses as f64 <= most, "at most {most} were due: {report:?}");
     }
 }
 
@@ -132,7 +134,8 @@ fn correct_echo_has_no_errors_at_any_pipeline_depth() {
     }
 }
 
-/// The server replies only once it has five messages, so fewer in flight would stall; it also looks for a sixth.
+/// The server replies only once it has five messages, so fewer in flight would stall. It also
+/// checks that there is no sixth.
 #[test]
 fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
     let address = serve(|mut stream| {
@@ -146,7 +149,7 @@ fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
             }
             assert!(filled <= 500, "a sixth message arrived before a reply");
             if filled == 500 {
-                // No further byte arrives within the time-out.
+                // No further byte arrives within the timeout.
                 assert!(stream.read(&mut buffer[500..]).is_err());
                 stream.write_all(&buffer[..500]).unwrap();
                 filled = 0;
@@ -154,7 +157,7 @@ fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
         }
     });
     for streams in on_each_driver(5) {
-        // At the end of the run, too, replies to five messages are due.
+        // Replies to five messages are also due at the end of the run.
         run_without_errors(plan(address, 2, 100, streams));
     }
 }
@@ -185,11 +188,15 @@ fn open_loop_is_never_ahead_of_its_schedule() {
         let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
         // A closed loop would send far more messages.
         let due = RATE * (clock::now() - began).as_secs_f64() + 1.0;
-        assert!(figures(&report).responses as f64 <= due, "{due} messages were due: {report:?}");
+        assert!(
+            figures(&report).responses as f64 <= due,
+            "only {due} messages were due: {report:?}"
+        );
     }
 }
 
-/// The server delays its first reply by 50 ms. In an open loop all messages that are due meanwhile are late.
+/// The server delays its first reply by 50 ms. In an open loop, all messages that are due in the
+/// meantime are late.
 #[test]
 fn open_loop_latency_counts_from_the_due_time() {
     let address = serve(|mut stream| {
@@ -206,7 +213,7 @@ fn open_loop_latency_counts_from_the_due_time() {
         let report = run_without_errors(plan);
         let response = report.total().response;
         let late = response.histogram().count_between(5_000_000, u64::MAX);
-        assert!(late >= 40, "{late} replies took 5 ms or more: {report:?}");
+        assert!(late >= 40, "only {late} replies took at least 5 ms: {report:?}");
     }
 }
 
@@ -224,8 +231,8 @@ fn figures_of_a_run_are_consistent() {
     let rising: Vec<_> =
         [latency.min].into_iter().chain(percentiles).chain([latency.max]).collect();
     assert!(latency.min > 0.0 && rising.is_sorted(), "{rising:?}");
-    // In a closed loop the latencies of a client do not overlap; only the first may begin before the measured time. The
-    // histogram rounds by up to 0.1 %.
+    // In a closed loop, the latencies of a client do not overlap, and only the first may begin
+    // before the measured time. The histogram rounds by up to 0.1 %.
     let waited = latency.mean * figures.responses as f64;
     assert!(waited <= 4.01 * (1e6 * report.seconds + latency.max), "{waited} µs: {report:?}");
     assert!(report.cpu_share() > 0.0, "{report:?}");
@@ -282,7 +289,7 @@ fn changed_byte_is_a_wrong_bytes_fault() {
             stream.write_all(bytes)
         });
     });
-    assert!(report.first_error.unwrap().contains("of 4096 is not what was sent"));
+    assert!(report.first_error.unwrap().contains("of 4096 differs from the one sent"));
 }
 
 #[test]
@@ -356,10 +363,10 @@ fn closed_tcp_port_is_connect_refused() {
 #[test]
 fn clients_over_the_open_file_limit_are_rejected_before_connecting() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // The descriptors of the tests beside this one come and go.
+    // Other tests open and close descriptors at the same time.
     let hard = annulus_load::limits::available_connections() + 10_000;
     if hard > annulus_load::MAX_CLIENTS {
-        println!("skipped: the open-file limit is above the most clients a plan can have");
+        println!("skipped: the open-file limit allows more clients than a plan can have");
         return;
     }
     let error = run(&plan(address, hard, 64, Streams::default()), &mut ()).unwrap_err().to_string();
