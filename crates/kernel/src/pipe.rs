@@ -23,13 +23,7 @@ pub enum SigPipe {
 impl SigPipe {
     /// The effect of the signal in this process now.
     pub fn of_process() -> Self {
-        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: without a new action the call only writes the present one, for which all zeroes are valid.
-        let action = unsafe {
-            libc::sigaction(libc::SIGPIPE, ptr::null(), action.as_mut_ptr());
-            action.assume_init()
-        };
-        if action.sa_sigaction == libc::SIG_IGN { Self::Ignored } else { Self::Raised }
+        if crate::process::ignores(libc::SIGPIPE) { Self::Ignored } else { Self::Raised }
     }
 
     /// Makes a call, again if a signal interrupts it, that may have this effect, which it then has not.

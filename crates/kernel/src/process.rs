@@ -1,19 +1,25 @@
-//! Descriptors of processes (Linux 5.3): unlike a number, one never names another process. And the privileges of this process and the CPUs of its
-//! threads.
+//! Processes and signals. A process descriptor (Linux 5.3), unlike a process number, never refers to another process. Also the
+//! privileges of this process and the CPUs of its threads.
 #![allow(unsafe_code)]
 
-use rustix::io::{Errno, Result};
-use rustix::process::{Pid, PidfdFlags};
+use crate::call::last_error;
+use rustix::io::{Errno, Result, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, waitid};
 use rustix::thread::{CapabilitySet, CpuSet, capabilities};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 
 /// A descriptor of the process with this number, which becomes readable when that ends.
 ///
 /// # Errors
 /// `NOSYS` before Linux 5.3; `SRCH` if there is no such process; out of descriptors.
 pub fn open(process: u32) -> Result<OwnedFd> {
-    let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-    rustix::process::pidfd_open(process, PidfdFlags::empty())
+    rustix::process::pidfd_open(pid(process)?, PidfdFlags::empty())
+}
+
+fn pid(process: u32) -> Result<Pid> {
+    i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
 /// Sends a signal to a process, by its number.
@@ -25,8 +31,82 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> Result<()> {
     // SAFETY: the descriptor is open, and without information about the signal the call reads no memory.
     match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, flags) } {
         0 => Ok(()),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+        _ => Err(last_error()),
     }
+}
+
+/// Sends a signal to a child by its number, once it is certain that the number still belongs to the child: the child has not been
+/// waited for, and the kernel [keeps its exit status](keep_exit_statuses).
+///
+/// # Errors
+/// `SRCH` if the child has ended and has been waited for; `PERM`; `INVAL` for a number that no signal has.
+pub fn signal_child(child: u32, signal: i32) -> Result<()> {
+    keep_exit_statuses()?;
+    let (pid, options) = (pid(child)?, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    match retry_on_intr(|| waitid(WaitId::Pid(pid), options | WaitIdOptions::NOHANG)) {
+        Err(Errno::CHILD) => return Err(Errno::SRCH),
+        looked => looked?,
+    };
+    // SAFETY: the call takes numbers only.
+    match unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+/// Blocks until a child has ended. The child stays a zombie, whose status can be waited for.
+///
+/// # Errors
+/// `CHILD` if the child has been waited for; the errors of a filter.
+pub fn wait_for_end(child: u32) -> Result<()> {
+    let (child, options) = (pid(child)?, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    retry_on_intr(|| waitid(WaitId::Pid(child), options)).map(drop)
+}
+
+/// Makes the kernel keep the exit status of children until they are waited for, as it does by default. It does not if SIGCHLD is
+/// ignored, which a process may have inherited, or is handled with `SA_NOCLDWAIT`.
+///
+/// # Errors
+/// The errors of a filter.
+pub fn keep_exit_statuses() -> Result<()> {
+    let mut action = action(libc::SIGCHLD)?;
+    if !is_discarding(&action) {
+        return Ok(());
+    }
+    if action.sa_sigaction == libc::SIG_IGN {
+        action.sa_sigaction = libc::SIG_DFL;
+    }
+    action.sa_flags &= !libc::SA_NOCLDWAIT;
+    // SAFETY: the action is the present one with the default handler instead of none, or with one flag less.
+    match unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+/// Returns true if the kernel discards the exit status of children that end now.
+pub fn discards_exit_statuses() -> bool {
+    action(libc::SIGCHLD).is_ok_and(|action| is_discarding(&action))
+}
+
+fn is_discarding(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
+}
+
+/// Returns true if this process ignores a signal (`SIG_IGN`) now.
+pub fn ignores(signal: i32) -> bool {
+    action(signal).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
+}
+
+/// The action of this process for a signal.
+fn action(signal: i32) -> Result<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call only writes the present one, for which all zeroes are valid.
+    let (answer, action) = unsafe {
+        let answer = libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        (answer, action.assume_init())
+    };
+    if answer == 0 { Ok(action) } else { Err(last_error()) }
 }
 
 /// Whether this process has a capability.

@@ -66,6 +66,8 @@ fn serve(requests: &Receiver<Request>) {
 }
 
 fn start(mut command: Command) -> io::Result<Child> {
+    // Without their statuses children could not be waited for, and their numbers could be those of other processes.
+    annulus_kernel::process::keep_exit_statuses()?;
     let parent = getpid();
     // SAFETY: between fork and exec the closure makes two system calls, which allocate nothing and take no lock.
     unsafe { command.pre_exec(move || die_with(parent)) };

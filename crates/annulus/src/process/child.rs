@@ -1,5 +1,6 @@
 //! A process that this one has started.
 
+use super::SIGKILL;
 use super::running::Running;
 use crate::base::budget;
 use crate::pipe::{Receiver, Sender};
@@ -10,9 +11,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::task::{Context, Poll, ready};
-
-/// The signal that ends a process, and that a process can neither catch nor ignore.
-const SIGKILL: i32 = 9;
 
 /// A process that this one has started. See what [dropping it](crate::process#children-that-are-dropped) does.
 ///
@@ -33,7 +31,8 @@ const SIGKILL: i32 = 9;
 /// # }).unwrap();
 /// ```
 ///
-/// As a descriptor (`AsFd`) it is that of the process (`pidfd_open`).
+/// Its descriptor (`AsFd`) becomes readable once the process has ended. It refers to the process (`pidfd_open`), unless the kernel
+/// refuses that: then it is the end of a pipe.
 ///
 /// ```
 /// use annulus::process::Command;
@@ -87,7 +86,7 @@ impl Child {
     /// The exit status of the child, if it has ended. Needs no runtime that runs.
     ///
     /// # Errors
-    /// If other code has waited for it.
+    /// See [`wait`](Self::wait).
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.running_mut().try_wait()
     }
@@ -101,7 +100,8 @@ impl Child {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// If other code has waited for it; after the runtime's end.
+    /// If the status is lost: [SIGCHLD was ignored](crate::process#sigchld) when the process ended, or other code has waited for
+    /// it. What it has written can still be read. After the runtime's end.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await

@@ -1,7 +1,8 @@
 //! The program to execute, with its arguments and settings.
 
 use super::child::Child;
-use super::running::{Running, reap_orphans};
+use super::reason::reason;
+use super::running::{Watch, reap_orphans, started_and_lost};
 use crate::error_text::with_text;
 use crate::tasks::yield_now;
 use std::ffi::OsStr;
@@ -31,6 +32,9 @@ pub struct Command {
     kill_on_drop: bool,
     /// Which standard streams were chosen: input, output, errors.
     chosen: [bool; 3],
+    /// The process group, and whether the environment was cleared, which the command of the standard library does not tell.
+    group: Option<i32>,
+    is_cleared: bool,
 }
 
 impl Command {
@@ -75,6 +79,7 @@ impl Command {
 
     /// Removes all variables of the environment, also those that were set before.
     pub fn env_clear(&mut self) -> &mut Self {
+        self.is_cleared = true;
         self.inner.env_clear();
         self
     }
@@ -115,6 +120,7 @@ impl Command {
     /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's Ctrl-C does not reach. The group of this
     /// process by default.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
+        self.group = Some(group);
         self.inner.process_group(group);
         self
     }
@@ -133,19 +139,18 @@ impl Command {
     /// Starts it. See [the cost](crate::process#cost).
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, …, naming the program; out of descriptors or processes. Outside a runtime. `Unsupported` before
-    /// Linux 5.3, and under a simulated kernel.
+    /// `NotFound`, `PermissionDenied`, …, naming the program and what is wrong: the program, its interpreter, the working directory, an
+    /// argument, a limit. Out of descriptors or processes. Outside a runtime. `Unsupported` under a simulated kernel.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        let core = Running::check()?;
+        let watch = Watch::prepare().map_err(|error| self.failed(error))?;
         reap_orphans();
         let mut child = self.inner.spawn().map_err(|error| self.failed(error))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Running::watch(core, child).map_err(|error| self.failed(error))?;
+        let running = watch.start(child).map_err(|error| self.named(error))?;
         let mut child = Child::new(running, self.kill_on_drop);
         if let Err(error) = child.take_pipes(pipes) {
-            // A child that is not returned does not go on. This fails only if the process is another user's by now.
-            _ = child.start_kill();
-            return Err(self.failed(error));
+            let was_killed = child.start_kill().is_ok();
+            return Err(self.named(started_and_lost(error, child.id(), was_killed)));
         }
         Ok(child)
     }
@@ -192,7 +197,19 @@ impl Command {
         }
     }
 
+    /// The error of a start, with what is wrong.
     fn failed(&self, error: io::Error) -> io::Error {
+        match reason(&self.inner, self.group, self.is_cleared, &error) {
+            Some(reason) => {
+                let text = format!("{error}: {reason}");
+                self.named(with_text(error, text))
+            }
+            None => self.named(error),
+        }
+    }
+
+    /// The error with the name of the program.
+    fn named(&self, error: io::Error) -> io::Error {
         let text = format!("starting {}: {error}", self.inner.get_program().display());
         with_text(error, text)
     }
@@ -200,6 +217,6 @@ impl Command {
 
 impl From<std::process::Command> for Command {
     fn from(inner: std::process::Command) -> Self {
-        Self { inner, kill_on_drop: false, chosen: [false; 3] }
+        Self { inner, kill_on_drop: false, chosen: [false; 3], group: None, is_cleared: false }
     }
 }

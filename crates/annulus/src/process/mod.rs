@@ -30,7 +30,8 @@
 //!
 //! A process is started as the standard library does it: the call returns once the program is being executed, or could not be.
 //! That holds the loop up for some hundred microseconds; longer if the program lies on a slow device. Nothing else waits on the
-//! loop: the end of a child is awaited by a descriptor of the process (Linux 5.3).
+//! loop: the end of a child is awaited by a descriptor of the process (Linux 5.3). If the kernel refuses that, as some container
+//! profiles do, a thread waits for each child.
 //!
 //! # Children that are dropped
 //!
@@ -38,11 +39,22 @@
 //! so that no zombie stays. If the runtime ends first, the zombie stays until a child is next started or dropped anywhere in this
 //! process, or the process ends.
 
+//!
+//! # SIGCHLD
+//!
+//! The kernel discards the exit status of children if SIGCHLD is ignored, which a program may have inherited from whatever started it,
+//! or is handled with `SA_NOCLDWAIT`. So each start of a child sets an ignored SIGCHLD to its default, and removes that flag. If the
+//! program ignores SIGCHLD again while children run, [`Child::wait`] returns an error that says so.
+
 mod child;
 mod command;
+mod reason;
 mod running;
 
 pub use child::Child;
 pub use command::Command;
 #[doc(no_inline)]
 pub use std::process::{ExitStatus, Output, Stdio};
+
+/// The signal that ends a process, and that a process can neither catch nor ignore.
+const SIGKILL: i32 = 9;

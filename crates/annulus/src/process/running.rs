@@ -1,10 +1,11 @@
-//! A process that runs, or ended and was not waited for; and the awaiting of its end.
+//! A child process that runs, or has ended and has not been waited for.
 
 use crate::error_text::with_text;
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use annulus_kernel::{named, process};
+use rustix::io::Errno;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +13,7 @@ use std::process::{Child, ExitStatus};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::thread;
 
 /// Children whose handle and runtime are gone.
 static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
@@ -22,25 +24,20 @@ pub(super) fn reap_orphans() {
     orphans.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-/// A process and a descriptor of it, which is readable once it has ended.
-pub(super) struct Running {
-    /// Until it was waited for, or is an orphan.
-    child: Option<Child>,
-    id: u32,
-    /// Once the child was waited for.
-    status: Option<ExitStatus>,
-    /// The descriptor of the process.
-    process: AsyncFd<OwnedFd>,
-    /// The runtime, on which a dropped child is waited for by a task.
+/// What the end of a child is awaited with. It exists before the child is started, since a child that runs cannot be taken back.
+pub(super) struct Watch {
     core: Rc<Core>,
+    /// A pipe, for the case that the kernel refuses a descriptor of the process: this end is readable once the other one is closed.
+    reading: OwnedFd,
+    writing: OwnedFd,
 }
 
-impl Running {
-    /// Whether processes can be started here.
+impl Watch {
+    /// Prepares for one child.
     ///
     /// # Errors
-    /// Outside a runtime; `Unsupported` under a simulated kernel, or if the kernel has no descriptors of processes.
-    pub(super) fn check() -> io::Result<Rc<Core>> {
+    /// Outside a runtime; `Unsupported` under a simulated kernel; out of descriptors.
+    pub(super) fn prepare() -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
             return Err(io::Error::new(
@@ -48,48 +45,109 @@ impl Running {
                 "a simulation starts no processes",
             ));
         }
-        process::open(std::process::id()).map_err(|errno| {
-            let error = io::Error::from(errno);
-            let text =
-                format!("no descriptor of a process, which children need (Linux 5.3): {error}");
-            with_text(error, text)
-        })?;
-        Ok(core)
+        process::keep_exit_statuses().map_err(named("sigaction"))?;
+        let (reading, writing) = annulus_kernel::pipe::pipe().map_err(named("pipe2"))?;
+        Ok(Self { core, reading, writing })
     }
 
-    /// Watches a child. If that fails, it is killed.
-    pub(super) fn watch(core: Rc<Core>, mut child: Child) -> io::Result<Self> {
+    /// Watches a child that has just been started.
+    ///
+    /// # Errors
+    /// The kernel refuses both a descriptor of the process and a thread that waits for it. The child is killed then.
+    pub(super) fn start(self, child: Child) -> io::Result<Running> {
+        let Self { core, reading, writing } = self;
         let id = child.id();
-        let watched = process::open(id)
-            .map_err(named("pidfd_open"))
-            .and_then(|process| AsyncFd::of_own(core.clone(), process, "for a child process"));
-        match watched {
-            Ok(process) => Ok(Self { child: Some(child), id, status: None, process, core }),
+        let opened = process::open(id);
+        let is_process = opened.is_ok();
+        let end = match opened {
+            Ok(process) => Ok(process),
+            Err(refused) => wait_on_thread(id, writing).map(|()| reading).map_err(|error| {
+                let text = format!(
+                    "its end cannot be awaited, by a descriptor (pidfd_open: {refused}) or by a thread ({error})"
+                );
+                with_text(error, text)
+            }),
+        };
+        match end.and_then(|end| AsyncFd::of_own(core.clone(), end, "for a child process")) {
+            Ok(end) => Ok(Running { child: Some(child), id, status: None, end, is_process, core }),
             Err(error) => {
-                _ = child.kill();
+                let was_killed = process::signal_child(id, super::SIGKILL).is_ok();
                 adopt(child);
-                Err(error)
+                Err(started_and_lost(error, id, was_killed))
             }
         }
     }
+}
 
+/// The error of a child that was started and cannot be returned.
+pub(super) fn started_and_lost(error: io::Error, id: u32, was_killed: bool) -> io::Error {
+    let fate = if was_killed { "was killed" } else { "goes on" };
+    let text = format!("{error}; process {id}, which had been started, {fate}");
+    with_text(error, text)
+}
+
+/// Waits for a child's end on a thread, which then closes this descriptor.
+fn wait_on_thread(id: u32, writing: OwnedFd) -> io::Result<()> {
+    let wait = move || {
+        // An error means that other code has waited for the child.
+        _ = process::wait_for_end(id);
+        drop(writing);
+    };
+    thread::Builder::new().name("annulus-child".into()).stack_size(64 << 10).spawn(wait).map(drop)
+}
+
+/// A process, and a descriptor that is readable once it has ended.
+pub(super) struct Running {
+    /// `None` once the child has been waited for, by this or by other code, or is an orphan.
+    child: Option<Child>,
+    id: u32,
+    /// `None` until the child has been waited for, and for good if other code has done that.
+    status: Option<ExitStatus>,
+    end: AsyncFd<OwnedFd>,
+    /// Whether that is a descriptor of the process, and not the end of a pipe.
+    is_process: bool,
+    /// The runtime, on which a task waits for a dropped child.
+    core: Rc<Core>,
+}
+
+impl Running {
     pub(super) fn id(&self) -> u32 {
         self.id
     }
 
+    /// Returns true if the process is known to have ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.status.is_some()
+        self.child.is_none()
     }
 
     /// The exit status, if the process has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        if let Some(child) = &mut self.child
-            && let Some(status) = child.try_wait().map_err(named("waitpid"))?
-        {
-            self.status = Some(status);
-            self.child = None;
+        let Some(child) = &mut self.child else {
+            return self.status.map(Some).ok_or_else(|| self.lost_status());
+        };
+        match child.try_wait() {
+            Ok(None) => return Ok(None),
+            Ok(status) => self.status = status,
+            Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => {}
+            Err(error) => return Err(named("waitpid")(error)),
         }
-        Ok(self.status)
+        self.child = None;
+        self.try_wait()
+    }
+
+    /// The error of a process that has ended and whose status this process can no longer learn.
+    fn lost_status(&self) -> io::Error {
+        let why = match process::discards_exit_statuses() {
+            true => {
+                "this process ignores SIGCHLD or handles it with SA_NOCLDWAIT, so the kernel discards exit statuses; \
+                 leave SIGCHLD at its default (SIG_DFL)"
+            }
+            false => {
+                "other code in this process has waited for it; wait for single processes, not for any child"
+            }
+        };
+        let text = format!("the exit status of process {} is lost: {why}", self.id);
+        with_text(Errno::CHILD.into(), text)
     }
 
     /// Ready when it has ended.
@@ -98,7 +156,7 @@ impl Running {
             if let Some(status) = self.try_wait()? {
                 return Poll::Ready(Ok(status));
             }
-            ready!(self.process.poll_ready(Interest::Readable, cx))?.clear_ready();
+            ready!(self.end.poll_ready(Interest::Readable, cx))?.clear_ready();
         }
     }
 
@@ -107,7 +165,21 @@ impl Running {
         if self.has_ended() {
             return Ok(());
         }
-        process::signal(self.process.as_fd(), signal).map_err(named("pidfd_send_signal"))
+        let by_descriptor = match self.is_process {
+            true => process::signal(self.end.as_fd(), signal),
+            false => Err(Errno::NOSYS),
+        };
+        let sent = match by_descriptor {
+            // A filter may deny the call.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                process::signal_child(self.id, signal).map_err(named("kill"))
+            }
+            sent => sent.map_err(named("pidfd_send_signal")),
+        };
+        match sent {
+            Err(error) if crate::io::os_error(&error) == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+            sent => sent,
+        }
     }
 
     /// Waits for the end in the background, so that no zombie stays.
@@ -122,7 +194,7 @@ impl Running {
 
 impl AsFd for Running {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.process.as_fd()
+        self.end.as_fd()
     }
 }
 
