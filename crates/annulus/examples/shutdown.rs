@@ -2,7 +2,7 @@
 //! and ctrl-c here.
 //!
 //! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting, lets each connection finish
-//! the line it is at, and aborts those that have not ended within so many seconds.
+//! the line it is at, and aborts those that have not ended within so many seconds. A second signal ends it at once.
 //! Limits: as many clients as descriptors, others wait; 1 KiB a line; no time for a client that says nothing.
 
 use annulus::io::AsyncRecv;
@@ -46,10 +46,12 @@ pub(crate) async fn server(address: String, seconds: u64) -> io::Result<()> {
 }
 
 async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
-    let signal = signals(&[Signal::SIGINT, Signal::SIGTERM])?.recv().await?;
+    let mut signals = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
+    let signal = signals.recv().await?;
     eprintln!("{signal}: accepting no more");
     stop.cancel();
-    Ok(())
+    let again = signals.recv().await?;
+    std::process::exit(128 + again.number())
 }
 
 async fn serve(mut stream: TcpStream, stop: CancellationToken) -> io::Result<()> {

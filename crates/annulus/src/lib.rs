@@ -234,7 +234,15 @@ pub use task::{
 };
 /// A macro of tokio, which needs no runtime of tokio:
 #[cfg(feature = "macros")]
-pub use tokio::{join, select, try_join};
+pub use tokio::{join, try_join};
+
+/// What `select!` expands to. Not part of the interface.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod macro_support {
+    pub use crate::runtime::select::first_branch;
+    pub use tokio;
+}
 
 /// Compiles the code of the crate's page.
 #[cfg(doctest)]

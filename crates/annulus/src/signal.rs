@@ -2,24 +2,38 @@
 //!
 //! A signal that is caught here no longer does what it does by default, such as ending the process, even after whatever caught it is
 //! dropped. All that catch the same one get it.
+//!
+//! # Ignored signals
+//!
+//! A signal that the process ignores stays ignored, and never arrives here: `nohup` starts a program with SIGHUP ignored, and a shell
+//! without job control starts `program &` with SIGINT and SIGQUIT ignored, so that they go on. [`signals_even_if_ignored`] catches
+//! such a signal. Two are always caught: SIGPIPE, which the standard library ignores in every program, and SIGCHLD.
+//!
+//! # A second signal
+//!
+//! Whoever presses Ctrl-C a second time wants the program to end now. Once [`until_terminated`] has been asked to end, a further
+//! SIGINT or SIGTERM ends the process as it does by default, and so does a further SIGINT once [`ctrl_c`] has been ready: at the
+//! earliest 100 ms after the first, since some programs send theirs twice, and unless a [`Signals`] or another `ctrl_c` is waiting for
+//! it. A program with another plan keeps a `Signals`; then each signal is what it makes of it.
+
+#![allow(unsafe_code)]
 
 use crate::io::AsyncFd;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use annulus_kernel::descriptor;
+use crate::runtime::ending::Ending;
+use annulus_kernel::{Kernel, Linux, descriptor, process};
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
-use signal_hook::flag;
 use signal_hook::low_level::pipe::register;
-use signal_hook::low_level::{signal_name, unregister};
+use signal_hook::low_level::{self, emulate_default_handler, signal_name, unregister};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 /// A signal, by its number.
@@ -112,6 +126,12 @@ impl Signal {
         Ok(Self(number))
     }
 
+    /// Returns true if the process ignores the signal, and not because that is so in every program. The standard library ignores SIGPIPE.
+    /// SIGCHLD does nothing by default, so that nothing is protected by ignoring it.
+    fn stays_ignored(self) -> bool {
+        !matches!(self, Self::SIGPIPE | Self::SIGCHLD) && process::ignores(self.0)
+    }
+
     /// The number of the signal.
     pub fn number(self) -> i32 {
         self.0
@@ -133,7 +153,9 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// Waits for SIGINT (ctrl-c), which is caught from this call on, not only once this is polled.
+/// Waits for SIGINT (ctrl-c), which is caught from this call on, not only once this is polled. Once this has been ready,
+/// [a further one ends the process](self#a-second-signal) while nothing waits for it. A program that takes each SIGINT as a command, such
+/// as an interpreter, takes them from [`signals`]. An [ignored](self#ignored-signals) SIGINT never comes.
 ///
 /// # Errors
 /// As [`signals`], when it is polled.
@@ -146,13 +168,20 @@ impl fmt::Debug for Signal {
 /// # }).unwrap();
 /// ```
 pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
-    let signals = signals(&[Signal::SIGINT]);
-    async { signals?.recv().await.map(drop) }
+    let signals = ends(Signal::SIGINT).and_then(|()| signals(&[Signal::SIGINT]));
+    async {
+        let mut signals = signals?;
+        signals.recv().await?;
+        let core = current::get()?;
+        ending(&core).ask(Signal::SIGINT.number(), core.kernel.now());
+        Ok(())
+    }
 }
 
 /// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers and containers), which are
-/// caught from the first poll on. If that comes first, the future is dropped, and this is ready without an error. Once it was asked, all
-/// calls are ready, on whatever shard, so that those that begin later miss nothing. Under a simulated kernel those come
+/// caught from the first poll on unless they are [ignored](self#ignored-signals). If one comes first, the future is dropped, and this is
+/// ready without an error. Once it was asked, all calls are ready, on whatever shard, so that those that begin later miss nothing, and
+/// [a second signal ends the process](self#a-second-signal), however long the shutdown takes. Under a simulated kernel those come
 /// that `Network::signal` sends (feature `sim`).
 ///
 /// Where it is all that [`run`](crate::run) is given, the runtime ends as the guide says ([shutting
@@ -177,15 +206,14 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
 /// The cancel safety of the future.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let core = current::get()?;
-    let is_real = core.kernel.real_descriptors();
-    let asked = if is_real { asked_to_end()? } else { Arc::default() };
-    let came = |signal: &Signal| core.arrivals.catch(signal.number()) > 0;
-    asked.fetch_or(!is_real && TERMINATE.iter().any(came), Ordering::SeqCst);
-    let mut signals = signals(&TERMINATE)?;
+    TERMINATE.into_iter().try_for_each(ends)?;
+    let ending = ending(&core);
+    ending.arm();
+    let mut signals = Signals::of(&TERMINATE, Catch::unnoted)?;
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // One that came before these were caught has left the flag.
-        if asked.load(Ordering::SeqCst) {
+        // A signal that came before these were caught has left its mark.
+        if ending.is_asked() {
             return Poll::Ready(Ok(()));
         }
         if let Poll::Ready(ended) = future.as_mut().poll(cx) {
@@ -199,30 +227,64 @@ pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> i
 /// The signals that ask a process to end.
 const TERMINATE: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
-/// The flag that these set, from the first call on.
-fn asked_to_end() -> io::Result<Arc<AtomicBool>> {
-    static ASKED: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
-    let mut known = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(asked) = &*known {
-        return Ok(asked.clone());
-    }
-    let asked = Arc::default();
-    for signal in TERMINATE {
-        flag::register(signal.number(), Arc::clone(&asked))?;
-    }
-    Ok(known.insert(asked).clone())
+/// Whether this process was asked to end.
+static ENDING: Ending = Ending::new();
+
+/// Whether this process, or the simulated host, was asked to end.
+fn ending(core: &Core) -> &Ending {
+    if core.kernel.real_descriptors() { &ENDING } else { &core.arrivals.ending }
 }
 
-/// Catches these signals from now on: those of the process, and under a simulated kernel those that
-/// `Network::signal` sends to the host (feature `sim`).
+/// Makes a signal end the process if it arrives again after the process was asked to end, unless it is ignored.
+fn ends(signal: Signal) -> io::Result<()> {
+    static REGISTERED: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
+    if !current::get()?.kernel.real_descriptors() {
+        return Ok(());
+    }
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if registered.contains(&signal) || signal.stays_ignored() {
+        return Ok(());
+    }
+    let number = signal.number();
+    let act = move || {
+        if ENDING.on_signal(number, Linux.now()) {
+            // The default of these signals is to end the process, so this does not return.
+            _ = emulate_default_handler(number);
+        }
+    };
+    // SAFETY: what a handler may do: it reads the clock, changes atomics, and the default action is made for handlers.
+    unsafe { low_level::register(number, act)? };
+    registered.push(signal);
+    Ok(())
+}
+
+/// Catches these signals from now on: those of the process, except [ignored ones](self#ignored-signals), and under a simulated kernel
+/// those that `Network::signal` sends to the host (feature `sim`).
 ///
 /// # Errors
 /// Outside a runtime, or if the handler cannot be installed.
 pub fn signals(which: &[Signal]) -> io::Result<Signals> {
-    let core = current::get()?;
-    let catches =
-        which.iter().map(|&signal| Catch::new(&core, signal)).collect::<io::Result<_>>()?;
-    Ok(Signals { catches, first: 0 })
+    Signals::of(which, Catch::new)
+}
+
+/// Like [`signals`], but also catches signals that the process ignores, for instance under `nohup`.
+///
+/// ```
+/// use annulus::signal::{Signal, signals_even_if_ignored};
+///
+/// # annulus::run(async {
+/// // Here SIGHUP only means: read the configuration again.
+/// let mut reload = signals_even_if_ignored(&[Signal::SIGHUP])?;
+/// # rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP)?;
+/// assert_eq!(reload.recv().await?, Signal::SIGHUP);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Errors
+/// See [`signals`].
+pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
+    Signals::of(which, |core, signal| Catch::with(core, signal, true, true))
 }
 
 /// Signals that are being caught.
@@ -250,6 +312,16 @@ pub struct Signals {
 }
 
 impl Signals {
+    fn of(
+        which: &[Signal],
+        catch: impl Fn(&Rc<Core>, Signal) -> io::Result<Catch>,
+    ) -> io::Result<Self> {
+        let core = current::get()?;
+        let catches =
+            which.iter().map(|&signal| catch(&core, signal)).collect::<io::Result<_>>()?;
+        Ok(Self { catches, first: 0 })
+    }
+
     /// The next signal; of several kinds that have arrived, each in turn, from the first in the list on. Several of one kind that arrive
     /// close together may be returned as one. Cancel-safe.
     ///
@@ -279,33 +351,47 @@ impl Signals {
 struct Catch {
     signal: Signal,
     source: Source,
+    /// Set while this keeps a further signal from ending the process.
+    core: Option<Rc<Core>>,
 }
 
 /// Where signals come from.
 enum Source {
     /// A handler that sends to a pair of sockets, and the readiness of the other one.
     Process(SigId, AsyncFd<OwnedFd>),
+    /// A signal that is ignored: nothing sends to the pair, which its other end keeps open.
+    Ignored(AsyncFd<OwnedFd>, #[expect(dead_code, reason = "kept open")] OwnedFd),
     /// A simulated host, and how many were seen.
     Simulated(Rc<Core>, u64),
 }
 
 impl Catch {
     fn new(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
-        if !core.kernel.real_descriptors() {
-            let seen = core.arrivals.catch(signal.number());
-            return Ok(Self { signal, source: Source::Simulated(core.clone(), seen) });
+        Self::with(core, signal, false, true)
+    }
+
+    /// Catches a signal without keeping a further one from ending the process.
+    fn unnoted(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
+        Self::with(core, signal, false, false)
+    }
+
+    fn with(
+        core: &Rc<Core>,
+        signal: Signal,
+        even_ignored: bool,
+        is_noted: bool,
+    ) -> io::Result<Self> {
+        let source = Source::new(core, signal, even_ignored)?;
+        let core = is_noted.then(|| core.clone());
+        if let Some(core) = &core {
+            ending(core).catch(signal.number());
         }
-        let (read, write) = descriptor::pair()?;
-        // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
-        descriptor::drain(&read)?;
-        let pair = AsyncFd::of_own(core.clone(), read, "for a signal")?;
-        let id = register(signal.number(), write)?;
-        Ok(Self { signal, source: Source::Process(id, pair) })
+        Ok(Self { signal, source, core })
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         match &mut self.source {
-            Source::Process(_, pair) => loop {
+            Source::Process(_, pair) | Source::Ignored(pair, _) => loop {
                 ready!(pair.poll_read_ready(cx))?.clear_ready();
                 if descriptor::drain(pair.get_ref())? {
                     return Poll::Ready(Ok(self.signal));
@@ -319,8 +405,29 @@ impl Catch {
     }
 }
 
+impl Source {
+    fn new(core: &Rc<Core>, signal: Signal, even_ignored: bool) -> io::Result<Self> {
+        if !core.kernel.real_descriptors() {
+            let seen = core.arrivals.catch(signal.number());
+            return Ok(Self::Simulated(core.clone(), seen));
+        }
+        let (read, write) = descriptor::pair()?;
+        // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
+        descriptor::drain(&read)?;
+        let pair = AsyncFd::of_own(core.clone(), read, "for a signal")?;
+        if !even_ignored && signal.stays_ignored() {
+            return Ok(Self::Ignored(pair, write));
+        }
+        let id = register(signal.number(), write)?;
+        Ok(Self::Process(id, pair))
+    }
+}
+
 impl Drop for Catch {
     fn drop(&mut self) {
+        if let Some(core) = &self.core {
+            ending(core).release(self.signal.number());
+        }
         if let Source::Process(id, _) = self.source {
             unregister(id);
         }

@@ -103,6 +103,12 @@ pub unsafe trait Kernel {
         true
     }
 
+    /// A seed for the random choices of one more runtime on this kernel; `None` unless the kernel is simulated. Each call returns
+    /// the next one of a sequence that depends on the simulation's seed alone.
+    fn runtime_seed(&self) -> Option<u64> {
+        None
+    }
+
     /// One step of a busy wait. In a simulated kernel, time passes.
     fn relax(&self) {
         std::hint::spin_loop();

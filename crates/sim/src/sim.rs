@@ -193,6 +193,10 @@ unsafe impl Kernel for Sim {
         false
     }
 
+    fn runtime_seed(&self) -> Option<u64> {
+        Some(self.world.borrow_mut().runtime_seed())
+    }
+
     /// The time that the device takes passes in the whole simulation.
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
         // SAFETY: what the call points to is valid, which this function demands.

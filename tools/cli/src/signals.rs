@@ -20,9 +20,9 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Handles these signals. SIGHUP stays ignored if it is, as under nohup.
+    /// Handles these signals. One that is ignored stays ignored: SIGHUP under nohup, SIGINT in the background of a shell script.
     pub(crate) fn install(signals: &[i32]) -> io::Result<Stop> {
-        let wanted = |signal: &i32| *signal != SIGHUP || !is_ignored(SIGHUP);
+        let wanted = |signal: &i32| !is_ignored(*signal);
         let signals: Vec<i32> = signals.iter().copied().filter(wanted).collect();
         let (repeated, first) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         for &signal in &signals {

@@ -23,13 +23,14 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Handles ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. SIGHUP stays ignored if it is, as under nohup.
+    /// Handles ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. A signal that is ignored stays ignored: SIGHUP
+    /// under nohup, SIGINT in the background of a shell script.
     ///
     /// At the first signal `on_first` is called, on a thread of its own. The second kills all contenders, removes all
     /// [scratch directories](crate::scratch), and ends the process.
     pub fn install(on_first: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
         let wanted = [SIGINT, SIGTERM, SIGHUP];
-        let wanted = wanted.into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
+        let wanted = wanted.into_iter().filter(|signal| !is_ignored(*signal));
         let mut signals = Signals::new(wanted)?;
         let first = Arc::new(AtomicU8::new(0));
         let interrupt = Interrupt { first: Arc::clone(&first) };

@@ -5,6 +5,8 @@ use super::arrivals::Arrivals;
 use super::fork::ForkGuard;
 use super::guest::Host;
 use super::last_writes::LastWrites;
+#[cfg(feature = "macros")]
+use super::select::Choices;
 use crate::base::io::Io;
 use crate::base::kernel_held::KernelHeld;
 use crate::blocking::Blocking;
@@ -88,6 +90,9 @@ pub(crate) struct Core {
     pub(crate) began: Duration,
     /// The other event loop that this one is a guest of.
     pub(crate) host: Host,
+    /// The branches that `select!` polls first.
+    #[cfg(feature = "macros")]
+    pub(super) choices: Choices,
     /// Under a simulated kernel.
     pub(crate) arrivals: Arrivals,
     /// The runtime's clock, if it is not the kernel's; [`Io`](super::io::Io) has it too.
@@ -116,6 +121,8 @@ impl Core {
         Self {
             recorder: Recorder::new(measures, slow_poll, kernel.clone(), run_queue.clone()),
             began: kernel.now(),
+            #[cfg(feature = "macros")]
+            choices: Choices::of(&*kernel),
             kernel,
             inner: RefCell::new(Some(KernelHeld::new(inner))),
             run_queue,

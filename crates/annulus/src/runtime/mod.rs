@@ -6,12 +6,15 @@ mod builder;
 mod choice;
 pub(crate) mod core;
 pub(crate) mod current;
+pub(crate) mod ending;
 pub(crate) mod fork;
 mod guest;
 pub(crate) mod handle;
 mod inspect;
 pub(crate) mod join_set;
 pub(crate) mod last_writes;
+#[cfg(feature = "macros")]
+pub(crate) mod select;
 mod shutdown;
 pub(crate) mod spawn;
 mod turn;

@@ -144,7 +144,8 @@ impl Running {
 
     /// Brings a signal. False if its program does not catch it.
     pub(super) fn signal(&self, signal: Signal) -> bool {
-        self.runtime.core().arrivals.deliver(signal.number())
+        let core = self.runtime.core();
+        core.arrivals.deliver(signal.number(), core.kernel.now())
     }
 
     /// Whether a task was woken since its turn, by a task of another host.

@@ -2,7 +2,9 @@
 //!
 //! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated. The driver is io_uring, or epoll if
 //! [`Builder::driver`] demands it or the kernel's [`Profile`] refuses a ring. Time passes when all tasks wait, so an hour of timers takes no
-//! real time. The same seed gives the same run, bit for bit. The differences between the simulated kernel and Linux are listed in
+//! real time. The same seed gives the same run, bit for bit, in every process: also `annulus::select!` takes the same branches. What a
+//! program brings along does not follow the seed: `tokio::select!`, `select!` of `futures`, the order of a `HashMap` of the standard library
+//! (see [what leaves the simulation](crate::guide::simulated_network#what-leaves-the-simulation)). The differences between the simulated kernel and Linux are listed in
 //! `DIVERGENCES.md` of the crate `annulus-sim`. Sockets that are bound to different addresses are as on different machines:
 //! [`Sim::partition`] separates two of them. The example `cluster` elects leaders that way.
 //!

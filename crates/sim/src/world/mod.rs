@@ -63,6 +63,8 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     faults: Faults,
     random: Random,
+    /// The seeds of runtimes: of a generator of their own, so that they change nothing else.
+    runtime_seeds: Random,
     profile: Profile,
     rings: Slab<Ring>,
     epolls: Slab<Epoll>,
@@ -89,6 +91,7 @@ impl World {
             counts: Counts::default(),
             faults: settings.faults,
             random,
+            runtime_seeds: Random::new(settings.seed.rotate_left(32) ^ 0x5E1E_C700),
             profile: settings.profile,
             rings: Slab::new(),
             epolls: Slab::new(),
@@ -98,6 +101,10 @@ impl World {
             turn: settings.turn,
             poison: settings.poison,
         }
+    }
+
+    pub(crate) fn runtime_seed(&mut self) -> u64 {
+        self.runtime_seeds.bits()
     }
 
     pub(crate) fn set_faults(&mut self, faults: Faults) {

@@ -107,6 +107,47 @@ fn until_terminated_ends_also_for_what_asks_later() -> io::Result<()> {
     Ok(())
 }
 
+/// The second signal ends a host whose shutdown takes for ever, unless its program waits for that signal.
+#[test]
+fn a_second_signal_ends_a_host_that_is_shutting_down() -> io::Result<()> {
+    for catches in [false, true] {
+        let network = Network::new(1);
+        let got = Rc::new(RefCell::new(Vec::new()));
+        let noted = got.clone();
+        network.host("server", move || {
+            let noted = noted.clone();
+            async move {
+                spawn(echo());
+                until_terminated(pending()).await?;
+                noted.borrow_mut().push("asked");
+                if catches {
+                    let mut again = signals(&[Signal::SIGINT])?;
+                    loop {
+                        again.recv().await?;
+                        noted.borrow_mut().push("again");
+                    }
+                }
+                pending::<io::Result<()>>().await
+            }
+        })?;
+        let sends = network.clone();
+        network.client("client", async move {
+            sleep(SECOND).await;
+            sends.signal("server", Signal::SIGTERM)?;
+            sleep(SECOND).await;
+            TcpStream::connect("server:7").await?;
+            sends.signal("server", Signal::SIGINT)?;
+            sleep(SECOND).await;
+            let connected = TcpStream::connect("server:7").await;
+            assert_eq!(connected.is_ok(), catches);
+            io::Result::Ok(())
+        })?;
+        network.run()?;
+        assert_eq!(*got.borrow(), if catches { &["asked", "again"][..] } else { &["asked"] });
+    }
+    Ok(())
+}
+
 /// A line that the server has received before the signal is answered, whatever the network does to what is under way.
 #[test]
 fn a_graceful_shutdown_loses_no_line_under_faults() {

@@ -1,0 +1,95 @@
+//! `select!`: that of tokio, with random choices of ours, which a simulation repeats.
+
+use super::current;
+use annulus_kernel::Kernel;
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Waits for several futures in one task, and takes the branch of the first that is ready; the others are dropped.
+///
+/// This is [`tokio::select!`], with its syntax: patterns, `if` conditions, `else`, and `biased;`, by which the branches are polled in their
+/// order. Without `biased;` the branch that is polled first is chosen at random. Under a simulated kernel the choices follow from the
+/// simulation's seed, which those of `tokio::select!` do not.
+///
+/// ```
+/// use annulus::time::sleep;
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let slow = annulus::spawn(async { sleep(Duration::from_secs(60)).await });
+/// let late = annulus::select! {
+///     _ = slow => false,
+///     () = sleep(Duration::from_millis(1)) => true,
+/// };
+/// assert!(late);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[macro_export]
+macro_rules! select {
+    () => {
+        $crate::macro_support::tokio::select!()
+    };
+    (biased; $($branches:tt)*) => {
+        $crate::macro_support::tokio::select!(biased; $($branches)*)
+    };
+    (else $($rest:tt)*) => {
+        $crate::macro_support::tokio::select!(else $($rest)*)
+    };
+    // The rule by which tokio's macro calls itself, with the branch that is polled first. `BRANCHES` is their number, a constant of
+    // its expansion.
+    ($($branches:tt)*) => {
+        $crate::macro_support::tokio::select!(@{
+            start={ $crate::macro_support::first_branch(BRANCHES) };
+            ()
+        } $($branches)*)
+    };
+}
+
+/// The branch that is polled first, of so many.
+#[doc(hidden)]
+pub fn first_branch(branches: u32) -> u32 {
+    thread_local! {
+        /// For a `select!` outside a runtime.
+        static OUTSIDE: Choices = Choices::random();
+    }
+    let inside = current::with(|core| core.choices.below(branches));
+    let chosen = inside.or_else(|| OUTSIDE.try_with(|choices| choices.below(branches)).ok());
+    chosen.unwrap_or(0)
+}
+
+/// Random choices of one runtime.
+pub(super) struct Choices(Cell<u64>);
+
+impl Choices {
+    /// Choices that follow from the seed of a simulated kernel, and are random on any other.
+    pub(super) fn of(kernel: &dyn Kernel) -> Self {
+        kernel.runtime_seed().map_or_else(Self::random, |seed| Self(Cell::new(seed)))
+    }
+
+    fn random() -> Self {
+        Self(Cell::new(RandomState::new().build_hasher().finish()))
+    }
+
+    /// A number below `limit`, which is not zero (SplitMix64).
+    fn below(&self, limit: u32) -> u32 {
+        let state = self.0.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0.set(state);
+        let word = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (((word >> 32) * u64::from(limit)) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_branch_is_chosen_about_as_often() {
+        let choices = Choices(Cell::new(7));
+        let mut counts = [0; 5];
+        (0..5000).for_each(|_| counts[choices.below(5) as usize] += 1);
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
+}

@@ -1,0 +1,216 @@
+//! Signals of the process: ignored ones, and the second one. Each test runs in processes of its own.
+#![allow(unsafe_code)]
+
+mod common;
+
+use annulus::signal::{Signal, ctrl_c, signals, signals_even_if_ignored, until_terminated};
+use annulus::time::Instant;
+use annulus::{DriverChoice, Runtime, spawn, spawn_blocking, yield_now};
+use common::again::{again, assert_passes};
+use common::{run_on, touch};
+use rustix::process::{Pid, Signal as Number, getpid, kill_process};
+use std::future::{Future, pending};
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// Runs a body on each driver; a deadline turns a hang into a failure.
+fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
+    for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
+        run_on(Runtime::builder().driver(choice), async {
+            annulus::time::timeout(Duration::from_secs(60), body()).await.expect("no hang")
+        });
+    }
+}
+
+fn raise(signal: Number) -> io::Result<()> {
+    Ok(kill_process(getpid(), signal)?)
+}
+
+/// Ignores a signal, as a program inherits it.
+fn ignore(signal: Number) {
+    // SAFETY: the call takes a number and a handler of the system's.
+    let before = unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
+    assert_ne!(before, libc::SIG_ERR);
+}
+
+/// Whether this process ignores a signal, as programs that it starts then do.
+fn is_ignored(signal: Number) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    u64::from_str_radix(mask.trim(), 16).expect("a number") & 1 << (signal.as_raw() - 1) != 0
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    assert_passes(&mut again!(child_with_ignored_signals));
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_with_ignored_signals() {
+    const IGNORED: [Number; 5] =
+        [Number::HUP, Number::INT, Number::QUIT, Number::USR1, Number::WINCH];
+    IGNORED.into_iter().for_each(ignore);
+    on_each(|| async {
+        let which =
+            [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGWINCH];
+        let mut caught = signals(&[&which[..], &[Signal::SIGUSR2]].concat())?;
+        let interrupted = ctrl_c();
+        for signal in IGNORED {
+            raise(signal)?;
+        }
+        raise(Number::USR2)?;
+        // Of several that have arrived, the first of the list would come first.
+        assert_eq!(caught.recv().await?, Signal::SIGUSR2);
+        assert!(touch(interrupted).is_none());
+        let goes_on = until_terminated(async {
+            raise(Number::INT)?;
+            raise(Number::USR2)?;
+            caught.recv().await?;
+            yield_now().await;
+            Err(io::Error::other("goes on"))
+        });
+        assert_eq!(goes_on.await.unwrap_err().to_string(), "goes on");
+        assert!(IGNORED.into_iter().all(is_ignored), "for programs that this one starts");
+        Ok(())
+    });
+    on_each(|| async {
+        let mut caught = signals_even_if_ignored(&[Signal::SIGHUP])?;
+        raise(Number::HUP)?;
+        assert_eq!(caught.recv().await?, Signal::SIGHUP);
+        Ok(())
+    });
+    // Last, since each further one ends the process.
+    run_on(
+        Runtime::builder(),
+        until_terminated(async {
+            raise(Number::TERM)?;
+            pending().await
+        }),
+    );
+}
+
+/// The standard library ignores SIGPIPE, and ignoring SIGCHLD protects nothing.
+#[test]
+fn sigpipe_and_sigchld_are_caught_though_they_are_ignored() {
+    assert_passes(&mut again!(child_with_usual_signals));
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_with_usual_signals() {
+    assert!(is_ignored(Number::PIPE), "by the standard library");
+    ignore(Number::CHILD);
+    on_each(|| async {
+        let mut caught = signals(&[Signal::SIGPIPE, Signal::SIGCHLD])?;
+        raise(Number::PIPE)?;
+        assert_eq!(caught.recv().await?, Signal::SIGPIPE);
+        raise(Number::CHILD)?;
+        assert_eq!(caught.recv().await?, Signal::SIGCHLD);
+        Ok(())
+    });
+}
+
+/// What a child does once it was asked to end.
+const MODES: [&str; 4] = ["behind", "blocking", "busy", "ctrl_c"];
+
+#[test]
+fn a_second_signal_ends_a_process_that_is_shutting_down() {
+    for mode in MODES {
+        for (second, number) in [(Number::INT, libc::SIGINT), (Number::TERM, libc::SIGTERM)] {
+            if mode == "ctrl_c" && second == Number::TERM {
+                continue;
+            }
+            let mut command = again!(child_that_never_ends);
+            let child = command.env("MODE", mode).stdout(Stdio::piped()).spawn();
+            let mut child = child.expect("the test program starts");
+            let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+            let mut until = |text: &str| {
+                let found = lines.any(|line| line.expect("text").contains(text));
+                assert!(found, "{mode}: it ended before it was {text}");
+            };
+            until("ready");
+            let pid = Pid::from_child(&child);
+            kill_process(pid, Number::INT).expect("it runs");
+            until("asked");
+            assert_eq!(ended_by(&mut child, pid, second), Some(number), "{mode}");
+        }
+    }
+}
+
+/// Sends signals until the process has ended: those that come together with the first one are the same request.
+fn ended_by(child: &mut Child, pid: Pid, signal: Number) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child of this process") {
+            return status.signal();
+        }
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().expect("it runs");
+            panic!("it takes no notice of signals");
+        }
+        kill_process(pid, signal).expect("not waited for yet");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn never() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+#[ignore = "a child of the test above"]
+fn child_that_never_ends() {
+    let mode = std::env::var("MODE").expect("run by its parent");
+    let ready = async {
+        println!("\nready");
+        pending().await
+    };
+    match &*mode {
+        "behind" => run_on(Runtime::builder(), until_terminated(ready)),
+        "blocking" => run_on(Runtime::builder(), async {
+            drop(spawn_blocking(|| never()));
+            until_terminated(ready).await?;
+            println!("\nasked");
+            Ok(())
+        }),
+        "busy" => run_on(Runtime::builder(), async {
+            spawn(async {
+                // The loop is held up: nothing that waits for a signal is polled.
+                let mut caught = signal_pipe();
+                println!("\nready");
+                caught.wait();
+                println!("\nasked");
+                never();
+            });
+            until_terminated(pending()).await
+        }),
+        _ => run_on(Runtime::builder(), async {
+            let interrupted = ctrl_c();
+            println!("\nready");
+            interrupted.await
+        }),
+    }
+    println!("\nasked");
+    never();
+}
+
+/// Waits for SIGINT without the runtime.
+struct SignalPipe(std::os::unix::net::UnixStream);
+
+fn signal_pipe() -> SignalPipe {
+    let (reading, writing) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    signal_hook::low_level::pipe::register(libc::SIGINT, writing).expect("a handler");
+    SignalPipe(reading)
+}
+
+impl SignalPipe {
+    fn wait(&mut self) {
+        let read = io::Read::read(&mut self.0, &mut [0]);
+        assert!(!matches!(read, Err(ref error) if error.kind() != ErrorKind::Interrupted));
+    }
+}
