@@ -1,24 +1,26 @@
-//! The attributes of annulus: programs use them as `annulus::main` and `annulus::test`, by its feature `macros`. Their documentation
-//! is there, since this crate cannot depend on that one: it would be built a second time, for the host.
+//! The attribute macros of annulus. Programs use them as `annulus::main` and `annulus::test`, with
+//! the feature `macros`. They are documented there, because this crate cannot depend on `annulus`:
+//! that would build it a second time, for the host.
 //!
-//! Both leave the function as it is, and put it into one that is not `async` and runs it. So types are inferred and errors are shown as in
-//! any `async fn`, and nothing needs to be parsed but the tokens in front of the body.
+//! Both leave the function unchanged and wrap it in one that is not `async` and runs it. Types are
+//! therefore inferred, and errors reported, as in any other `async fn`, and only the tokens before
+//! the body need to be parsed.
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
-/// Runs an `async fn main` by `annulus::run`: see `annulus::main`, which this is.
+/// Runs an `async fn main` with `annulus::run`. Documented as `annulus::main`.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
     expanded("main", "", &arguments, function)
 }
 
-/// Makes a test of an `async fn`: see `annulus::test`, which this is.
+/// Turns an `async fn` into a test. Documented as `annulus::test`.
 #[proc_macro_attribute]
 pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
     expanded("test", "#[::core::prelude::v1::test]", &arguments, function)
 }
 
-/// The function that runs this one, or an error in its place.
+/// Returns a function that runs the given one, or a compile error in its place.
 fn expanded(
     name: &str,
     attribute: &str,
@@ -36,8 +38,8 @@ fn expanded(
     runs.unwrap_or_else(|(span, text)| error(span, &text))
 }
 
-/// `async fn f() -> T { … }` as `fn f() -> T { async fn f() -> T { … } ::annulus::run(f()) }`, with what stands in front of `async` on
-/// the outer function.
+/// Turns `async fn f() -> T { … }` into `fn f() -> T { async fn f() -> T { … } ::annulus::run(f())
+/// }`. Attributes and visibility move to the outer function.
 fn running(
     name: &str,
     attribute: &str,
@@ -78,10 +80,10 @@ fn running(
     Ok(attribute.into_iter().chain(head).chain([TokenTree::Group(block)]).collect())
 }
 
-/// `compile_error!` with this text, at this place.
+/// Returns a `compile_error!` with this text, reported at this span.
 fn error(span: Span, text: &str) -> TokenStream {
     let call: TokenStream =
-        format!("::core::compile_error!({text:?});").parse().expect("a call of a macro");
+        format!("::core::compile_error!({text:?});").parse().expect("a macro call");
     let placed = call.into_iter().map(|mut token| {
         token.set_span(span);
         token

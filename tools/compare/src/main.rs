@@ -1,9 +1,11 @@
-//! Compares echo servers over TCP on this machine: io_uring, epoll, and a thread a connection. It has only the runtime to build, so that
-//! a first result is there soon; `annulus bench echo` compares more servers, with latencies, memory and pages.
+//! Compares TCP echo servers on this machine: io_uring, epoll, and one thread per connection. Only
+//! the runtime has to be built, so the first result appears quickly. `annulus bench echo` compares
+//! more servers, and adds latencies, memory and pages.
 //!
-//! Each server is a process on one core, the clients are tasks on another, each with a message in flight (a closed loop). Contenders are
-//! measured in turn, slice by slice, and compared within rounds. The ratio's interval is that of the sign test on the median
-//! (Conover, *Practical Nonparametric Statistics*, 3.2): from six rounds on there is one of at least 95 %.
+//! Each server is a process on one core. The clients are tasks on another core, each with one
+//! message in flight (a closed loop). Contenders are measured in turn, in short slices, and
+//! compared within rounds. The interval of a ratio is that of the sign test on the median (Conover,
+//! *Practical Nonparametric Statistics*, 3.2), which reaches 95 % from six rounds on.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -33,16 +35,16 @@ Options:
 
 Exit code: 0 measured, 1 something failed, 2 usage.";
 
-/// Rounds after which there is an interval, and the first table.
+/// Rounds needed for an interval, and thus for the first table.
 const FIRST: usize = 6;
-/// The time that each slice runs before it is measured, and the longest wait for its first message.
+/// How long each slice runs before it is measured, and the longest wait for its first message.
 const WARM_UP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ratios within this distance of 1 count as the same.
 const MARGIN: f64 = 0.03;
-/// The contender that the others are divided by; it runs a second time as the control.
+/// The contender that the others are compared with. It runs a second time as the control.
 const BASE: usize = 1;
-/// A name, and the mode that `--serve` takes for it.
+/// A contender's name, and its mode for `--serve`.
 const CONTENDERS: [(&str, &str); 4] =
     [("io_uring", "uring"), ("epoll", "epoll"), ("threads", "threads"), ("control", "epoll")];
 
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
             println!("{HELP}");
             Ok(())
         }
-        // This program starts itself with these arguments, as a server.
+        // The program starts itself with these arguments to run a server.
         ["--serve", kind, core] => serve(kind, core),
         _ => match options(&words) {
             Ok(options) => compare(&options),
@@ -91,7 +93,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
             let value = words.next().ok_or(format!("{word} needs a value"))?;
             let numbers = value.split(',').map(|text| match text.parse() {
                 Ok(number) if (from..=to).contains(&number) => Ok(number),
-                _ => Err(format!("{word} {value}: '{text}' is no number from {from} to {to}")),
+                _ => Err(format!("{word} {value}: '{text}' is not a number from {from} to {to}")),
             });
             numbers.collect::<Result<Vec<usize>, _>>()
         };
@@ -107,8 +109,8 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Serves on this core until stdin ends, which it does with the process that started this one, and answers each line with the CPU time
-/// so far, in nanoseconds.
+/// Serves on this core until stdin ends, which happens when the parent process exits. Answers each
+/// line on stdin with the CPU time used so far, in nanoseconds.
 fn serve(kind: &str, core: &str) -> io::Result<()> {
     let _pinned =
         affinity::pin(core.parse().map_err(io::Error::other)?).map_err(io::Error::other)?;
@@ -165,7 +167,7 @@ fn now(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A server that was started, killed on drop.
+/// A running server, killed on drop.
 struct Server {
     child: Child,
     questions: ChildStdin,
@@ -208,12 +210,12 @@ fn answer<T: std::str::FromStr>(answers: &mut impl BufRead) -> io::Result<T> {
     line.trim().parse().map_err(|_| io::Error::other("a server ended before it answered"))
 }
 
-/// The work of a server in a slice.
+/// A server's work in one slice.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// Messages a second.
+    /// Messages per second.
     rate: f64,
-    /// CPU time a message, in microseconds.
+    /// CPU time per message, in microseconds.
     cpu: f64,
 }
 
@@ -228,7 +230,7 @@ fn measure(server: &mut Server, clients: usize, options: &Options) -> io::Result
         }
         time::sleep(WARM_UP).await;
         let (before, from, began) = (server.cpu()?, echoed.get(), Instant::now());
-        // On a busy machine nothing may come back for a while: the slice lasts until something has.
+        // On a busy machine no echo may arrive for a while: the slice lasts until one has.
         time::sleep(options.slice).await;
         while echoed.get() == from && began.elapsed() < PATIENCE {
             time::sleep(options.slice).await;
@@ -240,14 +242,14 @@ fn measure(server: &mut Server, clients: usize, options: &Options) -> io::Result
             task.await.map_err(io::Error::other)??;
         }
         if count == 0 {
-            return Err(io::Error::other("no message came back within ten seconds"));
+            return Err(io::Error::other("no echo arrived within ten seconds"));
         }
         let rate = count as f64 / took.as_secs_f64();
         Ok(Sample { rate, cpu: cpu.as_secs_f64() * 1e6 / count as f64 })
     })
 }
 
-/// Sends a message, compares every byte that comes back, and begins again.
+/// Sends a message, compares every byte of the echo, and repeats.
 async fn client(
     mut stream: TcpStream,
     mut message: Vec<u8>,
@@ -261,14 +263,14 @@ async fn client(
         while !left.is_empty() {
             let lease = stream.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
             let rest = left.strip_prefix(&lease[..]);
-            left = rest.ok_or_else(|| io::Error::other("other bytes came back than were sent"))?;
+            left = rest.ok_or_else(|| io::Error::other("the echo differs from the message"))?;
         }
         echoed.set(echoed.get() + 1);
     }
     Ok(())
 }
 
-/// A contender: its server, and a sample of each round for each number of clients.
+/// A contender: its server, and one sample per round for each number of clients.
 struct Contender {
     name: &'static str,
     server: Server,
@@ -285,7 +287,7 @@ fn compare(options: &Options) -> io::Result<()> {
                 let samples = vec![Vec::new(); options.clients.len()];
                 contenders.push(Contender { name, server, samples });
             }
-            Err(_) if kind == "uring" => eprintln!("io_uring is left out: see the line above"),
+            Err(_) if kind == "uring" => eprintln!("io_uring is skipped: see the line above"),
             Err(error) => return Err(error),
         }
     }
@@ -312,7 +314,7 @@ fn compare(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// Measures all contenders in turn; each round begins with another one.
+/// Measures all contenders in turn. Each round starts with a different one.
 fn rounds(
     contenders: &mut [Contender],
     cell: usize,
@@ -332,7 +334,7 @@ fn rounds(
     Ok(())
 }
 
-/// A contender's line of a table.
+/// A contender's row in a table.
 struct Row {
     name: &'static str,
     rate: f64,
@@ -340,7 +342,7 @@ struct Row {
     ratio: Ratio,
 }
 
-/// CPU time divided by that of the base, in the median round.
+/// The ratio of CPU times, contender to base: the median over the rounds, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ratio {
     median: f64,
@@ -371,7 +373,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl Ratio {
-    /// The median of at least six values, between the innermost two of them that enclose it with 95 % or more.
+    /// Computes the median of at least six values, and the innermost two values that enclose it
+    /// with a confidence of at least 95 %.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let outside = outside(values.len());
@@ -389,9 +392,10 @@ impl Ratio {
     }
 }
 
-/// How many values at each end are outside of the interval: the most for which the median is beyond with 5 % or less.
+/// Returns how many values at each end lie outside the interval: the highest number for which the
+/// median is outside with a probability of at most 5 %.
 fn outside(count: usize) -> usize {
-    // The probability of at most that many heads in `count` throws of a coin.
+    // The probability of at most that many heads in `count` coin tosses.
     let mut chance = 0.5f64.powi(count as i32);
     let mut sum = chance;
     for heads in 0.. {
@@ -401,7 +405,7 @@ fn outside(count: usize) -> usize {
         }
         sum += chance;
     }
-    unreachable!("the chances of all are 1")
+    unreachable!("the probabilities add up to 1")
 }
 
 fn text(table: &[Row], clients: usize, bytes: usize, rounds: usize) -> String {
@@ -432,7 +436,7 @@ fn json(table: &[Row], clients: usize, options: &Options) -> String {
     table.iter().map(line).collect()
 }
 
-/// The first contender against the base, in words.
+/// Describes in words how the first contender compares with the base.
 fn summary(table: &[Row], clients: usize) -> String {
     let find = |name| table.iter().find(|row| row.name == name).map(|row| row.ratio);
     let base = CONTENDERS[BASE].0;
@@ -440,7 +444,7 @@ fn summary(table: &[Row], clients: usize) -> String {
     let Some(ratio) = find(CONTENDERS[0].0) else {
         return format!("Without io_uring there is nothing to compare with {base} {place}.");
     };
-    let Ratio { low, high, .. } = find("control").expect("it is always measured");
+    let Ratio { low, high, .. } = find("control").expect("the control is always measured");
     if low > 1.0 || high < 1.0 {
         return format!(
             "{base} takes {low:.2} to {high:.2} × its own CPU\n{place}: something else runs here."
@@ -472,7 +476,7 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_of_the_sign_test() {
-        // Conover, table A3: at most that many signs differ with 2.5 % or less on each side.
+        // Conover, table A3: the number of signs with a probability of at most 2.5 % on each side.
         assert_eq!([6, 8, 9, 12, 15, 20, 25].map(outside), [0, 0, 1, 2, 3, 5, 7]);
         let ratio = Ratio::of(vec![6.0, 1.0, 5.0, 2.0, 4.0, 3.0]);
         assert_eq!(ratio, Ratio { median: 3.5, low: 1.0, high: 6.0 });
@@ -492,8 +496,11 @@ mod tests {
     #[test]
     fn bad_arguments_are_named_with_their_limits() {
         let error = |words: &[&str]| options(words).err().expect("it is refused");
-        assert_eq!(error(&["--clients", "1,0"]), "--clients 1,0: '0' is no number from 1 to 10000");
-        assert_eq!(error(&["--rounds", "5"]), "--rounds 5: '5' is no number from 6 to 1000");
+        assert_eq!(
+            error(&["--clients", "1,0"]),
+            "--clients 1,0: '0' is not a number from 1 to 10000"
+        );
+        assert_eq!(error(&["--rounds", "5"]), "--rounds 5: '5' is not a number from 6 to 1000");
         assert_eq!(error(&["--slice"]), "--slice needs a value");
         assert_eq!(error(&["--fast"]), "unexpected argument '--fast'");
     }

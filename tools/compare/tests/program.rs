@@ -1,4 +1,4 @@
-//! The program as it is started, with slices too short for figures that mean anything.
+//! Runs the program with slices too short for meaningful figures.
 
 use std::process::{Command, Output};
 
@@ -39,10 +39,10 @@ fn a_wrong_word_is_a_usage_error() {
     let output = compare("--slice 0");
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("--slice 0: '0' is no number from 1 to 60000"), "{text}");
+    assert!(text.contains("--slice 0: '0' is not a number from 1 to 60000"), "{text}");
 }
 
-/// The interval of the ratio of io_uring's CPU time a message to that of epoll.
+/// Returns the interval of the ratio of CPU time per message, io_uring to epoll.
 type Interval = (f64, f64);
 
 fn ours() -> Interval {
@@ -67,9 +67,9 @@ fn of_bench_echo() -> Interval {
     (number("low"), number("high"))
 }
 
-/// With `--release`: both figures are of optimised programs.
+/// Run with `--release`, so that both programs are optimised.
 #[test]
-#[ignore = "takes minutes, and a machine that does nothing else"]
+#[ignore = "takes minutes on an otherwise idle machine"]
 fn bench_echo_agrees() {
     let (ours, bench) = (ours(), of_bench_echo());
     println!("io_uring to epoll at 50 connections: {ours:?} here, {bench:?} by bench echo");

@@ -1,4 +1,4 @@
-//! Axes: a range, its scale, and the values that are labelled.
+//! Axes: a range, its scale and its labelled values.
 
 use plotters::coord::ranged1d::{
     KeyPointHint, KeyPointWeight, NoDefaultFormatting, Ranged, ValueFormatter,
@@ -12,16 +12,16 @@ pub struct Axis {
     low: f64,
     high: f64,
     label: fn(f64) -> String,
-    /// Values with their labels; none if they are chosen by the range.
+    /// Values and their labels, or `None` if they are derived from the range.
     ticks: Option<Vec<(f64, String)>>,
 }
 
-/// Labels that an axis has at most, if it chooses them itself.
-const MOST_TICKS: usize = 7;
+/// Maximum number of labels that an axis chooses itself.
+const MAX_TICKS: usize = 7;
 
 impl Axis {
-    /// An axis with equal distances for equal differences. The range is widened to round values; `label` makes the text of a value. A
-    /// range that is empty or not finite becomes one that can be drawn.
+    /// Creates a linear axis. The range is widened to round values, and `label` formats a value. A
+    /// range that is empty or not finite is replaced by one that can be drawn.
     pub fn linear(title: impl Into<String>, range: Range<f64>, label: fn(f64) -> String) -> Axis {
         let Range { start, end } = finite(range, 0.0..1.0);
         let end = if end > start { end } else { start + start.abs().max(1.0) };
@@ -30,7 +30,7 @@ impl Axis {
         Axis { title: title.into(), low, high, label, ticks: None }
     }
 
-    /// An upright axis of rows from the top, each labelled in its middle ([`row_middle`]).
+    /// Creates a vertical axis of rows from the top, each labelled at its middle ([`row_middle`]).
     pub(crate) fn rows(names: &[String]) -> Axis {
         let high = names.len().max(1) as f64;
         let named = names.iter().enumerate();
@@ -38,28 +38,29 @@ impl Axis {
         Axis { title: String::new(), low: 0.0, high, label: |_| String::new(), ticks: Some(ticks) }
     }
 
-    /// The title of the axis.
+    /// Returns the title of the axis.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// The lower end of the axis.
+    /// Returns the lower end of the axis.
     pub(crate) fn low(&self) -> f64 {
         self.low
     }
 
-    /// Where a value lies between the ends, from 0 to 1; values beyond them lie at the ends.
+    /// Returns the position of a value between the ends, from 0 to 1. Values beyond the ends are
+    /// clamped.
     fn share(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
         (value - self.low) / (self.high - self.low)
     }
 
-    /// The labelled values, with their labels.
+    /// Returns the labelled values and their labels.
     pub(crate) fn labels(&self) -> Vec<(f64, String)> {
         let ticks = self.ticks.clone().unwrap_or_else(|| {
             self.linear_ticks().into_iter().map(|tick| (tick, (self.label)(tick))).collect()
         });
-        // Rounding must not lose the last one.
+        // Rounding errors must not drop the last label.
         let slack = (self.high - self.low) * 1e-9;
         let inside = |tick: &f64| (self.low - slack..=self.high + slack).contains(tick);
         ticks.into_iter().filter(|(tick, _)| inside(tick)).collect()
@@ -68,7 +69,7 @@ impl Axis {
     fn linear_ticks(&self) -> Vec<f64> {
         let step = step(self.high - self.low);
         let first = (self.low / step).ceil();
-        (0..=MOST_TICKS + 1).map(|n| (first + n as f64) * step).collect()
+        (0..=MAX_TICKS + 1).map(|n| (first + n as f64) * step).collect()
     }
 }
 
@@ -82,7 +83,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // No lines between the labelled ones.
+        // There are no lines between labelled values.
         match hint.weight() {
             KeyPointWeight::Bold => self.labels().into_iter().map(|(tick, _)| tick).collect(),
             KeyPointWeight::Any => Vec::new(),
@@ -101,22 +102,23 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// Where the middle of a row lies on [`Axis::rows`].
+/// Returns the position of the middle of a row on [`Axis::rows`].
 pub(crate) fn row_middle(row: usize, rows: usize) -> f64 {
     (rows - row) as f64 - 0.5
 }
 
-/// The range, or another if an end of it is not a number.
+/// Returns the range, or `otherwise` if one of its ends is not finite.
 fn finite(range: Range<f64>, otherwise: Range<f64>) -> Range<f64> {
     if range.start.is_finite() && range.end.is_finite() { range } else { otherwise }
 }
 
-/// The distance of labels on a linear axis of this length: 1, 2 or 5 times a power of ten.
+/// Returns the distance between labels on a linear axis of this length: 1, 2 or 5 times a power of
+/// ten.
 fn step(length: f64) -> f64 {
-    round_up(length / (MOST_TICKS - 1) as f64)
+    round_up(length / (MAX_TICKS - 1) as f64)
 }
 
-/// The least 1, 2 or 5 of a power of ten that is not below a positive value.
+/// Rounds a positive value up to 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let digits = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_ranges_can_be_drawn() {
+    fn empty_and_infinite_ranges_become_drawable() {
         let ranges = [5.0..5.0, 0.0..0.0, f64::NAN..1.0, 0.0..f64::INFINITY, -1.0..0.0];
         for range in ranges {
             let axis = Axis::linear("", range.clone(), plain);

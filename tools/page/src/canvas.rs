@@ -1,4 +1,4 @@
-//! The parts that all charts share: the area, the axes with their labels, and the finished text.
+//! What all charts share: the drawing area, the axes with their labels, and the finished SVG.
 
 use crate::axis::Axis;
 use crate::ink::{Ink, with_classes};
@@ -7,32 +7,34 @@ use plotters::element::{DynElement, IntoDynElement};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Units of the drawing, which are scaled to the width that the page gives.
+/// The width of a drawing in its own units, which are scaled to the width available on the page.
 pub(crate) const WIDTH: u32 = 960;
 
-/// The library's font size, which is 1.24 times that of the text: a thirtieth of the width, for labels that can be read on a phone.
+/// The library's font size, which is 1.24 times the rendered size. The rendered text is a thirtieth
+/// of the width, so labels can be read on a phone.
 const FONT_SIZE: f64 = 37.0;
 
-/// The width of a character in the labels, estimated.
-const CHARACTER: u32 = 17;
+/// The estimated width of a character in a label.
+const CHARACTER_WIDTH: u32 = 17;
 
 type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 type Element<'a> = DynElement<'static, SVGBackend<'a>, (f64, f64)>;
 
-/// Something in the plane, by values of its axes.
+/// A mark in the plane, placed by its values on both axes.
 pub(crate) enum Mark {
     /// A line through points, with its width.
     Path(Ink, u32, Vec<(f64, f64)>),
     /// A filled circle.
     Dot(Ink, (f64, f64)),
-    /// A line of text, which begins there.
+    /// A line of text that starts at this point.
     Text(String, (f64, f64)),
 }
 
-/// A picture of `marks` in the plane of these axes, as SVG.
+/// Draws `marks` in the plane of these axes, as SVG.
 pub(crate) fn draw(size: (u32, u32), x: &Axis, y: &Axis, marks: &[Mark]) -> String {
     let mut svg = String::new();
-    try_draw(&mut svg, size, x, y, marks).expect("a drawing in memory, of finite places");
+    try_draw(&mut svg, size, x, y, marks)
+        .expect("drawing in memory at finite positions cannot fail");
     without_size(with_classes(svg))
 }
 
@@ -51,8 +53,8 @@ fn try_draw<'a>(
         .margin_top(52)
         .margin_right(64)
         .x_label_area_size(96)
-        // The first label of the other axis needs some room, too.
-        .y_label_area_size((longest.unwrap_or(0) * CHARACTER + 24).max(52))
+        // The first label of the other axis needs some room too.
+        .y_label_area_size((longest.unwrap_or(0) * CHARACTER_WIDTH + 24).max(52))
         .build_cartesian_2d(x.clone(), y.clone())?;
     draw_axes(&mut plane)?;
     draw_titles(&area, size, x, y)?;
@@ -74,7 +76,8 @@ fn draw_axes<'a>(plane: &mut Plane<'a>) -> Drawn<'a> {
         .draw()
 }
 
-/// The title of the upright axis above it, so that it is read without turning; that of the other one below, at the right.
+/// Draws the title of the vertical axis above it, so that it reads horizontally, and the title of
+/// the other axis at the bottom right.
 fn draw_titles<'a>(
     area: &DrawingArea<SVGBackend<'a>, Shift>,
     (width, height): (u32, u32),
@@ -97,7 +100,8 @@ fn element<'a>(mark: &Mark) -> Element<'a> {
     }
 }
 
-/// The picture without a size of its own: it is as wide as the page lets it be. Attributes that the page does not need are left out.
+/// Removes the size of the picture, so that it fills the width available, and attributes that the
+/// page does not need.
 fn without_size(svg: String) -> String {
     let Some((_, rest)) = svg.split_once("viewBox") else { return svg };
     let shorter = [" opacity=\"1\"", " stroke=\"none\"", " xmlns=\"http://www.w3.org/2000/svg\""];

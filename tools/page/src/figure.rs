@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// A chart, drawn.
+/// A rendered chart.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// The title of the figure.
     pub title: String,
-    /// A sentence below; may be empty.
+    /// A sentence below the picture; may be empty.
     pub note: String,
     /// The picture, as SVG.
     pub svg: String,

@@ -1,16 +1,16 @@
 //! Colours as classes.
 //!
-//! The drawing library knows colours as red, green and blue only, and a colour that is written into a picture cannot follow the reader's choice
-//! of light and dark. So each ink is drawn as a colour that stands for it, and the finished text names the ink's class in
-//! its place. The page's style says what a class looks like.
+//! The drawing library only supports RGB colours, which cannot follow the reader's choice of light
+//! or dark. Each ink is therefore drawn in a placeholder colour, which the finished text replaces
+//! with the ink's class. The page's style sheet defines what a class looks like.
 
 use plotters::style::RGBColor;
 
-/// Inks of lines and of what is filled beside them, by number: the second half has the colours of the first, with broken lines and hollow
-/// dots. More series take these again from the first.
+/// Number of inks for series. The second half has the colours of the first, with dashed lines and
+/// hollow dots. Further series start again with the first ink.
 pub const SERIES: usize = 12;
 
-/// Steps from few to many, of a [`Matrix`](crate::Matrix).
+/// Number of colour steps, from low to high, in a [`Matrix`](crate::Matrix).
 pub const HEATS: usize = 9;
 
 /// The role of a part of a drawing, which decides its colour.
@@ -19,15 +19,15 @@ pub(crate) enum Ink {
     Text,
     Grid,
     Axis,
-    /// A series; any number.
+    /// A series, with any number.
     Series(usize),
 }
 
 const FIRST_SERIES: u8 = 4;
-const END: u8 = FIRST_SERIES + SERIES as u8;
+const END_OF_SERIES: u8 = FIRST_SERIES + SERIES as u8;
 
 impl Ink {
-    /// The colour that stands for this ink in the drawing.
+    /// Returns the placeholder colour of this ink.
     pub(crate) fn color(self) -> RGBColor {
         RGBColor(0, 0, self.number())
     }
@@ -51,11 +51,11 @@ fn name(number: u8) -> String {
     }
 }
 
-/// Classes in place of the colours of a drawn picture: `fill-NAME` and `stroke-NAME`.
+/// Replaces the placeholder colours of a picture with classes: `fill-NAME` and `stroke-NAME`.
 ///
-/// A text within the picture cannot be mistaken for an attribute, since its quotation marks are escaped.
+/// Text in the picture cannot be mistaken for an attribute, since its quotation marks are escaped.
 pub(crate) fn with_classes(mut svg: String) -> String {
-    for number in 1..END {
+    for number in 1..END_OF_SERIES {
         for attribute in ["fill", "stroke"] {
             let colour = format!("{attribute}=\"#0000{number:02X}\"");
             if svg.contains(&colour) {

@@ -1,4 +1,4 @@
-//! Estimates with their intervals, one below the other.
+//! A chart of estimates with their intervals, one row each.
 
 use crate::axis::{Axis, row_middle};
 use crate::canvas::{self, Mark};
@@ -6,26 +6,28 @@ use crate::figure::Figure;
 use crate::ink::Ink;
 use std::ops::Range;
 
-/// Units of the drawing for a row: its name, and below it the estimate.
-const ROW: u32 = 84;
+/// The height of a row: its name, and below it the estimate.
+const ROW_HEIGHT: u32 = 84;
 
-/// How far above and below the middle of a row these are, as a share of it. The name is a text that hangs from there.
-const NAME: f64 = 0.46;
-const ESTIMATE: f64 = -0.2;
+/// The top of a row's name, relative to the middle of the row, as a share of the row's height.
+const NAME_OFFSET: f64 = 0.46;
+/// The position of a row's estimate, relative to the middle of the row, as a share of the row's
+/// height.
+const ESTIMATE_OFFSET: f64 = -0.2;
 
 /// The height of the parts above and below the rows.
-const FRAME: u32 = 150;
+const FRAME_HEIGHT: u32 = 150;
 
-/// Estimates with intervals, a row each.
+/// A chart of estimates with intervals, one row each.
 #[derive(Clone, Debug)]
 pub struct IntervalChart {
     /// The title of the chart.
     pub title: String,
-    /// A sentence below; may be empty.
+    /// A sentence below the chart; may be empty.
     pub note: String,
     /// The axis of the estimates.
     pub x: Axis,
-    /// Values marked by an upright line, such as 1 for ratios.
+    /// Values marked by a vertical line, such as 1 for ratios.
     pub marks: Vec<f64>,
     /// The rows, from the top.
     pub rows: Vec<IntervalRow>,
@@ -45,13 +47,13 @@ pub struct IntervalRow {
 }
 
 impl IntervalChart {
-    /// The chart, drawn.
+    /// Draws the chart.
     pub fn figure(&self) -> Figure {
         let rows = self.rows.iter().enumerate();
         let estimates = rows.flat_map(|(row, estimate)| self.estimate(row, estimate));
         let marks: Vec<Mark> = self.upright().chain(estimates).collect();
         let names = vec![String::new(); self.rows.len()];
-        let size = (canvas::WIDTH, FRAME + ROW * self.rows.len() as u32);
+        let size = (canvas::WIDTH, FRAME_HEIGHT + ROW_HEIGHT * self.rows.len() as u32);
         Figure {
             title: self.title.clone(),
             note: self.note.clone(),
@@ -69,8 +71,8 @@ impl IntervalChart {
 
     fn estimate(&self, row: usize, estimate: &IntervalRow) -> Vec<Mark> {
         let middle = row_middle(row, self.rows.len());
-        let name = Mark::Text(estimate.name.clone(), (self.x.low(), middle + NAME));
-        let height = middle + ESTIMATE;
+        let name = Mark::Text(estimate.name.clone(), (self.x.low(), middle + NAME_OFFSET));
+        let height = middle + ESTIMATE_OFFSET;
         let ink = Ink::Series(estimate.series);
         let line = estimate.interval.as_ref().map(|interval| {
             let ends = [interval.start, interval.end].map(|end| (end, height));

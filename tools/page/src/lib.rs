@@ -1,9 +1,10 @@
 //! Self-contained HTML pages with charts, for results of measurements.
 //!
-//! A [`Page`] is data: figures to grasp at once ([`Tile`]), warnings, and sections of texts, tables, commands and
-//! figures ([`Block`]). [`Page::html`] makes one file of it that needs no network and no script, follows the reader's choice of light and
-//! dark, and can be read on a phone and in print; [`Page::markdown`] has the same without the pictures. Charts are SVG: [`IntervalChart`]. Their colours are
-//! classes, to which the page's style gives values.
+//! A [`Page`] is data: key figures ([`Tile`]), warnings, and sections of text, tables, commands and
+//! figures ([`Block`]). [`Page::html`] renders it as one file that needs no network and no script,
+//! follows the reader's choice of light or dark, and can be read on a phone and in print.
+//! [`Page::markdown`] renders the same without the pictures. Charts ([`IntervalChart`]) are SVG.
+//! Their colours are classes that the page's style sheet defines.
 //!
 //! ```
 //! use annulus_page::{Axis, Block, IntervalChart, IntervalRow, Page, Section, text};

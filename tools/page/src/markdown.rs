@@ -3,7 +3,7 @@
 use crate::page::{Block, Entry, Link, Matrix, Page, Section, Table};
 
 impl Page {
-    /// The page as Markdown: everything but the pictures, of which the titles remain. Texts are escaped.
+    /// Renders the page as Markdown. Only the titles of pictures are kept. Text is escaped.
     pub fn markdown(&self) -> String {
         let mut parts = vec![format!("# {}", escaped(&self.title))];
         parts.extend(paragraph(&self.subtitle));
@@ -65,8 +65,8 @@ fn linked(Link { href, text }: &Link) -> String {
     if href.is_empty() { escaped(text) } else { format!("[{}]({href})", escaped(text)) }
 }
 
-/// A table whose first columns are aligned to the left, the others to the right. A table without titles has an empty line of them, which
-/// the format requires.
+/// Formats a table with its first columns aligned to the left and the rest to the right. A table
+/// without titles gets an empty header line, which Markdown requires.
 fn table(head: &[String], rows: impl Iterator<Item = Vec<String>>, names: usize) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let columns = rows.iter().map(Vec::len).chain([head.len()]).max().unwrap_or(0);
@@ -91,14 +91,15 @@ fn lines(all: impl Iterator<Item = String>) -> Option<String> {
     (!all.is_empty()).then(|| all.join("\n"))
 }
 
-/// A block of code, between more quotation marks than it has anywhere.
+/// Formats a code block, with a fence that is longer than any run of backticks in it.
 fn fenced(code: &str) -> String {
     let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}\n{code}\n{fence}")
 }
 
-/// The text on one line, without what Markdown or a table would take for its own.
+/// Returns the text on one line, with the characters escaped that have a meaning in Markdown or in
+/// a table.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! A page as data, and the file that shows it.
+//! A page as data, and its HTML form.
 
 use crate::figure::Figure;
 use minijinja::{Environment, Error, context};
@@ -10,37 +10,37 @@ const STYLE: &str = include_str!("../templates/page.css");
 /// A page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
-    /// The title of the page and of its window.
+    /// The title of the page and of the browser window.
     pub title: String,
     /// The line below the title.
     pub subtitle: String,
-    /// Other files, such as the same in another form.
+    /// Links to other files, such as other forms of this page.
     pub links: Vec<Link>,
-    /// The figures to be grasped at once, in this order.
+    /// The key figures, in this order.
     pub tiles: Vec<Tile>,
-    /// The warnings that a reader must know before the figures are believed.
+    /// Warnings that the reader must know before believing the figures.
     pub notices: Vec<Notice>,
-    /// Charts, tables and texts, in this order.
+    /// Charts, tables and text, in this order.
     pub sections: Vec<Section>,
 }
 
-/// One figure in large type.
+/// A key figure, in large type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tile {
     /// The name of the figure.
     pub label: String,
-    /// The figure.
+    /// The value.
     pub value: String,
-    /// A few words below; may be empty.
+    /// A few words below the value; may be empty.
     pub note: String,
 }
 
 /// A warning.
 #[derive(Clone, Debug, Serialize)]
 pub struct Notice {
-    /// The text of the warning.
+    /// What the reader must know.
     pub text: String,
-    /// The remedy; may be empty.
+    /// What to do about it; may be empty.
     pub advice: String,
 }
 
@@ -49,31 +49,31 @@ pub struct Notice {
 pub struct Section {
     /// The heading.
     pub heading: String,
-    /// The contents of the section. Figures beside one another share a row if there is space.
+    /// The contents. Adjacent figures share a row if there is space.
     pub blocks: Vec<Block>,
-    /// Whether a reader opens it first.
+    /// Whether the section is folded until the reader opens it.
     pub is_folded: bool,
 }
 
 impl Section {
-    /// A section that is open.
+    /// Creates an open section.
     pub fn new(heading: &str, blocks: Vec<Block>) -> Section {
         Section { heading: heading.into(), blocks, is_folded: false }
     }
 
-    /// The section, folded.
+    /// Folds the section.
     pub fn folded(self) -> Section {
         Section { is_folded: true, ..self }
     }
 }
 
-/// A piece of a section.
+/// A part of a section.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", content = "content", rename_all = "snake_case")]
 pub enum Block {
     /// A paragraph.
     Text(String),
-    /// Text as a program takes or prints it.
+    /// Program input or output, shown verbatim.
     Code(String),
     /// A table.
     Table(Table),
@@ -85,45 +85,45 @@ pub enum Block {
     Figure(Figure),
 }
 
-/// Another file.
+/// A link to another file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Link {
-    /// The address, as in a page: relative to this one, with what is not plain as `%XX`.
+    /// The address, relative to this page and percent-encoded.
     pub href: String,
     /// The text of the link.
     pub text: String,
 }
 
-/// Another page, with what is to be known before it is opened.
+/// A list entry for another page, with a summary of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// The page; without an address if there is none.
+    /// The link to the page. Its address is empty if the page does not exist.
     pub link: Link,
-    /// A few words beside it, such as a date or a state; may be empty.
+    /// A few words beside the link, such as a date or a state; may be empty.
     pub note: String,
-    /// A paragraph below.
+    /// A paragraph below the link.
     pub text: String,
 }
 
-/// A table: the first column is aligned to the left, the others to the right.
+/// A table. The first column is aligned to the left, the rest to the right.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
-    /// The titles of the columns; no titles if it is empty.
+    /// The titles of the columns; may be empty.
     pub head: Vec<String>,
-    /// The rows, of as many cells each.
+    /// The rows, each with the same number of cells.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A table with names at the left, whose cells may be marked.
+/// A table with names on the left and cells that may be coloured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
     /// The title of the table.
     pub title: String,
-    /// A sentence below; may be empty.
+    /// A sentence below the table; may be empty.
     pub note: String,
-    /// The meanings of the steps that cells are marked with, from the first; may be empty.
+    /// The meaning of each colour step, starting with the lowest; may be empty.
     pub key: Vec<String>,
-    /// The titles of the columns, those of the names included.
+    /// The titles of all columns, including the columns of names.
     pub head: Vec<String>,
     /// The rows.
     pub rows: Vec<MatrixRow>,
@@ -132,11 +132,11 @@ pub struct Matrix {
 /// One row.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixRow {
-    /// The names at its left, of as many in each row.
+    /// The names on the left, the same number in each row.
     pub names: Vec<String>,
     /// The cells.
     pub cells: Vec<MatrixCell>,
-    /// Whether it is shown less distinctly than the others.
+    /// Whether the row is greyed out.
     pub is_muted: bool,
 }
 
@@ -145,9 +145,10 @@ pub struct MatrixRow {
 pub struct MatrixCell {
     /// The text of the cell.
     pub text: String,
-    /// The colour: one of [`HEATS`](crate::HEATS) steps from few to many; none if the cell has no value.
+    /// The colour, as one of [`HEATS`](crate::HEATS) steps from low to high, or `None` if the cell
+    /// has no value.
     pub heat: Option<usize>,
-    /// Whether its text is set bold.
+    /// Whether the text is bold.
     pub is_strong: bool,
 }
 
@@ -158,9 +159,9 @@ impl From<String> for MatrixCell {
 }
 
 impl Page {
-    /// The page as one file of HTML. Texts are escaped.
+    /// Renders the page as one HTML file. Text is escaped.
     pub fn html(&self) -> String {
-        self.try_html().expect("a template that is a constant, and data of its form")
+        self.try_html().expect("the template is constant and matches the data")
     }
 
     fn try_html(&self) -> Result<String, Error> {

@@ -1,6 +1,7 @@
-//! Numbers as short texts, for labels and tables.
+//! Short text forms of numbers, for labels and tables.
 
-/// A number with thousands separated, whole from 100 on, else with at most three digits: `84,120`, `3.14`, `0`.
+/// Formats a number with thousands separators, without decimals from 100 on, and otherwise with at
+/// most three digits: `84,120`, `3.14`, `0`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -13,7 +14,7 @@ pub fn number(value: f64) -> String {
     separated(whole) + rest
 }
 
-/// A large number with a suffix: `84.1k`, `1.2M`.
+/// Formats a large number with a suffix: `84.1k`, `1.2M`.
 pub fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 1e9 => number(value / 1e9) + "G",
@@ -23,7 +24,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Nanoseconds in the unit that suits them: `870 ns`, `12.3 µs`, `1.04 ms`, `2 s`.
+/// Formats nanoseconds in a suitable unit: `870 ns`, `12.3 µs`, `1.04 ms`, `2 s`.
 pub fn nanoseconds(value: f64) -> String {
     let (divisor, unit) = match value {
         ..999.5 => (1.0, "ns"),
@@ -34,17 +35,17 @@ pub fn nanoseconds(value: f64) -> String {
     format!("{} {unit}", number(value / divisor))
 }
 
-/// A share as a percentage: `99.9 %`.
+/// Formats a share as a percentage: `99.9 %`.
 pub fn percent(value: f64) -> String {
     format!("{} %", number(value * 100.0))
 }
 
-/// A ratio with three decimals: `1.051`.
+/// Formats a ratio with three decimals: `1.051`.
 pub fn ratio(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell if necessary.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
