@@ -3,7 +3,7 @@
 use crate::recording::Interval;
 use std::time::Duration;
 
-/// Receives notifications about a run, on the thread that called [`run`](crate::run).
+/// Receives notifications about a run, on the thread that called [`run`](fn@crate::run).
 pub trait Observer {
     /// Called before measuring, which starts when this returns. No latency includes the time this
     /// takes.

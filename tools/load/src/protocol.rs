@@ -57,7 +57,7 @@ impl Protocol {
     }
 
     /// Returns the kinds of requests that are recorded separately: none if there is only one, or if
-    /// there are more than [`MAX_CLASSES`](crate::recording::MAX_CLASSES).
+    /// there are more than [`MAX_CLASSES`].
     pub fn recorded_classes(&self) -> Vec<String> {
         let classes = self.classes();
         if (2..=MAX_CLASSES).contains(&classes.len()) { classes } else { Vec::new() }

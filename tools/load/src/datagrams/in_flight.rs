@@ -275,14 +275,14 @@ mod tests {
     enum Step {
         Send,
         /// Echo the datagram this many before the next one.
-        EchoKind(u64),
+        Echo(u64),
         Expire,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             3 => Just(Step::Send),
-            3 => (0_u64..12).prop_map(Step::EchoKind),
+            3 => (0_u64..12).prop_map(Step::Echo),
             1 => Just(Step::Expire),
         ];
         proptest::collection::vec(step, 1..400)
@@ -338,7 +338,7 @@ mod tests {
                         model.states.insert(number, (DatagramState::Waiting, now));
                     }
                     Step::Send => {}
-                    Step::EchoKind(back) => if let Some(number) = in_flight.next.checked_sub(back) {
+                    Step::Echo(back) => if let Some(number) = in_flight.next.checked_sub(back) {
                         in_flight.echo(number, now);
                         model.echo(number);
                     },

@@ -368,25 +368,25 @@ impl Options {
 
     /// Rejects options that have no effect on this kind of load.
     fn check(&self, kind: LoadKind, target: &Target) -> Result<(), OptionsError> {
-        const STREAMS: &[LoadKind] = &[LoadKind::Echo, LoadKind::Http, LoadKind::Script];
-        const HTTP_HEADING: (&str, &[LoadKind]) =
+        const STREAM_KINDS: &[LoadKind] = &[LoadKind::Echo, LoadKind::Http, LoadKind::Script];
+        const NEEDS_HTTP: (&str, &[LoadKind]) =
             ("a target http://… or https://…", &[LoadKind::Http]);
-        const SEND: (&str, &[LoadKind]) = ("--send", &[LoadKind::Script]);
+        const NEEDS_SEND: (&str, &[LoadKind]) = ("--send", &[LoadKind::Script]);
         let with = [
-            (!self.headers.is_empty(), "--header", HTTP_HEADING),
-            (self.method.is_some(), "--method", HTTP_HEADING),
-            (self.body.is_some(), "--body", HTTP_HEADING),
-            (self.body_file.is_some(), "--body-file", HTTP_HEADING),
-            (!self.requests.is_empty(), "--request", HTTP_HEADING),
-            (self.h2, "--h2", HTTP_HEADING),
-            (!self.expect.is_empty(), "--expect", SEND),
-            (self.reply_until.is_some(), "--reply-until", SEND),
-            (self.reply_length.is_some(), "--reply-length", SEND),
-            (self.reply_length_field.is_some(), "--reply-length-field", SEND),
+            (!self.headers.is_empty(), "--header", NEEDS_HTTP),
+            (self.method.is_some(), "--method", NEEDS_HTTP),
+            (self.body.is_some(), "--body", NEEDS_HTTP),
+            (self.body_file.is_some(), "--body-file", NEEDS_HTTP),
+            (!self.requests.is_empty(), "--request", NEEDS_HTTP),
+            (self.h2, "--h2", NEEDS_HTTP),
+            (!self.expect.is_empty(), "--expect", NEEDS_SEND),
+            (self.reply_until.is_some(), "--reply-until", NEEDS_SEND),
+            (self.reply_length.is_some(), "--reply-length", NEEDS_SEND),
+            (self.reply_length_field.is_some(), "--reply-length-field", NEEDS_SEND),
             (self.length.is_some(), "--length", ("echo", &[LoadKind::Echo, LoadKind::Datagrams])),
             (self.segments, "--segments", ("a target udp://…", &[LoadKind::Datagrams])),
-            (self.per_connection, "--per-connection", ("connections", STREAMS)),
-            (self.threads.is_some(), "--threads", ("connections", STREAMS)),
+            (self.per_connection, "--per-connection", ("connections", STREAM_KINDS)),
+            (self.threads.is_some(), "--threads", ("connections", STREAM_KINDS)),
         ];
         let wrong = with.iter().find(|(given, _, (_, kinds))| *given && !kinds.contains(&kind));
         let (option, other) = match wrong {

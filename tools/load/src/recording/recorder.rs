@@ -190,7 +190,7 @@ mod tests {
     use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;
-    const RUN: Duration = Duration::from_secs(10);
+    const RUN_TIME: Duration = Duration::from_secs(10);
 
     fn request(due: u64, sent: u64) -> RequestTimes {
         RequestTimes { sent, ..RequestTimes::all(due) }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn collector() -> Arc<Collector> {
-        Collector::new(RUN, Duration::from_secs(1), 0)
+        Collector::new(RUN_TIME, Duration::from_secs(1), 0)
     }
 
     fn shown(collector: &Collector) -> Vec<(f64, u64)> {
@@ -214,7 +214,7 @@ mod tests {
     fn recorded(collector: &Collector, mut recorder: Recorder) -> Interval {
         recorder.finish();
         let mut sum = Interval::default();
-        collector.finish(RUN, |_| ()).iter().for_each(|interval| sum.add(interval));
+        collector.finish(RUN_TIME, |_| ()).iter().for_each(|interval| sum.add(interval));
         sum
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn request_classes_are_counted_separately_and_add_up() {
-        let collector = Collector::new(RUN, Duration::from_secs(1), 2);
+        let collector = Collector::new(RUN_TIME, Duration::from_secs(1), 2);
         let mut recorders = [(); 2].map(|()| Recorder::new(&collector));
         for (nth, recorder) in recorders.iter_mut().enumerate() {
             recorder.open(0..0);
@@ -260,7 +260,7 @@ mod tests {
             recorder.finish();
         }
         let mut sum = Interval::default();
-        let intervals = collector.finish(RUN, |_| ());
+        let intervals = collector.finish(RUN_TIME, |_| ());
         intervals.iter().for_each(|interval| sum.add(interval));
         assert!(intervals.len() > 1 && sum.classes.len() == 2, "{sum:?}");
         let counts = |class: &crate::recording::ClassInterval| {
@@ -395,7 +395,7 @@ mod tests {
                     });
                 }
             });
-            collector.finish(RUN, |_| ())
+            collector.finish(RUN_TIME, |_| ())
         };
         let (one, four) = (record(1), record(4));
         assert_eq!(one.len(), 10);

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SECOND_NANOS: u64 = 1_000_000_000;
 const FREEZE_NANOS: u64 = SECOND_NANOS / 10;
 const SERVICE_NANOS: u64 = 20_000;
-const CLIENTS: usize = 4;
+const CLIENT_COUNT: usize = 4;
 
 /// Returns when the server has answered a request that was sent at this time.
 fn answered(sent: u64) -> u64 {
@@ -31,8 +31,8 @@ fn record(schedule: &Schedule, seconds: u64) -> Interval {
     let collector = Collector::new(time, time, 0);
     let mut recorder = Recorder::new(&collector);
     recorder.open(0..0);
-    for client in 0..CLIENTS {
-        let mut pacer = Pacer::new(schedule, 1, [client, CLIENTS], 1, 0);
+    for client in 0..CLIENT_COUNT {
+        let mut pacer = Pacer::new(schedule, 1, [client, CLIENT_COUNT], 1, 0);
         let mut now = 0;
         while now < seconds * SECOND_NANOS {
             match pacer.claim(1, || now) {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, generator};
 
-    const MS: Duration = Duration::from_millis(1);
+    const MILLISECOND: Duration = Duration::from_millis(1);
 
     #[test]
     fn drawn_think_times_match_their_bounds_and_means() {
@@ -82,10 +82,10 @@ mod tests {
             drawn.iter().sum::<u64>() as f64 / drawn.len() as f64 / 1e6
         };
         assert_eq!(mean(ThinkTime::None, 0..=0), 0.0);
-        assert_eq!(mean(ThinkTime::Fixed(2 * MS), 2_000_000..=2_000_000), 2.0);
-        let uniform = mean(ThinkTime::Uniform(MS, 3 * MS), 1_000_000..=3_000_000);
+        assert_eq!(mean(ThinkTime::Fixed(2 * MILLISECOND), 2_000_000..=2_000_000), 2.0);
+        let uniform = mean(ThinkTime::Uniform(MILLISECOND, 3 * MILLISECOND), 1_000_000..=3_000_000);
         assert!((uniform - 2.0).abs() < 0.02, "{uniform}");
-        let exponential = mean(ThinkTime::Exponential(2 * MS), 0..=u64::MAX);
+        let exponential = mean(ThinkTime::Exponential(2 * MILLISECOND), 0..=u64::MAX);
         assert!((exponential - 2.0).abs() < 0.1, "{exponential}");
     }
 }

@@ -101,7 +101,7 @@ impl Http {
     /// Like [`validate`](Self::validate), but for HTTP/2.
     ///
     /// # Errors
-    /// Also rejects headers about connections, which HTTP/2 does not have.
+    /// Fails like `validate`, and for headers about connections, which HTTP/2 does not have.
     pub fn validate_http2(&self) -> Result<(), InvalidValue> {
         http2::Requests::new(self, false).map(drop)
     }

@@ -6,7 +6,7 @@ use crate::fault::FaultKind;
 use proptest::prelude::*;
 
 const OK: Outcome = Outcome::Ok;
-const OTHER: Outcome = Outcome::ErrorReply;
+const ERROR: Outcome = Outcome::ErrorReply;
 
 fn script(framing: Framing, expected: Option<&[u8]>) -> Script {
     let (request, expected) = (Template::constant("x"), expected.map(Template::constant));
@@ -60,13 +60,13 @@ fn replies_are_compared_whole() {
         assert_eq!(script.validate(), Ok(()));
         assert_eq!(outcomes(&script, outcome.len(), bytes), (outcome.to_vec(), None));
     };
-    compared(until("\n"), b"PONG\n", b"PONG\nPING\nPON\nPONG\n", &[OK, OTHER, OTHER, OK]);
-    compared(Framing::Fixed(3), b"abc", b"abcabdabc", &[OK, OTHER, OK]);
+    compared(until("\n"), b"PONG\n", b"PONG\nPING\nPON\nPONG\n", &[OK, ERROR, ERROR, OK]);
+    compared(Framing::Fixed(3), b"abc", b"abcabdabc", &[OK, ERROR, OK]);
     compared(
         field("u8"),
         b"\x02ab",
         b"\x02ab\x02ac\x01a\x03abc\x02ab",
-        &[OK, OTHER, OTHER, OTHER, OK],
+        &[OK, ERROR, ERROR, ERROR, OK],
     );
 }
 
@@ -83,7 +83,7 @@ fn expected_reply_uses_the_field_values_of_its_request() {
     lines[1][3] ^= 1;
     let mut outcomes = Vec::new();
     exchange.receive(&lines[..3].concat(), &mut |answer| outcomes.push(answer.outcome)).unwrap();
-    assert_eq!(outcomes, [OK, OTHER, OK]);
+    assert_eq!(outcomes, [OK, ERROR, OK]);
 }
 
 #[test]

@@ -180,14 +180,14 @@ fn swapped_replies_are_wrong_bytes() {
 
 #[test]
 fn open_loop_is_never_ahead_of_its_schedule() {
-    const RATE: f64 = 500.0;
+    const REQUESTS_PER_SECOND: f64 = 500.0;
     let address = serve(echo);
     for streams in on_each_driver(4) {
         let began = clock::now();
-        let schedule = Schedule::open(Rate::constant(RATE));
+        let schedule = Schedule::open(Rate::constant(REQUESTS_PER_SECOND));
         let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
         // A closed loop would send far more messages.
-        let due = RATE * (clock::now() - began).as_secs_f64() + 1.0;
+        let due = REQUESTS_PER_SECOND * (clock::now() - began).as_secs_f64() + 1.0;
         assert!(
             figures(&report).responses as f64 <= due,
             "only {due} messages were due: {report:?}"
